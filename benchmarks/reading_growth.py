@@ -14,7 +14,7 @@ from benchmarks.growth import grown
 from benchmarks.interleaving import Patience, in_turns, timed
 from benchmarks.rows import Row
 from benchmarks.stored_sweep import write_stored_sweep
-from runmanager.app.follow.follower import SweepReader
+from runmanager.app.follow.sweep_state import SweepReader
 from runmanager.launching.plan import Cell, Resume, needs_epochs, plan_runs
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.record import Environment

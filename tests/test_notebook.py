@@ -183,7 +183,7 @@ def test_a_watched_table_moves_in_one_output_and_an_interrupt_leaves_it_there(
     lines = done.last.splitlines()
     assert len([line for line in lines if "lr=1" in line]) == 1
     assert "1/3" in next(line for line in lines if "lr=1" in line), "as it stood last"
-    assert lines[-1].startswith("No longer watched; the sweep goes on.")
+    assert lines[-1].startswith("No longer watched; the sweep is still running.")
     assert read_record(running.paths).status is Status.RUNNING
     assert "1 running" in plain(kernel.carry_out("w").outputs[0])
 
@@ -201,8 +201,8 @@ def test_an_interrupt_ends_a_sweep_that_the_cell_runs(kernel: Kernel, tmp_path: 
     done = kernel.carry_out(code, act)
     assert done.reply["ename"] == "KeyboardInterrupt"
     lines = done.last.splitlines()
-    assert "Stopping after this epoch; again stops at once." in lines
-    assert lines[-1] == "Interrupted; the same call goes on with what is left."
+    assert "Stopping after this epoch; interrupt again to stop at once." in lines
+    assert lines[-1] == "Interrupted; the same call resumes the sweep."
     (run,) = read_sweep(SweepPaths(tmp_path / "long")).runs
     assert (run.record.status, run.record.reason) == (Status.KILLED, Reason.INTERRUPTED)
 

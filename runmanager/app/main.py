@@ -1,4 +1,4 @@
-"""`python -m runmanager`: the Hydra application, its flags, and its exit status."""
+"""`python -m runmanager`: the Hydra application, its flags and exit status."""
 
 import os
 import sys
@@ -19,22 +19,25 @@ _BROKEN_STATUS = 1
 _USAGE_STATUS = 2
 _INTERRUPTED = 130
 _FLAGS = ("--dry-run", "--debug", "--quiet", "--yes")
-_PRELOAD = ("torch", "runmanager.app.cell_preload")
-_WITH_A_VALUE = (
+_PRELOAD = ("torch", "runmanager.app.forkserver_imports")
+_OPTIONS_WITH_VALUE = (
     *("--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd"),
     *("--info", "-i"),
 )
 _RERUN = "--experimental-rerun"
-_HYDRAS_FLAGS = (
+_HYDRA_FLAGS = (
     *("--help", "-h", "--hydra-help", "--version", "--resolve", "--run", "-r", "--multirun", "-m"),
     *("--shell-completion", "-sc"),
 )
-_NOT_A_RUN = ("--help", "-h", "--hydra-help", "--version", "--cfg", "-c", "--info", "-i", "--shell-completion", "-sc")
+_INFO_OPTIONS = (
+    *("--help", "-h", "--hydra-help", "--version", "--cfg", "-c", "--info", "-i"),
+    *("--shell-completion", "-sc"),
+)
 
 
 @dataclass(frozen=True)
 class _Command:
-    """A command line taken apart: our flags, and what is left for Hydra."""
+    """A parsed command line: the application's flags, and the arguments for Hydra."""
 
     flags: frozenset[str]
     words: tuple[str, ...]
@@ -45,15 +48,15 @@ class _Command:
 
     @property
     def runs_something(self) -> bool:
-        return not any(word == name or word.startswith(f"{name}=") for word in self.words for name in _NOT_A_RUN)
+        return not any(word == name or word.startswith(f"{name}=") for word in self.words for name in _INFO_OPTIONS)
 
     @property
     def is_sweep(self) -> bool:
-        """Whether there are runs, which what is shown is only about."""
+        """Whether the command runs cells; its output then only reports on them."""
         return self.runs_something and "--dry-run" not in self.flags
 
     def report_lost_output(self, error: OSError) -> None:
-        """Say that standard output is lost, unless nothing was to be shown."""
+        """Report that stdout was lost, except for a quiet sweep, which prints nothing."""
         if not (self.is_sweep and "--quiet" in self.flags):
             report_lost_output(error, is_sweep=self.is_sweep)
 
@@ -63,15 +66,17 @@ class _Command:
 
     @property
     def other_sweeper(self) -> str | None:
-        """The word that chooses another sweeper than ours."""
+        """The argument that selects a sweeper other than `grid`."""
         chosen = [word for word in self.words if word.startswith("hydra/sweeper=")]
         return chosen[-1] if chosen and chosen[-1] != "hydra/sweeper=grid" else None
 
     def faults(self) -> list[str]:
-        """The words that are neither an option nor NAME=VALUE, and a flag that cannot apply, as readable lines."""
+        """Messages on arguments that are neither options nor NAME=VALUE, and on flags without effect."""
         faults = []
         if self.other_sweeper is not None and "--dry-run" in self.flags:
-            faults.append(f"`--dry-run` must be left out under `{self.other_sweeper}`, got it; that shows no plan.")
+            faults.append(
+                f"`--dry-run` must be left out under `{self.other_sweeper}`, got it; that sweeper has no plan to show."
+            )
         words = iter(self.words)
         for word in words:
             option = word.partition("=")[0]
@@ -84,16 +89,16 @@ class _Command:
                 faults.append(f"`{_RERUN}` must be left out, as it loads a pickle, which can run any code; {way_out}.")
                 if option == word:
                     next(words, None)
-            elif option in _WITH_A_VALUE:
+            elif option in _OPTIONS_WITH_VALUE:
                 if option == word:
                     next(words, None)
-            elif option not in _HYDRAS_FLAGS:
+            elif option not in _HYDRA_FLAGS:
                 setting = option.lstrip("-").replace("-", "_")
                 faults.append(f"`{word}` must be an option, got an unknown one; a setting is written {setting}=….")
         return faults
 
     def for_hydra(self) -> list[str]:
-        """A single run goes through sweeper and launcher like a grid of one; the sweeper is told which it was."""
+        """The arguments for Hydra. A single run is a grid of one cell; `multirun=false` marks it for the sweeper."""
         if not self.runs_something:
             return list(self.words)
         words = [word for word in self.words if word not in ("-m", "--multirun", "--run", "-r")]
@@ -102,13 +107,13 @@ class _Command:
         if not self.is_multirun:
             options.append("hydra.sweeper.multirun=false")
         if self.other_sweeper is not None:
-            options = []  # it has no such settings
+            options = []  # it does not have these settings
         return ["-m", *words, *options]
 
 
 def task(cfg: Any) -> float | None:
-    """What Hydra runs for each cell; torch is loaded only here, where a cell is run."""
-    from runmanager.app.cell import run_cell
+    """Run one cell; called by Hydra. torch is imported only here."""
+    from runmanager.app.cell_task import run_cell
 
     return run_cell(cfg)
 
@@ -119,11 +124,11 @@ def main(
     program: Sequence[str] = ("python", "-m", "runmanager"),
     task: Callable[[Any], Any] = task,
 ) -> int:
-    """Run the command `argv` (the process's own by default) and return its exit status.
+    """Run the command `argv` (default: the process's arguments) and return its exit status.
 
     0: every cell is finished or skipped; 1: one failed, was killed or crashed, or the launcher or the tables failed
-    once runs had begun; 2: nothing was run, for the reasons said; 130: interrupted. `program` is how the command was
-    called, for the record. `task` is run for each cell.
+    after runs had begun; 2: nothing was run, and errors say why; 130: interrupted. `program` is the called program, for
+    the record. `task` is run for each cell.
     """
     given = list(sys.argv[1:] if argv is None else argv)
     command = _Command.read(given)
@@ -167,16 +172,16 @@ def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], A
 
     _register()
     if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))  # somebody's own parts lie where the command is given
+        sys.path.insert(0, str(Path.cwd()))  # user-defined models and datasets are in the current folder
     application = hydra.main(config_path=str(conf_folder()), config_name="config", version_base="1.3")(task)
     with (
         environment_for_children(called),
-        _arguments(command.for_hydra()),
+        _hydra_arguments(command.for_hydra()),
         groups_without_copies(),
         OtherSweeper(is_single=not command.is_multirun, quiet="--quiet" in command.flags).watched(),
         warnings.catch_warnings(),
     ):
-        warnings.filterwarnings("ignore", message=".*version_base.*")  # Hydra 1.4 wants to be without it
+        warnings.filterwarnings("ignore", message=".*version_base.*")  # Hydra 1.4 warns about the argument
         application()
 
 
@@ -193,23 +198,23 @@ def _register() -> None:
 
 
 @contextmanager
-def _arguments(words: Sequence[str]) -> Iterator[None]:
-    """What Hydra reads of the process: its arguments, and that errors are to be raised, not printed."""
-    arguments, full = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
+def _hydra_arguments(words: Sequence[str]) -> Iterator[None]:
+    """Set what Hydra reads from the process: the arguments, and that it raises errors rather than print them."""
+    arguments, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
     sys.argv = [arguments[0] if arguments else "runmanager", *words]
     os.environ["HYDRA_FULL_ERROR"] = "1"
     try:
         yield
     finally:
         sys.argv = arguments
-        if full is None:
+        if full_error is None:
             del os.environ["HYDRA_FULL_ERROR"]
         else:
-            os.environ["HYDRA_FULL_ERROR"] = full
+            os.environ["HYDRA_FULL_ERROR"] = full_error
 
 
 def _faults(error: BaseException, command: _Command) -> Sequence[str]:
-    """An error as lines for people: ours as they are, Hydra's explained and with every other fault beside."""
+    """An error as lines: ours unchanged; for Hydra's, every fault of the command's overrides."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ConfigurationError):

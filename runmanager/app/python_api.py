@@ -1,4 +1,4 @@
-"""A sweep from Python, as from a notebook's cell: started or watched there, its table live in the cell's output."""
+"""Sweeps from Python, for example from a notebook: started or watched, with a live table in the cell's output."""
 
 import os
 import shlex
@@ -13,12 +13,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from runmanager.app.compose.overrides import word_of
-from runmanager.app.display.console import screen
+from runmanager.app.compose.override_quoting import format_override
 from runmanager.app.display.notebook_output import CellOutput, in_kernel
-from runmanager.app.display.progress import in_terminal
-from runmanager.app.follow.follower import LOOK_SECONDS, SweepReader, follow_runs, write_missing_report
-from runmanager.app.follow.slurm_state import slurm_here
+from runmanager.app.display.output_console import make_console
+from runmanager.app.display.progress import terminal_region
+from runmanager.app.follow.follower import POLL_SECONDS, follow_runs, write_missing_report
+from runmanager.app.follow.slurm_state import local_slurm_queue
+from runmanager.app.follow.sweep_state import SweepReader
 from runmanager.errors import RecordError, SweepError, UsageError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
@@ -30,125 +31,129 @@ from runmanager.tracking.environment.rank_check import refuse_several_ranks
 
 __all__ = ["run_sweep", "watch_sweep"]
 
-_BEGAN_STATUSES = (0, 1)  # the runs were made, or some of them ended badly
+_STATUSES_WITH_RUNS = (0, 1)  # runs were made; with 1, some ended badly
 _USAGE_STATUS = 2
-_NAMED_APART = ("name", "output_root")
+_OWN_ARGUMENTS = ("name", "output_root")
 
 
 def watch_sweep(sweep: str | PathLike[str]) -> Sweep:
-    """Follow a sweep from its files while it runs, wherever that is, and return it when every cell has ended.
+    """Follow a sweep from its files, wherever it runs, and return it when every cell has ended.
 
-    `sweep` is its folder, or its name under `outputs/`. In a notebook the table stands in the cell's output and moves
-    there; in a terminal and in a log it is that of `runmanager watch`. An interrupt (the kernel's, or Ctrl-C) leaves it
-    as it stands, and the sweep goes on. Raises `UsageError` where there is no such sweep.
+    `sweep` is its folder, or its name under `outputs/`. In a notebook the table is updated in the cell's output; in a
+    terminal or a log it is that of `runmanager watch`. An interrupt (the kernel's, or Ctrl-C) ends the following, and
+    the sweep keeps running. Raises `UsageError` if no such sweep exists.
     """
     paths = find_sweep(os.fspath(sweep))
-    place = _Place()
-    observer = HeartbeatObserver(wait=place.wait)
-    reader = SweepReader(paths, observer=observer, queue=slurm_here())
+    output = _Output()
+    observer = HeartbeatObserver(wait=output.wait)
+    reader = SweepReader(paths, observer=observer, queue=local_slurm_queue())
     try:
-        state = follow_runs(reader, place.console, observer=observer, moving_part=place.moving_part)
+        state = follow_runs(reader, output.console, observer=observer, live_region=output.live_region)
         write_missing_report(paths, state)
     except KeyboardInterrupt:
-        place.say(f"No longer watched; the sweep goes on. Again: watch_sweep({str(paths.root)!r})")
+        output.print_line(
+            f"No longer watched; the sweep is still running. To continue: watch_sweep({str(paths.root)!r})"
+        )
     return Sweep(paths.root)
 
 
 def run_sweep(*overrides: str, name: str, output_root: str | PathLike[str] = "outputs") -> Sweep:
     """Run every combination of the settings, as `runmanager sweep` does, and return the sweep when it has ended.
 
-    `overrides` are the command's, as in `run_sweep("lr=0.1,0.01", "device=cpu,cuda", name="first")`; the sweep lies in
-    `output_root/name`. A second call with this name does only what is missing. The command runs in a process of its
-    own, which ends with this one. An interrupt lets the running epochs end, a second one ends them at once; then
-    `KeyboardInterrupt` is raised, and the same call goes on with what is left. Runs that fail are in the table: they
-    raise nothing. Raises `UsageError`, a line a fault, where the settings cannot be and nothing was run, and in one of
-    several ranks; `SweepError` where the sweep's process broke off.
+    `overrides` are those of the command, as in `run_sweep("lr=0.1,0.01", "device=cpu,cuda", name="first")`. The sweep
+    is stored in `output_root/name`; a second call with this name runs only what is missing. The command runs in a
+    child process, which ends with this one. An interrupt lets the running epochs end, a second one ends them at once;
+    then `KeyboardInterrupt` is raised, and the same call resumes the sweep. Failed runs are rows of the table and
+    raise nothing. Raises `UsageError`, one line a fault, if the settings are invalid and nothing was run, and in one of
+    several ranks; `SweepError` if the child process failed.
     """
     refuse_several_ranks()
-    _refuse_other_words(overrides)
-    command = ["-m", *overrides, word_of("name", name), word_of("output_root", os.fspath(output_root))]
-    place = _Place()
-    place.say(f"$ {shlex.join(['python', '-m', 'runmanager', *command])}")
-    driver = _Driver(place)
+    _refuse_invalid_overrides(overrides)
+    command = ["-m", *overrides, format_override("name", name), format_override("output_root", os.fspath(output_root))]
+    output = _Output()
+    output.print_line(f"$ {shlex.join(['python', '-m', 'runmanager', *command])}")
+    driver = _Driver(output)
     with handle_signals((signal.SIGINT,), driver.interrupt):
-        said = driver.drive(command, SweepPaths(Path(output_root) / name))
+        lines = driver.drive(command, SweepPaths(Path(output_root) / name))
     if driver.num_interrupts:
-        place.say("Interrupted; the same call goes on with what is left.")
+        output.print_line("Interrupted; the same call resumes the sweep.")
         raise KeyboardInterrupt
-    if driver.status not in _BEGAN_STATUSES:
+    if driver.status not in _STATUSES_WITH_RUNS:
         fault = UsageError if driver.status == _USAGE_STATUS else SweepError
-        raise fault("\n".join(said) or f"The sweep's driver must end by itself, got status {driver.status}.")
-    for line in said:
-        place.say(line)
+        raise fault("\n".join(lines) or f"The sweep's driver must end by itself, got status {driver.status}.")
+    for line in lines:
+        output.print_line(line)
     return Sweep(Path(output_root) / name)
 
 
-def _refuse_other_words(overrides: Sequence[str]) -> None:
+def _refuse_invalid_overrides(overrides: Sequence[str]) -> None:
     for word in overrides:
         if not isinstance(word, str):
-            raise UsageError(f"`run_sweep` must get settings as texts, got {word!r}; write run_sweep(*settings).")
+            raise UsageError(f"`run_sweep` must get settings as strings, got {word!r}; write run_sweep(*settings).")
         if word.startswith("-"):
             raise UsageError(
                 f"`run_sweep` must get settings, got '{word}'; give flags to `runmanager sweep` in a shell."
             )
         setting = word.partition("=")[0]
-        if setting in _NAMED_APART:
-            raise UsageError(f"`{setting}` must be given by its own argument, got '{word}'; write {setting}=… apart.")
+        if setting in _OWN_ARGUMENTS:
+            raise UsageError(
+                f"`{setting}` must be given as a keyword argument, got '{word}'; write {setting}=… outside the quotes."
+            )
 
 
-class _Place:
-    """Where a display stands: the output of the cell in a kernel, else this process's own screen."""
+class _Output:
+    """Where a display is shown: in a kernel the cell's output, elsewhere this process's console."""
 
     def __init__(self) -> None:
         self._cell = CellOutput() if in_kernel() else None
-        self.console: Console = screen() if self._cell is None else self._cell.console
-        self.moving_part = in_terminal if self._cell is None else self._cell.moving_part
+        self.console: Console = make_console() if self._cell is None else self._cell.console
+        self.live_region = terminal_region if self._cell is None else self._cell.live_region
 
-    def say(self, line: str) -> None:
-        """Show a line and keep it; it stays one line, to be copied."""
+    def print_line(self, line: str) -> None:
+        """Print a line without wrapping it, so that it can be copied."""
         self.console.print(line, markup=False, soft_wrap=True)
         self.draw()
 
     def draw(self) -> None:
-        """Show what is new."""
+        """Update the cell's output."""
         if self._cell is not None:
             self._cell.draw()
 
     def wait(self, seconds: float) -> None:
-        """Let time pass, with everything shown."""
+        """Update the output and sleep."""
         self.draw()
         time.sleep(seconds)
 
 
 class _Driver:
-    """The command in a process of its own, and in a session of its own: interrupts reach it through us, each once."""
+    """The command in a child process and a new session, so that interrupts reach it only from here, each once."""
 
-    def __init__(self, place: _Place) -> None:
-        self._place = place
-        self._num_heeded = 0
+    def __init__(self, output: _Output) -> None:
+        self._output = output
+        self._num_forwarded = 0
         self.num_interrupts = 0
         self.status: int | None = None
 
     def interrupt(self) -> None:
-        """The user wants it to end: after the running epochs, and when asked again at once."""
+        """Stop after the running epochs; on a second call, at once."""
         self.num_interrupts += 1
 
     def drive(self, command: Sequence[str], sweep: SweepPaths) -> list[str]:
-        """Start the command and show the runs of its sweep until it has ended; what it had to say of errors."""
-        with tempfile.TemporaryFile("w+") as said:
+        """Start the command, show its runs until it has ended, and return the errors that it printed."""
+        with tempfile.TemporaryFile("w+") as errors:
             process = subprocess.Popen(
                 [
                     sys.executable,
                     "-m",
-                    "runmanager.app.supervised_main",
+                    "runmanager.app.subprocess_main",
                     str(os.getpid()),
                     *command,
                     "--quiet",
                     "--yes",
                 ],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,  # what it says there, the files say too
-                stderr=said,
+                stdout=subprocess.DEVNULL,  # the same is in the files
+                stderr=errors,
                 start_new_session=True,
             )
             try:
@@ -156,8 +161,8 @@ class _Driver:
             except BaseException:
                 process.terminate()
                 raise
-            said.seek(0)
-            return [line.removeprefix("error: ") for line in said.read().splitlines()]
+            errors.seek(0)
+            return [line.removeprefix("error: ") for line in errors.read().splitlines()]
 
     def _follow(self, process: "subprocess.Popen[bytes]", sweep: SweepPaths) -> None:
         def has_left() -> bool:
@@ -165,28 +170,30 @@ class _Driver:
             return self.status is not None
 
         def wait(seconds: float) -> None:
-            self._pass_interrupts_on(process)
-            self._place.wait(seconds)
+            self._forward_interrupts(process)
+            self._output.wait(seconds)
 
-        while not has_left() and not _is_at(sweep, process.pid):
-            wait(LOOK_SECONDS)
-        if self.status is None or (self.status in _BEGAN_STATUSES and sweep.record.exists()):
+        while not has_left() and not _is_driver_of(sweep, process.pid):
+            wait(POLL_SECONDS)
+        if self.status is None or (self.status in _STATUSES_WITH_RUNS and sweep.record.exists()):
             observer = HeartbeatObserver(wait=wait)
-            reader = SweepReader(sweep, observer=observer, queue=slurm_here())
-            place = self._place
-            follow_runs(reader, place.console, observer=observer, moving_part=place.moving_part, has_left=has_left)
+            reader = SweepReader(sweep, observer=observer, queue=local_slurm_queue())
+            output = self._output
+            follow_runs(reader, output.console, observer=observer, live_region=output.live_region, has_left=has_left)
 
-    def _pass_interrupts_on(self, process: "subprocess.Popen[bytes]") -> None:
-        for number in range(self._num_heeded, self.num_interrupts):
+    def _forward_interrupts(self, process: "subprocess.Popen[bytes]") -> None:
+        for number in range(self._num_forwarded, self.num_interrupts):
             process.send_signal(signal.SIGINT)
-            self._place.say("Stopping at once." if number else "Stopping after this epoch; again stops at once.")
-        self._num_heeded = self.num_interrupts
+            self._output.print_line(
+                "Stopping at once." if number else "Stopping after this epoch; interrupt again to stop at once."
+            )
+        self._num_forwarded = self.num_interrupts
 
 
-def _is_at(sweep: SweepPaths, pid: int) -> bool:
-    """Whether the process has begun to run the sweep."""
+def _is_driver_of(sweep: SweepPaths, pid: int) -> bool:
+    """Whether process `pid` has begun to run the sweep."""
     try:
         plan = read_sweep_record(sweep)
     except RecordError:
-        return False  # the process reads it too, and says so
+        return False  # the process reads it too, and reports the error
     return plan is not None and any(each.pid == pid for each in plan.drivers)

@@ -1,1 +1,1 @@
-"""The `runmanager` command. Every heavy import stands inside the command that needs it."""
+"""The `runmanager` command. Slow imports are made inside the command that needs them."""

@@ -1,4 +1,4 @@
-"""What a shell offers to complete a word with: sweeps, runs, and a sweep's settings, metrics and columns."""
+"""Shell completion of sweeps, runs, and a sweep's settings, metrics and columns."""
 
 import os
 import re
@@ -13,69 +13,77 @@ from runmanager.records.sweep.lookup import find_sweep, known_runs, known_sweeps
 from runmanager.records.sweep.record import SweepRecord, read_sweep_record
 from runmanager.text import format_value
 
-__all__ = ["axes_like", "baselines_like", "columns_like", "crossovers_like", "metrics_like", "runs_like", "sweeps_like"]
+__all__ = [
+    "complete_axes",
+    "complete_baselines",
+    "complete_columns",
+    "complete_crossovers",
+    "complete_metrics",
+    "complete_runs",
+    "complete_sweeps",
+]
 
-_MORE_THAN_A_WORD = re.compile(r"""[\s\x00-\x1f\x7f;&|<>$`\\"'()!]""")
+_SHELL_SYNTAX = re.compile(r"""[\s\x00-\x1f\x7f;&|<>$`\\"'()!]""")
 
 
-def sweeps_like(incomplete: str) -> list[str]:
-    """Sweeps by their name, and where a path was begun, the folders on its way."""
-    return [*_beginning(incomplete, known_sweeps()), *_beginning(incomplete, _folders_beside(incomplete))]
+def complete_sweeps(incomplete: str) -> list[str]:
+    """Complete the names of known sweeps, and folders if a path was begun."""
+    return [*_matching(incomplete, known_sweeps()), *_matching(incomplete, _sibling_folders(incomplete))]
 
 
-def _folders_beside(path: str) -> list[str]:
+def _sibling_folders(path: str) -> list[str]:
     before = path[: path.rfind("/") + 1]
     if not before or not Path(before).is_dir():
         return []
     return sorted(before + entry.name for entry in os.scandir(before) if entry.is_dir())
 
 
-def runs_like(incomplete: str) -> list[str]:
-    """SWEEP/RUN, or the eight digits of a run where digits were begun."""
+def complete_runs(incomplete: str) -> list[str]:
+    """Complete SWEEP/RUN, or the eight-digit signature of a run."""
     runs = known_runs()
     digits = [name.rpartition("-")[2] for name in runs] if incomplete else []
-    return _beginning(incomplete, [*runs, *digits])
+    return _matching(incomplete, [*runs, *digits])
 
 
-def axes_like(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The settings of the command's sweep, those that vary first, then `any`; after `+` one more."""
+def complete_axes(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete the settings of the command's sweep, varying ones first, then `any`; after `+`, one more setting."""
     before = incomplete[: incomplete.rfind("+") + 1]
     plan = _plan_of(ctx)
     names = [*_settings(plan), *([] if before else ["any"])]
-    return _beginning(incomplete, [before + name for name in names])
+    return _matching(incomplete, [before + name for name in names])
 
 
-def crossovers_like(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The settings of the command's sweep, and the model's size."""
-    return _beginning(incomplete, ["num_parameters", *_settings(_plan_of(ctx))])
+def complete_crossovers(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete `num_parameters` and the settings of the command's sweep."""
+    return _matching(incomplete, ["num_parameters", *_settings(_plan_of(ctx))])
 
 
-def baselines_like(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The values that the compared axis has."""
+def complete_baselines(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete the values of the compared axis."""
     plan = _plan_of(ctx)
     values: list[Any] = [] if plan is None else plan.axes.get(ctx.params.get("axis") or "device", [])
-    return _beginning(incomplete, map(format_value, values))
+    return _matching(incomplete, map(format_value, values))
 
 
-def metrics_like(incomplete: str) -> list[str]:
-    """What runs can be compared by."""
+def complete_metrics(incomplete: str) -> list[str]:
+    """Complete the metrics by which runs can be compared."""
     from runmanager.results.compare.metrics import PLAIN_METRICS
 
-    return _beginning(incomplete, [*PLAIN_METRICS, "time_to_accuracy="])
+    return _matching(incomplete, [*PLAIN_METRICS, "time_to_accuracy="])
 
 
-def columns_like(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The columns of the command's sweep; after a comma one more."""
+def complete_columns(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete the columns of the command's sweep; after a comma, one more column."""
     from runmanager.results.model.columns import RESULT_COLUMNS, RUN_COLUMNS
 
     before = incomplete[: incomplete.rfind(",") + 1]
     names = dict.fromkeys([*RUN_COLUMNS, *_settings(_plan_of(ctx)), *RESULT_COLUMNS])
-    return _beginning(incomplete, [before + name for name in names])
+    return _matching(incomplete, [before + name for name in names])
 
 
 def _plan_of(ctx: typer.Context) -> SweepRecord | None:
-    """The plan of the sweep that the command names; a shell is told of no error."""
-    # Of a command that ends in an option without its value, the parser leaves what is no option in `args`.
+    """The plan of the sweep that the command names; None on any error, as a shell cannot show it."""
+    # If the command ends in an option without its value, the parser leaves the positional arguments in `args`.
     name = ctx.params.get("sweep") or next(iter(ctx.args), "")
     try:
         return read_sweep_record(find_sweep(name))
@@ -86,10 +94,10 @@ def _plan_of(ctx: typer.Context) -> SweepRecord | None:
 def _settings(plan: SweepRecord | None) -> list[str]:
     if plan is None:
         return []
-    own = [name for cell in plan.planned for name in cell.settings]
-    return list(dict.fromkeys([*plan.axes, *own, *plan.settings]))
+    of_cells = [name for cell in plan.planned for name in cell.settings]
+    return list(dict.fromkeys([*plan.axes, *of_cells, *plan.settings]))
 
 
-def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
-    """The names that go on so; without those that a shell, which is given them as they are, would take for more."""
-    return [name for name in names if name.startswith(incomplete) and not _MORE_THAN_A_WORD.search(name)]
+def _matching(incomplete: str, names: Iterable[str]) -> list[str]:
+    """The names that begin with `incomplete`; none with shell syntax, as a shell inserts them unquoted."""
+    return [name for name in names if name.startswith(incomplete) and not _SHELL_SYNTAX.search(name)]

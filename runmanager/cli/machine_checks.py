@@ -1,4 +1,4 @@
-"""What `runmanager doctor` looks at on the machine: Python, requirements, cores, folders, space."""
+"""Checks of `runmanager doctor` without torch: Python, requirements, cores, load, folders, disk space."""
 
 import importlib.metadata
 import os
@@ -21,13 +21,13 @@ from runmanager.text import pluralize
 __all__ = ["Check", "Level", "machine_checks"]
 
 _DISTRIBUTION = "torch-runmanager"
-_FEW_BYTES = 1 << 30  # a sweep of large models writes a checkpoint a run, hundreds of MiB each
-_NO_BYTES = 100 << 20  # less than this, and event files and checkpoints of a small sweep do not fit
-_FEW_SHARED_BYTES = 256 << 20  # DataLoader workers hand batches over in /dev/shm; Docker's default is 64 MiB
+_WARNING_FREE_BYTES = 1 << 30  # a sweep of large models writes one checkpoint a run, hundreds of MiB each
+_ERROR_FREE_BYTES = 100 << 20  # event files and checkpoints of a small sweep do not fit into less
+_WARNING_SHARED_BYTES = 256 << 20  # DataLoader workers pass batches through /dev/shm; Docker's default is 64 MiB
 
 
 class Level(StrEnum):
-    """How a check came out."""
+    """Outcome of a check."""
 
     OK = "ok"
     WARNING = "warning"
@@ -36,7 +36,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at: what was found, and where it is not well, the cure."""
+    """A check of one subject: the finding, and the remedy (`cure`) if it is not OK."""
 
     subject: str
     level: Level
@@ -45,7 +45,7 @@ class Check:
 
 
 def machine_checks(output_root: Path) -> list[Check]:
-    """Everything that can be known without importing torch."""
+    """Run every check that does not import torch."""
     return [
         python_check(sys.version_info[:2]),
         requirements_check(),
@@ -55,14 +55,14 @@ def machine_checks(output_root: Path) -> list[Check]:
         space_check(output_root, free_bytes(output_root)),
         temporary_check(os.environ.get("TMPDIR")),
         cache_check(cache_folder()),
-        ceilings_check(device_peaks_file()),
+        device_peaks_check(device_peaks_file()),
         data_check(os.environ.get("RUNMANAGER_DATA")),
         *shared_memory_checks(Path("/dev/shm")),
     ]
 
 
 def python_check(version: tuple[int, int]) -> Check:
-    """Whether this Python is one that the package runs on."""
+    """Check that the package supports this Python."""
     finding = f"Python {platform.python_version()} on {platform.system()}, runmanager {__version__}"
     if (3, 11) <= version < (3, 14):
         return Check("python", Level.OK, finding)
@@ -70,18 +70,18 @@ def python_check(version: tuple[int, int]) -> Check:
 
 
 def requirements_check() -> Check:
-    """Whether every library that the package requires is installed, in a version that it asks for."""
+    """Check that every required library is installed in a supported version."""
     try:
         required = [Requirement(line) for line in importlib.metadata.requires(_DISTRIBUTION) or []]
     except importlib.metadata.PackageNotFoundError:
-        finding = f"{_DISTRIBUTION} itself is not installed, so what it requires is not known"
+        finding = f"{_DISTRIBUTION} is not installed, so its requirements are not known"
         return Check("libraries", Level.WARNING, finding, "pip install -e . in its folder")
     required = [each for each in required if each.marker is None or each.marker.evaluate({"extra": ""})]
     faults = [fault for each in required if (fault := _fault(each))]
     if faults:
         cure = f"pip install --upgrade {_DISTRIBUTION}"
         return Check("libraries", Level.ERROR, "; ".join(faults), cure)
-    return Check("libraries", Level.OK, f"all {len(required)} required libraries are installed, in fitting versions")
+    return Check("libraries", Level.OK, f"all {len(required)} required libraries are installed in supported versions")
 
 
 def _fault(requirement: Requirement) -> str | None:
@@ -95,12 +95,12 @@ def _fault(requirement: Requirement) -> str | None:
 
 
 def cores_check(quota_file: Path = Path("/sys/fs/cgroup/cpu.max")) -> Check:
-    """How many cores there are, and whether a container or OMP_NUM_THREADS contradicts them."""
+    """Check that neither a container's limit nor OMP_NUM_THREADS contradicts the usable cores."""
     cores = usable_cores()
     finding = f"{cores} of {pluralize(os.cpu_count() or cores, 'core')} usable"
     quota = _cpu_quota(quota_file)
     if quota is not None and quota < cores:
-        cure = f"set OMP_NUM_THREADS={max(1, int(quota))}: more threads than that wait for each other"
+        cure = f"set OMP_NUM_THREADS={max(1, int(quota))}: further threads only wait for each other"
         return Check("cpu", Level.WARNING, f"{finding}, but this container is limited to {quota:g}", cure)
     threads = os.environ.get("OMP_NUM_THREADS", "")
     if threads.isdigit() and int(threads) > cores:
@@ -110,7 +110,7 @@ def cores_check(quota_file: Path = Path("/sys/fs/cgroup/cpu.max")) -> Check:
 
 
 def _cpu_quota(path: Path) -> float | None:
-    """The cores' worth of time that a container may use (cgroup v2), None where there is no limit."""
+    """The container's CPU limit in cores (cgroup v2); None without a limit."""
     try:
         quota, period = path.read_text().split()
         return None if quota == "max" else int(quota) / int(period)
@@ -119,92 +119,94 @@ def _cpu_quota(path: Path) -> float | None:
 
 
 def load_check(load: float, cores: int) -> Check:
-    """Whether others are using the machine: times measured beside them are noisy."""
+    """Check that the machine is idle: times measured under load are noisy."""
     finding = f"{load:.1f} processes ran on average in the last minute"
     if load > cores:
-        cure = "measure on a quiet machine; runs that met contention are marked so in the tables"
+        cure = "measure on an idle machine; the tables mark runs under contention"
         return Check("load", Level.WARNING, finding, cure)
     return Check("load", Level.OK, finding)
 
 
 def temporary_check(given: str | None) -> Check:
-    """Whether there is room for what lives as long as a process: sockets of loader workers, downloads, checks."""
-    cure = "set TMPDIR to a folder that can be written and has room"
+    """Check the folder for temporary files: sockets of loader workers, downloads, checks."""
+    cure = "set TMPDIR to a writable folder with free space"
     try:
         folder = Path(tempfile.gettempdir())
     except OSError:
-        return Check("temporary", Level.ERROR, "no folder for temporary files can be written", cure)
+        return Check("temporary", Level.ERROR, "no writable folder for temporary files", cure)
     if given is not None and folder != Path(given).absolute():
-        finding = f"TMPDIR is {given}, which cannot be written; {folder} is used in its place"
+        finding = f"TMPDIR is {given}, which cannot be written; {folder} is used instead"
         return Check("temporary", Level.WARNING, finding, cure)
     free = free_bytes(folder)
-    level = Level.OK if free >= _NO_BYTES else Level.WARNING
+    level = Level.OK if free >= _ERROR_FREE_BYTES else Level.WARNING
     return Check("temporary", level, f"{free / (1 << 30):.1f} GiB free in {folder}", "" if level is Level.OK else cure)
 
 
 def cache_check(folder: Path | None) -> Check:
-    """Whether what was built or measured once can be kept for the next time."""
+    """Check that built datasets and measured peaks can be cached."""
     if folder is None:
-        return Check("cache", Level.WARNING, "this user has no home folder to keep a cache in", "set XDG_CACHE_HOME")
+        return Check("cache", Level.WARNING, "this user has no home folder for a cache", "set XDG_CACHE_HOME")
     return folder_check("cache", folder, needed=False)
 
 
-def ceilings_check(path: Path | None) -> Check:
-    """Whether it is known what the devices can do at most; a run without that says less, and nothing wrong."""
+def device_peaks_check(path: Path | None) -> Check:
+    """Report whether device peaks were measured. Without them runs report less, but nothing wrong."""
     days = [(each.measured_at or "")[:10] for each in (read_device_peaks(path) if path else ())]
     if days:
         return Check("ceilings", Level.OK, f"{len(days)} measured, of devices and thread counts, last on {max(days)}")
-    finding = "none measured; `runmanager doctor --calibrate` measures what the devices can do at most"
+    finding = "none measured; `runmanager doctor --calibrate` measures the devices' peak rates"
     return Check("ceilings", Level.OK, finding)
 
 
 def folder_check(subject: str, folder: Path, *, needed: bool) -> Check:
-    """Whether files can be written under `folder`, tried in it or in the nearest folder above that exists."""
+    """Check that `folder`, or its nearest existing parent, is writable."""
     shown = folder.absolute()
     try:
-        with tempfile.TemporaryFile(dir=_existing(shown)):
+        with tempfile.TemporaryFile(dir=_nearest_existing(shown)):
             return Check(subject, Level.OK, f"{shown} is writable")
     except OSError as error:
-        cure = "give another one with `output_root=…`" if needed else "set XDG_CACHE_HOME; till then digits are rebuilt"
+        cure = (
+            "give another one with `output_root=…`" if needed else "set XDG_CACHE_HOME; until then digits are rebuilt"
+        )
         level = Level.ERROR if needed else Level.WARNING
         return Check(subject, level, f"{shown} cannot be written: {error.strerror}", cure)
 
 
-def _existing(folder: Path) -> Path:
+def _nearest_existing(folder: Path) -> Path:
     return next(each for each in (folder, *folder.parents) if each.exists())
 
 
 def free_bytes(folder: Path) -> int:
-    """Free space on the disk that holds `folder`, or that would."""
-    return shutil.disk_usage(_existing(folder.absolute())).free
+    """Free bytes on the disk of `folder`, which need not exist yet."""
+    return shutil.disk_usage(_nearest_existing(folder.absolute())).free
 
 
 def space_check(folder: Path, free: int) -> Check:
-    """Whether what runs write will fit."""
+    """Check that the disk has room for what runs write."""
     finding = f"{free / (1 << 30):.1f} GiB free for {folder.absolute()}"
-    if free >= _FEW_BYTES:
+    if free >= _WARNING_FREE_BYTES:
         return Check("disk", Level.OK, finding)
-    level = Level.WARNING if free >= _NO_BYTES else Level.ERROR
-    return Check("disk", level, finding, "make room, or write elsewhere with `output_root=…`")
+    level = Level.WARNING if free >= _ERROR_FREE_BYTES else Level.ERROR
+    return Check("disk", level, finding, "free some space, or write elsewhere with `output_root=…`")
 
 
 def data_check(given: str | None) -> Check:
-    """Where real datasets are looked for."""
+    """Check the folder of downloaded datasets."""
     if given is None:
-        return Check("data", Level.OK, f"datasets lie in {Path('data').absolute()} (RUNMANAGER_DATA is not set)")
+        return Check("data", Level.OK, f"datasets are in {Path('data').absolute()} (RUNMANAGER_DATA is not set)")
     if Path(given).is_dir():
-        return Check("data", Level.OK, f"datasets lie in {given} (RUNMANAGER_DATA)")
-    finding = f"RUNMANAGER_DATA is {given}, and there is no such folder"
-    return Check("data", Level.WARNING, finding, "make the folder, or unset RUNMANAGER_DATA")
+        return Check("data", Level.OK, f"datasets are in {given} (RUNMANAGER_DATA)")
+    finding = f"RUNMANAGER_DATA is {given}, which does not exist"
+    return Check("data", Level.WARNING, finding, "create the folder, or unset RUNMANAGER_DATA")
 
 
 def shared_memory_checks(folder: Path) -> list[Check]:
-    """Whether loader workers have room to hand batches over; nothing to say where the system has no /dev/shm."""
+    """Check that loader workers have enough shared memory; no check on systems without /dev/shm."""
     if not folder.is_dir():
         return []
     free = shutil.disk_usage(folder).free
     finding = f"{free / (1 << 20):.0f} MiB of shared memory free"
-    if free >= _FEW_SHARED_BYTES:
+    if free >= _WARNING_SHARED_BYTES:
         return [Check("shm", Level.OK, finding)]
     cure = "use num_workers=0, or start the container with --shm-size=1g"
     return [Check("shm", Level.WARNING, f"{finding}: loader workers may die of a bus error", cure)]

@@ -1,4 +1,4 @@
-"""The `runmanager` command line: which commands there are, and how their errors reach people."""
+"""The `runmanager` command line: its commands, their order, and how errors are reported."""
 
 import sys
 import traceback
@@ -9,17 +9,24 @@ from typing import Annotated
 import typer
 
 from runmanager import __version__
+from runmanager.cli.commands.best import best
+from runmanager.cli.commands.compare import compare
+from runmanager.cli.commands.demo import demo
+from runmanager.cli.commands.diff import diff
 from runmanager.cli.commands.doctor import doctor
 from runmanager.cli.commands.duel import duel
 from runmanager.cli.commands.export import export
-from runmanager.cli.commands.launch import PASS_THROUGH, demo, run, sweep
 from runmanager.cli.commands.report import report
-from runmanager.cli.commands.runs import best, diff, reproduce, show
-from runmanager.cli.commands.stored import compare, table
+from runmanager.cli.commands.reproduce import reproduce
+from runmanager.cli.commands.run import run
+from runmanager.cli.commands.show import show
+from runmanager.cli.commands.sweep import sweep
+from runmanager.cli.commands.table import table
 from runmanager.cli.commands.tensorboard import tensorboard
 from runmanager.cli.commands.watch import watch
+from runmanager.cli.hydra_application import PASS_THROUGH
 from runmanager.cli.printing import print_error
-from runmanager.cli.repeated_options import OnceEach
+from runmanager.cli.repeated_options import UniqueOptionsCommand
 from runmanager.errors import RunManagerError
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
 
@@ -27,13 +34,13 @@ __all__ = ["app", "main", "run_command"]
 
 app = typer.Typer(name="runmanager", pretty_exceptions_enable=False, rich_markup_mode="markdown")
 
-_LAUNCHING: tuple[tuple[Callable[..., object], str], ...] = (
+_LAUNCHING_COMMANDS: tuple[tuple[Callable[..., object], str], ...] = (
     (sweep, "batch_size=100,1000 device=cpu,cuda name=first"),
     (run, "lr=0.01 device=cuda"),
     (demo, "epochs=3"),
     (duel, "device=cpu device=cuda batch_size=1000"),
 )
-_OTHERS: tuple[tuple[Callable[..., object], str], ...] = (
+_OTHER_COMMANDS: tuple[tuple[Callable[..., object], str], ...] = (
     (table, "first --where 'device==cpu and batch_size>500' --sort val_accuracy"),
     (compare, "first --axis batch_size"),
     (best, "first --metric val_accuracy"),
@@ -46,23 +53,23 @@ _OTHERS: tuple[tuple[Callable[..., object], str], ...] = (
     (tensorboard, "first"),
     (doctor, ""),
 )
-"""Each command beside the words of the example in its help."""
+"""Each command with the arguments of the example in its help."""
 
 
 def _example(command: Callable[..., object], words: str) -> str:
     return f"Example: `{' '.join(('runmanager', command.__name__, words)).strip()}`"
 
 
-for _command, _words in _LAUNCHING:
+for _command, _words in _LAUNCHING_COMMANDS:
     app.command(context_settings=PASS_THROUGH, options_metavar="[OVERRIDES]...", epilog=_example(_command, _words))(
         _command
     )
-for _command, _words in _OTHERS:
-    app.command(cls=OnceEach, epilog=_example(_command, _words))(_command)
+for _command, _words in _OTHER_COMMANDS:
+    app.command(cls=UniqueOptionsCommand, epilog=_example(_command, _words))(_command)
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"runmanager {__version__}")
         raise typer.Exit()
 
@@ -73,25 +80,25 @@ def _show_version(wanted: bool) -> None:
 )
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say the version, and leave.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Run a grid of PyTorch settings, watch it live, and compare what came out."""
 
 
 def main() -> None:
-    """Carry out the process's command line, and leave with its status."""
+    """Run the process's command line and exit with its status."""
     sys.exit(run_command(sys.argv[1:]))
 
 
 def run_command(arguments: Sequence[str]) -> int:
-    """Carry out one command and return its exit status.
+    """Run one command and return its exit status.
 
     0: every cell is finished or skipped. 1: a run failed, was killed or crashed. 2: the command or the configuration
-    cannot be. 130: interrupted. Errors go to stderr, a line a fault; their traceback follows only after `--debug`,
-    which may stand anywhere.
+    is invalid. 130: interrupted. Errors go to stderr, one line each. `--debug`, anywhere in `arguments`, adds the
+    traceback.
     """
-    is_sweep = any(word in (command.__name__ for command, _ in _LAUNCHING) for word in arguments[:1])
+    is_sweep = any(word in (command.__name__ for command, _ in _LAUNCHING_COMMANDS) for word in arguments[:1])
     with repaired_streams(partial(report_lost_output, is_sweep=is_sweep)) as output:
         status = _status_of(arguments)
     return 1 if status == 0 and output.has_failed and not is_sweep else status
@@ -99,42 +106,42 @@ def run_command(arguments: Sequence[str]) -> int:
 
 def _status_of(arguments: Sequence[str]) -> int:
     if sys.platform == "win32":
-        return _say(["Windows is not supported; use Linux, macOS, or Linux inside Windows (WSL 2)."], status=2)
+        return _print_faults(["Windows is not supported; use Linux, macOS, or Linux inside Windows (WSL 2)."], status=2)
     debug = "--debug" in arguments
     rest = [argument for argument in arguments if argument != "--debug"]
     try:
-        # Through the context, `obj`, the flag reaches the commands that hand it on to the Hydra application.
+        # The context's `obj` passes the flag to the commands that call the Hydra application.
         returned = typer.main.get_command(app).main(
             rest or ["--help"], prog_name="runmanager", standalone_mode=False, obj=debug
         )
         return returned if isinstance(returned, int) else 0
     except KeyboardInterrupt:
         return 130
-    except SystemExit as end:  # Typer's own way to leave, once it has answered a shell that completes a word
+    except SystemExit as end:  # raised by Typer after shell completion
         return end.code if isinstance(end.code, int) else 0
     except Exception as error:
         if debug:
             traceback.print_exc()
-        return _explain(error)
+        return _report_error(error)
 
 
-def _explain(error: Exception) -> int:
-    """Say what went wrong, and return the status it calls for."""
+def _report_error(error: Exception) -> int:
+    """Print an error and return the exit status for it."""
     if isinstance(error, RunManagerError):
-        return _say(str(error).splitlines(), status=2)
+        return _print_faults(str(error).splitlines(), status=2)
     if isinstance(error, typer.TyperException):
         message = " ".join(error.format_message().split()).replace("Value error, ", "")
         context = getattr(error, "ctx", None)
         named = context.command_path if context else "runmanager"
-        said = f"{message} See" if message.endswith("?") else f"{message.rstrip('.')}; see"
-        return _say([f"{said} {named} --help."], status=error.exit_code)
+        first = f"{message} See" if message.endswith("?") else f"{message.rstrip('.')}; see"
+        return _print_faults([f"{first} {named} --help."], status=error.exit_code)
     if isinstance(error, OSError):
-        return _say([str(error)], status=1)
+        return _print_faults([str(error)], status=1)
     kind = type(error).__name__
-    return _say([f"unexpected {kind}: {error}; the same command with --debug shows where."], status=1)
+    return _print_faults([f"unexpected {kind}: {error}; the same command with --debug shows where."], status=1)
 
 
-def _say(faults: Sequence[str], *, status: int) -> int:
+def _print_faults(faults: Sequence[str], *, status: int) -> int:
     for fault in faults:
         print_error(fault)
     return status

@@ -1,4 +1,4 @@
-"""Printing what a command found: rich tables and plain lines, for people and for pipes."""
+"""Printing a command's output: rich tables and plain lines, for terminals and pipes."""
 
 import functools
 import shutil
@@ -12,29 +12,29 @@ from runmanager.text import printable
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-__all__ = ["console", "print_error", "print_text", "print_warning", "prose", "rendered", "warn_of_damage"]
+__all__ = ["console", "print_error", "print_text", "print_warning", "render", "warn_damaged", "wrap_lines"]
 
 
 def console() -> "Console":
-    """The terminal, or the pipe in its place."""
+    """Return a console on stdout."""
     from rich.console import Console
 
     return Console(highlight=False)
 
 
-def rendered(where: "Console", shown: "RenderableType", *lines: str) -> str:
-    """`shown` as text for that console, and `lines` below it."""
-    with where.capture() as capture:
-        where.print(shown)
+def render(target: "Console", renderable: "RenderableType", *lines: str) -> str:
+    """Return `renderable`, and `lines` below it, as text for the console `target`."""
+    with target.capture() as capture:
+        target.print(renderable)
         if lines:
-            where.print()
+            target.print()
         for line in lines:
-            where.print(printable(line), markup=False)
+            target.print(printable(line), markup=False)
     return capture.get()
 
 
-def prose(*lines: str) -> str:
-    """Sentences, each broken between words where it is too long for the terminal; a pipe gets a line a line."""
+def wrap_lines(*lines: str) -> str:
+    """Join `lines`, each wrapped at words to the width of the terminal; unwrapped in a pipe."""
     if not sys.stdout.isatty():
         return "\n".join(lines)
     width = shutil.get_terminal_size().columns
@@ -48,17 +48,17 @@ def print_text(text: str) -> None:
     sys.stdout.flush()
 
 
-def warn_of_damage(damaged: Iterable[str]) -> None:
-    """Say on stderr what the tables for people say in a note: rows that are missing from the output."""
+def warn_damaged(damaged: Iterable[str]) -> None:
+    """Print a warning for each unreadable file, as its rows are missing from the output."""
     for message in damaged:
         print_warning(f"not read: {message}")
 
 
 def print_warning(line: str) -> None:
-    """Say on stderr what is no part of the output."""
+    """Print a warning on stderr."""
     print(f"warning: {printable(line)}", file=sys.stderr)
 
 
 def print_error(line: str) -> None:
-    """Say on stderr why the command did not do what it was asked."""
+    """Print an error on stderr."""
     print(f"error: {printable(line)}", file=sys.stderr)

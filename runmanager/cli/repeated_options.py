@@ -1,4 +1,4 @@
-"""A command that refuses an option given twice: the parser would take the last, and say nothing."""
+"""A command class that rejects repeated options; the parser would silently use the last one."""
 
 from collections import Counter
 from typing import Any
@@ -7,20 +7,20 @@ from typer.core import TyperCommand
 
 from runmanager.errors import UsageError
 
-__all__ = ["OnceEach"]
+__all__ = ["UniqueOptionsCommand"]
 
 
-class OnceEach(TyperCommand):
-    """Raises `UsageError` for an option with a value that is there more than once."""
+class UniqueOptionsCommand(TyperCommand):
+    """A command that raises `UsageError` if an option with a value is given more than once."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Called by Typer."""
+        """Parse the arguments; called by Typer."""
         _, _, given = self.make_parser(ctx).parse_args(args=list(args))
-        times = Counter(param.opts[-1] for param in given if not getattr(param, "is_flag", True))
+        counts = Counter(param.opts[-1] for param in given if not getattr(param, "is_flag", True))
         faults = [
-            f"`{option}` must be given once, got it {number} times; give one value."
-            for option, number in times.items()
-            if number > 1
+            f"`{option}` must be given once, got it {count} times; give one value."
+            for option, count in counts.items()
+            if count > 1
         ]
         if faults:
             raise UsageError("\n".join(faults))

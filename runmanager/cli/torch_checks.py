@@ -1,4 +1,4 @@
-"""What `runmanager doctor` looks at in PyTorch: builds that fit together, devices that answer, TensorBoard."""
+"""Checks of `runmanager doctor` on PyTorch: matching builds, working devices, TensorBoard."""
 
 import importlib
 import importlib.metadata
@@ -19,9 +19,9 @@ _SAME_INDEX = (
 
 
 def torch_checks() -> list[Check]:
-    """Everything that needs torch; one line in its place where torch cannot be imported."""
+    """Run every check that imports torch. If the import fails, one check reports that instead."""
     with warnings.catch_warnings(record=True) as caught:
-        # A driver that is too old is told as a warning: it belongs into the device's line, not between the lines.
+        # PyTorch warns about a driver that is too old: the warning is shown in the check of the device.
         warnings.simplefilter("always")
         try:
             torch = importlib.import_module("torch")
@@ -33,8 +33,13 @@ def torch_checks() -> list[Check]:
         version = f"{torch.__version__}, built with {built}, {pluralize(threads, 'thread')}"
         checks = [Check("torch", Level.OK, version), torchvision_check(torch.__version__)]
         devices = device_checks()
-        told = [str(warning.message) for warning in caught if "CUDA" in str(warning.message)]
-    return [*checks, *(devices or [no_device_check(torch.version.cuda, told)]), tensorboard_check(), checksum_check()]
+        cuda_warnings = [str(warning.message) for warning in caught if "CUDA" in str(warning.message)]
+    return [
+        *checks,
+        *(devices or [no_device_check(torch.version.cuda, cuda_warnings)]),
+        tensorboard_check(),
+        checksum_check(),
+    ]
 
 
 def _first_line(error: Exception) -> str:
@@ -42,7 +47,7 @@ def _first_line(error: Exception) -> str:
 
 
 def torchvision_check(torch_version: str) -> Check:
-    """Whether torchvision imports: beside a torch of another index it does not."""
+    """Check that torchvision can be imported, which fails with a torch from another index."""
     try:
         version = importlib.metadata.version("torchvision")
     except importlib.metadata.PackageNotFoundError:
@@ -51,13 +56,13 @@ def torchvision_check(torch_version: str) -> Check:
     try:
         importlib.import_module("torchvision")
     except Exception as error:
-        finding = f"torchvision {version} does not fit torch {torch_version}: {_first_line(error)}"
+        finding = f"torchvision {version} does not match torch {torch_version}: {_first_line(error)}"
         return Check("torchvision", Level.ERROR, finding, _SAME_INDEX)
-    return Check("torchvision", Level.OK, f"{version}, fits torch {torch_version}")
+    return Check("torchvision", Level.OK, f"{version}, matches torch {torch_version}")
 
 
 def device_checks() -> list[Check]:
-    """Each accelerator that PyTorch sees, tried with a small sum; none where it sees none."""
+    """Check each accelerator that PyTorch sees with a small sum."""
     import torch
 
     if not torch.accelerator.is_available():
@@ -77,10 +82,10 @@ def _device_check(name: str) -> Check:
         facts = device_facts(device, cpu_model=None)
         answer = float(torch.ones(8, device=device).sum())
     except RuntimeError as error:
-        cure = "install the torch build for this device and its driver; till then use `device=cpu`"
+        cure = "install the torch build for this device and its driver; until then use `device=cpu`"
         return Check(name, Level.ERROR, f"does not work: {_first_line(error)}", cure)
     if answer != 8:
-        return Check(name, Level.ERROR, f"adds eight ones to {answer:g}", "use another device: this one is broken")
+        return Check(name, Level.ERROR, f"sums eight ones to {answer:g}", "use another device: this one is broken")
     parts = [facts["device_name"]]
     if device.type == "cuda":
         parts.append(f"compute capability {facts['compute_capability']}")
@@ -90,29 +95,29 @@ def _device_check(name: str) -> Check:
 
 
 def no_device_check(
-    cuda: str | None, told: list[str], *, driver_file: Path = Path("/proc/driver/nvidia/version")
+    cuda: str | None, cuda_warnings: list[str], *, driver_file: Path = Path("/proc/driver/nvidia/version")
 ) -> Check:
-    """Why there is no accelerator: none in the machine, hidden, or a torch that cannot use it."""
-    none = "PyTorch sees none: `device=cpu` runs, cells of other devices are skipped"
+    """Report why no accelerator was found: none installed, hidden, or not supported by this torch."""
+    none = "PyTorch sees none: cells with `device=cpu` run, cells with other devices are skipped"
     if not driver_file.exists() and shutil.which("nvidia-smi") is None:
         if cuda is not None:
-            none = f"{none}; this torch is built for CUDA {cuda}, and there is no NVIDIA driver here"
+            none = f"{none}; this torch is built for CUDA {cuda}, but no NVIDIA driver is installed"
         return Check("accelerator", Level.OK, none)
-    finding = "there is an NVIDIA driver, but PyTorch sees no CUDA device"
+    finding = "an NVIDIA driver is installed, but PyTorch sees no CUDA device"
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     if cuda is None:
         return Check("accelerator", Level.WARNING, f"{finding}: this torch is a CPU build", _SAME_INDEX)
     if hidden is not None:
         finding = f"{finding}: CUDA_VISIBLE_DEVICES is '{hidden}'"
         return Check("accelerator", Level.WARNING, finding, "unset CUDA_VISIBLE_DEVICES")
-    if told:
-        finding = f"{finding}: {told[0].splitlines()[0]}"
+    if cuda_warnings:
+        finding = f"{finding}: {cuda_warnings[0].splitlines()[0]}"
     cure = f"update the driver, or install a torch built for an older CUDA than {cuda}"
     return Check("accelerator", Level.WARNING, finding, cure)
 
 
 def tensorboard_check() -> Check:
-    """Whether `runmanager tensorboard` will start."""
+    """Check that `runmanager tensorboard` can start."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -125,7 +130,7 @@ def tensorboard_check() -> Check:
 
 
 def checksum_check() -> Check:
-    """Whether event files are written at full speed."""
+    """Check that event files are written at full speed."""
     import google_crc32c
 
     if google_crc32c.implementation == "c":

@@ -1,4 +1,4 @@
-"""The application in this process or in one of its own, from a folder of the test's, on data that take no time."""
+"""Fixtures that run the application in this or a new process, in a test's folder, on tiny datasets."""
 
 import contextlib
 import csv
@@ -27,7 +27,7 @@ from runmanager.records.storage.reader import read_epochs, read_sweep
 from ..processes import TIMEOUT_SECONDS, wait_for_output
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(Path(__file__).parent))  # where the tests' own modules lie
+sys.path.insert(0, str(Path(__file__).parent))  # the folder of the tests' modules
 DEADLINE_SECONDS = TIMEOUT_SECONDS
 TINY = (
     "dataset=fake",
@@ -39,18 +39,18 @@ TINY = (
     "device=cpu",
     "tensorboard.graph=false",
 )
-# No GPU to be seen, whatever this machine has; and lines long enough to be read by a test.
+# No visible GPU, and lines wide enough for the tests.
 VARIABLES = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "COLUMNS": "240"}
 
-# Somebody's own model. While a file `gate`, or one of the name that it is given, is in the current folder, the second
-# epoch's first step waits for it to go.
+# A custom model. While the file `gate`, or the file that it is given, is in the current folder, the first step of the
+# second epoch waits for its removal.
 OWN_MODULE = '''
 import os, signal, sys, time
 from pathlib import Path
 import torch
 
 class Net(torch.nn.Module):
-    """Does what `way` says in its first step of training."""
+    """A model that does what `way` says in its first training step."""
 
     def __init__(self, in_shape, num_classes, way="fine", partners=0, gate="gate"):
         super().__init__()
@@ -75,17 +75,17 @@ class Net(torch.nn.Module):
         while self.gate.exists():
             Path("waiting").touch()
             if time.monotonic() > until:
-                raise TimeoutError("nobody opened the gate")
+                raise TimeoutError("the gate was not opened")
             time.sleep(0.01)
 
     def _meet(self):
-        """Go on only when so many runs are at this place at one time."""
+        """Continue only when `partners` runs are here at the same time."""
         Path("met").mkdir(exist_ok=True)
         Path("met", str(os.getpid())).touch()
         until = time.monotonic() + 100
         while len(list(Path("met").iterdir())) < self.partners:
             if time.monotonic() > until:
-                raise TimeoutError("nobody came")
+                raise TimeoutError("no other run came")
             time.sleep(0.01)
 
     def _fine(self): print("a word of mine")
@@ -95,7 +95,7 @@ class Net(torch.nn.Module):
     def _memory(self): raise MemoryError("all is full")
     def _vanishes(self): os._exit(0)
     def _dies_once(self):
-        """Die, if nobody has died of it yet."""
+        """Die if no other run has died of it yet."""
         try:
             Path("deadly").unlink()
         except FileNotFoundError:
@@ -113,7 +113,7 @@ class Net(torch.nn.Module):
 
 @dataclass(frozen=True)
 class Done:
-    """How a command ended."""
+    """Exit status and output of a command."""
 
     status: int
     out: str
@@ -128,23 +128,23 @@ _preparation_data = multiprocessing.spawn.get_preparation_data
 
 
 def _without_main_module(name: str) -> dict[str, Any]:
-    """Or each run's process would first import pytest, which is the main module here."""
+    """Hide the main module, pytest, which each run's process would import first."""
     data = _preparation_data(name)
     return {key: value for key, value in data.items() if not key.startswith("init_main")}
 
 
 @contextlib.contextmanager
 def stopped_at_a_deadline() -> Iterator[None]:
-    """Two Ctrl-C, as a user's who has waited long enough: the command ends with 130, and the test fails."""
+    """Send two Ctrl-C after a deadline: the command ends with 130, and the test fails."""
 
     is_over = threading.Event()
 
     def stop() -> None:
         for _ in range(2):
             if is_over.is_set():
-                return  # a Ctrl-C now would end all tests
+                return  # a Ctrl-C now would end the test session
             os.kill(os.getpid(), signal.SIGINT)
-            is_over.wait(1)  # between the two, or they count as one
+            is_over.wait(1)  # two signals at once would count as one
 
     timer = threading.Timer(2 * DEADLINE_SECONDS, stop)
     timer.daemon = True
@@ -158,7 +158,7 @@ def stopped_at_a_deadline() -> Iterator[None]:
 
 
 def carry_out(folder: Path, *words: str, **variables: str) -> Done:
-    """A command of the application in this process, from `folder`; its runs have processes of their own as ever."""
+    """Run a command in this process, in `folder`; its runs have their own processes."""
     out, err = io.StringIO(), io.StringIO()
     before = Path.cwd()
     path = list(sys.path)
@@ -166,7 +166,7 @@ def carry_out(folder: Path, *words: str, **variables: str) -> Done:
     try:
         with (
             stopped_at_a_deadline(),
-            # The forkserver is to find the package, to preload it, where it is not installed too.
+            # The forkserver must find the package even if it is not installed.
             mock.patch.dict(os.environ, {**VARIABLES, "PYTHONPATH": str(ROOT), **variables}),
             mock.patch.object(multiprocessing.spawn, "get_preparation_data", _without_main_module),
             contextlib.redirect_stdout(out),
@@ -181,7 +181,7 @@ def carry_out(folder: Path, *words: str, **variables: str) -> Done:
 
 @pytest.fixture
 def command(tmp_path: Path) -> Callable[..., Done]:
-    """Carries out a command in this process, from `tmp_path`."""
+    """Run a command in this process, in `tmp_path`."""
 
     def from_here(*words: str, **variables: str) -> Done:
         return carry_out(tmp_path, *words, **variables)
@@ -194,7 +194,7 @@ def process_environment(**variables: str) -> dict[str, str]:
 
 
 def start_process(folder: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
-    """`python -m runmanager` as a process of its own."""
+    """Start `python -m runmanager` as a process."""
     return subprocess.Popen(
         [sys.executable, "-m", "runmanager", *words],
         cwd=folder,
@@ -213,7 +213,7 @@ def done_of(process: subprocess.Popen[str]) -> Done:
 
 @pytest.fixture
 def start(tmp_path: Path, mortal: Callable[..., Any]) -> Callable[..., subprocess.Popen[str]]:
-    """Starts commands as processes of their own, from `tmp_path`; what is left of them goes with the test."""
+    """Start commands as processes in `tmp_path`; they are ended with the test."""
 
     def begin(*words: str, **variables: str) -> subprocess.Popen[str]:
         process: subprocess.Popen[str] = mortal(start_process(tmp_path, *words, **variables))
@@ -223,19 +223,19 @@ def start(tmp_path: Path, mortal: Callable[..., Any]) -> Callable[..., subproces
 
 
 def wait_until(condition: Callable[[], Any], what: str) -> Any:
-    """What `condition` returns, as soon as it is true."""
+    """Wait until `condition` is true; return its value."""
     until = time.monotonic() + DEADLINE_SECONDS
     while time.monotonic() < until:
         value = condition()
         if value:
             return value
-        time.sleep(0.01)  # between two looks at the condition
+        time.sleep(0.01)  # between two polls
     pytest.fail(f"{what}: waited for in vain")
 
 
 @pytest.fixture
 def own_module(tmp_path: Path) -> Path:
-    """`own.py` in the folder where the commands are given."""
+    """`own.py` in the folder in which commands run."""
     path = tmp_path / "own.py"
     path.write_text(OWN_MODULE)
     return path
@@ -243,7 +243,7 @@ def own_module(tmp_path: Path) -> Path:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a test wants to know of a sweep on disk."""
+    """A sweep on disk, as tests read it."""
 
     paths: SweepPaths
 
@@ -252,7 +252,7 @@ class Sweep:
         return [run.record for run in read_sweep(self.paths).runs]
 
     def record(self, **settings: Any) -> RunRecord:
-        """The one run that has these settings."""
+        """The only run with these settings."""
         (found,) = (each for each in self.records if settings.items() <= each.settings.items())
         return found
 
@@ -264,7 +264,7 @@ class Sweep:
             return list(csv.DictReader(lines))
 
     def numbers(self) -> dict[str, list[dict[str, Any]]]:
-        """Each run's epochs without their times, which no two runs share."""
+        """Each run's epochs without their times, which always differ."""
         return {
             record.name: [
                 {key: value for key, value in line.items() if not key.endswith("_seconds") and key != "warmup"}
@@ -283,7 +283,7 @@ def sweep_in(folder: Path, name: str) -> Sweep:
 
 @pytest.fixture
 def sweep(tmp_path: Path) -> Callable[[str], Sweep]:
-    """The sweep of that name under `tmp_path`."""
+    """A sweep under `tmp_path` by its name."""
 
     def named(name: str) -> Sweep:
         return sweep_in(tmp_path, name)
@@ -306,7 +306,7 @@ class Grid:
 
 @pytest.fixture(scope="session")
 def grid(tmp_path_factory: pytest.TempPathFactory) -> Grid:
-    """The main job, as a process of its own on a machine without a GPU: eight cells."""
+    """The main job with eight cells, run as a process without a GPU."""
     folder = tmp_path_factory.mktemp("grid")
     words = (*GRID, *TINY[:4])
     return Grid(folder, done_of(start_process(folder, *words)), sweep_in(folder, "grid"), words)
@@ -314,25 +314,25 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Grid:
 
 @pytest.fixture(scope="session")
 def tiny() -> tuple[str, ...]:
-    """Overrides of a run that takes no time."""
+    """Overrides of a tiny run."""
     return TINY
 
 
 @pytest.fixture(scope="session")
 def finish() -> Callable[..., Done]:
-    """Waits for the end of a command that was started."""
+    """Wait for the end of a started command."""
     return done_of
 
 
 @pytest.fixture(scope="session")
 def wait() -> Callable[..., Any]:
-    """Waits until a condition holds."""
+    """Wait until a condition holds."""
     return wait_until
 
 
 @pytest.fixture(scope="session")
 def elsewhere() -> Callable[..., Sweep]:
-    """Carries out a command that is to end well, from a folder given, and returns its sweep `name=…`."""
+    """Run a command that must succeed in the given folder; return its sweep `name=…`."""
 
     def run(folder: Path, *words: str) -> Sweep:
         done = carry_out(folder, *words)
@@ -345,7 +345,7 @@ def elsewhere() -> Callable[..., Sweep]:
 
 @pytest.fixture(scope="session")
 def bad_grid() -> Callable[..., Grid]:
-    """Carries out a command with `own.py` in its folder, however it ends."""
+    """Run a command with `own.py` in its folder, with any exit status."""
 
     def run(folder: Path, *words: str) -> Grid:
         (folder / "own.py").write_text(OWN_MODULE)
@@ -357,7 +357,7 @@ def bad_grid() -> Callable[..., Grid]:
 
 @pytest.fixture(scope="session")
 def rerun() -> Callable[..., Done]:
-    """The same command once more, with other words behind it."""
+    """Repeat a command with further arguments."""
 
     def run(grid: Grid, *words: str) -> Done:
         return carry_out(grid.folder, *grid.words, *words)
@@ -367,5 +367,5 @@ def rerun() -> Callable[..., Done]:
 
 @pytest.fixture(scope="session")
 def environment() -> Callable[..., dict[str, str]]:
-    """The environment of a command in a process of its own."""
+    """The environment of a command in a new process."""
     return process_environment

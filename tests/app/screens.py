@@ -1,4 +1,4 @@
-"""A command in a pseudo-terminal of a given size, and what stands on its screen."""
+"""A command in a pseudo-terminal of a given size, and its screen."""
 
 import fcntl
 import os
@@ -20,7 +20,7 @@ _SCROLLED_LINES = 2000
 
 
 class Screen:
-    """A command's terminal. A test fails where nothing that it waits for comes within the deadline."""
+    """The terminal of a command. A test fails if what it waits for does not appear before the deadline."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Screen:
         self._screen = pyte.HistoryScreen(columns, rows, history=_SCROLLED_LINES, ratio=0.5)
         self._stream = pyte.ByteStream(self._screen)
         self._master, slave = pty.openpty()
-        self._tell_size(columns, rows)
+        self._set_size(columns, rows)
         kept = {name: value for name, value in environment.items() if name not in ("COLUMNS", "LINES")}
         self.process = subprocess.Popen(
             command,
@@ -51,46 +51,46 @@ class Screen:
 
     @property
     def lines(self) -> list[str]:
-        """What stands on the screen now, without what is blank at its end."""
+        """The lines on the screen, without trailing blanks."""
         return [line.rstrip() for line in self._screen.display]
 
     @property
     def cells(self) -> list[list[Any]]:
-        """What stands on the screen now, character by character with its colours, as pyte keeps it."""
+        """The characters on the screen with their colours, as pyte stores them."""
         rows = (self._screen.buffer[y] for y in range(self._screen.lines))
         return [[row[x] for x in range(self._screen.columns)] for row in rows]
 
     @property
     def shown(self) -> str:
-        """What has scrolled away and what stands there, as one who scrolls back would read it."""
+        """The scrolled-away lines and the screen."""
         away = [
             "".join(line[x].data for x in range(self._screen.columns)).rstrip() for line in self._screen.history.top
         ]
         return "\n".join([*away, *self.lines]).rstrip()
 
     def wait_for(self, condition: Callable[["Screen"], object], what: str) -> None:
-        """Read on until the condition holds."""
+        """Read until the condition holds."""
         until = time.monotonic() + DEADLINE_SECONDS
         while not condition(self):
             assert self._read(until), f"{what} was not to be seen:\n{self.shown}"
 
     def wait_for_text(self, text: str) -> None:
-        """Read on until a text stands on the screen, or has."""
+        """Read until a text appears on the screen or has scrolled away."""
         self.wait_for(lambda screen: text in screen.shown, repr(text))
 
     def resize(self, columns: int, rows: int) -> None:
-        """As somebody does who pulls at the window's edge."""
+        """Change the size of the window."""
         self._screen.resize(rows, columns)
-        self._tell_size(columns, rows)
+        self._set_size(columns, rows)
 
-    def _tell_size(self, columns: int, rows: int) -> None:
+    def _set_size(self, columns: int, rows: int) -> None:
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())
 
     def end(self) -> int:
-        """Read all until the command has ended; its status."""
+        """Read until the command has ended; return its status."""
         until = time.monotonic() + DEADLINE_SECONDS
         while self._read(until):
             pass
@@ -98,13 +98,13 @@ class Screen:
         return self.process.wait(60)
 
     def close(self) -> None:
-        """Pull the plug, if that is not done."""
+        """Close the terminal if it is open."""
         if self._master >= 0:
             os.close(self._master)
             self._master = -1
 
     def _read(self, until: float) -> bool:
-        """Whether something more came; what moves moves for ever, so there is a deadline."""
+        """Read once; return whether output came before the deadline."""
         left = until - time.monotonic()
         if left <= 0 or not select.select([self._master], [], [], left)[0]:
             pytest.fail(f"the command came to no end:\n{self.shown}")

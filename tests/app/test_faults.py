@@ -1,4 +1,4 @@
-"""What goes wrong beside the runs: before they begin nothing is run, afterwards the sweep is finished all the same."""
+"""Tests of errors outside the runs: before runs begin, nothing is run; afterwards the sweep is still finished."""
 
 import resource
 import shlex
@@ -18,7 +18,7 @@ from runmanager.results import writer as write
 
 @pytest.fixture
 def broken_launcher(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, BaseException], None]:
-    """Lets the launcher break off after so many cells."""
+    """Make the launcher fail after the given number of cells."""
     launch = LocalLauncher.launch
 
     def set_up(cells: int, error: BaseException) -> None:
@@ -31,7 +31,7 @@ def broken_launcher(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, BaseExcep
     return set_up
 
 
-def test_a_launcher_that_breaks_off_leaves_a_finished_sweep(
+def test_a_failing_launcher_leaves_finished_runs_and_tables(
     broken_launcher: Callable[..., None],
     command: Callable[..., Any],
     sweep: Callable[[str], Any],
@@ -40,13 +40,13 @@ def test_a_launcher_that_breaks_off_leaves_a_finished_sweep(
     broken_launcher(1, RuntimeError("the cluster is gone\nin two lines"))
     done = command("-m", *tiny, "lr=0.1,0.2", "name=broken")
     assert done.status == 1
-    assert done.faults == ["error: The launcher broke off: RuntimeError: the cluster is gone (--debug shows where)"]
+    assert done.faults == ["error: The launcher failed: RuntimeError: the cluster is gone (--debug shows where)"]
     assert [(row["lr"], row["status"]) for row in sweep("broken").rows()] == [("0.1", "finished"), ("0.2", "pending")]
     assert sweep("broken").paths.report.exists()
     assert "2 runs: 1 finished, 1 pending." in done.out
 
 
-def test_a_launcher_that_never_begins_a_run_is_a_usage_error(
+def test_a_launcher_that_starts_no_run_is_a_usage_error(
     broken_launcher: Callable[..., None],
     command: Callable[..., Any],
     sweep: Callable[[str], Any],
@@ -60,7 +60,7 @@ def test_a_launcher_that_never_begins_a_run_is_a_usage_error(
 
 
 @pytest.mark.parametrize("times", [1, 99])
-def test_tables_that_cannot_be_written_end_no_run(
+def test_unwritable_tables_do_not_end_runs(
     times: int,
     command: Callable[..., Any],
     sweep: Callable[[str], Any],
@@ -82,12 +82,12 @@ def test_tables_that_cannot_be_written_end_no_run(
     if times == 1:
         assert (done.status, done.err) == (0, "") and len(sweep("full").rows()) == 2
     else:
-        assert "Results: " not in done.out  # they are not there
+        assert "Results: " not in done.out  # they do not exist
         fault = "error: The tables could not be written: OSError: [Errno 28] No space left on device"
         assert (done.status, done.faults) == (1, [f"{fault} (--debug shows where)"])
 
 
-def test_an_end_that_finds_no_room_ends_no_sweep_and_is_written_later(
+def test_an_end_that_a_full_disk_prevents_is_written_later(
     command: Callable[..., Any],
     sweep: Callable[[str], Any],
     own_module: Path,
@@ -109,7 +109,7 @@ def test_an_end_that_finds_no_room_ends_no_sweep_and_is_written_later(
     assert sorted(sweep("full").states().values()) == [("failed", "exit"), ("finished", None)]
 
 
-def test_a_checkpoint_that_finds_no_room_is_named(
+def test_a_checkpoint_on_a_full_disk_is_named(
     environment: Callable[..., dict[str, str]], sweep: Callable[[str], Any], tmp_path: Path, tiny: tuple[str, ...]
 ) -> None:
     words = (*tiny, "model=mlp", "epochs=3", "checkpoint.every=2", "name=full")
@@ -123,12 +123,12 @@ def test_a_checkpoint_that_finds_no_room_is_named(
         "(256,000 bytes at most, ulimit -f); raise that limit."
     )
     assert "inline_container" not in done.stdout and record.message in done.stdout
-    assert sweep("full").num_epochs(record) == 1  # the one that had no checkpoint to write
+    assert sweep("full").num_epochs(record) == 1  # the epoch without a checkpoint
     assert [row["status"] for row in sweep("full").rows()] == ["failed"]
     assert not [each.name for each in paths.root.iterdir() if each.name.startswith(".")]
 
 
-def test_too_little_address_space_is_named(
+def test_a_lack_of_address_space_is_named(
     environment: Callable[..., dict[str, str]], tmp_path: Path, tiny: tuple[str, ...]
 ) -> None:
     done = limited(tmp_path, environment(), "-v 400000", *tiny, "name=small")
@@ -141,14 +141,14 @@ def test_too_little_address_space_is_named(
 
 
 def limited(folder: Path, environment: dict[str, str], limit: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """The application within a limit of the shell's `ulimit`."""
+    """Run the application under a limit of the shell's `ulimit`."""
     line = f"ulimit {limit}; exec {shlex.join([sys.executable, '-m', 'runmanager', *words])}"
     return subprocess.run(
         ["bash", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=240
     )
 
 
-def test_a_heartbeat_timeout_that_a_living_run_could_miss_is_refused(
+def test_a_too_short_heartbeat_timeout_is_rejected(
     command: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
 ) -> None:
     done = command(*tiny, "name=hasty", "hydra.sweeper.heartbeat_timeout=1")
@@ -160,7 +160,7 @@ def test_a_heartbeat_timeout_that_a_living_run_could_miss_is_refused(
     assert not sweep("hasty").paths.root.exists()
 
 
-def test_a_value_of_another_type_is_told_all_that_the_setting_may_be(command: Callable[..., Any]) -> None:
+def test_a_value_of_another_type_is_rejected_with_every_allowed_type(command: Callable[..., Any]) -> None:
     done = command("micro_batch=1.5", "optimizer.fused=maybe", "compile=maybe", "eval_batch_size=x")
     assert (done.status, done.out) == (2, "")
     assert done.faults == [
@@ -172,7 +172,7 @@ def test_a_value_of_another_type_is_told_all_that_the_setting_may_be(command: Ca
 
 
 @pytest.mark.parametrize("name", [[], ["name=x"]], ids=["unnamed", "named"])
-def test_a_folder_that_cannot_be_written_is_said_before_anything_runs(
+def test_an_unwritable_folder_is_reported_before_anything_runs(
     command: Callable[..., Any], tmp_path: Path, tiny: tuple[str, ...], name: list[str]
 ) -> None:
     (tmp_path / "taken").write_text("a file")
@@ -183,7 +183,7 @@ def test_a_folder_that_cannot_be_written_is_said_before_anything_runs(
     assert fault.endswith("; make room there, or give another one with output_root=….")
 
 
-def test_a_limit_of_a_files_size_is_no_fault_of_the_folder(command: Callable[..., Any], tiny: tuple[str, ...]) -> None:
+def test_a_file_size_limit_is_not_blamed_on_the_folder(command: Callable[..., Any], tiny: tuple[str, ...]) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
     try:

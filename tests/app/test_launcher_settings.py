@@ -1,4 +1,4 @@
-"""The launcher's settings, honoured by whole sweeps of this application."""
+"""Tests of the local launcher's settings in whole sweeps."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,7 +14,7 @@ from ..processes import time_since
 
 OWN = ("model=custom", "model._target_=hurt.Net", "epochs=3")
 
-# A model that hurts itself in the first step of its second epoch (batches of 32 of 64 samples: two steps an epoch).
+# A model that fails in the first step of its second epoch (batches of 32 of 64 samples: two steps an epoch).
 HURT = """
 import os, signal
 from pathlib import Path
@@ -49,7 +49,7 @@ class Net(torch.nn.Module):
     def _stalls(self):
         (folder,) = Path("outputs/still/runs").iterdir()
         Path("beating").write_text(str((folder / "heartbeat").exists()))
-        signal.alarm(100)  # not for ever
+        signal.alarm(100)  # ends after 100 s at the latest
         signal.pause()
 """
 
@@ -60,7 +60,7 @@ def hurt(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_killed_run_is_tried_again_and_goes_on(
+def test_a_killed_run_is_retried_and_resumed(
     hurt: Path, command: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
 ) -> None:
     words = ("-m", *tiny, *OWN, "lr=0.1", "+model.way=dies", "+model.times=2")
@@ -69,8 +69,8 @@ def test_a_killed_run_is_tried_again_and_goes_on(
     assert done.status == 0, done.out + done.err
     (record,) = sweep("again").records
     assert (record.status, record.attempt) == ("finished", 3)
-    assert (hurt / "tries").read_text().splitlines() == ["tried"] * 2  # the third goes on past the first epoch
-    assert "killed (signal): SIGKILL; tried again (2 of 3)" in done.out
+    assert (hurt / "tries").read_text().splitlines() == ["tried"] * 2  # the third attempt resumes after the first epoch
+    assert "killed (signal): SIGKILL; retried (2 of 3)" in done.out
     assert [row["status"] for row in sweep("again").rows()] == ["finished"]
     epochs = sweep("again").numbers()[record.name]
     assert [each["epoch"] for each in epochs] == [1, 2, 3]
@@ -79,21 +79,21 @@ def test_a_killed_run_is_tried_again_and_goes_on(
     assert list(sweep("undisturbed").numbers().values()) == [epochs]
 
 
-def test_a_run_that_is_begun_anew_goes_on_within_the_same_command(
+def test_under_resume_never_a_retry_resumes_within_the_command(
     hurt: Path, command: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
 ) -> None:
-    words = ("-m", *tiny, *OWN, "lr=0.1", "+model.way=dies", "+model.times=3", "name=anew")
+    words = ("-m", *tiny, *OWN, "lr=0.1", "+model.way=dies", "+model.times=3", "name=again")
     (hurt / "tries").write_text("tried\n" * 2)
     assert command(*words).status == 1
     (hurt / "tries").write_text("tried\n" * 2)
     done = command(*words, "resume=never", "hydra.launcher.retries=1")
     assert done.status == 0, done.out + done.err
-    (record,) = sweep("anew").records
+    (record,) = sweep("again").records
     assert (record.status, record.attempt) == ("finished", 3)
-    assert [each.name for each in sweep("anew").paths.run(record.name).attempts.iterdir()] == ["1"]
+    assert [each.name for each in sweep("again").paths.run(record.name).attempts.iterdir()] == ["1"]
 
 
-def test_after_the_first_bad_end_the_rest_stays_pending(
+def test_on_error_stop_leaves_the_rest_pending(
     hurt: Path, command: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
 ) -> None:
     words = ("-m", *tiny, *OWN, "lr=0.1", "+model.way=fine,fails,looks", "name=stop")
@@ -101,10 +101,10 @@ def test_after_the_first_bad_end_the_rest_stays_pending(
     assert done.status == 1
     rows = {row["run"].partition("way=")[2].rpartition("-")[0]: row["status"] for row in sweep("stop").rows()}
     assert rows == {"fine": "finished", "fails": "failed", "looks": "pending"}
-    assert "on_error=stop: no further run is begun." in done.out
+    assert "on_error=stop: no further run is started." in done.out
 
 
-def test_the_error_is_on_screen_when_it_happens(
+def test_the_error_is_printed_when_it_happens(
     hurt: Path, command: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
 ) -> None:
     done = command("-m", *tiny, *OWN, "lr=0.1", "+model.way=fails,fine", "name=shown", "--quiet")
@@ -116,7 +116,7 @@ def test_the_error_is_on_screen_when_it_happens(
     assert told[-1] == lines[end - 1].strip() == "ValueError: it hurts"
     shown = [line.strip() for line in lines[1:end]]
     assert shown == told if len(told) <= 20 else shown == ["…", *told[-20:]]
-    # Nothing else is said with --quiet.
+    # Nothing else is printed with --quiet.
     assert lines[0].startswith("✗ 1/2  model.way=fails  failed (exception)  ")
     assert "  ValueError: it hurts" in lines[0]
     assert end == len(lines) - 1
@@ -172,7 +172,7 @@ def test_a_run_sees_its_own_gpus(
         ),
     ],
 )
-def test_settings_that_cannot_be_are_refused_before_anything_runs(
+def test_invalid_settings_are_rejected_before_anything_runs(
     command: Callable[..., Any], tmp_path: Path, tiny: tuple[str, ...], words: tuple[str, ...], faults: list[str]
 ) -> None:
     done = command("-m", *tiny, "device=cpu,cuda", "name=no", *(f"hydra.launcher.{word}" for word in words))

@@ -1,4 +1,4 @@
-"""Tests of the application's flags, its help, and what its driver leaves alone."""
+"""Tests of the application's flags, its help, and its driver process."""
 
 import pickle
 import subprocess
@@ -28,7 +28,7 @@ def test_dry_run_lists_the_cells_and_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_dry_run_knows_what_is_there(grid: Any, rerun: Callable[..., Any]) -> None:
+def test_dry_run_considers_stored_runs(grid: Any, rerun: Callable[..., Any]) -> None:
     before = {path: path.stat().st_mtime_ns for path in grid.folder.rglob("*")}
     done = rerun(grid, "lr=0.01,0.02", "--dry-run")
     assert done.status == 0
@@ -38,11 +38,11 @@ def test_dry_run_knows_what_is_there(grid: Any, rerun: Callable[..., Any]) -> No
     assert {path: path.stat().st_mtime_ns for path in grid.folder.rglob("*")} == before
 
 
-def test_dry_run_refuses_what_a_run_would(command: Callable[..., Any]) -> None:
+def test_dry_run_rejects_what_a_run_would(command: Callable[..., Any]) -> None:
     assert command("lr=0", "--dry-run").status == 2
 
 
-def test_quiet_says_nothing_of_a_good_sweep(
+def test_quiet_prints_nothing_for_a_successful_sweep(
     command: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
 ) -> None:
     done = command("-m", *tiny, "lr=0.1", "device=cpu,cuda", "name=quiet", "--quiet")
@@ -51,7 +51,7 @@ def test_quiet_says_nothing_of_a_good_sweep(
 
 
 @pytest.mark.parametrize("flag", ["--dry-run", "--debug", "--quiet", "--yes"])
-def test_our_flags_are_not_seen_by_hydra(command: Callable[..., Any], flag: str) -> None:
+def test_our_flags_are_removed_before_hydra_parses_the_rest(command: Callable[..., Any], flag: str) -> None:
     plain = command("--cfg", "job", "lr=0.125")
     flagged = command(flag, "--cfg", "job", "lr=0.125")
     assert plain.status == flagged.status == 0
@@ -60,7 +60,7 @@ def test_our_flags_are_not_seen_by_hydra(command: Callable[..., Any], flag: str)
     assert "\nhydra:" not in plain.out
 
 
-def test_help_is_ours_and_knows_every_group(command: Callable[..., Any]) -> None:
+def test_help_lists_every_group(command: Callable[..., Any]) -> None:
     done = command("--help")
     assert done.status == 0
     assert done.out.startswith("Run every combination of the settings")
@@ -70,14 +70,14 @@ def test_help_is_ours_and_knows_every_group(command: Callable[..., Any]) -> None
     assert "schema_" not in done.out
 
 
-def test_version_is_hydra_s(command: Callable[..., Any]) -> None:
-    """`python -m runmanager` takes Hydra's own flags; `runmanager --version` is the command's."""
+def test_version_prints_hydras_version(command: Callable[..., Any]) -> None:
+    """`python -m runmanager` takes Hydra's flags; `runmanager --version` prints our own."""
     done = command("--version")
     assert done.status == 0
     assert done.out.startswith("Hydra 1.")
 
 
-def test_an_unknown_flag_is_refused(command: Callable[..., Any]) -> None:
+def test_an_unknown_flag_is_rejected(command: Callable[..., Any]) -> None:
     done = command("--quite")
     assert done.status == 2
     assert "--quite" in done.err
@@ -86,7 +86,7 @@ def test_an_unknown_flag_is_refused(command: Callable[..., Any]) -> None:
 DRIVER = """
 import ctypes
 import sys
-sys.path = [entry for entry in sys.path if entry]  # a console script's has no current folder
+sys.path = [entry for entry in sys.path if entry]  # the path of a console script lacks the current folder
 from runmanager.app.main import main
 status = main(sys.argv[1:])
 dies_with_parent = ctypes.c_int()
@@ -109,10 +109,10 @@ def driver(folder: Path, environment: dict[str, str], *words: str) -> subprocess
     )
 
 
-def test_the_driver_never_loads_torch(
+def test_the_driver_does_not_import_torch(
     environment: Callable[..., dict[str, str]], own_module: Path, tiny: tuple[str, ...]
 ) -> None:
-    """Own parts are found in the current folder too, as from a console script, whose path lacks it."""
+    """Custom modules are also found in the current folder, which the path of a console script lacks."""
     own = ("model=custom", "model._target_=own.Net")
     done = driver(own_module.parent, environment(), *tiny, *own, "name=one", "--quiet")
     assert done.returncode == 0, done.stderr
@@ -121,14 +121,14 @@ def test_the_driver_never_loads_torch(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ties a process to its parent")
-def test_the_driver_outlives_who_started_it(environment: Callable[..., dict[str, str]], tmp_path: Path) -> None:
-    """Only its own children are tied to it: a shell may go, and leave it running."""
+def test_the_driver_outlives_its_parent(environment: Callable[..., dict[str, str]], tmp_path: Path) -> None:
+    """Only the driver's children are tied to it: a shell may exit and leave it running."""
     done = driver(tmp_path, environment(RUNMANAGER_PRELOAD="torch"), "--dry-run")
     assert done.stdout.splitlines()[-2:] == ["tied to its parent: 0", "heavy: []"]
 
 
 @pytest.mark.parametrize("form", ["{option}={path}", "{option} {path}"])
-def test_no_stored_pickle_is_run_again(command: Callable[..., Any], tmp_path: Path, form: str) -> None:
+def test_experimental_rerun_is_rejected(command: Callable[..., Any], tmp_path: Path, form: str) -> None:
     class Touching:
         def __reduce__(self) -> tuple[Any, ...]:
             return (tmp_path / "ran").touch, ()

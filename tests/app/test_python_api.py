@@ -1,4 +1,4 @@
-"""A sweep that a program runs or watches."""
+"""Tests of `run_sweep` and `watch_sweep`."""
 
 import os
 import re
@@ -24,7 +24,7 @@ DEADLINE_SECONDS = 120
 
 
 def until(condition: Callable[[], Any], what: str) -> Any:
-    """What the condition comes to, once it is something."""
+    """Wait until the condition is true and return its value."""
     ends = time.monotonic() + DEADLINE_SECONDS
     while not (found := condition()):
         assert time.monotonic() < ends, f"{what} never came"
@@ -35,34 +35,39 @@ def until(condition: Callable[[], Any], what: str) -> Any:
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        ([["lr=1"]], "`run_sweep` must get settings as texts, got ['lr=1']; write run_sweep(*settings)."),
+        ([["lr=1"]], "`run_sweep` must get settings as strings, got ['lr=1']; write run_sweep(*settings)."),
         (["--dry-run"], "`run_sweep` must get settings, got '--dry-run'; give flags to `runmanager sweep` in a shell."),
-        (["lr=1", "name=other"], "`name` must be given by its own argument, got 'name=other'; write name=… apart."),
-        (["output_root=x"], "`output_root` must be given by its own argument"),
+        (
+            ["lr=1", "name=other"],
+            "`name` must be given as a keyword argument, got 'name=other'; write name=… outside the quotes.",
+        ),
+        (["output_root=x"], "`output_root` must be given as a keyword argument"),
     ],
 )
-def test_words_that_are_no_settings_are_refused(overrides: list[Any], said: str, tmp_path: Path) -> None:
+def test_invalid_overrides_are_rejected(overrides: list[Any], said: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
         run_sweep(*overrides, name="mine", output_root=tmp_path)
     assert str(refused.value).startswith(said)
     assert not list(tmp_path.iterdir())
 
 
-def test_what_is_no_sweep_cannot_be_watched(tmp_path: Path) -> None:
+def test_watching_a_missing_sweep_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="must be a sweep's folder"):
         watch_sweep(tmp_path)
 
 
-def test_a_program_says_lines_and_its_sweep_ends_at_once_with_it(
+def test_a_sweep_of_a_program_prints_lines_and_ends_with_the_program(
     tmp_path: Path,
     own_module: Path,
     tiny: tuple[str, ...],
     mortal: Callable[[subprocess.Popen[Any]], subprocess.Popen[Any]],
 ) -> None:
-    (tmp_path / "gate").touch()  # the second epoch comes to no end
+    (tmp_path / "gate").touch()  # the second epoch does not end
     words = (*tiny, "model=custom", "model._target_=own.Net")
-    deaf = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)"  # as a kernel is between two cells
-    program = f"{deaf}\nfrom runmanager import run_sweep\nrun_sweep(*{words}, name='long', output_root='made here')"
+    no_interrupts = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)"  # as in a kernel between two cells
+    program = (
+        f"{no_interrupts}\nfrom runmanager import run_sweep\nrun_sweep(*{words}, name='long', output_root='made here')"
+    )
     process = mortal(
         subprocess.Popen(
             [sys.executable, "-c", program],

@@ -1,4 +1,4 @@
-"""Two drivers on one sweep: they share its cells, run none twice, and both show the whole."""
+"""Tests of two drivers on one sweep: they share its cells, run none twice, and both show all of them."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from runmanager.app.driver.other_drivers import end_silent_runs
-from runmanager.app.driver.run_listener import SweepWatcher
+from runmanager.app.driver.run_listener import SweepListener
 from runmanager.launching.local.engine import Job, ProcessExit
 from runmanager.launching.local.worker import Returned
 from runmanager.launching.plan import Action, Cell, PlannedRun
@@ -33,7 +33,7 @@ def test_two_drivers_share_a_sweep_and_run_no_cell_twice(
     own_module: Path,
     tiny: tuple[str, ...],
 ) -> None:
-    # The first run waits for another one, or a driver that comes late would find nothing left to share.
+    # The first run waits for another one; otherwise a late driver would find nothing left to share.
     meeting = (*OWN, "+model.way=meet", "+model.partners=2")
     words = ("-m", *tiny, *meeting, f"lr={','.join(map(str, RATES))}", "name=shared")
     ends = [finish(driver) for driver in [start(*words), start(*words)]]
@@ -54,7 +54,7 @@ def test_two_drivers_share_a_sweep_and_run_no_cell_twice(
     assert len(sweep("shared").rows("epochs.csv")) == 10
 
 
-def test_a_driver_goes_on_with_what_another_left_undone(
+def test_a_driver_resumes_what_another_left_undone(
     start: Callable[..., Any],
     finish: Callable[..., Any],
     sweep: Callable[[str], Any],
@@ -81,20 +81,20 @@ def test_a_driver_goes_on_with_what_another_left_undone(
 
 
 def read_some(process: Any) -> str:
-    """The next line of what a command says."""
+    """Read the next line of a command's output."""
     return str(process.stdout.readline())
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> PlannedRun:
-    """A cell, planned when nothing was stored of it."""
+    """A cell, planned before anything was stored of it."""
     paths = SweepPaths(tmp_path / "shared")
     paths.runs.mkdir(parents=True)
     return PlannedRun(Cell("a" * 64, "lr=1-aaaaaaaa", {"lr": 1}, ()), Action.START, "new", paths.run("lr=1-aaaaaaaa"))
 
 
-def watcher(run: PlannedRun, wait: Callable[[float], object] = lambda seconds: None) -> SweepWatcher:
-    """A driver's watcher whose clock stands still but for a minute in each wait."""
+def watcher(run: PlannedRun, wait: Callable[[float], object] = lambda seconds: None) -> SweepListener:
+    """A driver's listener whose clock advances by a minute in each wait and by nothing else."""
     sweep = SweepPaths(run.paths.root.parents[1])
     now = [0.0]
 
@@ -103,18 +103,18 @@ def watcher(run: PlannedRun, wait: Callable[[float], object] = lambda seconds: N
         now[0] += 60.0
 
     observer = HeartbeatObserver(clock=lambda: now[0], wait=pass_a_minute)
-    return SweepWatcher(sweep, [run], [run], epochs=1, console=Console(quiet=True), quiet=True, observer=observer)
+    return SweepListener(sweep, [run], [run], epochs=1, console=Console(quiet=True), quiet=True, observer=observer)
 
 
 def taken(run: PlannedRun, owner: ProcessIdentity) -> RunFolder:
-    """Another process begins the run."""
+    """Begin the run as another process."""
     record = RunRecord(
         name=run.paths.name, signature=run.cell.signature, status=Status.RUNNING, config={"lr": 1}, owner=owner
     )
     return claim_run(run.paths, record)
 
 
-def process_exits(watching: SweepWatcher, ending: ProcessExit) -> None:
+def process_exits(watching: SweepListener, ending: ProcessExit) -> None:
     """What an engine reports of a process that has exited."""
     watching.finalize(ending)
     watching.ended(ending)
@@ -125,7 +125,7 @@ ELSEWHERE = ProcessIdentity(pid=7, start_ticks=1, boot_id="other", host="elsewhe
 
 
 @pytest.mark.parametrize("owner", [LIVING, ELSEWHERE], ids=["here", "elsewhere"])
-def test_a_process_that_lost_its_cell_changes_nothing_of_the_winner_s(run: PlannedRun, owner: ProcessIdentity) -> None:
+def test_a_process_that_lost_its_cell_leaves_the_winners_run_unchanged(run: PlannedRun, owner: ProcessIdentity) -> None:
     ends = iter([lambda: folder.write(status=Status.FINISHED)])
     watching = watcher(run, lambda seconds: next(ends)())
     assert watching.wants(0)
@@ -134,24 +134,24 @@ def test_a_process_that_lost_its_cell_changes_nothing_of_the_winner_s(run: Plann
     before = run.paths.record.read_bytes()
     process_exits(watching, ProcessExit(Job(0, print), 0, Returned(None)))
     assert run.paths.record.read_bytes() == before
-    assert watching.follow_elsewhere() == []
+    assert watching.follow_other_drivers() == []
     assert watching.finish(interrupted=False) == 0
     assert (run.paths.root.parents[1] / "results.csv").read_text().count("finished") == 1
 
 
 @pytest.mark.parametrize(("state", "left"), [((Status.CRASHED, Reason.VANISHED), True), ((Status.FAILED, None), False)])
-def test_what_another_driver_left_undone_comes_back(
+def test_undone_cells_of_another_driver_are_returned(
     run: PlannedRun, state: tuple[Status, Reason | None], left: bool
 ) -> None:
     ends = iter([lambda: folder.write(status=state[0], reason=state[1])])
     watching = watcher(run, lambda seconds: next(ends)())
     folder = taken(run, LIVING)
     assert not watching.wants(0)
-    assert watching.follow_elsewhere() == ([run] if left else [])
+    assert watching.follow_other_drivers() == ([run] if left else [])
     assert watching.take([run]) == 1
 
 
-def test_what_vanished_with_another_host_comes_back_when_it_has_been_silent_for_long(run: PlannedRun) -> None:
+def test_a_run_that_vanished_with_its_host_is_returned_after_the_timeout(run: PlannedRun) -> None:
     beats = iter(range(2, 4))
 
     def beat(seconds: float) -> None:
@@ -163,7 +163,7 @@ def test_what_vanished_with_another_host_comes_back_when_it_has_been_silent_for_
     folder.write(started_at="2026-11-21T12:00:00+00:00")
     write_beat(run.paths.heartbeat, Beat(1, 1, 1795262400))
     assert not watching.wants(0)
-    assert watching.follow_elsewhere() == [run]
+    assert watching.follow_other_drivers() == [run]
     record = read_record(run.paths)
     assert (record.outcome.status, record.outcome.reason) == (Status.CRASHED, Reason.VANISHED)
     assert record.ended_at == "2026-11-21T12:00:03+00:00", "its last beat"
@@ -171,7 +171,7 @@ def test_what_vanished_with_another_host_comes_back_when_it_has_been_silent_for_
 
 
 @pytest.mark.parametrize("lives", [True, False])
-def test_a_plan_takes_over_what_it_has_not_seen_alive(run: PlannedRun, lives: bool) -> None:
+def test_a_plan_takes_over_runs_without_a_heartbeat(run: PlannedRun, lives: bool) -> None:
     taken(run, ELSEWHERE)
     left = replace(run, action=Action.LEAVE, stored=read_record(run.paths))
     now, said = [0.0], []
@@ -192,7 +192,7 @@ def test_a_plan_takes_over_what_it_has_not_seen_alive(run: PlannedRun, lives: bo
     assert not end_silent_runs([left], observer, apart_from=[run.paths.name], say=said.append)
 
 
-def test_a_run_of_ours_that_died_is_written_down(run: PlannedRun) -> None:
+def test_the_end_of_an_own_run_that_died_is_recorded(run: PlannedRun) -> None:
     watching = watcher(run)
     watching.started(Job(0, print), LIVING.pid)
     taken(run, LIVING)

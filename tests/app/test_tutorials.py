@@ -1,4 +1,4 @@
-"""The tutorials' presets on real data reach what the tutorials reached: the figures of docs/results/tutorials.md."""
+"""The tutorials' presets reach on real data what the tutorials reached (docs/results/tutorials.md)."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from runmanager.app.main import main
 
 @pytest.fixture
 def sweep_of(tmp_path: Path, mnist_root: Path, monkeypatch: pytest.MonkeyPatch):
-    """Runs a command in this process's own folder and returns its sweep."""
+    """Run a command in this process's folder and return its sweep."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RUNMANAGER_DATA", str(mnist_root))
 
@@ -29,7 +29,7 @@ def test_zero_to_gans(sweep_of) -> None:
 
 
 def test_logistic_regression(sweep_of) -> None:
-    # The resident loader gives the same batches, sooner.
+    # The resident loader gives the same batches faster.
     accuracy = sweep_of("experiment=zero_to_gans", "model=logistic", "loader=resident").epochs.set_index("epoch")[
         "val_accuracy"
     ]

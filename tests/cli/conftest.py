@@ -1,11 +1,14 @@
-"""Sweeps on disk for the commands, a command in this process, and a command as a process of its own."""
+"""Sweeps on disk for the commands, a command in this process, and a command in its own process."""
 
+import csv
+import io
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -26,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Done:
-    """How a command ended."""
+    """Exit status and output of a command."""
 
     status: int
     out: str
@@ -35,18 +38,44 @@ class Done:
 
 @pytest.fixture
 def command(capfd: pytest.CaptureFixture[str]) -> Callable[..., Done]:
-    """Carries out a command in this process."""
+    """Run a command in this process."""
 
-    def carry_out(*arguments: str) -> Done:
+    def run(*arguments: str) -> Done:
         status = run_command(arguments)
         captured = capfd.readouterr()
         return Done(status, captured.out, captured.err)
 
-    return carry_out
+    return run
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    """The rows of CSV text."""
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+class Application:
+    """A stand-in for the Hydra application that records its arguments and returns `status`."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[str]] = []
+        self.status = 0
+
+    def main(self, arguments: list[str]) -> int:
+        self.calls.append(arguments)
+        return self.status
+
+
+@pytest.fixture
+def application(monkeypatch: pytest.MonkeyPatch) -> Application:
+    application = Application()
+    module = ModuleType("runmanager.app.main")
+    module.main = application.main  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "runmanager.app.main", module)
+    return application
 
 
 def process_words(*arguments: str, before: str = "", after: str = "") -> list[str]:
-    """A process that carries out one command, with code to run `before` it and `after` it."""
+    """The command line of a process that runs one command, with code `before` it and `after` it."""
     code = f"import sys\n{before}\nfrom runmanager.cli.main import run_command\n"
     return [sys.executable, "-c", f"{code}status = run_command({list(arguments)!r})\n{after}\nsys.exit(status)"]
 
@@ -57,9 +86,9 @@ def process_environment(**variables: str) -> dict[str, str]:
 
 @pytest.fixture
 def process(tmp_path: Path) -> Callable[..., Done]:
-    """Carries out a command in a fresh process, from `tmp_path`."""
+    """Run a command in a new process, in the folder `tmp_path`."""
 
-    def carry_out(*arguments: str, before: str = "", after: str = "", **variables: str) -> Done:
+    def run(*arguments: str, before: str = "", after: str = "", **variables: str) -> Done:
         done = subprocess.run(
             process_words(*arguments, before=before, after=after),
             cwd=tmp_path,
@@ -71,11 +100,11 @@ def process(tmp_path: Path) -> Callable[..., Done]:
         )
         return Done(done.returncode, done.stdout, done.stderr)
 
-    return carry_out
+    return run
 
 
 def write_sweep(folder: Path, *, batch_sizes: Sequence[int] = (1000, 100), num_epochs: int = 7) -> SweepPaths:
-    """A sweep over `batch_sizes` and two devices: on CPU all finished, on CUDA all skipped.
+    """Write a sweep over `batch_sizes` and two devices: finished on CPU, skipped on CUDA.
 
     A batch of b takes b / 1000 seconds an epoch, the accuracy is 0.9 - b / 10000.
     """
@@ -129,13 +158,13 @@ def _epoch(number: int, batch_size: int) -> EpochRecord:
 
 @pytest.fixture
 def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SweepPaths:
-    """A sweep `outputs/grid` under the current folder."""
+    """A sweep in `outputs/grid` under the current folder."""
     monkeypatch.chdir(tmp_path)
     return write_sweep(tmp_path / "outputs" / "grid")
 
 
 @pytest.fixture
 def example(tmp_path: Path) -> Iterator[SweepPaths]:
-    """The sweep of docs/commands.md, `outputs/digits` under the current folder, as the application makes them."""
+    """The sweep of docs/commands.md in `outputs/digits` under the current folder."""
     with example_in(tmp_path):
         yield SweepPaths(tmp_path / "outputs" / "digits")

@@ -1,4 +1,4 @@
-"""Tests of what the doctor sees on the machine, and of how it says it."""
+"""Tests of the doctor's checks of the machine and of their output."""
 
 import json
 import tempfile
@@ -31,7 +31,7 @@ def write_distribution(folder: Path, name: str, version: str, *requires: str) ->
     (info / "METADATA").write_text("\n".join(lines) + "\n")
 
 
-def test_requirements_that_do_not_fit_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_and_unsupported_requirements_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_distribution(
         tmp_path, "torch_runmanager", "0.1.0", "torch>=99", "surely-not-there", "pytest", 'mypy>99 ; extra == "dev"'
     )
@@ -42,11 +42,11 @@ def test_requirements_that_do_not_fit_are_named(tmp_path: Path, monkeypatch: pyt
     assert check.finding.endswith("; surely-not-there is missing")
 
 
-def test_requirements_that_fit_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_satisfied_requirements_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_distribution(tmp_path, "torch_runmanager", "0.1.0", "torch>=2.9", "pytest")
     monkeypatch.syspath_prepend(tmp_path)
     assert health.requirements_check() == Check(
-        "libraries", Level.OK, "all 2 required libraries are installed, in fitting versions"
+        "libraries", Level.OK, "all 2 required libraries are installed in supported versions"
     )
 
 
@@ -70,13 +70,13 @@ def test_cores(
     assert check.cure.startswith(cure)
 
 
-def test_load_of_others_is_a_warning() -> None:
+def test_high_load_is_a_warning() -> None:
     assert health.load_check(1.9, 2).level is Level.OK
     assert health.load_check(2.1, 2).level is Level.WARNING
 
 
 @pytest.mark.parametrize(("needed", "level"), [(True, Level.ERROR), (False, Level.WARNING)])
-def test_folder_that_cannot_be_written(needed: bool, level: Level, tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_reported(needed: bool, level: Level, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     assert health.folder_check("outputs", tmp_path / "new" / "deep", needed=needed).level is Level.OK
     assert not (tmp_path / "new").exists()
@@ -90,13 +90,13 @@ def test_space(free: int, level: Level, tmp_path: Path) -> None:
     assert health.space_check(tmp_path, free).level is level
 
 
-def test_data_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_data_folder_is_a_warning(tmp_path: Path) -> None:
     assert health.data_check(None).level is Level.OK
     assert health.data_check(str(tmp_path)).level is Level.OK
     assert health.data_check(str(tmp_path / "none")).level is Level.WARNING
 
 
-def test_shown_with_cures_and_a_status_of_errors_only(capsys: pytest.CaptureFixture[str]) -> None:
+def test_checks_are_printed_with_remedies_and_only_errors_set_the_status(capsys: pytest.CaptureFixture[str]) -> None:
     fine, doubtful = Check("one", Level.OK, "fine"), Check("two", Level.WARNING, "doubtful", "look")
     assert show([fine, doubtful]) == 0
     assert show([fine, doubtful, Check("three", Level.ERROR, "broken", "mend it")]) == 1
@@ -111,7 +111,7 @@ def test_shown_with_cures_and_a_status_of_errors_only(capsys: pytest.CaptureFixt
     ]
 
 
-def test_doctor_looks_at_everything(command: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_runs_every_check(command: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     done = command("doctor", "--output-root", "elsewhere")
     assert done.status == 0, done.out
@@ -121,7 +121,7 @@ def test_doctor_looks_at_everything(command: Callable, tmp_path: Path, monkeypat
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_the_checks_are_there_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_checks_are_printed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert show_json([Check("one", Level.OK, "fine"), Check("two", Level.ERROR, "broken", "mend it")]) == 1
     one, two = json.loads(capsys.readouterr().out)
     assert one == {"subject": "one", "level": "ok", "finding": "fine", "cure": ""}
@@ -129,13 +129,13 @@ def test_the_checks_are_there_for_programs(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize(("given", "level"), [("there", Level.OK), ("nowhere", Level.WARNING)])
-def test_temporary_files_have_a_place(
+def test_the_folder_for_temporary_files_is_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, level: Level
 ) -> None:
     (tmp_path / "there").mkdir()
     folder = str(tmp_path / given)
     monkeypatch.setenv("TMPDIR", folder)
-    monkeypatch.setattr(tempfile, "tempdir", None)  # so that it is looked for anew
+    monkeypatch.setattr(tempfile, "tempdir", None)  # so that it is looked up again
     check = health.temporary_check(folder)
     assert check.level is level
     assert folder in check.finding

@@ -1,4 +1,4 @@
-"""Tests of the command line itself: what is known, and how errors reach people."""
+"""Tests of the command line: commands, help, imports, and how errors are reported."""
 
 import shlex
 import sys
@@ -18,7 +18,7 @@ COMMANDS = (
 )
 
 
-def test_help_names_every_command(command: Callable) -> None:
+def test_help_lists_every_command(command: Callable) -> None:
     done = command("--help")
     assert done.status == 0
     assert all(name in done.out for name in COMMANDS)
@@ -34,7 +34,7 @@ def test_every_command_has_help(command: Callable, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["table", "compare", "best", "show", "diff", "reproduce", "report", "watch"])
-def test_the_example_in_the_help_of_a_command_works(
+def test_the_example_in_each_command_help_works(
     command: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -53,7 +53,7 @@ def test_version(command: Callable) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (["tabel", "x"], "No such command 'tabel'. Did you mean 'table'? See runmanager --help."),
         (["table"], "Missing argument 'SWEEP'; see runmanager table --help."),
@@ -65,24 +65,24 @@ def test_version(command: Callable) -> None:
         (["doctor", "--nosuch"], "No such option: --nosuch; see runmanager doctor --help."),
     ],
 )
-def test_usage_error_is_one_line_and_status_2(command: Callable, words: list[str], said: str) -> None:
+def test_a_usage_error_is_one_line_with_status_2(command: Callable, words: list[str], expected: str) -> None:
     done = command(*words)
-    assert (done.status, done.out, done.err) == (2, "", f"error: {said}\n")
+    assert (done.status, done.out, done.err) == (2, "", f"error: {expected}\n")
 
 
 @pytest.mark.parametrize(
     "words", [["compare", "x", "--axis", "lr", "--axis", "seed"], ["watch", "x", "--once", "--once"]]
 )
-def test_an_option_with_a_value_may_stand_once(command: Callable, sweep: SweepPaths, words: list[str]) -> None:
+def test_a_repeated_option_is_rejected(command: Callable, sweep: SweepPaths, words: list[str]) -> None:
     done = command(*words)
     assert done.status == 2
     if "--axis" in words:
         assert done.err == "error: `--axis` must be given once, got it 2 times; give one value.\n"
-    else:  # a flag means no other thing the second time
+    else:  # a repeated flag changes nothing
         assert done.err.startswith("error: 'x' must be a sweep's folder")
 
 
-def test_error_of_ours_is_one_line_and_status_2(command: Callable, sweep: SweepPaths) -> None:
+def test_a_runmanager_error_is_one_line_with_status_2(command: Callable, sweep: SweepPaths) -> None:
     done = command("table", "nothing")
     assert done.status == 2
     assert done.err.startswith("error: 'nothing' must be a sweep's folder")
@@ -90,14 +90,14 @@ def test_error_of_ours_is_one_line_and_status_2(command: Callable, sweep: SweepP
 
 
 @pytest.mark.parametrize("words", [["--debug", "table", "nothing"], ["table", "nothing", "--debug"]])
-def test_debug_adds_the_traceback_wherever_it_stands(command: Callable, sweep: SweepPaths, words: list[str]) -> None:
+def test_debug_adds_the_traceback_at_any_position(command: Callable, sweep: SweepPaths, words: list[str]) -> None:
     done = command(*words)
     assert done.status == 2
     assert "Traceback (most recent call last)" in done.err
     assert done.err.splitlines()[-1].startswith("error: 'nothing' must be")
 
 
-def test_error_that_nobody_foresaw_has_no_traceback_either(
+def test_an_unexpected_error_has_no_traceback(
     command: Callable, sweep: SweepPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(_: SweepPaths) -> None:
@@ -109,7 +109,7 @@ def test_error_that_nobody_foresaw_has_no_traceback_either(
     assert done.err == "error: unexpected KeyError: 'lost'; the same command with --debug shows where.\n"
 
 
-def test_windows_is_refused_in_one_line(command: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_is_rejected_in_one_line(command: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     done = command("doctor")
     assert done.status == 2
@@ -117,35 +117,35 @@ def test_windows_is_refused_in_one_line(command: Callable, monkeypatch: pytest.M
     assert done.err.count("\n") == 1
 
 
-def test_commands_on_what_is_stored_never_load_torch(process: Callable, tmp_path: Path, sweep: SweepPaths) -> None:
+def test_commands_on_stored_sweeps_do_not_import_torch(process: Callable, tmp_path: Path, sweep: SweepPaths) -> None:
     from runmanager.tracking.tensorboard.event_writer import EventWriter
 
     EventWriter(sweep.root).close()
     names = ("torch", "hydra", "pandas", "matplotlib", "tensorboard", "google.protobuf")
     heavy = f"print(*[name for name in {names} if name in sys.modules])"
     light = (["table", "--events", "outputs/grid"], ["show", "batch_size=100,device=cpu"], ["compare", "grid"])
-    done = process("table", "grid", before=_carried_out(light), after=heavy)
+    done = process("table", "grid", before=_run_all(light), after=heavy)
     assert (done.status, done.err) == (0, "")
     assert done.out.splitlines()[-1] == ""
 
 
-def test_commands_that_compose_or_draw_load_no_torch_either(process: Callable, sweep: SweepPaths) -> None:
+def test_commands_that_compose_or_draw_do_not_import_torch(process: Callable, sweep: SweepPaths) -> None:
     one, other = "grid/batch_size=100,device=cpu", "grid/batch_size=1000,device=cpu"
-    some = (["best", "grid"], ["reproduce", one], ["diff", one, other], ["table", "grid", "--pivot", "lr:device"])
-    said = "print(*[name for name in ('torch', 'tensorboard') if name in sys.modules])"
-    done = process("report", "grid", before=_carried_out(some), after=said)
+    commands = (["best", "grid"], ["reproduce", one], ["diff", one, other], ["table", "grid", "--pivot", "lr:device"])
+    code = "print(*[name for name in ('torch', 'tensorboard') if name in sys.modules])"
+    done = process("report", "grid", before=_run_all(commands), after=code)
     assert (done.status, done.err) == (0, "")
     assert done.out.splitlines()[-1] == ""
 
 
-def _carried_out(commands: Sequence[Sequence[str]]) -> str:
-    """Code that carries out these commands, of which none may fail."""
+def _run_all(commands: Sequence[Sequence[str]]) -> str:
+    """Code that runs these commands, none of which may fail."""
     call = "from runmanager.cli.main import run_command"
     return f"{call}\nfor words in {[list(words) for words in commands]}:\n    assert run_command(words) == 0"
 
 
-def test_help_of_a_command_loads_nothing_heavy(process: Callable) -> None:
-    said = "print(*[name for name in ('torch', 'hydra', 'pandas', 'matplotlib') if name in sys.modules])"
-    done = process("table", "--help", after=said)
+def test_command_help_imports_nothing_slow(process: Callable) -> None:
+    code = "print(*[name for name in ('torch', 'hydra', 'pandas', 'matplotlib') if name in sys.modules])"
+    done = process("table", "--help", after=code)
     assert (done.status, done.err) == (0, "")
     assert done.out.splitlines()[-1] == ""

@@ -1,4 +1,4 @@
-"""Tests of what the doctor sees in PyTorch: builds that do not fit together, devices that do not answer."""
+"""Tests of the doctor's checks of PyTorch: builds that do not match, devices that do not work."""
 
 import sys
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from runmanager.cli import torch_checks as torch_health
+from runmanager.cli import torch_checks as torch_checks
 from runmanager.cli.machine_checks import Level
 
 NO_DRIVER = Path("/no/such/driver")
@@ -18,7 +18,7 @@ def write_module(folder: Path, name: str, code: str) -> None:
     (folder / name / "__init__.py").write_text(code)
 
 
-def test_torchvision_of_another_index_is_an_error_with_its_cure(
+def test_torchvision_from_another_index_is_an_error_with_a_remedy(
     command: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_module(tmp_path, "torchvision", "raise RuntimeError('operator torchvision::nms does not exist')\n")
@@ -28,11 +28,11 @@ def test_torchvision_of_another_index_is_an_error_with_its_cure(
     assert done.status == 1
     lines = done.out.splitlines()
     (at,) = [number for number, line in enumerate(lines) if line.startswith("error")]
-    assert f"does not fit torch {torch.__version__}: operator torchvision::nms does not exist" in lines[at]
+    assert f"does not match torch {torch.__version__}: operator torchvision::nms does not exist" in lines[at]
     assert "from one index: pip install --force-reinstall torch torchvision" in lines[at + 1]
 
 
-def test_torch_that_cannot_be_imported_is_one_error(process: Callable, tmp_path: Path) -> None:
+def test_an_import_failure_of_torch_is_one_error(process: Callable, tmp_path: Path) -> None:
     write_module(tmp_path, "torch", "raise ImportError('libcudart.so.13: cannot open shared object file')\n")
     done = process("doctor", before=f"sys.path.insert(0, {str(tmp_path)!r})")
     assert done.status == 1
@@ -40,8 +40,8 @@ def test_torch_that_cannot_be_imported_is_one_error(process: Callable, tmp_path:
     assert " tensorboard " in done.out
 
 
-def test_torchvision_that_fits_is_ok() -> None:
-    assert torch_health.torchvision_check(torch.__version__).level is Level.OK
+def test_a_matching_torchvision_is_ok() -> None:
+    assert torch_checks.torchvision_check(torch.__version__).level is Level.OK
 
 
 @pytest.fixture
@@ -51,23 +51,23 @@ def with_driver(tmp_path: Path) -> Path:
     return driver
 
 
-def test_no_device_in_the_machine_is_ok(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_an_accelerator_is_ok(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    assert torch_health.no_device_check("13.0", [], driver_file=NO_DRIVER).level is Level.OK
+    assert torch_checks.no_device_check("13.0", [], driver_file=NO_DRIVER).level is Level.OK
 
 
 @pytest.mark.parametrize(
-    ("cuda", "hidden", "told", "finding", "cure"),
+    ("cuda", "hidden", "cuda_warnings", "finding", "cure"),
     [
         (None, None, [], "this torch is a CPU build", "from one index"),
         ("13.0", "", [], "CUDA_VISIBLE_DEVICES is ''", "unset CUDA_VISIBLE_DEVICES"),
         ("13.0", None, ["CUDA driver is too old"], "CUDA driver is too old", "older CUDA than 13.0"),
     ],
 )
-def test_device_that_torch_cannot_use_is_a_warning(
+def test_an_unusable_device_is_a_warning(
     cuda: str | None,
     hidden: str | None,
-    told: list[str],
+    cuda_warnings: list[str],
     finding: str,
     cure: str,
     with_driver: Path,
@@ -76,17 +76,17 @@ def test_device_that_torch_cannot_use_is_a_warning(
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if hidden is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
-    check = torch_health.no_device_check(cuda, told, driver_file=with_driver)
+    check = torch_checks.no_device_check(cuda, cuda_warnings, driver_file=with_driver)
     assert check.level is Level.WARNING
     assert finding in check.finding
     assert cure in check.cure
 
 
-@pytest.mark.skipif(torch.accelerator.is_available(), reason="says something only where there is no accelerator")
-def test_host_without_accelerator_has_no_device_lines() -> None:
-    assert torch_health.device_checks() == []
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="needs a machine without an accelerator")
+def test_without_an_accelerator_no_device_is_checked() -> None:
+    assert torch_checks.device_checks() == []
 
 
-def test_tensorboard_and_checksums_are_fine_here() -> None:
-    assert torch_health.tensorboard_check().level is Level.OK
-    assert torch_health.checksum_check().level is Level.OK
+def test_tensorboard_and_checksums_are_ok() -> None:
+    assert torch_checks.tensorboard_check().level is Level.OK
+    assert torch_checks.checksum_check().level is Level.OK

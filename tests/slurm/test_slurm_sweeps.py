@@ -87,7 +87,7 @@ def test_an_interrupted_driver_lets_the_epoch_end_and_cancels_the_queue(bench: A
     bench.open_gate()
     done = bench.end_of(process)
     assert done.status == 130, done.err
-    assert "To go on:" in done.out
+    assert "To resume:" in done.out
     record = sweep.record("model.way=gate")
     assert ((record.status, record.reason), sweep.epochs(record)) == (("killed", "interrupted"), [1, 2])
     assert bench.slurm.jobs() == {}

@@ -237,7 +237,7 @@ def _with_model(run, model):
         ({"_target_": "torchvision.models.resnet18"}, r"resnet18 as model\._target_ \(a function\)"),
         ({"_target_": "torch.nn.Parameter"}, r"\(the class torch\.nn\.parameter\.Parameter\)"),
         ({"_target_": "torch.nn.Module.__class__"}, r"\(the class builtins\.type\)"),
-        ({"_target_": "runmanager.app.supervised_main.Net"}, "has no attribute '(app|supervised_main)'"),
+        ({"_target_": "runmanager.app.subprocess_main.Net"}, "has no attribute '(app|subprocess_main)'"),
         ({"_target_": "torch.nn.Nothing"}, "No module named 'torch.nn.Nothing'"),
         ({"_target_": "torch.nn.Sequential", "a": {"b": [{"_target_": "evil.Net"}]}}, r"evil.Net as model\.a\.b\[0\]"),
         (

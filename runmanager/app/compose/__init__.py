@@ -1,1 +1,1 @@
-"""From the words of a command to checked cells."""
+"""Composition of checked cells from a command's overrides."""

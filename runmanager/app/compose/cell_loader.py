@@ -1,4 +1,4 @@
-"""Composing cells: at most once for each distinct choice of groups, values applied to a copy, every fault collected."""
+"""A faster Hydra config loader for the cells of a sweep, which can also collect every fault of a cell."""
 
 import copy
 import pickle
@@ -13,7 +13,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException, ValidationError
 
-from runmanager.app.compose.schema import choices_with
+from runmanager.app.compose.schema import choices_with_setting
 from runmanager.launching.hydra_internals import (
     BaseConfigLoader,
     ConfigLoaderImpl,
@@ -25,18 +25,19 @@ from runmanager.validation import did_you_mean, fault, suggestion
 
 __all__ = ["CellLoader"]
 
-# Their values reach into composition itself, so a copy of what was composed without them would be wrong.
+# These change the composition itself, so a copy of a configuration composed without them would be wrong.
 _SLOW_KEYS = ("hydra.searchpath", "hydra.job.env_copy", "hydra.job.config", "hydra.job.name")
 
-_KEPT_WORDS = 256  # the values of a grid's axes come again and again, and to read one takes Hydra a millisecond
+_MAX_PARSED_OVERRIDES = 256  # the values of a grid's axes recur, and Hydra takes a millisecond to parse one
 
-_JUDGED_WITH_OTHERS = ("dataset", "model", "optimizer", "scheduler", "loader")
+_CHECKED_GROUPS = ("dataset", "model", "optimizer", "scheduler", "loader")
 
 
 class CellLoader(BaseConfigLoader):
-    """Hydra's loader, for the cells of one sweep: what Hydra composes anew for each cell is composed once and copied.
+    """Hydra's loader for the cells of one sweep.
 
-    A test holds its result equal to Hydra's own.
+    Each distinct choice of groups is composed once and copied; values are then applied to the copy. A test compares the
+    result with Hydra's own.
     """
 
     def __init__(self, loader: ConfigLoaderImpl) -> None:
@@ -46,11 +47,11 @@ class CellLoader(BaseConfigLoader):
         self._words: dict[str, Override] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what is kept for speed: another launcher sends the loader along with each job."""
+        """The state without caches: other launchers pickle the loader with each job."""
         return {**self.__dict__, "_bases": {}, "_choices": {}, "_words": {}}
 
     def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
-        """One cell's configuration, as Hydra would compose it. Raises Hydra's errors."""
+        """Compose one cell, with the same result as Hydra. Raises Hydra's errors."""
         given = [*_hydra_words(master_config), *sweep_overrides]
         parsed = self._parsed(given)
         if any(each.key_or_group.startswith(_SLOW_KEYS) for each in parsed):
@@ -62,7 +63,7 @@ class CellLoader(BaseConfigLoader):
         return config
 
     def _parsed(self, words: Sequence[str]) -> list[Override]:
-        if len(self._words) > _KEPT_WORDS:
+        if len(self._words) > _MAX_PARSED_OVERRIDES:
             self._words.clear()
         for word in words:
             if word not in self._words:
@@ -71,7 +72,7 @@ class CellLoader(BaseConfigLoader):
 
     def _is_choice(self, override: Override) -> bool:
         key = override.key_or_group
-        if key not in self._choices:  # Hydra looks for a folder each time
+        if key not in self._choices:  # Hydra searches the file system each time
             self._choices[key] = self.has_group(key)
         return self._choices[key]
 
@@ -83,18 +84,18 @@ class CellLoader(BaseConfigLoader):
         return self._bases[choices]()
 
     def diagnose(self, master: DictConfig, sweep_overrides: Sequence[str]) -> tuple[list[str], DictConfig | None]:
-        """Everything that is wrong with a cell's overrides, as readable lines, and the cell with the right ones alone.
+        """Return every fault of a cell's overrides, and the cell composed from the valid ones.
 
-        A group without a right choice is None in that cell; there is no cell, None, where the preset is wrong.
+        A group without a valid choice is None in that cell. With an invalid preset, None is returned for the cell.
         """
         given = [*_hydra_words(master), *sweep_overrides]
         parsed = self._parsed(given)
         bad = {each.key_or_group: self._bad_choice(each) for each in parsed if self._is_choice(each)}
         bad = {group: lines for group, lines in bad.items() if lines}
         faults = [line for lines in bad.values() for line in lines]
-        if "experiment" in bad:  # a preset could bring any group and any key
+        if "experiment" in bad:  # a preset could add any group and key
             return faults + [line for each in parsed for line in self._unknown(each, master)], None
-        # What a group's settings ought to be is not known without its choice.
+        # The settings of a group are not known without a valid choice.
         known = [each for each in parsed if not each.key_or_group.startswith((*bad, *_settings_of(bad)))]
         try:
             config = self._base(master, known)
@@ -104,7 +105,7 @@ class CellLoader(BaseConfigLoader):
             if not self._is_choice(each):
                 faults += self._bad_value(each, config)
         for group in bad:
-            if group in _JUDGED_WITH_OTHERS:
+            if group in _CHECKED_GROUPS:
                 config[group] = None
         return faults, config
 
@@ -122,7 +123,7 @@ class CellLoader(BaseConfigLoader):
         return [name for name in self.get_group_options(group) if not name.startswith("schema_")]
 
     def _unknown(self, override: Override, master: DictConfig) -> list[str]:
-        """Only whether the key's first part is known: the groups' own keys are not, while a choice is wrong."""
+        """Check only the first part of the key: with an invalid choice, the keys of the groups are not known."""
         if self._is_choice(override):
             return []
         first = override.key_or_group.split(".")[0]
@@ -141,10 +142,10 @@ class CellLoader(BaseConfigLoader):
 
 
 def _copier_of(config: DictConfig) -> Callable[[], DictConfig]:
-    """What makes copies of it: a pickle takes a fifth of the time of a deep copy."""
+    """Return a function that copies `config`. Pickle takes a fifth of the time of a deep copy."""
     try:
         return partial(pickle.loads, pickle.dumps(config))
-    except Exception:  # it may hold anything, such as a class of a plugin that Hydra has imported twice
+    except Exception:  # not everything can be pickled, for example a class of a plugin that Hydra imported twice
         return partial(copy.deepcopy, config)
 
 
@@ -186,12 +187,12 @@ def _plain(node: Any) -> Any:
 def _unknown_key(override: Override, known: Sequence[str]) -> str:
     key = override.key_or_group
     if key.startswith("hydra."):
-        return f"`{key}` is no setting of Hydra's; see --hydra-help."
-    if choices := choices_with(key):
+        return f"`{key}` must be a setting of Hydra, got an unknown name; see --hydra-help."
+    if choices := choices_with_setting(key):
         return fault(key, f"be given with {' or '.join(f'`{each}`' for each in choices)}", "another choice")
     way_out = suggestion(key, known)
     if "custom" in key or key.split(".")[0] in ("model", "dataset"):
-        way_out += f" A new argument of a custom part is added with +{override.input_line}."
+        way_out += f" To add an argument of a custom part, write +{override.input_line}."
     return f"`{key}` must be a setting, got an unknown name; {way_out}"
 
 

@@ -1,4 +1,4 @@
-"""From the words of a command to its cells: expanded, composed, checked and named, or every fault at once."""
+"""The cells of a command: its overrides expanded, composed, checked and named, or every fault reported together."""
 
 import shlex
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.grid_size import axis_fault
-from runmanager.app.compose.overrides import quoted
+from runmanager.app.compose.override_quoting import quote_text
 from runmanager.app.compose.schema import CellReader, Config, read_config, unknown_settings
 from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Cell, PlannedRun
@@ -22,14 +22,15 @@ from runmanager.records.settings.signature import UNSIGNED, short_signature, sig
 from runmanager.records.settings.values import flatten
 from runmanager.training.options.unused import unused_setting_faults
 
-__all__ = ["Grid", "expand", "prepare_cells", "prepare_jobs", "split"]
+__all__ = ["Grid", "expand_overrides", "parse_overrides", "prepare_cells", "prepare_job_cells"]
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The cells of a command in order, each beside its typed settings, the axes that it gave, and all names it gave.
+    """The cells of a command in order, with their typed settings.
 
-    `sides` are the settings in which the sides of a duel differ.
+    `axes`: the values of each varying setting. `given`: the names of all settings that the command sets. `sides`: the
+    settings in which the sides of a duel differ.
     """
 
     cells: Sequence[Cell]
@@ -39,24 +40,24 @@ class Grid:
     sides: Sequence[str] = ()
 
     def configs_of(self, batches: Iterable[Sequence[PlannedRun]]) -> list[list[Config]]:
-        """The typed settings of what is to be run, in the same batches."""
+        """Return the typed settings of planned runs, in the same batches."""
         config_of = {cell.signature: config for cell, config in zip(self.cells, self.configs, strict=True)}
         return [[config_of[each.cell.signature] for each in batch] for batch in batches]
 
 
 def _way_out(word: str) -> str:
-    """How to write a text that Hydra cannot read as it is, as the shell has to be given it."""
+    """How to quote a text that Hydra cannot parse, for the shell."""
     name, given, value = word.partition("=")
     is_text = (
         given and value and name.replace(".", "").isidentifier() and not any(mark in value for mark in "\"'[]{}(),$")
     )
-    return f"; a text with such characters is written {shlex.quote(f'{name}={quoted(value)}')}" if is_text else ""
+    return f"; a text with such characters is written {shlex.quote(f'{name}={quote_text(value)}')}" if is_text else ""
 
 
-def split(loader: CellLoader, words: Sequence[str]) -> list[Override]:
-    """The overrides in `words`, the last one for a key counting.
+def parse_overrides(loader: CellLoader, words: Sequence[str]) -> list[Override]:
+    """Parse the overrides in `words`; of several for one key, the last one applies.
 
-    Raises `ConfigurationError` for every unreadable one.
+    Raises `ConfigurationError` with every invalid one.
     """
     parser = OverridesParser.create(config_loader=loader)
     parsed: dict[str, Override] = {}
@@ -64,12 +65,12 @@ def split(loader: CellLoader, words: Sequence[str]) -> list[Override]:
     for word in words:
         try:
             override = parser.parse_override(word)
-        except (HydraException, ValueError) as error:  # of a number of too many digits, Python's own
-            hydras = str(error).splitlines()[0].partition(" expecting ")[0]
-            said = f"`{word}` must be an override like lr=0.1, got what Hydra cannot read: {hydras}"
-            faults.append(f"{said}{_way_out(word)}.")
+        except (HydraException, ValueError) as error:  # Python's own for a number with too many digits
+            reason = str(error).splitlines()[0].partition(" expecting ")[0]
+            line = f"`{word}` must be an override like lr=0.1, got what Hydra cannot parse: {reason}"
+            faults.append(f"{line}{_way_out(word)}.")
             continue
-        override.config_loader = loader  # a glob asks it which choices there are
+        override.config_loader = loader  # needed to expand a glob
         if bad_axis := axis_fault(override):
             faults.append(bad_axis)
         parsed[override.get_key_element()] = override
@@ -78,8 +79,8 @@ def split(loader: CellLoader, words: Sequence[str]) -> list[Override]:
     return list(parsed.values())
 
 
-def expand(overrides: Sequence[Override]) -> list[list[str]]:
-    """Every combination of the overrides' values, the last axis varying fastest, each as words for Hydra."""
+def expand_overrides(overrides: Sequence[Override]) -> list[list[str]]:
+    """Return every combination of the overrides' values as overrides for Hydra; the last axis varies fastest."""
     cells: list[list[str]] = [[]]
     for override in overrides:
         key = override.get_key_element()
@@ -94,12 +95,12 @@ def expand(overrides: Sequence[Override]) -> list[list[str]]:
 def prepare_cells(
     loader: CellLoader, master: DictConfig, words: Sequence[str], *, sides: Sequence[Sequence[str]] = ()
 ) -> Grid:
-    """The grid that `words` give, each of its cells once for each of `sides`, the words of a duel's sides.
+    """Compose the grid of the overrides `words`, with each cell once for each of `sides`, a duel's sides.
 
     Raises `ConfigurationError` with every fault of every cell.
     """
-    overrides = split(loader, words)
-    of_sides = [split(loader, side) for side in sides]
+    overrides = parse_overrides(loader, words)
+    of_sides = [parse_overrides(loader, side) for side in sides]
     between = list(dict.fromkeys(each.get_key_element() for side in of_sides for each in side))
     varying = [each.get_key_element() for each in overrides if each.is_sweep_override()] + between
     if bad_sides := _side_faults(overrides, of_sides):
@@ -107,10 +108,8 @@ def prepare_cells(
     faults: dict[str, None] = {}
     for key in varying:
         if key.lstrip("+~").split(".")[0] in UNSIGNED:
-            faults[f"`{key}` must have one value in a sweep, got several; it does not tell one run from another."] = (
-                None
-            )
-    combinations = _against_each_other(expand(overrides), of_sides)
+            faults[f"`{key}` must have one value in a sweep, got several; it does not distinguish runs."] = None
+    combinations = _combine_with_sides(expand_overrides(overrides), of_sides)
     given = _given([*overrides, *(each for side in of_sides for each in side)])
     cells, configs = _read_cells(loader, master, combinations, varying=varying, given=given, faults=faults)
     if sides and len({cell.signature for cell in cells}) < len(cells):
@@ -119,12 +118,12 @@ def prepare_cells(
     return Grid(cells, configs, _axes(varying, cells), frozenset(given), [name for name in names if name != "seed"])
 
 
-def prepare_jobs(loader: CellLoader, master: DictConfig, jobs: Sequence[Sequence[str]]) -> Grid:
-    """The cells of another sweeper's jobs, each given by its words; none has an axis.
+def prepare_job_cells(loader: CellLoader, master: DictConfig, jobs: Sequence[Sequence[str]]) -> Grid:
+    """Compose the cells of another sweeper's jobs, given by their overrides; they have no axes.
 
     Raises `ConfigurationError` with every fault of every cell.
     """
-    given = _given([each for words in jobs for each in split(loader, words)])
+    given = _given([each for words in jobs for each in parse_overrides(loader, words)])
     cells, configs = _read_cells(loader, master, [list(words) for words in jobs], varying=(), given=given, faults={})
     return Grid(cells, configs, {}, frozenset(given))
 
@@ -138,9 +137,9 @@ def _read_cells(
     given: Sequence[str],
     faults: dict[str, None],
 ) -> tuple[list[Cell], list[Config]]:
-    """The cell that each combination of words gives, beside its typed settings.
+    """Compose the cell of each combination of overrides, with its typed settings.
 
-    Raises `ConfigurationError` with every fault of every cell, and the `faults` found before.
+    Raises `ConfigurationError` with every fault of every cell, and the given `faults`.
     """
     cells, configs = [], []
     reader = CellReader()
@@ -151,24 +150,24 @@ def _read_cells(
         plain, config = composed
         faults.update(dict.fromkeys(config.faults()))
         identity = signature(plain)
-        # One value of an axis varies nothing, and `+model.width` varies model.width.
+        # `+model.width` varies model.width.
         settings = {key.lstrip("+~"): _value_of(plain, key.lstrip("+~")) for key in varying}
         name = f"{readable_name(settings)}-{short_signature(identity)}"
         cells.append(Cell(identity, name, plain, tuple(words_of_cell)))
         configs.append(config)
-    if len(configs) == len(combinations):  # a cell that cannot be composed might have heeded what the others do not
+    if len(configs) == len(combinations):  # an invalid cell might use a setting that the others do not
         faults.update(dict.fromkeys(unused_setting_faults(configs, given)))
     if faults:
         raise ConfigurationError(faults)
     return cells, configs
 
 
-def _against_each_other(cells: list[list[str]], sides: Sequence[Sequence[Override]]) -> list[list[str]]:
-    """Each cell with the words of each side."""
+def _combine_with_sides(cells: list[list[str]], sides: Sequence[Sequence[Override]]) -> list[list[str]]:
+    """Each cell with the overrides of each side."""
     if not sides:
         return cells
-    said = [[f"{each.get_key_element()}={each.get_value_element_as_str()}" for each in side] for side in sides]
-    return [[*cell, *side] for cell in cells for side in said]
+    side_words = [[f"{each.get_key_element()}={each.get_value_element_as_str()}" for each in side] for side in sides]
+    return [[*cell, *side] for cell in cells for side in side_words]
 
 
 def _side_faults(overrides: Sequence[Override], sides: Sequence[Sequence[Override]]) -> list[str]:
@@ -178,7 +177,7 @@ def _side_faults(overrides: Sequence[Override], sides: Sequence[Sequence[Overrid
         if each.is_sweep_override():
             faults.append(f"`{each.input_line}` must be one value on a side of a duel, got several.")
         if each.get_key_element() in common:
-            faults.append(f"`{each.get_key_element()}` must be given for the sides or for both in common, got both.")
+            faults.append(f"`{each.get_key_element()}` must be given either for the sides or for both, got both.")
     if sides and all(each.get_key_element() == "seed" for side in sides for each in side):
         faults.append("The sides of a duel must differ in more than the seed, got nothing else; seeds are repetitions.")
     return faults
@@ -196,15 +195,15 @@ def _composed(
         return reader.read(cfg)
     except (HydraException, OmegaConfBaseException) as error:
         found, rest = loader.diagnose(master, words)
-        faults.update(dict.fromkeys(found or [_said(error)]))
+        faults.update(dict.fromkeys(found or [_composition_fault(error)]))
         if found and rest is not None:
-            # What is wrong with the other values is to be said in the same breath.
+            # Report the faults of the other values together with these.
             faults.update(dict.fromkeys(read_config(rest).faults()))
         return None
 
 
 def _given(overrides: Sequence[Override]) -> list[str]:
-    """The names of the settings that the overrides give a value, those within `early_stop={patience:5}` too."""
+    """The names of the settings that the overrides set, including nested ones as in `early_stop={patience:5}`."""
     names: dict[str, None] = {}
     for each in overrides:
         name, value = each.key_or_group, each.value()
@@ -212,14 +211,14 @@ def _given(overrides: Sequence[Override]) -> list[str]:
     return list(names)
 
 
-def _said(error: Exception) -> str:
+def _composition_fault(error: Exception) -> str:
     if isinstance(error, MissingMandatoryValue):
         return f"`{error.full_key}` must be given, got nothing; add `{error.full_key}=…`."
     return str(error).splitlines()[0]
 
 
 def _value_of(plain: dict[str, Any], key: str) -> Any:
-    """The value of a setting, or which choice a group has."""
+    """The value of a setting, or the choice of a group."""
     flat = flatten(plain)
     return flat.get(key, flat.get(f"{key}.name"))
 

@@ -1,4 +1,4 @@
-"""How many cells a command's grid has, and which of its axes cannot be one: known before a single value is made."""
+"""The number of cells of a grid and the faults of its axes, computed without expanding the values."""
 
 import math
 from collections.abc import Sequence
@@ -14,28 +14,28 @@ __all__ = ["axis_fault", "count_cells"]
 
 
 def axis_fault(override: Override) -> str | None:
-    """What keeps an override of several values from being an axis, as a readable line."""
-    said = f"`{override.input_line}` must"
+    """Return why an override with several values cannot be an axis, or None."""
+    subject = f"`{override.input_line}` must"
     if not override.is_sweep_override():
         return None
     if not override.is_discrete_sweep():
-        return f"{said} list its values, got an interval; write choice(…) or range(…)."
+        return f"{subject} list its values, got an interval; write choice(…) or range(…)."
     values = override.value()
     if isinstance(values, RangeSweep):
         start, stop, step = (Decimal(number) for number in _limits(values))
         if not (start.is_finite() and stop.is_finite() and step.is_finite()):
-            return f"{said} be a range of finite numbers, got from {values.start} to {values.stop} by {values.step}."
-        if step == 0 or not _leads_on(values):
-            return f"{said} have a step that leads on, got {values.step}; range(0,1,0.25) is 0, 0.25, 0.5 and 0.75."
+            return f"{subject} be a range of finite numbers, got from {values.start} to {values.stop} by {values.step}."
+        if step == 0 or not _step_is_effective(values):
+            return f"{subject} have an effective step, got {values.step}; range(0,1,0.25) is 0, 0.25, 0.5 and 0.75."
     if not _num_values(override):
-        return f"{said} have at least one value, got none; leave it out of the grid."
+        return f"{subject} have at least one value, got none; leave it out of the grid."
     return None
 
 
 def count_cells(overrides: Sequence[Override], *, num_sides: int = 1) -> int:
-    """How many cells the overrides make, each once for each of a duel's sides.
+    """Return the number of cells of the overrides, times the number of a duel's sides.
 
-    Raises `ConfigurationError` where they are more than a sweep may have.
+    Raises `ConfigurationError` if a sweep may not have so many.
     """
     counts = {each.get_key_element(): _num_values(each) for each in overrides if each.is_sweep_override()}
     if fault := size_fault(counts):
@@ -43,8 +43,8 @@ def count_cells(overrides: Sequence[Override], *, num_sides: int = 1) -> int:
     return math.prod(counts.values()) * num_sides
 
 
-def _leads_on(values: RangeSweep) -> bool:
-    """Whether the step is more than rounding takes away where Hydra adds it, to numbers of 28 digits."""
+def _step_is_effective(values: RangeSweep) -> bool:
+    """Whether adding the step changes both ends: Hydra adds decimals of 28 digits."""
     if all(isinstance(number, int) for number in _limits(values)):
         return True
     start, stop, step = (+Decimal(number) for number in _limits(values))
@@ -63,4 +63,4 @@ def _num_values(axis: Override) -> int:
         return max(0, math.ceil((stop - start) / step))
     if isinstance(values, ChoiceSweep):
         return len(values.list)
-    return sum(1 for _ in axis.sweep_string_iterator())  # a glob: the choices that there are files of
+    return sum(1 for _ in axis.sweep_string_iterator())  # a glob: one value for each matching file

@@ -1,4 +1,4 @@
-"""Why Hydra could not compose a command: it stops at the first fault, so every override is looked at by itself."""
+"""Every fault of a command that Hydra could not compose; Hydra itself stops at the first one."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from runmanager.app.compose.cell_loader import CellLoader
-from runmanager.app.compose.cells import prepare_cells, split
+from runmanager.app.compose.cells import parse_overrides, prepare_cells
 from runmanager.app.compose.schema import conf_folder
 from runmanager.errors import ConfigurationError
 
@@ -18,10 +18,10 @@ __all__ = ["command_faults"]
 
 
 def command_faults(words: Sequence[str]) -> tuple[str, ...]:
-    """Every fault of a command's overrides, as readable lines; none where the fault lies elsewhere."""
+    """Return every fault of a command's overrides; empty if the cause is elsewhere."""
     overrides = [word for word in words if not word.startswith("-")]
     if any(word.startswith(("--config", "-cn", "-cp", "-cd")) for word in words):
-        return ()  # another configuration than ours: Hydra's own word must do
+        return ()  # another configuration than ours: Hydra's message is used
     GlobalHydra.instance().clear()
     try:
         with initialize_config_dir(str(conf_folder()), version_base="1.3"):
@@ -33,10 +33,10 @@ def command_faults(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _faults(overrides: Sequence[str]) -> tuple[str, ...]:
-    loader = CellLoader(GlobalHydra.instance().config_loader())  # type: ignore[arg-type]  # there is no other
+    loader = CellLoader(GlobalHydra.instance().config_loader())  # type: ignore[arg-type]  # its only class
     bare = loader.load_configuration("config", [], RunMode.RUN)
     faults: dict[str, None] = {}
-    parsed = split(loader, overrides)
+    parsed = parse_overrides(loader, overrides)
     hydras = [each.input_line or "" for each in parsed if each.is_hydra_override()]
     faults.update(dict.fromkeys(loader.diagnose(bare, hydras)[0]))
     tasks = [each.input_line or "" for each in parsed if not each.is_hydra_override()]

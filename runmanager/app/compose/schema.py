@@ -1,4 +1,4 @@
-"""Every setting of a cell with its type and default, as Hydra is told of them, and back from Hydra's configuration."""
+"""The settings of a cell with types and defaults, registered with Hydra, and read from its configurations."""
 
 import dataclasses
 from dataclasses import dataclass, field, fields
@@ -19,9 +19,9 @@ from runmanager.validation import fault, limits, suggestion
 __all__ = [
     "CellReader",
     "Config",
-    "choices_of",
-    "choices_with",
+    "choices_with_setting",
     "conf_folder",
+    "group_choices",
     "plain_config",
     "read_config",
     "register_schema",
@@ -31,7 +31,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Config(TrainingOptions):
-    """The settings of one cell: what it computes, and where and how its run is kept."""
+    """The settings of one cell: its training, its name and folder, and how it is resumed."""
 
     name: str | None = None
     output_root: str = "outputs"
@@ -39,23 +39,23 @@ class Config(TrainingOptions):
     rerun_changed: bool = False
 
     def faults(self) -> list[str]:
-        """Every fault, as readable lines."""
+        """Return every fault as a message."""
         faults = super().faults()
         if self.name is not None and (not self.name.strip() or "/" in self.name or self.name in (".", "..")):
-            way_out = "`output_root` says where it lies"
+            way_out = "`output_root` sets where it is"
             faults.append(fault("name", "be the name of one folder", repr(self.name), way_out))
         if self.resume == Resume.MUST and self.name is None:
             faults.append(fault("name", "be given with `resume=must`", None, "only named sweeps can be resumed"))
         if self.rerun_changed and self.name is None:
             faults.append(fault("name", "be given with `rerun_changed=true`", None, "an unnamed sweep is always new"))
         if self.rerun_changed and self.resume == Resume.NEVER:
-            way_out = "it runs every cell anew; leave one of the two out"
+            way_out = "that runs every cell again; leave one of the two out"
             faults.append(fault("rerun_changed", "be false with `resume=never`", "true", way_out))
         return faults
 
 
 def register_schema() -> None:
-    """Tell Hydra of every setting's type, so that a wrong one is refused."""
+    """Register every setting's type with Hydra, which then rejects values of other types."""
     OmegaConf.register_new_resolver("runmanager.choices", _choices, replace=True)
     store = ConfigStore.instance()
     top = _writable(Config)
@@ -67,25 +67,25 @@ def register_schema() -> None:
             store.store(group=group, name=f"schema_{name}", node=_writable(options))
 
 
-def choices_of(group: str) -> list[str]:
-    """The choices of a group that there is a configuration file of."""
+def group_choices(group: str) -> list[str]:
+    """Return the choices of a group that have a configuration file."""
     return sorted(each.stem for each in (conf_folder() / group).glob("*.yaml"))
 
 
-def choices_with(key: str) -> list[str]:
-    """The choices of a key's group that have it: `measure=paired` for `measure.max_seconds`."""
+def choices_with_setting(key: str) -> list[str]:
+    """Return the choices of a group that have the setting `key`: `measure=paired` for `measure.max_seconds`."""
     group, _, name = key.partition(".")
     return [f"{group}={choice}" for choice, options in OPTION_TYPES.get(group, {}).items() if name in _names(options)]
 
 
 def _choices() -> str:
-    """Every group with its choices, for the help: as Hydra lists them, without the schemas."""
-    choices = {path.name: choices_of(path.name) for path in sorted(conf_folder().iterdir()) if path.is_dir()}
+    """Every group with its choices, without the schemas, for Hydra's help."""
+    choices = {path.name: group_choices(path.name) for path in sorted(conf_folder().iterdir()) if path.is_dir()}
     return "\n".join(f"{group}: {', '.join(names)}" for group, names in choices.items())
 
 
 def _writable(options: type[Any]) -> DictConfig:
-    """A frozen dataclass as a structured config that overrides may still change."""
+    """Convert a frozen dataclass to a structured config that overrides may change."""
     node: DictConfig = OmegaConf.structured(options)
     _unlock(node)
     return node
@@ -101,7 +101,7 @@ def _unlock(node: Any) -> None:
 
 
 def read_config(cfg: DictConfig) -> Config:
-    """A composed cell as plain options: each group an options dataclass, or a dict for `custom`."""
+    """Convert a composed cell to options: each group a dataclass, or a dict for `custom`."""
     known = {each.name for each in fields(Config)}
     values: dict[str, Any] = {
         key: OmegaConf.to_object(cfg[key]) if OmegaConf.is_config(cfg[key]) else cfg[key] for key in known
@@ -110,7 +110,7 @@ def read_config(cfg: DictConfig) -> Config:
 
 
 class CellReader:
-    """Reads the cells of a grid. What is the same in several is shared, as most settings are; a group is read once."""
+    """Reads the cells of a grid. Equal values are shared between cells, and equal groups are read once."""
 
     def __init__(self) -> None:
         self._scalars: dict[tuple[type[Any], str], Any] = {}
@@ -118,7 +118,7 @@ class CellReader:
         self._options: dict[tuple[str, Any, str], Any] = {}
 
     def read(self, cfg: DictConfig) -> tuple[dict[str, Any], Config]:
-        """A composed cell as its run will store it (`plain_settings`), and as `read_config` has it.
+        """Return a composed cell as its run stores it (`plain_settings`), and as `read_config` returns it.
 
         Raises OmegaConf's errors.
         """
@@ -126,12 +126,12 @@ class CellReader:
         values: dict[str, Any] = {}
         for name, value in plain.items():
             if not isinstance(value, dict | list):
-                # Each cell is composed of copies: of many cells these would be as many equal texts and numbers.
+                # Each cell has copies of equal values: sharing them saves memory with many cells.
                 plain[name] = values[name] = self._scalars.setdefault((type(value), repr(value)), value)
                 continue
             identity = (name, OmegaConf.get_type(cfg, name), repr(value))
             if identity not in self._plain:
-                # As a run stores it: its signature is of that, and JSON would make null of an infinity.
+                # In stored form: the signature is computed from it, and JSON would turn an infinity into null.
                 self._plain[identity] = plain_settings({name: value})[name]
                 self._options[identity] = OmegaConf.to_object(cfg[name])
             plain[name], values[name] = self._plain[identity], self._options[identity]
@@ -139,7 +139,7 @@ class CellReader:
 
 
 def unknown_settings(cfg: DictConfig) -> list[str]:
-    """What `+name=value` added to a composed cell and nothing would heed, as readable faults."""
+    """Return a fault for each setting that `+name=value` added to a composed cell without effect."""
     faults = []
     top = _names(Config)
     for key in (str(key) for key in cfg if key != "hydra"):
@@ -161,11 +161,11 @@ def _names(options: type[Any]) -> list[str]:
 
 
 def plain_config(cfg: DictConfig) -> dict[str, Any]:
-    """A composed cell as nested plain values, interpolations resolved, without Hydra's own settings.
+    """Convert a composed cell to nested plain values with resolved interpolations, without `hydra`.
 
     Raises OmegaConf's errors for a value that is missing or cannot be resolved.
     """
-    return {str(key): _plain(cfg[key]) for key in cfg if key != "hydra"}  # no copy: it would take twice the time
+    return {str(key): _plain(cfg[key]) for key in cfg if key != "hydra"}  # without a copy, which would double the time
 
 
 def _plain(value: Any) -> Any:
@@ -173,7 +173,7 @@ def _plain(value: Any) -> Any:
 
 
 def conf_folder() -> Path:
-    """Where the configuration files are: in the installed package, or beside it in a checkout."""
+    """Return the folder of the configuration files: in the installed package, or next to it in a checkout."""
     package = Path(runmanager.__file__).resolve().parent
     inside = package / "conf"
     return inside if inside.is_dir() else package.parent / "conf"

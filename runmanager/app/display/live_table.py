@@ -1,4 +1,4 @@
-"""The rows of the live table: runs under one another in columns as wide as the terminal allows."""
+"""Rows of the live table: one run each, in as many columns as the terminal has room for."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from runmanager.records.run.record import EpochRecord
 
 __all__ = ["Layout", "LiveRow", "duration"]
 
-_BAR = 10  # as wide as the longest word for a state
-_LEAST_LABEL = 12
+_BAR_WIDTH = 10  # that of the longest state
+_MIN_LABEL_WIDTH = 12
 _ELLIPSIS = "…"
 _STYLES = {"finished": "green", "skipped": "yellow", "running": "cyan", "pending": "dim"}
 _SYMBOLS = {"finished": "✓", "skipped": "-", "running": ">"}
@@ -18,7 +18,7 @@ _SYMBOLS = {"finished": "✓", "skipped": "-", "running": ">"}
 
 @dataclass(frozen=True)
 class LiveRow:
-    """A run as the table shows it: seconds are what it has taken so far, and what it probably still takes."""
+    """A run as a row: `seconds` is the time taken so far, `seconds_left` the estimate of the rest."""
 
     label: str
     status: str
@@ -35,7 +35,7 @@ class _Column:
     width: int
 
 
-# In the order in which they give way where the terminal is too narrow, the last first.
+# By priority: in a narrow terminal the last columns are dropped first.
 _COLUMNS = (
     _Column("epoch", 7),
     _Column("left", 6),
@@ -51,7 +51,7 @@ _ORDER = ("epoch", "loss", "acc", "val_loss", "val_acc", "samples/s", "took", "l
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns there is room for, and how wide the label is, in a terminal of `width` characters."""
+    """Columns and label width for a terminal of `width` characters."""
 
     label: int
     columns: tuple[_Column, ...]
@@ -59,9 +59,9 @@ class Layout:
 
     @classmethod
     def fitting(cls, width: int, *, longest_label: int) -> "Layout":
-        """The layout for a terminal of so many characters, whose longest label has so many."""
-        label = max(_LEAST_LABEL, min(longest_label, width * 2 // 5))
-        room = width - len("> ") - label - 1 - _BAR - 1  # the last character stays free: some terminals wrap
+        """Return the layout for a terminal of `width` characters and labels of up to `longest_label` characters."""
+        label = max(_MIN_LABEL_WIDTH, min(longest_label, width * 2 // 5))
+        room = width - len("> ") - label - 1 - _BAR_WIDTH - 1  # some terminals wrap after the last character
         chosen: list[_Column] = []
         for column in _COLUMNS:
             if room < column.width + 1:
@@ -72,19 +72,19 @@ class Layout:
         return cls(label, tuple(chosen), width)
 
     def header(self) -> Text:
-        """The headings."""
+        """Return the heading row."""
         words = [_padded(column.heading, column) for column in self.columns]
-        return Text(f"  {'run':{self.label}} {'state':{_BAR}} {' '.join(words)}".rstrip(), style="bold")
+        return Text(f"  {'run':{self.label}} {'state':{_BAR_WIDTH}} {' '.join(words)}".rstrip(), style="bold")
 
     def row(self, row: LiveRow) -> Text:
-        """One run; the state of one that runs is a bar."""
+        """Return the row of a run; a running one has a progress bar as its state."""
         style = _STYLES.get(row.status, "red")
         done = row.epoch.epoch if row.epoch is not None else 0
         state = _bar(done / row.planned) if row.status == "running" and row.planned else row.status
         text = Text.assemble(
             (_SYMBOLS.get(row.status, "✗"), style), f" {_shortened(row.label, self.label):{self.label}} "
         )
-        text.append(f"{state:{_BAR}}", style=style)
+        text.append(f"{state:{_BAR_WIDTH}}", style=style)
         if row.reason and row.epoch is None:
             text.append(f" {row.reason}", style=style)
             return text
@@ -96,7 +96,7 @@ class Layout:
 
 
 def _values(row: LiveRow) -> dict[str, str]:
-    values = {"took": _or_nothing(row.seconds), "left": _or_nothing(row.seconds_left)}
+    values = {"took": _duration_or_empty(row.seconds), "left": _duration_or_empty(row.seconds_left)}
     epoch = row.epoch
     if epoch is None:
         return values
@@ -110,14 +110,14 @@ def _values(row: LiveRow) -> dict[str, str]:
 
 
 def _short(number: float) -> str:
-    """Four digits of a number, or three where it needs an exponent: eight characters at most."""
+    """A number with four significant digits, or three with an exponent: at most eight characters."""
     text = f"{number:.4g}"
     return text if len(text) <= 8 else f"{number:.2e}"
 
 
 def _bar(share: float) -> str:
-    filled = round(_BAR * min(1.0, share))
-    return "━" * filled + "╌" * (_BAR - filled)
+    filled = round(_BAR_WIDTH * min(1.0, share))
+    return "━" * filled + "╌" * (_BAR_WIDTH - filled)
 
 
 def _padded(text: str, column: _Column) -> str:
@@ -125,23 +125,23 @@ def _padded(text: str, column: _Column) -> str:
 
 
 def _shortened(label: str, width: int) -> str:
-    """A label that is too long loses the names of its settings first: their values tell the rows apart."""
+    """Shorten a long label: first drop the names of its settings, as their values tell the rows apart."""
     if len(label) <= width:
         return label
     return _cut(",".join(part.rpartition("=")[2] for part in label.split(",")), width)
 
 
 def _cut(text: str, width: int) -> str:
-    """The end of a text that is too long: the settings that vary most come last in a grid."""
+    """Keep the end of a long text: the settings that vary most come last in a grid."""
     return text if len(text) <= width else _ELLIPSIS + text[-(width - 1) :]
 
 
-def _or_nothing(seconds: float | None) -> str:
+def _duration_or_empty(seconds: float | None) -> str:
     return "" if seconds is None else duration(seconds)
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people read them, in six characters at most: 8.4s, 42s, 3:07, 1h12m, 4d06h."""
+    """Format seconds in at most six characters: 8.4s, 42s, 3:07, 1h12m, 4d06h."""
     if seconds < 9.95:
         return f"{seconds:.1f}s"
     whole = round(seconds)
@@ -157,7 +157,7 @@ def duration(seconds: float) -> str:
 
 
 def footer(counts: Sequence[tuple[str, int]], *, seconds: float, seconds_left: float | None, is_over: bool) -> Text:
-    """How the sweep stands, in one line."""
+    """Return the state of the sweep in one line."""
     parts = [f"{number} {word}" for word, number in counts if number]
     parts.append(f"over after {duration(seconds)}" if is_over else f"{duration(seconds)} so far")
     if seconds_left is not None:

@@ -1,4 +1,4 @@
-"""The output of a notebook's cell as a place for a display: one text, shown anew in place whenever it changes."""
+"""A display in the output of a notebook cell: one text, replaced whenever it changes."""
 
 import io
 import sys
@@ -12,31 +12,31 @@ from runmanager.text import pluralize
 
 __all__ = ["CellOutput", "in_kernel"]
 
-_COLUMNS = 100  # fits beside a notebook's margin in a window of 1,200 pixels
-_ROWS = 40  # of the part that moves
-_FIRST_LINES = 20  # of what stays: with these and the last ones, the longest sweep's text is sent in a moment
+_COLUMNS = 100  # fits next to a notebook's margin in a window of 1,200 pixels
+_ROWS = 40  # of the live region
+_FIRST_LINES = 20  # of a long text; only these and the last lines are sent, which stays fast
 _LAST_LINES = 180
 
 
 def in_kernel() -> bool:
-    """Whether this process is a notebook's kernel, whose output is shown by a page."""
+    """Whether this process is a notebook kernel."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return hasattr(shell, "kernel")
 
 
 class CellOutput:
-    """Lines that stay, and below them a part that moves, as one output of the running cell.
+    """Permanent lines and a live region below them, as one output of the running cell.
 
-    It is plain text with terminal colours, which a page shows in its own scheme, light or dark. What is printed on
-    `console` stays; `moving_part` is what `RunDisplay` takes for the part that moves. All is shown when `draw` is
-    called, by whoever waits for the next thing to happen: there is no thread.
+    The output is text with terminal colours, which pages show in their light or dark scheme. Text printed on `console`
+    is permanent; `live_region` is the factory that `RunDisplay` takes. No thread redraws: the caller's wait between two
+    polls calls `draw`.
     """
 
     def __init__(self) -> None:
-        self._kept = io.StringIO()
+        self._permanent = io.StringIO()
         self.console = Console(
-            file=self._kept,
+            file=self._permanent,
             force_terminal=True,
             force_interactive=True,
             force_jupyter=False,
@@ -45,29 +45,29 @@ class CellOutput:
             height=_ROWS,
             highlight=False,
         )
-        self._moving: Callable[[], RenderableType] | None = None
+        self._render_region: Callable[[], RenderableType] | None = None
         self._update: Callable[[str], None] | None = None
         self._drawn = ""
 
-    def moving_part(self, console: Console, shown: Callable[[], RenderableType]) -> "_MovingPart":
-        """What stands below the lines while it is started."""
-        return _MovingPart(self, shown)
+    def live_region(self, console: Console, render: Callable[[], RenderableType]) -> "_CellRegion":
+        """Return a region below the permanent lines."""
+        return _CellRegion(self, render)
 
-    def begin_moving(self, shown: Callable[[], RenderableType]) -> None:
-        """From now on show this below the lines, as it is at each `draw`."""
-        self._moving = shown
+    def start_region(self, render: Callable[[], RenderableType]) -> None:
+        """Show the result of `render` below the permanent lines at each `draw`."""
+        self._render_region = render
 
-    def end_moving(self) -> None:
-        """Let the part that moved stand as it is now."""
-        if self._moving is not None:
-            self._kept.write(self._rendered(self._moving))
-            self._moving = None
+    def stop_region(self) -> None:
+        """Make the region permanent as it is now."""
+        if self._render_region is not None:
+            self._permanent.write(self._rendered(self._render_region))
+            self._render_region = None
             self.draw()
 
     def draw(self) -> None:
-        """Show how it stands now."""
-        moving = "" if self._moving is None else self._rendered(self._moving)
-        text = _shortened((self._kept.getvalue() + moving).rstrip("\n"))
+        """Update the cell's output."""
+        region = "" if self._render_region is None else self._rendered(self._render_region)
+        text = _shortened((self._permanent.getvalue() + region).rstrip("\n"))
         if text == self._drawn:
             return
         self._drawn = text
@@ -76,37 +76,37 @@ class CellOutput:
         else:
             self._update(text)
 
-    def _rendered(self, shown: Callable[[], RenderableType]) -> str:
+    def _rendered(self, render: Callable[[], RenderableType]) -> str:
         with self.console.capture() as capture:
-            self.console.print(shown())
+            self.console.print(render())
         return capture.get()
 
 
 @dataclass(frozen=True)
-class _MovingPart:
+class _CellRegion:
     cell: CellOutput
-    shown: Callable[[], RenderableType]
+    render: Callable[[], RenderableType]
 
     def start(self) -> None:
-        self.cell.begin_moving(self.shown)
+        self.cell.start_region(self.render)
 
-    def at_rest(self) -> AbstractContextManager[object]:
-        return nullcontext()  # nothing is drawn but by whoever prints
+    def paused(self) -> AbstractContextManager[object]:
+        return nullcontext()  # no thread redraws
 
     def stop(self) -> None:
-        self.cell.end_moving()
+        self.cell.stop_region()
 
 
 def _shortened(text: str) -> str:
     lines = text.split("\n")
-    left_out = len(lines) - _FIRST_LINES - _LAST_LINES
-    if left_out <= 0:
+    num_omitted = len(lines) - _FIRST_LINES - _LAST_LINES
+    if num_omitted <= 0:
         return text
-    return "\n".join([*lines[:_FIRST_LINES], f"… {pluralize(left_out, 'line')} …", *lines[-_LAST_LINES:]])
+    return "\n".join([*lines[:_FIRST_LINES], f"… {pluralize(num_omitted, 'line')} …", *lines[-_LAST_LINES:]])
 
 
 def _display(text: str) -> Callable[[str], None]:
-    """Show a text as an output of the running cell; returns what replaces it."""
+    """Show a text as an output of the running cell; return a function that replaces it."""
     from IPython.display import display
 
     handle = display({"text/plain": text}, raw=True, display_id=True)

@@ -1,4 +1,4 @@
-"""`--dry-run`: the plan as a table, with counts and an estimate of the time."""
+"""The table of `--dry-run`: the plan, counts and an estimate of the time."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ __all__ = ["plan_table"]
 def plan_table(
     plan: Sequence[PlannedRun], sweep: SweepPaths | None, *, workers: int = 1, to_find: Sequence[str] = ()
 ) -> RenderableType:
-    """The cells with what is to be done with each, why and where; nothing is run.
+    """Return the planned action of each cell with its reason, the counts, the folder and an estimate of the time.
 
-    `workers` run at once. `to_find` says what a comparison of them can find.
+    `workers` run at once. `to_find`: sentences on what a comparison of the cells can detect.
     """
     table = Table(box=None, pad_edge=False)
     for heading in ("run", "plan", "why"):
@@ -31,14 +31,16 @@ def plan_table(
     for run in plan:
         table.add_row(run.paths.name, run.action, run.why)
     counts = Counter(str(run.action) for run in plan)
-    said = ", ".join(f"{number} {action}" for action, number in counts.items())
+    summary = ", ".join(f"{number} {action}" for action, number in counts.items())
     where = f"Where: {sweep.runs}" if sweep else "Where: a fresh folder"
-    return Group(table, "", f"{pluralize(len(plan), 'cell')}: {said}", where, _estimate(plan, sweep, workers), *to_find)
+    return Group(
+        table, "", f"{pluralize(len(plan), 'cell')}: {summary}", where, _estimate(plan, sweep, workers), *to_find
+    )
 
 
 def _estimate(plan: Sequence[PlannedRun], sweep: SweepPaths | None, workers: int) -> str:
-    left = sum(run.is_to_run for run in plan)
-    if not left:
+    num_to_run = sum(run.is_to_run for run in plan)
+    if not num_to_run:
         return ""
     measured = [
         run.record.run_seconds
@@ -46,8 +48,8 @@ def _estimate(plan: Sequence[PlannedRun], sweep: SweepPaths | None, workers: int
         if run.record.status is Status.FINISHED and run.record.run_seconds is not None
     ]
     if not measured:
-        return "No run of this sweep is measured yet, so there is no estimate of the time."
-    at_once = min(workers, left)
-    seconds = sweep_seconds_left([], num_waiting=left, run_seconds=measured, at_once=at_once) or 0.0
+        return "No run of this sweep is measured yet, so the time cannot be estimated."
+    at_once = min(workers, num_to_run)
+    seconds = sweep_seconds_left([], num_waiting=num_to_run, run_seconds=measured, at_once=at_once) or 0.0
     how = "one after the other" if at_once == 1 else f"with {at_once} at once"
     return f"About {duration(seconds)} {how}, at {duration(median(measured))} a run so far."

@@ -1,4 +1,4 @@
-"""What a driver shows while its runs run: a table that moves in a terminal, plain lines elsewhere."""
+"""Progress of running runs: a live table in a terminal, plain lines elsewhere."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -8,40 +8,40 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.padding import Padding
 from rich.text import Text
 
 from runmanager.app.display.eta import run_seconds_left, sweep_seconds_left
 from runmanager.app.display.live_table import Layout, LiveRow, footer
-from runmanager.app.display.run_line import run_label, run_line, why
+from runmanager.app.display.rich_internals import PausableLive
+from runmanager.app.display.run_line import end_reason, run_label, run_line
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.record import EpochRecord, RunRecord
 from runmanager.records.storage.reader import read_epochs, read_record
 from runmanager.text import printable
 
-__all__ = ["MovingPart", "RunDisplay", "in_terminal"]
+__all__ = ["LiveRegion", "RunDisplay", "terminal_region"]
 
 _ERROR_LINES = 20
 _ERROR_WIDTH = 1000  # characters of such a line: an error may quote its data
-_LOOKS_PER_SECOND = 4  # each redraws the moving rows, which takes the driver a millisecond
-_OTHER_LINES = 4  # of the moving part beside its rows, and room for the cursor
+_REDRAWS_PER_SECOND = 4  # each takes the driver a millisecond
+_OTHER_LINES = 4  # of the live region in addition to its rows, and room for the cursor
 
 
 @dataclass
 class _Running:
-    """A run that runs, as far as it was seen."""
+    """A running run, as last read."""
 
     paths: RunPaths
     planned: int
-    measure_seconds: float = 0.0  # what it may take after its epochs, to be measured side by side
+    measure_seconds: float = 0.0  # the limit of its measurement side by side, after its epochs
     epochs: Sequence[EpochRecord] = ()
-    seen_at: float = field(default_factory=time.monotonic)  # when it started, or its last epoch came
+    seen_at: float = field(default_factory=time.monotonic)  # when it started, or when its last epoch was read
 
     def seconds(self, now: float) -> float:
-        until = (self.epochs[-1].run_seconds if self.epochs else None) or 0.0
-        return until + now - self.seen_at
+        before = (self.epochs[-1].run_seconds if self.epochs else None) or 0.0
+        return before + now - self.seen_at
 
     def seconds_left(self, now: float) -> float | None:
         left = run_seconds_left(self.epochs, self.planned)
@@ -60,41 +60,34 @@ class _Running:
         )
 
 
-class MovingPart(Protocol):
-    """The part of a display that is drawn anew while it is started."""
+class LiveRegion(Protocol):
+    """The part of a display that is redrawn in place between `start` and `stop`."""
 
     def start(self) -> None:
-        """Show it from now on."""
+        """Show the region and begin to redraw it."""
         ...
 
     def stop(self) -> None:
-        """Show it no more, or not anew."""
+        """Stop redrawing the region."""
         ...
 
-    def at_rest(self) -> AbstractContextManager[object]:
-        """As long as it is entered, nothing but the caller draws."""
+    def paused(self) -> AbstractContextManager[object]:
+        """A context in which only the calling thread draws."""
         ...
 
 
-class _TerminalPart(Live):
-    """Redrawn by a thread, which rich lets print between another's look at what stands there and its own printing."""
-
-    def at_rest(self) -> AbstractContextManager[object]:
-        return self._lock
-
-
-def in_terminal(console: Console, shown: Callable[[], RenderableType]) -> MovingPart:
-    """At the foot of a terminal, redrawn by a thread, and gone when it is stopped."""
-    return _TerminalPart(console=console, transient=True, refresh_per_second=_LOOKS_PER_SECOND, get_renderable=shown)
+def terminal_region(console: Console, render: Callable[[], RenderableType]) -> LiveRegion:
+    """Return a region at the foot of the terminal. A thread redraws it, and `stop` removes it."""
+    return PausableLive(console=console, transient=True, refresh_per_second=_REDRAWS_PER_SECOND, get_renderable=render)
 
 
 class RunDisplay:
     """Shows runs as they start, advance and end.
 
-    In a terminal (`moves`) they are rows of one table: those that run move at its foot, with the time that they and the
-    sweep probably still take; the ended ones stay. Elsewhere there is a plain line for each start and end. With `quiet`
-    only runs that ended badly are shown. `longest_label` is the length of the longest cell's name; `moving_part` says
-    where those that run move.
+    In a terminal (`is_live`) they are rows of one table. Running rows are redrawn at its foot, with estimates of the
+    time left for each run and for the sweep; ended rows stay. Elsewhere each start and end is one plain line. With
+    `quiet`, only runs that ended badly are shown. `longest_label` is the length of the longest run label; `live_region`
+    creates the region for the running rows.
     """
 
     def __init__(
@@ -104,26 +97,26 @@ class RunDisplay:
         num_runs: int,
         quiet: bool = False,
         longest_label: int = 0,
-        moving_part: Callable[[Console, Callable[[], RenderableType]], MovingPart] = in_terminal,
+        live_region: Callable[[Console, Callable[[], RenderableType]], LiveRegion] = terminal_region,
     ) -> None:
         self._console = console
         self._quiet = quiet
         self._num_runs = num_runs
         self._ended: dict[str, str] = {}
-        self._took: list[float] = []
+        self._run_seconds: list[float] = []
         self._running: dict[str, _Running] = {}
-        self._most_at_once = 1
+        self._max_at_once = 1
         self._seen: dict[str, tuple[int, int]] = {}
         self._began = time.monotonic()
-        self.moves = console.is_interactive and not quiet  # which a terminal that cannot move its cursor is not
+        self.is_live = console.is_interactive and not quiet  # False for a terminal that cannot move its cursor
         self._longest_label = longest_label
         self._layout = Layout.fitting(self._width(), longest_label=longest_label)
         self._has_header = False
-        self._said: set[str] = set()
-        self._live = moving_part(console, self._moving_part)
+        self._printed: set[str] = set()
+        self._live = live_region(console, self._render_live_region)
 
     def __enter__(self) -> Self:
-        if self.moves:
+        if self.is_live:
             self._live.start()
         return self
 
@@ -133,36 +126,36 @@ class RunDisplay:
         self._live.stop()
 
     def say(self, line: str) -> None:
-        """Show a line and keep it."""
+        """Print a permanent line."""
         self._print(Text(printable(line)))
 
     def _print(self, line: RenderableType) -> None:
-        # A terminal wraps at words; a log keeps a line a line.
-        with self._live.at_rest():
+        # Wrapped at words in a terminal; unwrapped in a log.
+        with self._live.paused():
             self._console.print(line, soft_wrap=not self._console.is_terminal)
 
     def _fit(self) -> Layout:
-        """The layout for the terminal as wide as it is now; where that has changed, headings come anew."""
+        """The layout for the terminal's current width; when it changes, the headings are printed again."""
         if self._layout.width != self._width():
             self._layout = Layout.fitting(self._width(), longest_label=self._longest_label)
             self._has_header = False
         return self._layout
 
     def _width(self) -> int:
-        """The columns for a row; in ASCII the mark of a shortened label takes two more than are counted."""
+        """The width of a row. In ASCII the mark of a shortened label takes two more characters than are counted."""
         return self._console.width - (2 if self._console.options.ascii_only else 0)
 
-    def _moving_part(self) -> RenderableType:
-        """The running rows, as many as there is room for, and how the sweep stands."""
+    def _render_live_region(self) -> RenderableType:
+        """The running rows that fit into the terminal, and the footer."""
         now = time.monotonic()
-        running = list(self._running.values())  # a copy: the table is redrawn in a thread of its own
+        running = list(self._running.values())  # a copy, as a thread redraws the table
         shown = running[: max(1, self._console.height - _OTHER_LINES)]
         layout = self._fit()
         rows = [layout.row(each.row(now)) for each in shown]
         if not self._has_header:
             rows.insert(0, layout.header())
         if len(shown) < len(running):
-            rows.append(Text(f"… and {len(running) - len(shown)} more that run", style="dim"))
+            rows.append(Text(f"… and {len(running) - len(shown)} more running", style="dim"))
         return Group(*rows, self._footer(running, now))
 
     def _footer(self, running: Sequence[_Running], now: float) -> Text:
@@ -172,8 +165,8 @@ class RunDisplay:
         left = sweep_seconds_left(
             [each.seconds_left(now) for each in running],
             num_waiting=num_waiting,
-            run_seconds=self._took,
-            at_once=self._most_at_once,
+            run_seconds=self._run_seconds,
+            at_once=self._max_at_once,
         )
         counts += [("running", len(running)), ("to come", num_waiting)]
         is_over = not running and not num_waiting
@@ -182,27 +175,27 @@ class RunDisplay:
         return line
 
     def started(self, paths: RunPaths, planned: int, *, measure_seconds: float = 0.0) -> None:
-        """A run's process has started; of a run that is shown as running it is another one.
+        """Show a run as running, if it is not shown yet: a paired run has several processes.
 
-        `measure_seconds` is how long it may be measured when it has its `planned` epochs.
+        `planned` is its number of epochs, `measure_seconds` the limit of its measurement after them.
         """
         if paths.name in self._running:
             return
-        self._ended.pop(paths.name, None)  # it may have ended badly before
+        self._ended.pop(paths.name, None)  # an earlier attempt may have ended badly
         self._running[paths.name] = _Running(paths, planned, measure_seconds)
-        self._most_at_once = max(self._most_at_once, len(self._running))
-        if not self._quiet and not self.moves:
+        self._max_at_once = max(self._max_at_once, len(self._running))
+        if not self._quiet and not self.is_live:
             self.say(f"[{len(self._ended) + len(self._running)}/{self._num_runs}] {run_label(paths)} started")
 
     def follow(self, running: Sequence[RunPaths]) -> None:
-        """Read what is new of the running runs."""
+        """Read new epochs of the running runs."""
         for paths in running:
-            if not self.moves or not self._has_changed(paths):
+            if not self.is_live or not self._has_changed(paths):
                 continue
             try:
                 epochs = read_epochs(paths)
             except RecordError:
-                continue  # seen when the run has ended
+                continue  # reported when the run ends
             if epochs and epochs[-1].epoch > 0:
                 before = self._running[paths.name]
                 self._running[paths.name] = _Running(paths, before.planned, before.measure_seconds, epochs)
@@ -218,7 +211,7 @@ class RunDisplay:
         return changed
 
     def ended(self, paths: RunPaths, record: RunRecord | None = None) -> None:
-        """A run is over: a row or line that stays. `record` is how the caller sees it; else it is read."""
+        """Print the permanent row or line of a run that has ended. `record` is read unless it is given."""
         self.dropped(paths)
         self.counted(paths)
         try:
@@ -228,17 +221,17 @@ class RunDisplay:
             return
         self._ended[paths.name] = str(record.status)
         if record.status.is_success and record.run_seconds is not None and epochs:
-            self._took.append(record.run_seconds)
+            self._run_seconds.append(record.run_seconds)
         if self._quiet and record.status.is_success:
             return
-        if self.moves:
-            self._keep_row(paths, record, epochs)
+        if self.is_live:
+            self._print_row(paths, record, epochs)
         else:
             self._print(run_line(paths, record, epochs, counted=f"{len(self._ended)}/{self._num_runs}"))
         if not record.status.is_success and paths.error.exists():
             self._show_error(paths)
 
-    def _keep_row(self, paths: RunPaths, record: RunRecord, epochs: Sequence[EpochRecord]) -> None:
+    def _print_row(self, paths: RunPaths, record: RunRecord, epochs: Sequence[EpochRecord]) -> None:
         layout = self._fit()
         if not self._has_header:
             self._has_header = True
@@ -257,24 +250,26 @@ class RunDisplay:
             )
         )
         style = "dim" if record.status.is_success else "red"
-        in_row = epoch is None  # there the reason stands, for want of figures
-        reason = "" if in_row else str(record.reason or "")
-        self._explain(reason if record.message in self._said else why(record, says_reason=not in_row), style=style)
-        self._said.add(record.message)
+        is_in_row = epoch is None  # such a row shows the reason in place of metrics
+        reason = "" if is_in_row else str(record.reason or "")
+        self._explain(
+            reason if record.message in self._printed else end_reason(record, with_reason=not is_in_row), style=style
+        )
+        self._printed.add(record.message)
         if record.config.get("device") == "auto" and record.environment.device_name:
-            said = f"device=auto is {record.environment.device_name} here"
-            self._explain("" if said in self._said else said, style=style)
-            self._said.add(said)
+            device = f"device=auto is {record.environment.device_name} here"
+            self._explain("" if device in self._printed else device, style=style)
+            self._printed.add(device)
 
-    def _explain(self, said: str, *, style: str) -> None:
-        """Say something below a row."""
-        if said:
-            self._print(Padding(Text(printable(said), style=style), (0, 0, 0, 2)))
+    def _explain(self, text: str, *, style: str) -> None:
+        """Print an explanation below a row."""
+        if text:
+            self._print(Padding(Text(printable(text), style=style), (0, 0, 0, 2)))
 
-    def retrying(self, paths: RunPaths, why: str) -> None:
-        """A run ended badly and is begun again: one line that stays, and the error."""
+    def retrying(self, paths: RunPaths, end_reason: str) -> None:
+        """Print a permanent line for a run that ended badly and is retried, and its error."""
         self.dropped(paths)
-        self._print(Text.assemble(("↻", "yellow"), f" {run_label(paths)}  {why}"))
+        self._print(Text.assemble(("↻", "yellow"), f" {run_label(paths)}  {end_reason}"))
         if paths.error.exists():
             self._show_error(paths)
 
@@ -282,11 +277,11 @@ class RunDisplay:
         try:
             text = paths.error.read_text(encoding="utf-8", errors="replace")
         except OSError:
-            return  # it is just being put aside, or was deleted
+            return  # it is being moved, or was deleted
         lines = text.splitlines()
-        if text in self._said:
+        if text in self._printed:
             lines = ["the same error as above"]
-        self._said.add(text)
+        self._printed.add(text)
         if len(lines) > _ERROR_LINES:
             lines = ["…", *lines[-_ERROR_LINES:]]
         for line in lines:
@@ -294,13 +289,13 @@ class RunDisplay:
         self.say(f"  the whole error: {paths.error}")
 
     def dropped(self, paths: RunPaths) -> None:
-        """A run is not shown as running any more."""
+        """Stop showing a run as running."""
         self._running.pop(paths.name, None)
 
     def counted(self, paths: RunPaths) -> None:
-        """A run is over, and nothing is to be shown of it."""
+        """Count a run as ended without printing it."""
         self._ended.setdefault(paths.name, "ended before")
 
     def count_to(self, num_runs: int) -> None:
-        """There are so many runs now."""
+        """Set the total number of runs."""
         self._num_runs = num_runs

@@ -1,4 +1,4 @@
-"""How a run reads in one line."""
+"""One-line descriptions of runs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,19 +10,19 @@ from runmanager.records.run.record import EpochRecord, RunRecord
 from runmanager.records.run.status import Reason
 from runmanager.text import printable
 
-__all__ = ["epochs_of", "measure_seconds_of", "run_label", "run_line", "why"]
+__all__ = ["end_reason", "paired_measure_seconds", "planned_epochs", "run_label", "run_line"]
 
 _SYMBOLS = {"finished": ("✓", "green"), "skipped": ("-", "yellow"), "running": (">", "cyan")}
 
 
 def run_line(paths: RunPaths, record: RunRecord, epochs: Sequence[EpochRecord], *, counted: str) -> Text:
-    """One run as it stands, `counted` saying which of how many it is."""
+    """Return the state of a run in one line; `counted` is its number, as in 2/8."""
     symbol, style = _SYMBOLS.get(record.status, ("✗", "red"))
     return Text.assemble((symbol, style), f" {counted}  {run_label(paths)}  {_summary(record, epochs)}")
 
 
 def run_label(paths: RunPaths) -> str:
-    """What tells a run from the others: its name without the digits of its signature, or a name that has none."""
+    """Return a run's name without the digits of its signature, if it has any."""
     return printable(paths.name.rpartition("-")[0] or paths.name)
 
 
@@ -42,27 +42,27 @@ def _summary(record: RunRecord, epochs: Sequence[EpochRecord]) -> str:
         parts.append(f"on {record.environment.device_name}")
     if record.run_seconds is not None and record.status.is_success and epochs:
         parts.append(f"{record.run_seconds:.1f} s")
-    if record.message and record.reason is not Reason.DEVICE_UNAVAILABLE:  # which says it all
+    if record.message and record.reason is not Reason.DEVICE_UNAVAILABLE:  # the reason says it all
         parts.append(printable(record.message))
     return "  ".join(parts)
 
 
-def why(record: RunRecord, *, says_reason: bool = True) -> str:
-    """Why a run did not simply finish; empty where it did, and without the reason where that has been said."""
-    parts = (str(record.reason) if record.reason is not None and says_reason else None, record.message)
+def end_reason(record: RunRecord, *, with_reason: bool = True) -> str:
+    """Return the reason and message of a run's end, the reason only with `with_reason`; empty if it just finished."""
+    parts = (str(record.reason) if record.reason is not None and with_reason else None, record.message)
     return printable(": ".join(part for part in parts if part))
 
 
-def epochs_of(record: RunRecord) -> int:
-    """How many epochs the run is to have, 0 where it does not say."""
+def planned_epochs(record: RunRecord) -> int:
+    """Return the planned number of epochs, 0 if unknown."""
     if record.epochs_planned is not None:
         return record.epochs_planned
-    asked = record.config.get("epochs")
-    return asked if isinstance(asked, int) else 0
+    epochs = record.config.get("epochs")
+    return epochs if isinstance(epochs, int) else 0
 
 
-def measure_seconds_of(config: Mapping[str, Any]) -> float:
-    """How long a run of these settings may be measured side by side with others after its epochs; 0 where it is not."""
+def paired_measure_seconds(config: Mapping[str, Any]) -> float:
+    """Return the seconds for which a run may be measured side by side after its epochs; 0 without `measure=paired`."""
     measure = config.get("measure")
     seconds = measure.get("max_seconds") if isinstance(measure, Mapping) else None
     return float(seconds) if isinstance(seconds, int | float) else 0.0

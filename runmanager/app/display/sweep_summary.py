@@ -1,4 +1,4 @@
-"""What a sweep came to, on the screen: the tables, their answers in words, and where the files are."""
+"""The summary printed at a sweep's end: tables, answers in sentences, and the files' paths."""
 
 import os
 import shlex
@@ -20,9 +20,9 @@ __all__ = ["command_name", "show_duel", "show_results"]
 def show_results(
     sweep: SweepPaths, console: Console, is_written: bool = True, *, observer: HeartbeatObserver | None = None
 ) -> None:
-    """Print the results, the comparison if there is one, and the answers; where the files are, if they are written.
+    """Print the results, the comparison if any, and the answers; with `is_written`, also the files' paths.
 
-    `observer` may have seen runs vanish.
+    `observer` may know runs that vanished.
     """
     from runmanager.results.compare.comparison import compare_with_stand_in
     from runmanager.results.findings.answers import answers
@@ -45,10 +45,10 @@ def show_results(
 
 
 def show_duel(sweep: SweepPaths, console: Console, is_written: bool) -> None:
-    """Print what each side of a duel came to, what bounds it, and where its rounds are drawn.
+    """Print the rates of each side of a duel, its bottleneck, and the files' paths.
 
-    The answer itself is for the command to say, as its last line. What else a sweep shows says nothing here: a duel's
-    epochs are warm-up, and nobody asks how well they learnt.
+    The command prints the answer itself as its last line. The tables of a sweep are left out: a duel's epochs are
+    warm-up, and their accuracy does not matter.
     """
     from runmanager.results.compare.comparison import CompareOptions, compare_matches
     from runmanager.results.compare.matching import match_sides
@@ -66,13 +66,13 @@ def show_duel(sweep: SweepPaths, console: Console, is_written: bool) -> None:
 
 def _print_lines(console: Console, lines: Sequence[str]) -> None:
     for line in lines:
-        # A terminal wraps at words; a log keeps a line a line.
+        # Wrapped at words in a terminal; unwrapped in a log.
         console.print(Text(printable(line)), soft_wrap=not console.is_terminal)
 
 
 def command_name() -> str:
-    """How to call the `runmanager` command from here: by its path where it is installed and not on PATH."""
-    beside = Path(sys.executable).with_name("runmanager")
-    if shutil.which("runmanager") or not beside.exists():
+    """Return how to call the `runmanager` command: by its path if it is installed but not on PATH."""
+    installed = Path(sys.executable).with_name("runmanager")
+    if shutil.which("runmanager") or not installed.exists():
         return "runmanager"
-    return shlex.quote(os.path.relpath(beside))
+    return shlex.quote(os.path.relpath(installed))

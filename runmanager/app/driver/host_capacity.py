@@ -1,6 +1,6 @@
-"""What the runs at once take of their host, refused before the first of them where it cannot be there.
+"""Checks that the host has the cores and the memory for the runs at once, made before the first run.
 
-Everything here is the least that they take: what is refused could not run, and what is not may still be too much.
+They use lower bounds: a rejected sweep could not run, and an accepted one may still need too much.
 """
 
 import heapq
@@ -18,43 +18,40 @@ from runmanager.records.host.process import usable_cores
 from runmanager.training.options.dataset import DatasetOptions
 from runmanager.validation import fault
 
-__all__ = ["refuse_what_cannot_fit"]
+__all__ = ["check_host_capacity"]
 
 _RUN_BYTES = 40 * 2**20
 """Private memory of a run's process, forked from the server: 40 to 90 MB with the built-in models and datasets."""
 
 _WORKER_BYTES = 24 * 2**20
-"""That of one of its loader's workers: a trial of 1,000 of them took 23 GB, a single one of a small run 6 to 31 MB."""
+"""Private memory of a loader worker: 1,000 of them took 23 GB, a single one of a small run 6 to 31 MB."""
 
-_LOADERS = 2  # for training and for validation, whose workers live at one time
-_FEW_WORKERS = 32
+_LOADERS = 2  # for training and for validation; their workers exist at the same time
+_MIN_WORKER_LIMIT = 32
 _WORKERS_PER_CORE = 4
 
 
 @dataclass(frozen=True)
 class _Host:
-    """Where runs run: so many at once, on so many cores, with so much free memory; None where it is not known."""
+    """The runs at once on a host, its cores, and its free memory; None if unknown."""
 
     at_once: int
     cores: int
     free_bytes: int | None
 
 
-def refuse_what_cannot_fit(
-    launcher: Launcher, batches: Iterable[Sequence[Config]], *, take_turns: bool = False
-) -> None:
-    """Raise `ConfigurationError` where the loader's workers or the memory of the runs at once are too many.
+def check_host_capacity(launcher: Launcher, batches: Iterable[Sequence[Config]], *, take_turns: bool = False) -> None:
+    """Raise `ConfigurationError` if the runs at once have too many loader workers or need too much memory.
 
-    `batches` are the cells that each call of the launcher is to run; where these `take_turns`, a whole batch lives at
-    once.
+    `batches`: the cells of each call of the launcher. If they `take_turns`, a whole batch runs at once.
     """
-    here = free_memory()
-    host = _host_of(launcher, here)
+    free_bytes = free_memory()
+    host = _host_of(launcher, free_bytes)
     faults: list[str] = []
     for configs in batches:
         at_once = len(configs) if take_turns else min(host.at_once, len(configs))
         found = _worker_faults(configs, at_once, host) + [
-            line for config in configs for line in _dataset_faults(config, here)
+            line for config in configs for line in _dataset_faults(config, free_bytes)
         ]
         faults += found or _memory_faults(configs, at_once, host.free_bytes)
     if faults:
@@ -62,20 +59,20 @@ def refuse_what_cannot_fit(
 
 
 def _host_of(launcher: Launcher, free_bytes: int) -> _Host:
-    if isinstance(launcher, SlurmLauncher):  # each job has an allocation of its own, whatever this host is
+    if isinstance(launcher, SlurmLauncher):  # each job has its own allocation on another host
         memory_gb = launcher.options.memory_gb
         return _Host(1, launcher.options.cpus_per_task, None if memory_gb is None else int(memory_gb * 2**30))
-    workers = launcher.options.workers if isinstance(launcher, LocalLauncher) else 1  # others: one at the least
+    workers = launcher.options.workers if isinstance(launcher, LocalLauncher) else 1  # other launchers run at least one
     return _Host(workers, usable_cores(), free_bytes)
 
 
 def _worker_faults(batch: Sequence[Config], at_once: int, host: _Host) -> list[str]:
-    limit = max(_FEW_WORKERS, _WORKERS_PER_CORE * host.cores)
+    limit = max(_MIN_WORKER_LIMIT, _WORKERS_PER_CORE * host.cores)
     num_workers = sum(heapq.nlargest(at_once, (each.num_workers for each in batch)))
     if num_workers <= limit:
         return []
     cores = f"{host.cores} core{'' if host.cores == 1 else 's'}"
-    why = f"the larger of {_FEW_WORKERS} and {_WORKERS_PER_CORE} for each of {cores}"
+    why = f"the larger of {_MIN_WORKER_LIMIT} and {_WORKERS_PER_CORE} for each of {cores}"
     got = f"{num_workers:,} in {at_once:,} run{'' if at_once == 1 else 's'} at once"
     way_out = "lower `num_workers`" + (" or `hydra.launcher.workers`" if at_once > 1 else "")
     return [f"`num_workers` of the runs at once must sum to at most {limit}, {why}, got {got}; {way_out}."]
@@ -96,7 +93,7 @@ def _least_bytes(config: Config) -> int:
 
 
 def _dataset_faults(config: Config, free_bytes: int) -> list[str]:
-    """The checks before the first run load each dataset, on this host."""
+    """Faults of datasets too large for this host, where the checks before the first run load them."""
     needed = _dataset_bytes(config)
     if needed <= free_bytes:
         return []
@@ -107,4 +104,4 @@ def _dataset_faults(config: Config, free_bytes: int) -> list[str]:
 
 
 def _dataset_bytes(config: Config) -> int:
-    return config.dataset.min_bytes() if isinstance(config.dataset, DatasetOptions) else 0  # of a custom one, unknown
+    return config.dataset.min_bytes() if isinstance(config.dataset, DatasetOptions) else 0  # unknown for a custom one

@@ -1,10 +1,11 @@
-"""The cells that another driver of the sweep has, or had: seen to live, followed to their ends, or taken over."""
+"""Cells that another driver of the sweep runs: followed until they end, or taken over if it is gone."""
 
 import signal
 from collections.abc import Callable, Collection, Sequence
 
 from runmanager.app.display.progress import RunDisplay
-from runmanager.app.display.run_line import epochs_of
+from runmanager.app.follow.follower import Follower
+from runmanager.app.follow.sweep_state import CellState, SweepState
 from runmanager.errors import RecordError
 from runmanager.launching.plan import Action, PlannedRun, was_cut_short
 from runmanager.records.run.heartbeat import HeartbeatObserver
@@ -15,13 +16,13 @@ from runmanager.records.storage.run_end import end_silent_run
 from runmanager.signals import handle_signals
 from runmanager.text import pluralize
 
-__all__ = ["end_silent_runs", "follow_elsewhere", "stored_record"]
+__all__ = ["end_silent_runs", "follow_other_drivers", "stored_record"]
 
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 
 
 def stored_record(run: PlannedRun) -> RunRecord | None:
-    """What is stored of a cell now; None where there is nothing, or nothing that can be read."""
+    """Return the stored record of a run; None if it is missing or unreadable."""
     try:
         return read_record(run.paths).observed()
     except RecordError:
@@ -35,56 +36,64 @@ def end_silent_runs(
     apart_from: Collection[str] = (),
     say: Callable[[str], None],
 ) -> bool:
-    """Write the ends of the runs of other hosts that show no sign of life; whether there were any.
+    """Record the end of runs on other hosts that have no heartbeat; return whether there were any.
 
-    A run that says `running` there is watched for as long as `observer` wants it, all of them together; one that
-    lives is known within seconds. Those with a name in `apart_from` are somebody else's to judge.
+    All runs with the state `running` there are observed together, for as long as `observer` needs; a living one is
+    recognised within seconds. Runs with a name in `apart_from` are left out.
     """
-    unseen = {
+    host_of = {
         each.paths: each.stored.owner.host
         for each in plan
         if each.action is Action.LEAVE and each.stored is not None and each.stored.owner is not None
         if each.stored.is_running_elsewhere and each.paths.name not in apart_from
     }
-    if not unseen:
+    if not host_of:
         return False
-    runs = pluralize(len(unseen), "run says", "runs say")
-    hosts = ", ".join(dict.fromkeys(unseen.values()))
+    runs = pluralize(len(host_of), "run says", "runs say")
+    hosts = ", ".join(dict.fromkeys(host_of.values()))
     say(f"{runs} `running` on {hosts}: watched for a sign of life for up to {observer.limit_seconds:g} s.")
-    ended = [end_silent_run(paths, observer) for paths in silent_runs(list(unseen), observer)]
+    ended = [end_silent_run(paths, observer) for paths in silent_runs(list(host_of), observer)]
     for record in filter(None, ended):
         say(f"{record.name}: {record.message}; taken over.")
     return any(ended)
 
 
-def follow_elsewhere(runs: Sequence[PlannedRun], display: RunDisplay, observer: HeartbeatObserver) -> list[PlannedRun]:
-    """Follow cells that another driver runs to their ends; return those that it left undone.
+def follow_other_drivers(
+    runs: Sequence[PlannedRun], display: RunDisplay, observer: HeartbeatObserver
+) -> list[PlannedRun]:
+    """Follow cells that another driver runs until they end; return those that it left undone.
 
-    One that vanished with its host is ended here. Raises `KeyboardInterrupt` if the user asks to stop.
+    The end of a run that vanished with its host is recorded here. Raises `KeyboardInterrupt` on Ctrl-C or SIGTERM.
     """
-    running = list(runs)
-    shown: set[str] = set()
+    cells = _Cells(runs, observer)
+
+    def read() -> tuple[SweepState, bool]:
+        state = cells.read()
+        return state, all(cell.is_ended for cell in state.cells)
+
     with handle_signals([signal.SIGTERM], _interrupt):  # SIGTERM does what Ctrl-C does
-        while running:
-            for run in list(running):
-                record = _followed(run, observer)
-                if record is None or record.status.is_ended:
-                    running.remove(run)
-                    display.ended(run.paths)
-                elif run.paths.name not in shown:
-                    shown.add(run.paths.name)
-                    display.started(run.paths, epochs_of(record))
-            display.follow([run.paths for run in running])
-            if running:
-                observer.wait(_LOOK_SECONDS)
+        Follower(display).follow(read, wait=lambda: observer.wait(_POLL_SECONDS))
     return [run for run in runs if (record := stored_record(run)) is None or was_cut_short(record)]
 
 
-def _followed(run: PlannedRun, observer: HeartbeatObserver) -> RunRecord | None:
-    record = stored_record(run)
-    if record is not None and observer.observed(run.paths, record).status is not record.status:
-        return end_silent_run(run.paths, observer) or stored_record(run)
-    return record
+class _Cells:
+    """Reads the state of cells that other drivers run; a cell that has ended is not read again."""
+
+    def __init__(self, runs: Sequence[PlannedRun], observer: HeartbeatObserver) -> None:
+        self._runs = runs
+        self._observer = observer
+        self._ended: dict[int, CellState] = {}
+
+    def read(self) -> SweepState:
+        cells = [self._ended.get(index) or self._read(run) for index, run in enumerate(self._runs)]
+        self._ended = {index: cell for index, cell in enumerate(cells) if cell.is_ended}
+        return SweepState(cells, is_driven=None)
+
+    def _read(self, run: PlannedRun) -> CellState:
+        record = stored_record(run)
+        if record is not None and self._observer.observed(run.paths, record).status is not record.status:
+            record = end_silent_run(run.paths, self._observer) or stored_record(run)
+        return CellState(run.paths, record, is_damaged=record is None)
 
 
 def _interrupt() -> None:

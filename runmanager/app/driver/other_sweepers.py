@@ -1,4 +1,4 @@
-"""A command under another sweeper than ours: cells checked before they run, ends shown, and the exit status."""
+"""Commands under other sweepers: cells are checked before they run, ends are shown, and the exit status is set."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,14 +12,14 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, open_dict
 
 from runmanager.app.compose.cell_loader import CellLoader
-from runmanager.app.compose.cells import prepare_jobs, split
+from runmanager.app.compose.cells import parse_overrides, prepare_job_cells
 from runmanager.app.compose.grid_size import count_cells
-from runmanager.app.display.console import screen
+from runmanager.app.display.output_console import make_console
 from runmanager.app.display.progress import RunDisplay
 from runmanager.app.display.sweep_summary import show_results
-from runmanager.app.driver.host_capacity import refuse_what_cannot_fit
-from runmanager.app.driver.host_checks import check_cells, writing_to
-from runmanager.app.driver.sweep_end import Faults, refuse_if_gone, show_and_write
+from runmanager.app.driver.driver_faults import DriverFaults, require_sweep_folder, write_and_show_results
+from runmanager.app.driver.host_capacity import check_host_capacity
+from runmanager.app.driver.preflight import check_cells, require_output_root
 from runmanager.errors import ConfigurationError, RecordError, RunFailedError, SweepError, UsageError
 from runmanager.launching.hydra_internals import job_exception
 from runmanager.records.files.folder_identity import FolderIdentity
@@ -32,16 +32,16 @@ from runmanager.tracking.environment.environment import command_line
 
 __all__ = ["OtherSweeper"]
 
-_OURS = "grid"
-_HYDRAS = "basic"
-_INTERRUPTED = 130  # 128 + SIGINT, as a shell counts
+_GRID = "grid"
+_BASIC = "basic"
+_INTERRUPTED = 130  # 128 + SIGINT, the shell's convention
 
 
 class OtherSweeper:
-    """Stands between another sweeper and its launcher, whichever they are.
+    """Stands between another sweeper and its launcher.
 
-    Each batch of cells is checked before it is launched. What the runs came to is read from their folders. `is_single`
-    is whether the command asks for one run.
+    Each batch of cells is checked before it is launched. Results are read from the run folders. `is_single`: whether
+    the command is a single run.
     """
 
     def __init__(self, *, is_single: bool, quiet: bool) -> None:
@@ -58,13 +58,13 @@ class OtherSweeper:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Watch a sweep, if it is another sweeper's, that is carried out meanwhile.
+        """A context that observes a sweep if another sweeper runs it.
 
-        Once a run has begun, raises `SystemExit` with the command's status where it is not 0, and `SweepError` where
-        the sweep broke off or its tables could not be written.
+        Once a run has begun, raises `SystemExit` with the command's status if it is not 0, and `SweepError` if the
+        sweep failed or its tables could not be written.
         """
         try:
-            with self._in_between():
+            with self._wrap_launcher():
                 yield
         except BaseException as error:
             if self._folder is None or not (self._folder.loss or self._begun()):
@@ -74,65 +74,65 @@ class OtherSweeper:
             self._finish(None)
 
     @contextmanager
-    def _in_between(self) -> Iterator[None]:
+    def _wrap_launcher(self) -> Iterator[None]:
         plugins: Any = Plugins.instance()
         own = plugins.instantiate_launcher
 
         def instantiate(*, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> Launcher:
             launcher: Launcher = own(hydra_context=hydra_context, task_function=task_function, config=config)
             name = str(config.hydra.runtime.choices["hydra/sweeper"])
-            if name == _OURS:
+            if name == _GRID:
                 return launcher
             self._name = f"hydra/sweeper={name}"
-            loader = CellLoader(hydra_context.config_loader)  # type: ignore[arg-type]  # there is no other
-            if name == _HYDRAS:  # which makes a list of all cells; to others an axis may be a space to search
+            loader = CellLoader(hydra_context.config_loader)  # type: ignore[arg-type]  # its only class
+            if name == _BASIC:  # it lists all cells; for other sweepers an axis may be a search space
                 params = config.hydra.sweeper.params or {}
                 words = [*(f"{key}={value}" for key, value in params.items()), *config.hydra.overrides.task]
-                count_cells(split(loader, words))
-            return _Checked(launcher, self, loader, config)
+                count_cells(parse_overrides(loader, words))
+            return _CheckingLauncher(launcher, self, loader, config)
 
         plugins.instantiate_launcher = instantiate
         try:
             yield
         finally:
-            del plugins.instantiate_launcher  # the class's own is there again
+            del plugins.instantiate_launcher  # restores the class's method
 
     def prepare(
         self, launcher: Launcher, loader: CellLoader, master: DictConfig, jobs: Sequence[Sequence[str]], *, first: int
     ) -> None:
-        """Check the cells of jobs, which count from `first`, and write them into sweep.json.
+        """Check the cells of jobs, which count from `first`, and add them to sweep.json.
 
         Raises `ConfigurationError` with every fault of the cells.
         """
-        grid = prepare_jobs(loader, master, jobs)
+        grid = prepare_job_cells(loader, master, jobs)
         if names := {config.name for config in grid.configs} - {None}:
             raise ConfigurationError(
-                f"`name` must be left out under `{self._name}`, got {name}; without it the runs lie in a dated folder "
+                f"`name` must be left out under `{self._name}`, got {name}; without it the runs are in a dated folder "
                 "under `output_root`. Only `hydra/sweeper=grid` resumes sweeps by name."
                 for name in names
             )
         self._num_jobs += len(jobs)
         if self._is_single and self._num_jobs > 1:
             raise UsageError(f"A single run must be one cell, got {self._num_jobs} from `{self._name}`; add -m.")
-        refuse_what_cannot_fit(launcher, [grid.configs])
+        check_host_capacity(launcher, [grid.configs])
         check_cells(launcher, grid.configs, given=grid.given, needs_all=self._is_single)
-        folder = Path(str(master.hydra.sweep.dir))  # looked up before a job is composed: all get the same date
-        runs = [_run_name(loader, master, words, first + place) for place, words in enumerate(jobs)]
+        folder = Path(str(master.hydra.sweep.dir))  # resolved once, so that all jobs get the same date
+        runs = [_run_name(loader, master, words, first + index) for index, words in enumerate(jobs)]
         if self._sweep is None:
             self._sweep = SweepPaths(folder)
             self._before = {name: self._attempt(name) for name in run_names(self._sweep)}
-            self._display = RunDisplay(screen(), num_runs=0, quiet=self._quiet)
+            self._display = RunDisplay(make_console(), num_runs=0, quiet=self._quiet)
         self._cells += [plan_cell(cell.signature, run, cell.config) for cell, run in zip(grid.cells, runs, strict=True)]
         settings = [cell.settings for cell in self._cells]
         axes = {name: [each[name] for each in settings if name in each] for name in differing_settings(settings)}
-        with writing_to(folder.parent):
+        with require_output_root(folder.parent):
             write_cells(self._sweep, self._cells, axes=axes, command=command_line())
         self._folder = self._folder or FolderIdentity(folder)
 
     def launched(self, returns: Sequence[JobReturn], first: int) -> None:
-        """Show how the runs of a launch ended, and keep what is wrong with jobs that began no run."""
+        """Show how the runs of a launch ended, and collect the errors of jobs that began no run."""
         for number, result in enumerate(returns, first):
-            if result.status is JobStatus.FAILED and not _is_told_by_run(job_exception(result)):
+            if result.status is JobStatus.FAILED and not _is_in_record(job_exception(result)):
                 self._job_faults.append(f"Job {number}: {job_exception(result)}".partition("\n")[0])
         self._show_ended()
 
@@ -166,17 +166,17 @@ class OtherSweeper:
 
     def _finish(self, error: BaseException | None) -> None:
         if self._folder is not None:
-            refuse_if_gone(self._paths, self._folder)
+            require_sweep_folder(self._paths, self._folder)
         begun = self._begun()
         if not begun:
-            if self._job_faults:  # which the sweeper has not raised
+            if self._job_faults:  # not raised by the sweeper
                 raise UsageError("\n".join(dict.fromkeys(self._job_faults)))
             return
         self._show_ended()
         for line in self._job_faults:
             self._display.say(line)
-        faults = Faults()
-        show_and_write(self._paths, screen(), faults, quiet=self._quiet, show=show_results)
+        faults = DriverFaults()
+        write_and_show_results(self._paths, make_console(), faults, quiet=self._quiet, show=show_results)
         if isinstance(error, KeyboardInterrupt):
             self._display.say("Interrupted.")
             raise SystemExit(_INTERRUPTED) from error
@@ -190,7 +190,7 @@ class OtherSweeper:
 
 
 def _run_name(loader: CellLoader, master: DictConfig, words: Sequence[str], number: int) -> str:
-    """The name of the run folder that a job gets."""
+    """The name of a job's run folder."""
     config = loader.load_sweep_config(master, list(words))
     with open_dict(config):
         config.hydra.job.id, config.hydra.job.num = str(number), number
@@ -201,12 +201,12 @@ def _run_name(loader: CellLoader, master: DictConfig, words: Sequence[str], numb
     return name
 
 
-def _is_told_by_run(error: object) -> bool:
-    """Whether a job's error is how its run ended, which its record tells; our launcher sends an error as text."""
+def _is_in_record(error: object) -> bool:
+    """Whether a job's error is the end of its run, which is in its record; the local launcher sends errors as text."""
     return isinstance(error, RunFailedError) or str(error).startswith(RunFailedError.__name__)
 
 
-class _Checked(Launcher):
+class _CheckingLauncher(Launcher):
     """Another sweeper's launcher, with the checks before each launch."""
 
     def __init__(self, launcher: Launcher, watched: OtherSweeper, loader: CellLoader, master: DictConfig) -> None:
@@ -216,10 +216,10 @@ class _Checked(Launcher):
         self._master = master
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Nothing: the launcher within has been set up."""
+        """Do nothing: the wrapped launcher has been set up."""
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Check the jobs' cells, and hand them on."""
+        """Check the jobs' cells, and launch them."""
         self._watched.prepare(self._launcher, self._loader, self._master, job_overrides, first=initial_job_idx)
         returns = self._launcher.launch(job_overrides, initial_job_idx=initial_job_idx)
         self._watched.launched(returns, initial_job_idx)

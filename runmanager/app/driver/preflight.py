@@ -1,164 +1,126 @@
-"""What can only be asked with torch loaded, and is asked before anything runs: devices, data, somebody's own parts."""
+"""Checks before the first run, as the driver sees them: what to check, answered by a process with torch."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from runmanager.errors import DeviceUnavailableError, RunManagerError
-from runmanager.records.host.memory import format_gib, free_memory
-from runmanager.training.options.groups import TorchvisionModelOptions
+from hydra.plugins.launcher import Launcher
+
+from runmanager.app.compose.cells import Grid
+from runmanager.app.compose.schema import Config
+from runmanager.app.driver.preflight_process import PreflightRequest, missing_devices, run_preflight
+from runmanager.errors import ConfigurationError, RunManagerError
+from runmanager.launching.hydra_launcher import LocalLauncher
+from runmanager.launching.local.engine import LocalEngine, call_in_process
+from runmanager.launching.local.worker import Returned
+from runmanager.launching.plan import Action, PlannedRun
+from runmanager.launching.slurm.launcher import SlurmLauncher
+from runmanager.records.files.file_errors import require_writable
 from runmanager.training.options.step import Precision
-from runmanager.validation import fault
 
-__all__ = ["Questions", "missing_devices", "preflight"]
+__all__ = ["check_cells", "check_planned_runs", "predict_skipped", "require_output_root", "warm_up"]
 
-_HOST = ("auto", "cpu")
+_ALWAYS_AVAILABLE = ("auto", "cpu")
+_WAY_OUT = "make room there, or give another one with output_root=…"
+require_output_root = partial(require_writable, "`output_root`", way_out=_WAY_OUT)
+"""A context that raises `UsageError` if a folder under `output_root` cannot be written."""
 
 
-@dataclass(frozen=True)
-class Questions:
-    """Of what is to be run: the distinct pairs of dataset and model, and the devices that must be here.
+def check_planned_runs(launcher: Launcher, grid: Grid, to_run: Sequence[PlannedRun], *, needs_all: bool) -> None:
+    """Check the planned runs `to_run` of a grid, as `check_cells` does."""
+    signatures = {each.cell.signature for each in to_run}
+    configs = [config for cell, config in zip(grid.cells, grid.configs, strict=True) if cell.signature in signatures]
+    check_cells(launcher, configs, given=grid.given, needs_all=needs_all)
 
-    `for_accelerators` are settings that only these heed (`loader.pin_memory`), each with the devices of the cells that
-    ask for it, one of which must be one. `precisions` are the distinct pairs of device and precision, for devices that
-    are looked for here, and `compiled` the devices for which code is to be compiled here. `pieces` are the distinct
-    triples of model, `micro_batch` and `on_oom`.
+
+def check_cells(launcher: Launcher, configs: Sequence[Config], *, given: Container[str], needs_all: bool) -> None:
+    """Check everything that can be known of cells before the first one starts, and fetch missing datasets.
+
+    `given`: the settings that the command sets. Raises `ConfigurationError` with every fault. A missing device is one
+    only if the command `needs_all` of its cells, as a single run or a duel does.
     """
+    if not configs:
+        return
+    devices = _distinct([config.device for config in configs])
+    _refuse_gpus(launcher, devices)
+    here = configs if _runs_here(launcher) else []
+    precisions = [(config.device, config.precision) for config in here if config.precision != Precision.FP32]
+    request = PreflightRequest(
+        parts=_distinct([(config.dataset, config.model) for config in configs]),
+        devices=devices if _runs_here(launcher) and needs_all else [],
+        accelerator_settings=_accelerator_settings(given, here),
+        precisions=_distinct(precisions),
+        compiled=_distinct([config.device for config in here if config.compile]),
+        pieces=_distinct([(config.model, config.micro_batch, config.on_oom) for config in configs]),
+        data_root=Path(configs[0].data_root),
+    )
+    if faults := _call_in_process(launcher, run_preflight, request):
+        raise ConfigurationError(faults)
 
-    parts: Sequence[tuple[Any, Any]]
-    devices: Sequence[str]
-    for_accelerators: Mapping[str, Sequence[str]]
-    precisions: Sequence[tuple[str, str]]
-    compiled: Sequence[str]
-    pieces: Sequence[tuple[Any, int | str | None, str]]
-    data_root: Path
+
+def _accelerator_settings(given: Container[str], configs: Sequence[Config]) -> dict[str, Sequence[str]]:
+    """The settings given by the command that only accelerators use, each with the devices of the cells that set it."""
+    cells_with = {
+        "loader.pin_memory": [each for each in configs if getattr(each.loader, "pin_memory", None)],
+        "loader.prefetch_to_device": [each for each in configs if getattr(each.loader, "prefetch_to_device", None)],
+        "graphs": [each for each in configs if each.graphs is True],
+    }
+    devices = {name: _distinct([cell.device for cell in cells]) for name, cells in cells_with.items() if cells}
+    return {name: names for name, names in devices.items() if name in given}
 
 
-def missing_devices(names: Sequence[str]) -> dict[str, str]:
-    """The devices that this host lacks, each with the error to say. For a process of its own, like `preflight`.
+def predict_skipped(launcher: Launcher, plan: Sequence[PlannedRun], *, needs_all: bool) -> Sequence[PlannedRun]:
+    """Return the plan with those cells marked as skipped whose device this host lacks.
 
-    Raises `UsageError` for a name that is no device's.
+    Raises `ConfigurationError` instead if the command `needs_all` cells.
     """
-    from runmanager.tracking.device.devices import resolve_device
-
-    missing = {}
-    for name in names:
-        try:
-            resolve_device(name)
-        except DeviceUnavailableError as error:
-            missing[name] = str(error)
-    return missing
-
-
-def preflight(questions: Questions) -> list[str]:
-    """Fetch or build the data that is missing, and return every fault found, as readable lines.
-
-    Runs in a process of its own, so that the driver never loads torch.
-    """
-    from runmanager.training.data.registry import prepare_dataset
-    from runmanager.training.targets import resolve_target
-
-    faults = [*missing_devices(questions.devices).values(), *_accelerator_faults(questions.for_accelerators)]
-    faults += _precision_faults(questions.precisions) + _compiler_faults(questions.compiled)
-    for model in _distinct(model for _, model in questions.parts):
-        faults += _model_faults(model)
-    if faults:
-        return faults  # a download takes its time: not for a command that cannot run
-    for dataset in _distinct(dataset for dataset, _ in questions.parts):
-        models = [model for with_dataset, model in questions.parts if with_dataset == dataset]
-        try:
-            if isinstance(dataset, Mapping):
-                resolve_target(dataset, group="dataset")
-            prepare_dataset(dataset, data_root=questions.data_root)
-            if not isinstance(dataset, Mapping):  # somebody's own is made once, by the run: it may be dear
-                faults += _fitting_faults(dataset, models, questions)
-        except RunManagerError as error:
-            faults += str(error).splitlines()
-    return faults
+    devices = _distinct([str(each.cell.config["device"]) for each in plan if each.is_to_run])
+    _refuse_gpus(launcher, devices)
+    to_check = [name for name in devices if name not in _ALWAYS_AVAILABLE]
+    missing: dict[str, str] = (
+        _call_in_process(launcher, missing_devices, to_check) if to_check and _runs_here(launcher) else {}
+    )
+    if missing and needs_all:
+        raise ConfigurationError(missing.values())
+    return [
+        replace(each, action=Action.SKIP, why=f"no {each.cell.config['device']} here")
+        if each.is_to_run and each.cell.config["device"] in missing
+        else each
+        for each in plan
+    ]
 
 
-def _accelerator_faults(asked: Mapping[str, Sequence[str]]) -> list[str]:
-    """What is wrong with asking for these settings on their devices: nothing, where one is or may be an accelerator."""
-    from runmanager.tracking.device.devices import default_device
-
-    idle = [name for name, devices in asked.items() if all(device in _HOST for device in devices)]
-    if not idle or default_device().type != "cpu":
-        return []
-    return [fault(name, "be left out where `device=auto` finds no accelerator", "true") for name in idle]
+def _runs_here(launcher: Launcher) -> bool:
+    """Whether runs use this host's devices; Slurm's nodes have others."""
+    return not isinstance(launcher, SlurmLauncher)
 
 
-def _compiler_faults(devices: Sequence[str]) -> list[str]:
-    """What keeps code from being compiled for the CPU, where one of these devices is that or comes to it."""
-    from runmanager.tracking.device.devices import default_device
-    from runmanager.training.step.compiled import compiler_faults
-
-    on_cpu = "cpu" in devices or ("auto" in devices and default_device().type == "cpu")
-    return compiler_faults() if on_cpu else []
+def _refuse_gpus(launcher: Launcher, devices: Sequence[str]) -> None:
+    """Raise `ConfigurationError` for a device that the launcher's settings exclude."""
+    if isinstance(launcher, LocalLauncher):
+        for device in devices:
+            launcher.gpu_request(device)
 
 
-def _distinct(values: Iterable[Any]) -> list[Any]:
-    listed = list(values)
-    return [value for at, value in enumerate(listed) if value not in listed[:at]]
+def warm_up(launcher: Launcher, *, num_jobs: int) -> None:
+    """Start the imports that the checks and the runs need."""
+    _engine_of(launcher).get_ready(num_jobs=num_jobs)
 
 
-def _precision_faults(asked: Sequence[tuple[str, str]]) -> list[str]:
-    """What the devices of this host cannot compute in; one that is missing is said elsewhere."""
-    from runmanager.tracking.device.devices import resolve_device
-    from runmanager.training.step.amp import precision_faults
-
-    missing = missing_devices(_distinct(name for name, _ in asked))
-    here = [(resolve_device(name), precision) for name, precision in asked if name not in missing]
-    return [line for device, precision in here for line in precision_faults(Precision(precision), device)]
+def _engine_of(launcher: Launcher) -> LocalEngine:
+    return launcher.engine if isinstance(launcher, LocalLauncher) else LocalEngine(preload=["torch"])
 
 
-def _fitting_faults(dataset: Any, models: Sequence[Any], questions: Questions) -> list[str]:
-    """What is wrong between the data as they are and the built-in models that are to learn from them, as is wanted."""
-    import torch
-
-    from runmanager.training.data.registry import load_dataset
-    from runmanager.training.models.models import build_model
-    from runmanager.training.step.micro_batches import piece_faults
-
-    data = load_dataset(dataset, data_root=questions.data_root, seed=0)
-    faults = []
-    for model in models:
-        if isinstance(model, Mapping):
-            continue  # somebody's own is built once, by the run
-        try:
-            with torch.device("meta"):  # shapes alone: no memory, no random numbers
-                network = build_model(model, in_shape=data.in_shape, num_classes=data.num_classes)
-            faults += _size_faults(network)
-            for micro_batch, on_oom in (each[1:] for each in questions.pieces if each[0] == model):
-                faults += piece_faults(network, micro_batch=micro_batch, on_oom=on_oom)
-        except RunManagerError as error:
-            faults += str(error).splitlines()
-        except (RuntimeError, TypeError) as error:  # more values than PyTorch can count
-            faults.append(
-                fault("model", "have weights that fit the free memory", str(error).splitlines()[0], "make it smaller")
-            )
-    return faults
+def _call_in_process(launcher: Launcher, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call `function` in another process, so that the driver never imports torch."""
+    ending = call_in_process(_engine_of(launcher), function, *arguments)
+    if isinstance(ending.answer, Returned):
+        return ending.answer.value
+    reason = ending.answer.message if ending.answer else f"the process ended with exit code {ending.exit_code}"
+    raise RunManagerError(f"The checks before the first run failed: {reason}")
 
 
-def _size_faults(network: Any) -> list[str]:
-    """What is wrong with the number of a model's weights, which are made in this host's memory, whatever the device."""
-    needed = sum(each.numel() * each.element_size() for each in network.parameters())
-    if needed <= (free := free_memory()):
-        return []
-    rule = f"have weights that fit the free memory, {format_gib(free)}"
-    return [fault("model", rule, format_gib(needed), "make it smaller")]
-
-
-def _model_faults(model: Any) -> list[str]:
-    from runmanager.training.models.models import MODEL_ARGUMENTS
-    from runmanager.training.models.torchvision_models import architecture_faults
-    from runmanager.training.targets import check_arguments, resolve_target
-
-    try:
-        if isinstance(model, TorchvisionModelOptions):
-            return architecture_faults(model.architecture)
-        if isinstance(model, Mapping):
-            check_arguments(resolve_target(model, group="model"), model, MODEL_ARGUMENTS, group="model")
-    except RunManagerError as error:
-        return str(error).splitlines()
-    return []
+def _distinct(values: Sequence[Any]) -> list[Any]:
+    return [value for index, value in enumerate(values) if value not in values[:index]]

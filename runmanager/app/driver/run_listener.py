@@ -1,4 +1,4 @@
-"""A sweep's driver while its runs run: the display, ends that no run could write itself, the tables, the status."""
+"""The driver's part while runs run: display, ends that runs could not record themselves, tables, exit status."""
 
 import contextlib
 import shlex
@@ -10,11 +10,11 @@ from typing import Self
 from rich.console import Console
 
 from runmanager.app.display.progress import RunDisplay
-from runmanager.app.display.run_line import measure_seconds_of, run_label
+from runmanager.app.display.run_line import paired_measure_seconds, run_label
 from runmanager.app.display.sweep_summary import command_name, show_results
-from runmanager.app.driver.other_drivers import follow_elsewhere, stored_record
-from runmanager.app.driver.sweep_end import Faults, refuse_if_gone, show_and_write
-from runmanager.app.follow.follower import SweepReader
+from runmanager.app.driver.driver_faults import DriverFaults, require_sweep_folder, write_and_show_results
+from runmanager.app.driver.other_drivers import follow_other_drivers, stored_record
+from runmanager.app.follow.sweep_state import SweepReader
 from runmanager.errors import RecordError
 from runmanager.launching.local.engine import Job, Listener, ProcessExit
 from runmanager.launching.local.jobs import outcome_of_exit
@@ -31,17 +31,16 @@ from runmanager.results.write_throttle import WriteThrottle
 from runmanager.text import pluralize
 from runmanager.tracking.environment.environment import command_line
 
-__all__ = ["SweepWatcher", "command_name", "write_tables_alone"]
+__all__ = ["SweepListener", "command_name", "write_tables_alone"]
 
-_INTERRUPTED = 130  # 128 + SIGINT, as a shell counts
+_INTERRUPTED = 130  # 128 + SIGINT, the shell's convention
 
 
-class SweepWatcher(Listener):
-    """Is told by the engine what happens to the runs, in the order in which they were handed to the launcher.
+class SweepListener(Listener):
+    """Receives the engine's events of the runs, whose keys are their order in the calls of the launcher.
 
-    Another driver may be at the same sweep. A cell that it has taken is left to it, and followed to its end; `observer`
-    tells whether one on another host lives. `show` prints what the sweep came to. `faults` are what went wrong apart
-    from the runs, once they had begun.
+    Other drivers may run cells of the same sweep. Their cells are left to them and followed until they end; `observer`
+    judges runs on other hosts. `show` prints the results. `faults` collects errors outside the runs.
     """
 
     def __init__(
@@ -69,10 +68,10 @@ class SweepWatcher(Listener):
         self._pids: dict[int, int] = {}
         self._went_well: dict[int, bool] = {}
         self.is_halted = False
-        self._goes_on: Callable[[], bool] = lambda: False
+        self._has_next_session: Callable[[], bool] = lambda: False
         self._between: dict[str, PlannedRun] = {}
         self._pace = WriteThrottle()
-        self.faults = Faults()
+        self.faults = DriverFaults()
         self._folder = FolderIdentity(sweep.root)
         self._ends: dict[int, RunEnd | None] = {}  # None: another process has the run
         self._unwritten: dict[str, tuple[RunPaths, RunRecord]] = {}
@@ -97,7 +96,7 @@ class SweepWatcher(Listener):
         self._display.__exit__(kind, error, traceback)
 
     def wants(self, key: int) -> bool:
-        refuse_if_gone(self._sweep, self._folder)
+        require_sweep_folder(self._sweep, self._folder)
         run = self._to_run[key]
         record = stored_record(run)
         if is_still_to_run(run, record):
@@ -113,18 +112,18 @@ class SweepWatcher(Listener):
         self._running[job.key] = run
         self._pids[job.key] = pid
         config = run.cell.config
-        seconds = measure_seconds_of(config)
+        seconds = paired_measure_seconds(config)
         self._display.started(run.paths, int(config.get("epochs", self._epochs)), measure_seconds=seconds)
 
     def tick(self) -> None:
-        refuse_if_gone(self._sweep, self._folder)
+        require_sweep_folder(self._sweep, self._folder)
         self._display.follow([run.paths for run in self._running.values()])
 
     def stopping(self, *, at_once: bool) -> None:
         self._display.say("Stopping at once." if at_once else "Stopping after this epoch; Ctrl-C again stops at once.")
 
     def finalize(self, ending: ProcessExit) -> None:
-        refuse_if_gone(self._sweep, self._folder)  # or its end would be written into a folder made for it
+        require_sweep_folder(self._sweep, self._folder)  # or its end would be written into a folder made for it
         key = ending.job.key
         run, pid = self._running[key], self._pids[key]
         if _is_anothers(run, ending, pid):
@@ -150,12 +149,12 @@ class SweepWatcher(Listener):
         run = self._running.pop(ending.job.key)
         self._ends.pop(ending.job.key, None)
         self._unwritten.pop(run.paths.name, None)
-        said = f"{outcome.status} ({outcome.reason}): {outcome.message}"
-        self._display.retrying(run.paths, f"{said}; tried again ({tries + 1} of {of})")
+        message = f"{outcome.status} ({outcome.reason}): {outcome.message}"
+        self._display.retrying(run.paths, f"{message}; retried ({tries + 1} of {of})")
 
     def halted(self) -> None:
         self.is_halted = True
-        self._display.say("on_error=stop: no further run is begun.")
+        self._display.say("on_error=stop: no further run is started.")
 
     def ended(self, ending: ProcessExit) -> None:
         run, end = self._running.pop(ending.job.key), self._ends.pop(ending.job.key)
@@ -165,7 +164,7 @@ class SweepWatcher(Listener):
             return
         outcome = end.outcome
         self._went_well[ending.job.key] = outcome.status.is_success
-        if outcome.status.is_success and self._goes_on():
+        if outcome.status.is_success and self._has_next_session():
             self._between[run.paths.name] = run
             return
         self._between.pop(run.paths.name, None)
@@ -176,32 +175,32 @@ class SweepWatcher(Listener):
             self._write_tables_meanwhile()
 
     @contextlib.contextmanager
-    def sessions(self, goes_on: Callable[[], bool]) -> Iterator[None]:
-        """Runs may end several times: while `goes_on`, one that ended well is shown as running still."""
-        self._goes_on = goes_on
+    def sessions(self, has_next: Callable[[], bool]) -> Iterator[None]:
+        """A context of paired sessions: while `has_next`, a run that ended well is still shown as running."""
+        self._has_next_session = has_next
         try:
             yield
         finally:
-            self._goes_on = lambda: False
-            for run in self._between.values():  # no further session came to be
+            self._has_next_session = lambda: False
+            for run in self._between.values():  # no further session was started
                 self._display.ended(run.paths)
             self._between.clear()
 
-    def follow_elsewhere(self) -> list[PlannedRun]:
-        """Follow the cells that another driver runs to their ends; return those that it left undone.
+    def follow_other_drivers(self) -> list[PlannedRun]:
+        """Follow the cells of other drivers until they end; return those that were left undone.
 
-        Raises `KeyboardInterrupt` if the user asks to stop.
+        Raises `KeyboardInterrupt` on Ctrl-C or SIGTERM.
         """
         followed, self._elsewhere = self._elsewhere, []
-        return follow_elsewhere(followed, self._display, self._observer)
+        return follow_other_drivers(followed, self._display, self._observer)
 
     def take(self, runs: Sequence[PlannedRun]) -> int:
-        """Expect more runs; return the key of the first."""
+        """Add runs; return the key of the first."""
         self._to_run += runs
         return len(self._to_run) - len(runs)
 
     def has_claimed(self, key: int) -> bool:
-        """Whether the last try of a run has got so far as to have its folder."""
+        """Whether the last attempt of a run has claimed its folder."""
         try:
             owner = read_record(self._to_run[key].paths).owner
         except RecordError:
@@ -210,14 +209,14 @@ class SweepWatcher(Listener):
 
     @property
     def has_begun(self) -> bool:
-        """Whether any run has begun that was to be run."""
+        """Whether any planned run has begun."""
         before = [(0 if run.stored is None else run.stored.attempt, stored_record(run)) for run in self._to_run]
         return bool(self._pids) or any(record is not None and record.attempt > attempt for attempt, record in before)
 
     def _write_tables_meanwhile(self) -> None:
         try:
             self._write_tables()
-        except Exception as error:  # no run is to end for that: what they did is in their records
+        except Exception as error:  # must not end the runs, whose results are in their records
             self._display.say(f"The tables could not be written ({type(error).__name__}: {error}); tried again later.")
 
     def _write_tables(self) -> None:
@@ -229,27 +228,27 @@ class SweepWatcher(Listener):
     def finish(self, *, interrupted: bool) -> int:
         """Show the tables, write them with the report, and return the command's exit status."""
         with self.faults.kept("The sweep"):
-            refuse_if_gone(self._sweep, self._folder)
+            require_sweep_folder(self._sweep, self._folder)
         if self._folder.loss:
             return 1
         for name, (paths, record) in self._unwritten.items():
             with self.faults.kept(f"The end of {name} could not be written"):
                 write_end(paths, record)
-        show_and_write(self._sweep, self._console, self.faults, quiet=self._quiet, show=self._show)
+        write_and_show_results(self._sweep, self._console, self.faults, quiet=self._quiet, show=self._show)
         if interrupted:
-            self._display.say(f"Interrupted. To go on:  {self._resuming_command()}")
+            self._display.say(f"Interrupted. To resume:  {self._resuming_command()}")
             return _INTERRUPTED
         records = [stored_record(run) for run in self._plan]
         is_good = all(record is not None and record.status.is_success for record in records)
         return 0 if is_good and all(self._went_well.values()) else 1
 
     def leave(self) -> None:
-        """Write the tables as they stand, and say how to follow runs that go on without this driver."""
+        """Write the current tables, and print how to follow the runs, which continue without this driver."""
         with self.faults.kept("The tables could not be written"):
             self._write_tables()
         if not self._quiet:
             sweep = shlex.quote(str(self._sweep.root))
-            self._display.say("The cells are Slurm's now. To follow them:")
+            self._display.say("The cells are submitted to Slurm. To follow them:")
             self._display.say(f"  {command_name()} watch {sweep}")
             self._display.say(f"  {command_name()} table {sweep}")
 
@@ -260,7 +259,7 @@ class SweepWatcher(Listener):
 
 
 def write_tables_alone(sweep: SweepPaths) -> None:
-    """Write the tables of a sweep that has no driver, and its report if the last of its cells has just ended."""
+    """Write the tables of a sweep without a driver, and its report once its last cell has ended."""
     from runmanager.results.writer import write_tables
 
     write_tables(sweep, report=all(cell.is_ended for cell in SweepReader(sweep).read().cells))

@@ -1,4 +1,4 @@
-"""Which cells of a sweep Slurm has: what no run's folder can tell of a job that waits, or is put back to wait."""
+"""The Slurm jobs of a sweep's cells: run folders do not show that a job is queued or requeued."""
 
 import shutil
 import time
@@ -8,18 +8,18 @@ from runmanager.launching.slurm.job_registry import read_job_registry, states_in
 from runmanager.launching.slurm.queue import SlurmQueue
 from runmanager.records.files.paths import SweepPaths
 
-__all__ = ["QueuedCells", "slurm_here"]
+__all__ = ["SlurmCells", "local_slurm_queue"]
 
-_ASK_SECONDS = 5.0
+_QUERY_SECONDS = 5.0
 
 
-def slurm_here() -> SlurmQueue | None:
-    """Slurm's queue, None where its commands are not on PATH."""
+def local_slurm_queue() -> SlurmQueue | None:
+    """Return Slurm's queue, or None if its commands are not on PATH."""
     return SlurmQueue() if shutil.which("squeue") else None
 
 
-class QueuedCells:
-    """Looks again and again which cells are in Slurm's hands; asks Slurm itself every five seconds at most."""
+class SlurmCells:
+    """Reads which cells have Slurm jobs; queries Slurm at most every five seconds."""
 
     def __init__(
         self, sweep: SweepPaths, queue: SlurmQueue | None, *, clock: Callable[[], float] = time.monotonic
@@ -27,21 +27,21 @@ class QueuedCells:
         self._sweep = sweep
         self._queue = queue
         self._clock = clock
-        self._seen: dict[str, str | None] = {}
-        self.asked_at = -float("inf")
+        self._states: dict[str, str | None] = {}
+        self.queried_at = -float("inf")
 
-    def look(self) -> Mapping[str, str | None]:
-        """The state of the job of each cell that was ever handed to Slurm, by its run's name; empty where it is gone.
+    def read(self) -> Mapping[str, str | None]:
+        """Return the job state of each cell that was submitted to Slurm, by run name; "" if the job is gone.
 
-        None where Slurm cannot be asked. Raises `RecordError` where the book of jobs is damaged.
+        A state is None if Slurm does not answer. Raises `RecordError` if the job registry is damaged.
         """
         now = self._clock()
-        if now - self.asked_at >= _ASK_SECONDS:
-            self.asked_at = now
-            book = read_job_registry(self._sweep)
-            states = states_in_queue(book, self._queue) if book and self._queue else None
+        if now - self.queried_at >= _QUERY_SECONDS:
+            self.queried_at = now
+            jobs = read_job_registry(self._sweep)
+            states = states_in_queue(jobs, self._queue) if jobs and self._queue else None
             if states is not None:
-                self._seen = {name: states.get(name, "") for name in book}
-            else:  # no answer says nothing about the jobs
-                self._seen = {name: self._seen.get(name) for name in book}
-        return self._seen
+                self._states = {name: states.get(name, "") for name in jobs}
+            else:  # without an answer the jobs' states are unknown
+                self._states = {name: self._states.get(name) for name in jobs}
+        return self._states

@@ -1,4 +1,4 @@
-"""The command that says whether this machine is ready, and how to mend what is not."""
+"""`runmanager doctor`: whether this machine is ready, and how to fix what is not."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runmanager.cli.commands.runs import RunFormat
+from runmanager.cli.arguments import RunFormat
 from runmanager.cli.printing import print_text
 from runmanager.errors import UsageError
 from runmanager.records.sweep.lookup import OUTPUT_ROOT
@@ -22,27 +22,25 @@ _COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
 
 
 def doctor(
-    output_root: Annotated[Path, typer.Option(help="The folder that sweeps will be written to.")] = OUTPUT_ROOT,
+    output_root: Annotated[Path, typer.Option(help="The folder that sweeps are written to.")] = OUTPUT_ROOT,
     calibrate: Annotated[
-        bool, typer.Option("--calibrate", help="Measure what the devices can do at most instead; a few seconds each.")
+        bool, typer.Option("--calibrate", help="Measure the devices' peak rates instead; a few seconds each.")
     ] = False,
     threads: Annotated[
-        int | None, typer.Option(help="With --calibrate: the CPU with so many threads; default: all cores, half, …")
+        int | None, typer.Option(help="With --calibrate: the CPU threads to measure; default: all cores, half, …")
     ] = None,
-    format_: Annotated[
-        RunFormat, typer.Option("--format", help="JSON is a list of the checks, for programs.")
-    ] = RunFormat.TEXT,
+    format_: Annotated[RunFormat, typer.Option("--format", help="JSON is a list of the checks.")] = RunFormat.TEXT,
 ) -> int:
-    """Look at versions, devices, cores, folders and space; say what is wrong, and how to mend it.
+    """Check versions, devices, cores, folders and disk space; print what is wrong and how to fix it.
 
-    Status 0 if nothing is an error, else 1.
+    Exit status 0 without errors, else 1.
     """
     if calibrate:
         if format_ is RunFormat.JSON:
-            raise UsageError("`--format json` must go without --calibrate, got both; ask for the checks alone.")
-        from runmanager.cli.commands.calibrate import calibrate as measure_ceilings
+            raise UsageError("`--format json` must go without --calibrate, got both; leave one out.")
+        from runmanager.cli.device_calibration import calibrate as calibrate_devices
 
-        return measure_ceilings(threads=threads)
+        return calibrate_devices(threads=threads)
     if threads is not None:
         raise UsageError(f"`--threads` must come with --calibrate, got {threads} without it; give both.")
     from runmanager.cli.machine_checks import machine_checks
@@ -61,19 +59,19 @@ def show_json(checks: Sequence["Check"]) -> int:
 
 
 def show(checks: Iterable["Check"]) -> int:
-    """Print one line a check, its cure below where it is not well; return the exit status."""
+    """Print one line a check, followed by the remedy of a failed one; return the exit status."""
     levels = []
     for check in checks:
         levels.append(check.level)
         typer.echo(f"{typer.style(f'{check.level:8}', fg=_COLOURS[check.level])} {check.subject:12} {check.finding}")
         if check.cure:
             typer.echo(f"{'':21} cure: {check.cure}")
-    counts = [pluralize(number, level) for level, number in _not_well(levels)]
+    counts = [pluralize(number, level) for level, number in _problem_counts(levels)]
     typer.echo(f"\n{pluralize(len(levels), 'check')}: {', '.join(counts) or 'all is well'}.")
     return _status(levels)
 
 
-def _not_well(levels: Sequence["Level"]) -> list[tuple[str, int]]:
+def _problem_counts(levels: Sequence["Level"]) -> list[tuple[str, int]]:
     counts = Counter(map(str, levels))
     return [(level, counts[level]) for level in ("error", "warning") if counts[level]]
 

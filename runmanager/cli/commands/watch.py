@@ -1,4 +1,4 @@
-"""The command that follows a sweep from its files alone: from another terminal, for a detached sweep, or afterwards."""
+"""`runmanager watch`: a sweep followed from its files, in another terminal, detached, or afterwards."""
 
 from typing import Annotated
 
@@ -11,34 +11,36 @@ from runmanager.records.sweep.lookup import find_sweep
 
 __all__ = ["watch"]
 
-_INTERRUPTED = 130  # 128 + SIGINT, as a shell counts
+_INTERRUPTED = 130  # 128 + SIGINT, the shell's convention
 
 
 def watch(
     sweep: SweepName,
-    once: Annotated[bool, typer.Option("--once", help="Print how it stands now, and leave.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print the current state and exit.")] = False,
     heartbeat_timeout: Annotated[
         float,
-        typer.Option(metavar="SECONDS", help="After so long without a heartbeat a run on another host is crashed."),
+        typer.Option(
+            metavar="SECONDS", help="Seconds without a heartbeat after which a run on another host counts as crashed."
+        ),
     ] = SILENT_AFTER_SECONDS,
 ) -> int:
-    """Follow a sweep while it runs, and show its tables when every cell has ended. Ctrl-C leaves; the sweep goes on.
+    """Follow a sweep while it runs, and show its tables when every cell has ended. Ctrl-C leaves the sweep running.
 
-    Status as the sweep's: 0 if every cell is finished or skipped, 1 if a run ended badly.
+    Exit status as the sweep's: 0 if every cell is finished or skipped, 1 if a run ended badly.
     """
-    from runmanager.app.display.console import screen
+    from runmanager.app.display.output_console import make_console
     from runmanager.app.follow.follower import follow_sweep, show_state
-    from runmanager.app.follow.slurm_state import slurm_here
+    from runmanager.app.follow.slurm_state import local_slurm_queue
 
     if faults := timeout_faults("--heartbeat-timeout", heartbeat_timeout):
         raise UsageError(faults[0])
     paths = find_sweep(sweep)
-    console = screen()
+    console = make_console()
     if once:
-        return show_state(paths, console, queue=slurm_here())
+        return show_state(paths, console, queue=local_slurm_queue())
     try:
         return follow_sweep(
-            paths, console, queue=slurm_here(), observer=HeartbeatObserver(limit_seconds=heartbeat_timeout)
+            paths, console, queue=local_slurm_queue(), observer=HeartbeatObserver(limit_seconds=heartbeat_timeout)
         )
     except KeyboardInterrupt:
         return _INTERRUPTED

@@ -1,4 +1,4 @@
-"""Tests that cells composed the quick way are, node by node, what Hydra itself composes."""
+"""Tests that `CellLoader` composes cells that equal Hydra's own in every node."""
 
 import pickle
 from collections.abc import Iterator
@@ -106,7 +106,7 @@ MASTERS = [[], ["hydra.launcher.workers=2"], ["hydra/launcher=basic", "hydra.swe
 
 @pytest.fixture(scope="module")
 def loaders() -> Iterator[tuple[ConfigLoaderImpl, CellLoader]]:
-    """Hydra's own loader, and ours over it."""
+    """Hydra's own loader, and a `CellLoader` of it."""
     _register()
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(conf_folder()), version_base="1.3"):
@@ -115,7 +115,7 @@ def loaders() -> Iterator[tuple[ConfigLoaderImpl, CellLoader]]:
 
 
 def composed(loader: ConfigLoaderImpl, master: DictConfig, words: list[str]) -> str:
-    """Every node of the cell as text, or that it cannot be composed."""
+    """Every node of the cell as text, or the error of its composition."""
     try:
         config = loader.load_sweep_config(master, words)
     except (HydraException, OmegaConfBaseException, ValueError):  # experiment=null is a ValueError of Hydra's
@@ -124,7 +124,7 @@ def composed(loader: ConfigLoaderImpl, master: DictConfig, words: list[str]) -> 
 
 
 def nodes(node: Any, path: str) -> Iterator[str]:
-    """What the text does not tell: each node's type, and what may be put into it."""
+    """The type of each node and the values that it accepts, which the text does not show."""
     yield f"{path}: {type(node).__name__} {node._metadata.ref_type} {node._metadata.optional} {node._metadata.flags}"
     if isinstance(node, DictConfig) and not (node._is_none() or node._is_missing() or node._is_interpolation()):
         for key in node.keys():  # noqa: SIM118  # iterating would resolve nothing, but a plain dict it is not
@@ -132,7 +132,9 @@ def nodes(node: Any, path: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("master_words", MASTERS, ids=" ".join)
-def test_every_set_of_overrides(loaders: tuple[ConfigLoaderImpl, CellLoader], master_words: list[str]) -> None:
+def test_every_set_of_overrides_composes_as_in_hydra(
+    loaders: tuple[ConfigLoaderImpl, CellLoader], master_words: list[str]
+) -> None:
     hydras, ours = loaders
     master = hydras.load_configuration("config", master_words, RunMode.MULTIRUN)
     few = SETS if not master_words else SETS[::9]
@@ -141,7 +143,7 @@ def test_every_set_of_overrides(loaders: tuple[ConfigLoaderImpl, CellLoader], ma
         expected = composed(hydras, master, line.split())
         assert composed(ours, master, line.split()) == expected, line
         outcomes[line] = expected == "refused"
-    assert 0.1 * len(few) < sum(outcomes.values()) < 0.6 * len(few)  # the sets are of both kinds
+    assert 0.1 * len(few) < sum(outcomes.values()) < 0.6 * len(few)  # some sets are valid and some are not
 
 
 POOL = [line for line in SETS if "hydra" not in line and "'" not in line]
@@ -149,28 +151,30 @@ POOL = [line for line in SETS if "hydra" not in line and "'" not in line]
 
 @settings(max_examples=12, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
 @given(chosen=st.lists(st.sampled_from(POOL), min_size=2, max_size=4))
-def test_overrides_together(loaders: tuple[ConfigLoaderImpl, CellLoader], chosen: list[str]) -> None:
+def test_combined_overrides_compose_as_in_hydra(
+    loaders: tuple[ConfigLoaderImpl, CellLoader], chosen: list[str]
+) -> None:
     hydras, ours = loaders
     master = hydras.load_configuration("config", [], RunMode.MULTIRUN)
     words = " ".join(chosen).split()
     assert composed(ours, master, words) == composed(hydras, master, words)
 
 
-def test_a_cell_leaves_no_trace_in_the_next(loaders: tuple[ConfigLoaderImpl, CellLoader]) -> None:
+def test_a_cell_does_not_affect_the_next(loaders: tuple[ConfigLoaderImpl, CellLoader]) -> None:
     hydras, ours = loaders
     master = hydras.load_configuration("config", [], RunMode.MULTIRUN)
     ours.load_sweep_config(master, ["lr=0.5", "+extra=1", "model=mlp", "model.hidden=[9]"])
     assert ours.load_sweep_config(master, ["model=mlp"]) == hydras.load_sweep_config(master, ["model=mlp"])
 
 
-def test_a_loader_can_be_sent_to_another_process(loaders: tuple[ConfigLoaderImpl, CellLoader]) -> None:
+def test_a_loader_can_be_pickled(loaders: tuple[ConfigLoaderImpl, CellLoader]) -> None:
     hydras, ours = loaders
     master = hydras.load_configuration("config", [], RunMode.MULTIRUN)
     here = ours.load_sweep_config(master, ["model=mlp", "lr=0.5"])
     assert pickle.loads(pickle.dumps(ours)).load_sweep_config(master, ["model=mlp", "lr=0.5"]) == here
 
 
-def test_a_reader_reads_what_is_the_same_in_several_cells_once(loaders: tuple[ConfigLoaderImpl, CellLoader]) -> None:
+def test_equal_values_of_several_cells_are_read_once(loaders: tuple[ConfigLoaderImpl, CellLoader]) -> None:
     hydras, ours = loaders
     master = hydras.load_configuration("config", [], RunMode.MULTIRUN)
     reader = CellReader()
@@ -185,7 +189,7 @@ def test_a_reader_reads_what_is_the_same_in_several_cells_once(loaders: tuple[Co
     assert first_config.optimizer is second_config.optimizer
 
 
-def test_a_reader_reads_numbers_without_a_word_in_json_as_the_run_will_store_them(
+def test_numbers_that_json_lacks_are_read_as_a_run_stores_them(
     loaders: tuple[ConfigLoaderImpl, CellLoader],
 ) -> None:
     hydras, ours = loaders

@@ -1,4 +1,4 @@
-"""Tests of commands that are refused: one readable line for each fault, and nothing is run or written."""
+"""Tests of rejected commands: one line for each fault, and nothing is run or written."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +19,7 @@ REFUSED = {
         ["name=änd"],
         ["""a text with such characters is written 'name="änd"'."""],
     ),
-    "unreadable": (["lr=[1,"], ["`lr=[1,` must be an override like lr=0.1, got what Hydra cannot read:"]),
+    "unreadable": (["lr=[1,"], ["`lr=[1,` must be an override like lr=0.1, got what Hydra cannot parse:"]),
     "no override": (["lr"], ["`lr` must be NAME=VALUE, got no value; write lr=…"]),
     "a grid without -m": (["lr=1,2"], ["`lr=1,2` must be one value in a single run, got a grid; add -m"]),
     "an axis that tells no runs apart": (["-m", "name=a,b"], ["`name` must have one value in a sweep"]),
@@ -32,16 +32,19 @@ REFUSED = {
         ["measure.max_seconds=3"],
         ["`measure.max_seconds` must be given with `measure=paired`, got another choice."],
     ),
-    "a setting that nothing heeds": (["+foo=3"], ["`+foo` must be a setting, got an unknown name"]),
+    "a setting without effect": (["+foo=3"], ["`+foo` must be a setting, got an unknown name"]),
     "an interval": (["-m", "lr=interval(0,1)"], ["`lr=interval(0,1)` must list its values"]),
-    "a step of 0": (["-m", "lr=range(0,1,0)"], ["`lr=range(0,1,0)` must have a step that leads on, got 0;"]),
-    "a step that is 0 when cast": (["-m", "lr=int(range(0,1,0.1))"], ["must have a step that leads on, got 0;"]),
-    "a step too small for the digits": (["-m", "lr=range(1e30,2e30,1)"], ["must have a step that leads on, got 1;"]),
+    "a step of 0": (["-m", "lr=range(0,1,0)"], ["`lr=range(0,1,0)` must have an effective step, got 0;"]),
+    "a step that is 0 when cast": (["-m", "lr=int(range(0,1,0.1))"], ["must have an effective step, got 0;"]),
+    "a step too small for the digits": (["-m", "lr=range(1e30,2e30,1)"], ["must have an effective step, got 1;"]),
     "a step that leads away": (["-m", "lr=range(0,1,-1)"], ["`lr=range(0,1,-1)` must have at least one value"]),
-    "a step that is no number": (["-m", "lr=range(0,1,nan)"], ["must be a range of finite numbers, got from 0 to 1"]),
+    "a step that is not a number": (
+        ["-m", "lr=range(0,1,nan)"],
+        ["must be a range of finite numbers, got from 0 to 1"],
+    ),
     "a range without an end": (["-m", "lr=range(0,inf)"], ["must be a range of finite numbers, got from 0 to inf"]),
     "choices that are not there": (["-m", "model=glob(zz*)"], ["`model=glob(zz*)` must have at least one value"]),
-    "a number of too many digits": (["-m", f"seed=range({'9' * 5000})"], ["got what Hydra cannot read: Exceeds the"]),
+    "a number of too many digits": (["-m", f"seed=range({'9' * 5000})"], ["got what Hydra cannot parse: Exceeds the"]),
     "a large grid": (
         ["-m", "--yes", "seed=range(10000)", "batch_size=range(1,10001)"],
         ["must have at most 100,000 cells, got 100,000,000: 10,000 of seed times 10,000 of batch_size; split it"],
@@ -95,10 +98,10 @@ REFUSED = {
         ["A run must fit the free memory, 1.0 GiB, got at least 1.6 GiB; lower `num_workers` or the size of its"],
     ),
     "no worker": (["hydra.launcher.workers=0"], ["`hydra.launcher.workers` must be at least 1, got 0."]),
-    "unknown Hydra key": (["hydra.launcher.wokers=2"], ["`hydra.launcher.wokers` is no setting of Hydra's"]),
+    "unknown Hydra key": (["hydra.launcher.wokers=2"], ["`hydra.launcher.wokers` must be a setting of Hydra"]),
     "another launcher's key": (
         ["hydra/launcher=basic", "hydra.launcher.workers=2"],
-        ["`hydra.launcher.workers` is no setting of Hydra's"],
+        ["`hydra.launcher.workers` must be a setting of Hydra"],
     ),
     "no target": (["model=custom"], ["`model._target_` must be given, got nothing;"]),
     "a name that leaves the folder": (["name=../up"], ["`name` must be the name of one folder"]),
@@ -120,7 +123,7 @@ REFUSED = {
     ),
     "Hydra's own folder": (["hydra.sweep.dir=there"], ["`hydra.sweep.dir` must be left to this application"]),
     "rerun what, without a name": (["rerun_changed=true"], ["`name` must be given with `rerun_changed=true`"]),
-    "rerun anew what runs anew": (
+    "rerun_changed with resume=never": (
         ["name=x", "resume=never", "rerun_changed=true"],
         ["`rerun_changed` must be false with `resume=never`"],
     ),
@@ -129,7 +132,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_one_line_says_what_is_wrong(command: Callable[..., Any], tmp_path: Path, name: str) -> None:
+def test_each_fault_is_one_line(command: Callable[..., Any], tmp_path: Path, name: str) -> None:
     words, said = REFUSED[name]
     done = command(*words)
     assert done.status == 2, done.out
@@ -141,7 +144,7 @@ def test_one_line_says_what_is_wrong(command: Callable[..., Any], tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_all_faults_of_all_cells_are_said_at_once(command: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_faults_of_all_cells_are_reported_together(command: Callable[..., Any], tmp_path: Path) -> None:
     done = command("-m", "lr=abc,0.1", "batch_size=0,10", "num_workers=-1", "epocs=3", "model=mlp", "model.hidden=[]")
     assert done.status == 2
     assert all(line.startswith("error: `") for line in done.faults)
@@ -150,27 +153,27 @@ def test_all_faults_of_all_cells_are_said_at_once(command: Callable[..., Any], t
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_wrong_choice_hides_no_other_fault(command: Callable[..., Any]) -> None:
+def test_an_invalid_choice_hides_no_other_fault(command: Callable[..., Any]) -> None:
     done = command("-m", "model=cnn,cnnn", "optimizer=adan", "lr=abc", "batch_sise=3", "num_workers=-1", "model.x=3")
     keys = [line.split("`")[1] for line in done.faults]
     assert sorted(set(keys) - {"model.x"}) == ["batch_sise", "lr", "model", "num_workers", "optimizer"]
     assert len([key for key in keys if key != "model.x"]) == 5
 
 
-def test_a_wrong_choice_is_blamed_for_nothing_that_it_might_have_held(command: Callable[..., Any]) -> None:
+def test_settings_of_an_invalid_choice_are_not_reported(command: Callable[..., Any]) -> None:
     done = command("model=mlpp", "model.hidden=[3]", "dataset=disc")
     (line,) = done.faults
     assert line.startswith("error: `model` must be one of")
 
 
-def test_debug_shows_where(command: Callable[..., Any]) -> None:
+def test_debug_prints_the_traceback(command: Callable[..., Any]) -> None:
     done = command("lr=0", "--debug")
     assert done.status == 2
     assert done.err.startswith("Traceback")
     assert done.faults[-1] == "error: `lr` must be above 0 and finite, got 0.0."
 
 
-def test_choices_are_named_without_their_schemas(command: Callable[..., Any]) -> None:
+def test_choices_are_listed_without_schemas(command: Callable[..., Any]) -> None:
     groups = ("dataset", "model", "optimizer", "scheduler", "loader", "measure")
     lines = command(*(f"{group}=nothing" for group in groups)).faults + command("experiment=nothing").faults
     for group, line in zip((*groups, "experiment"), lines, strict=True):
@@ -178,7 +181,7 @@ def test_choices_are_named_without_their_schemas(command: Callable[..., Any]) ->
         assert "schema" not in line
 
 
-def test_a_job_of_slurm_s_has_the_cores_of_its_allocation(command: Callable[..., Any], tmp_path: Path) -> None:
-    asked = ("hydra/launcher=slurm", "hydra.launcher.cpus_per_task=250", "num_workers=1000")
-    assert command("-m", *asked, "--dry-run").status == 0
+def test_slurm_jobs_are_checked_against_their_allocated_cores(command: Callable[..., Any], tmp_path: Path) -> None:
+    arguments = ("hydra/launcher=slurm", "hydra.launcher.cpus_per_task=250", "num_workers=1000")
+    assert command("-m", *arguments, "--dry-run").status == 0
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""The rows of the live table."""
+"""Tests of the rows of the live table."""
 
 import pytest
 
@@ -12,7 +12,7 @@ EPOCH = EpochRecord(
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
 @pytest.mark.parametrize("label", ["lr=0.1", "lr=0.1," + "a_long_setting=1," * 8])
-def test_no_row_is_wider_than_the_terminal_and_all_are_in_line(width: int, label: str) -> None:
+def test_rows_are_aligned_and_fit_into_the_terminal(width: int, label: str) -> None:
     layout = Layout.fitting(width, longest_label=len(label))
     rows = [
         layout.header(),
@@ -28,7 +28,7 @@ def test_no_row_is_wider_than_the_terminal_and_all_are_in_line(width: int, label
             assert finished[:end].endswith(value)
 
 
-def test_a_terminal_that_is_wide_enough_shows_everything() -> None:
+def test_a_wide_terminal_shows_every_column() -> None:
     row = Layout.fitting(200, longest_label=6).row(
         LiveRow("lr=0.1", "running", epoch=EPOCH, planned=10, seconds=1.0, seconds_left=3700.0)
     )
@@ -36,7 +36,7 @@ def test_a_terminal_that_is_wide_enough_shows_everything() -> None:
     assert row.plain.split() == words
 
 
-def test_a_label_that_is_too_long_keeps_its_values() -> None:
+def test_a_shortened_label_keeps_its_values() -> None:
     layout = Layout.fitting(80, longest_label=99)
     row = layout.row(LiveRow("lr=0.01,precision=bf16,micro_batch=8,seed=7", "running"))
     assert row.plain.startswith("> 0.01,bf16,8,7 ")
@@ -45,7 +45,7 @@ def test_a_label_that_is_too_long_keeps_its_values() -> None:
     assert ",128,7 " in row.plain
 
 
-def test_a_run_without_an_epoch_says_why() -> None:
+def test_a_run_without_an_epoch_shows_its_reason() -> None:
     row = Layout.fitting(80, longest_label=6).row(LiveRow("lr=0.1", "failed", reason="exception"))
     assert row.plain.split() == ["✗", "lr=0.1", "failed", "exception"]
 
@@ -63,5 +63,5 @@ def test_a_run_without_an_epoch_says_why() -> None:
         (367200, "4d06h"),
     ],
 )
-def test_durations_as_people_read_them(seconds: float, said: str) -> None:
+def test_duration_format(seconds: float, said: str) -> None:
     assert duration(seconds) == said

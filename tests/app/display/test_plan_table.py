@@ -1,4 +1,4 @@
-"""`--dry-run`: what is said of changed code, and how long the rest will take."""
+"""Tests of the table of `--dry-run`: changed code, and the estimate of the time."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ def test_the_estimate_counts_workers(tmp_path: Path, workers: int, said: str) ->
 
 @pytest.fixture
 def at_commit(command: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
-    """Carries out a command as if the code were at a commit, which a process otherwise asks for once."""
+    """Run a command as if the code were at a given commit, which a process looks up only once."""
 
     def run(commit: str, *words: str) -> Any:
         git_commit.cache_clear()
@@ -49,7 +49,7 @@ def at_commit(command: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
     git_commit.cache_clear()
 
 
-def test_changed_code_is_named_and_rerun_where_that_is_asked_for(
+def test_changed_code_is_reported_and_rerun_on_request(
     at_commit: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
 ) -> None:
     words = ("-m", *tiny, "lr=0.1", "name=changed")
@@ -65,7 +65,7 @@ def test_changed_code_is_named_and_rerun_where_that_is_asked_for(
     assert (record.attempt, record.environment.commit) == (2, "b" * 40)
 
 
-def test_code_that_no_commit_tells_of_is_seen_by_every_command(
+def test_code_changes_without_a_commit_are_reported_by_every_command(
     at_commit: Callable[..., Any],
     sweep: Callable[[str], Any],
     tiny: tuple[str, ...],
@@ -74,7 +74,7 @@ def test_code_that_no_commit_tells_of_is_seen_by_every_command(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Without git, and as it is on a tree that has had changes since before."""
+    """Without git, and with git on a tree that had changes from the start."""
 
     def said(*words: str) -> str:
         assert run_command(words) == 0
@@ -88,15 +88,15 @@ def test_code_that_no_commit_tells_of_is_seen_by_every_command(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RUNMANAGER_COMMIT", "")
     (run,) = sweep("own").paths.runs.iterdir()
-    assert "Its code is the same. Packages and hardware are as they were." in said("reproduce", str(run), "--trust")
+    assert "Its code is the same. Packages and hardware are unchanged." in said("reproduce", str(run), "--trust")
     (tmp_path / "part.py").write_text("changed = True")
     assert "finished, with other versions: code changed (part.py)" in at_commit("", *words, "lr=0.1", "--dry-run").out
-    asked = at_commit("", *words, "lr=0.1", "rerun_changed=true", "--dry-run").out
-    assert "1 cell: 1 start again" in asked
+    output = at_commit("", *words, "lr=0.1", "rerun_changed=true", "--dry-run").out
+    assert "1 cell: 1 start again" in output
     assert "Its code has changed since: part.py." in said("reproduce", str(run), "--trust")
     assert at_commit("", *words, "lr=0.1,0.2").status == 0
     assert "code differs: part.py" in said("compare", "own", "--axis", "lr")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     elsewhere = said("reproduce", str(run), "--trust")
-    assert "Whether its code is the same is not known: its files are not found from this folder." in elsewhere
+    assert "Whether its code is the same is not known: its files cannot be found from this folder." in elsewhere

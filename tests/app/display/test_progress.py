@@ -1,4 +1,4 @@
-"""Tests of what a command shows while its runs run: plain lines in a pipe, a table that moves in a terminal."""
+"""Tests of a command's progress display: plain lines in a pipe, a live table in a terminal."""
 
 import io
 import re
@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 from screens import Screen
 
-from runmanager.app.display.progress import RunDisplay, in_terminal
+from runmanager.app.display.progress import RunDisplay, terminal_region
 from runmanager.records.files.paths import RunPaths
 
 from ...processes import discard
@@ -41,7 +41,7 @@ def test_a_pipe_gets_a_plain_line_when_a_run_starts_and_when_it_ends(grid: Any) 
 
 @pytest.fixture
 def begin(tmp_path: Path, environment: Callable[..., dict[str, str]]) -> Iterator[Begin]:
-    """Begin a command of the application in a terminal; what is left of it goes with the test."""
+    """Start a command in a terminal; it is ended with the test."""
     screens: list[Screen] = []
 
     def begun(
@@ -65,7 +65,7 @@ def begin(tmp_path: Path, environment: Callable[..., dict[str, str]]) -> Iterato
 
 @pytest.fixture
 def halted_grid(tmp_path: Path, own_module: Path, tiny: tuple[str, ...]) -> tuple[str, ...]:
-    """The words of a grid of two cells that finish, once they may go on in their second epoch, and two that fail."""
+    """The arguments of a grid of two cells that wait in their second epoch and then finish, and two that fail."""
     (tmp_path / "gate").touch()
     own = ("model=custom", "model._target_=own.Net", "+model.way=fine,raises", "seed=0,1")
     return ("-m", *tiny, *own, "name=shown")
@@ -80,7 +80,7 @@ def rows_that_stay(screen: Screen) -> list[str]:
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (200, 50)])
-def test_the_table_moves_and_its_finished_rows_stay(
+def test_running_rows_are_redrawn_and_ended_rows_stay(
     begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path, columns: int, rows: int
 ) -> None:
     screen = begin(*halted_grid, columns=columns, rows=rows)
@@ -99,15 +99,15 @@ def test_the_table_moves_and_its_finished_rows_stay(
     assert screen.end() == 1, screen.shown
     assert re.search(r"^✓ .*way=fine,seed=0 +finished .* 2/2 ", screen.shown, re.MULTILINE)
     assert re.search(r"^✗ .*way=raises,seed=1 +failed", screen.shown, re.MULTILINE)
-    # Below the row of the first that failed so, and at the end of its error; the next one has its reason in its row.
+    # Once below the first failed row, and once at the end of its error; the next row has only the reason.
     assert len(re.findall(r"^  ValueError: this model wants no data$", screen.shown, re.MULTILINE)) == 2
     assert screen.shown.count("the same error as above") == 1
     assert re.search(r"^✓ .*way=fine,seed=1 +finished", screen.shown, re.MULTILINE)
-    assert "╌" not in screen.shown  # the moving part has gone
+    assert "╌" not in screen.shown  # the live region is removed
     assert len(re.findall(r"^ +run +state", screen.shown, re.MULTILINE)) == 1
 
 
-def test_the_table_moves_in_ascii(begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path) -> None:
+def test_the_live_table_works_in_ascii(begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path) -> None:
     screen = begin(*halted_grid, columns=60, PYTHONIOENCODING="ascii", LC_ALL="C")
     screen.wait_for(
         lambda now: " 1/2 " in row_of(now, "way=fine,seed=0") and row_of(now, "so far"),
@@ -120,19 +120,19 @@ def test_the_table_moves_in_ascii(begin: Begin, halted_grid: tuple[str, ...], tm
     assert screen.end() == 1, screen.shown
     assert re.search(r"^\+ .*way=fine,seed=0 +finished +2/2", screen.shown, re.MULTILINE)
     assert re.search(r"^x .*way=raises,seed=1 +failed", screen.shown, re.MULTILINE)
-    assert screen.shown.isascii() and "=====" not in screen.shown  # the moving part has gone
+    assert screen.shown.isascii() and "=====" not in screen.shown  # the live region is removed
 
 
-def test_the_time_left_is_that_of_the_runs_before(
+def test_the_time_left_is_estimated_from_earlier_runs(
     begin: Begin, tmp_path: Path, own_module: Path, tiny: tuple[str, ...]
 ) -> None:
-    gates = [tmp_path / name for name in ("first", "second")]  # one a run: none is gone by before it can be shut
+    gates = [tmp_path / name for name in ("first", "second")]  # one for each run, closed before the run reaches it
     for gate in gates:
         gate.touch()
     own = ("model=custom", "model._target_=own.Net", "+model.gate=first,second,third")
     screen = begin("-m", *tiny, *own, "name=timed")
     screen.wait_for(lambda now: " 1/2 " in row_of(now, "gate=first"), "the first run's second epoch")
-    assert "about" not in screen.shown  # nothing that it takes is measured yet
+    assert "about" not in screen.shown  # no run is measured yet
     gates[0].unlink()
     screen.wait_for(lambda now: re.search("✓ .*gate=first +finished", now.shown), "the first run's end")
     screen.wait_for(lambda now: re.search(r"1 finished .* 1 running .* about .* left", now.shown), "the time left")
@@ -153,7 +153,7 @@ def test_watch_shows_the_same_rows_from_another_terminal(
     assert rows_that_stay(watcher) == rows_that_stay(driver)
 
 
-def test_no_color_is_heeded(begin: Begin, tiny: tuple[str, ...]) -> None:
+def test_no_color_is_respected(begin: Begin, tiny: tuple[str, ...]) -> None:
     screen = begin("-m", *tiny, "lr=0.1,0.2", "name=plain", NO_COLOR="1")
     assert screen.end() == 0
     assert re.search("✓ lr=0.1 +finished", screen.shown)
@@ -168,7 +168,7 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines(begin: Begin, t
     assert b"\x1b" not in screen.sent
 
 
-def test_a_terminal_that_is_made_narrower_keeps_its_rows_whole(
+def test_rows_fit_into_a_terminal_that_is_made_narrower(
     begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path
 ) -> None:
     screen = begin(*halted_grid, columns=120)
@@ -184,7 +184,7 @@ def test_a_terminal_that_is_made_narrower_keeps_its_rows_whole(
     assert all(re.search(r"way=\w+,seed=\d +(finished +2/2|failed +exception)", line) for line in kept)
 
 
-def test_quiet_shows_only_what_went_wrong(begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path) -> None:
+def test_quiet_prints_only_failures(begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "gate").unlink()
     screen = begin(*halted_grid, "--quiet")
     assert screen.end() == 1
@@ -192,7 +192,7 @@ def test_quiet_shows_only_what_went_wrong(begin: Begin, halted_grid: tuple[str, 
     assert "ValueError: this model wants no data" in screen.shown
 
 
-def test_many_cells_are_asked_about(begin: Begin, tmp_path: Path, tiny: tuple[str, ...]) -> None:
+def test_a_large_sweep_needs_confirmation(begin: Begin, tmp_path: Path, tiny: tuple[str, ...]) -> None:
     screen = begin("-m", *tiny, "seed=range(200)", "name=many")
     screen.wait_for_text("Run up to 200 cells? [y/N]")
     screen.type("n\n")
@@ -201,7 +201,7 @@ def test_many_cells_are_asked_about(begin: Begin, tmp_path: Path, tiny: tuple[st
     assert not (tmp_path / "outputs").exists()
 
 
-def test_an_error_that_quotes_its_data_does_not_fill_the_screen(tmp_path: Path) -> None:
+def test_a_long_error_line_is_shortened(tmp_path: Path) -> None:
     run = RunPaths(tmp_path)
     run.error.write_text(f"Traceback\n  raise\nValueError: {1_000_000 * 'x'}")
     console = Console(file=io.StringIO(), width=80)
@@ -214,7 +214,7 @@ def test_an_error_that_quotes_its_data_does_not_fill_the_screen(tmp_path: Path) 
 
 
 class Halting(Console):
-    """Does something once, between its look at what stands on the terminal and its printing of a line there."""
+    """A console that calls `halt` once, after it has measured the screen and before it prints a line."""
 
     halt: Callable[[], None] | None = None
 
@@ -230,21 +230,21 @@ def test_the_table_is_not_redrawn_while_a_line_is_printed(tmp_path: Path, monkey
     console = Halting(file=io.StringIO(), width=80, height=24, force_terminal=True)
     parts: list[Any] = []
 
-    def moving_part(console: Console, shown: Callable[[], Any]) -> Any:
-        parts.append(in_terminal(console, shown))
+    def live_region(console: Console, shown: Callable[[], Any]) -> Any:
+        parts.append(terminal_region(console, shown))
         return parts[0]
 
-    display = RunDisplay(console, num_runs=2, moving_part=moving_part)
+    display = RunDisplay(console, num_runs=2, live_region=live_region)
 
-    def redraw_if_nobody_prints() -> None:
-        lock = parts[0].at_rest()
-        if lock.acquire(blocking=False):  # the thread that redraws it would wait for its turn
+    def redraw_unless_paused() -> None:
+        lock = parts[0].paused()
+        if lock.acquire(blocking=False):  # the redrawing thread would wait
             parts[0].refresh()
             lock.release()
 
     def grow() -> None:
         display.started(RunPaths(tmp_path / "lr=0.2-00000002"), 2)
-        other = threading.Thread(target=redraw_if_nobody_prints)
+        other = threading.Thread(target=redraw_unless_paused)
         other.start()
         other.join(60)
 

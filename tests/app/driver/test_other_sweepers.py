@@ -1,4 +1,4 @@
-"""Tests of our application under another sweeper: its statuses, what it returns, and what it refuses."""
+"""Tests of the application under other sweepers: exit status, returned metric, and rejected commands."""
 
 import json
 import signal
@@ -23,11 +23,11 @@ from ..conftest import Done, Sweep
 
 OWN = ("model=custom", "model._target_=own.Net")
 BASIC = "hydra/sweeper=basic"
-HYDRAS_WORD = "Error executing job with overrides"  # which it prints of each job that failed
+HYDRA_MESSAGE = "Error executing job with overrides"  # printed by Hydra for each failed job
 
 
 class OneByOne(Sweeper):
-    """Launches a job for each of `rates` by itself, as an optimiser does, and tolerates those that fail."""
+    """A sweeper that launches one job after the other, as an optimiser does, and tolerates failures."""
 
     _launcher: Launcher
 
@@ -60,7 +60,7 @@ class OneByOneOptions:
 
 @pytest.fixture
 def one_by_one(tmp_path: Path) -> Iterator[Callable[[], Any]]:
-    """Makes `hydra/sweeper=one_by_one` known; returns what the sweeper was told."""
+    """Register `hydra/sweeper=one_by_one`; return the results that the sweeper got."""
     target = register_plugin(OneByOne)
     ConfigStore.instance().store(group="hydra/sweeper", name="one_by_one", node=OneByOneOptions(target))
     yield lambda: json.loads((tmp_path / "told.json").read_text())
@@ -80,7 +80,7 @@ def test_a_run_that_ends_badly_gives_status_1(
     own_module: Path,
     tiny: tuple[str, ...],
 ) -> None:
-    """Neither the failed run's exception nor its `sys.exit(3)` says how the command ends, and its report is there."""
+    """Neither the run's exception nor its `sys.exit(3)` sets the command's status, and the report is written."""
     words = ("-m", *tiny, *OWN, "lr=0.1", "+model.way=raises,exits,fine", BASIC, f"hydra/launcher={launcher}")
     done = finish(start(*words))
     sweep = only_sweep(own_module.parent)
@@ -90,7 +90,7 @@ def test_a_run_that_ends_badly_gives_status_1(
         "fine": ("finished", None),
     }
     assert done.status == 1
-    (fault,) = (line for line in done.faults if not line.startswith(HYDRAS_WORD))
+    (fault,) = (line for line in done.faults if not line.startswith(HYDRA_MESSAGE))
     assert fault.startswith(f"error: `{BASIC}` ended with: ")
     assert "run 0 failed (exception): ValueError: this model wants no data" in fault
     assert sorted(line.split("  ")[0] for line in done.out.splitlines() if "/3  " in line) == [
@@ -103,12 +103,12 @@ def test_a_run_that_ends_badly_gives_status_1(
     assert sweep.paths.report.exists()
 
 
-def test_what_a_run_reaches_is_returned(
+def test_the_final_metric_of_a_run_is_returned(
     one_by_one: Callable[[], Any], command: Callable[..., Done], tmp_path: Path, tiny: tuple[str, ...]
 ) -> None:
     done = command("-m", *tiny, "hydra/sweeper=one_by_one")
     assert (done.status, done.err) == (0, "")
-    sweep = only_sweep(tmp_path)  # one folder, though each run was launched by itself
+    sweep = only_sweep(tmp_path)  # one folder, although each run was launched separately
     reached = {row["lr"]: float(row["val_accuracy"]) for row in sweep.rows()}
     assert one_by_one() == [reached["0.1"], reached["0.2"]]
     record = read_sweep_record(sweep.paths)
@@ -116,7 +116,7 @@ def test_what_a_run_reaches_is_returned(
 
 
 @pytest.mark.parametrize("launcher", ["local", "basic"])
-def test_a_sweeper_that_tolerates_failures_is_told_of_them_and_the_status_is_1(
+def test_a_tolerant_sweeper_gets_the_failures_and_the_status_is_1(
     launcher: str,
     one_by_one: Callable[[], Any],
     command: Callable[..., Done],
@@ -129,10 +129,10 @@ def test_a_sweeper_that_tolerates_failures_is_told_of_them_and_the_status_is_1(
     assert "run 0 failed (diverged): " in first
     assert second == float(only_sweep(tmp_path).record(lr=0.1) and only_sweep(tmp_path).rows()[0]["val_accuracy"])
     assert done.status == 1
-    assert [line for line in done.faults if not line.startswith(HYDRAS_WORD)] == []
+    assert [line for line in done.faults if not line.startswith(HYDRA_MESSAGE)] == []
 
 
-def test_a_skipped_run_returns_nothing_and_is_no_failure(
+def test_a_skipped_run_returns_none_and_does_not_fail(
     one_by_one: Callable[[], Any], command: Callable[..., Done], tiny: tuple[str, ...]
 ) -> None:
     done = command("-m", *tiny, "device=cuda", "hydra/sweeper=one_by_one", "hydra.sweeper.rates=[0.1]", "--quiet")
@@ -140,7 +140,7 @@ def test_a_skipped_run_returns_nothing_and_is_no_failure(
     assert one_by_one() == [None]
 
 
-def test_a_killed_run_is_no_good_end(command: Callable[..., Done], own_module: Path, tiny: tuple[str, ...]) -> None:
+def test_a_killed_run_gives_status_1(command: Callable[..., Done], own_module: Path, tiny: tuple[str, ...]) -> None:
     done = command("-m", *tiny, *OWN, "lr=0.1", "+model.way=segfaults", BASIC)
     assert done.status == 1
     assert [each.status for each in only_sweep(own_module.parent).records] == ["crashed"]
@@ -153,7 +153,7 @@ def test_a_killed_run_is_no_good_end(command: Callable[..., Done], own_module: P
         (
             ("-m", "name=first"),
             [
-                f"error: `name` must be left out under `{BASIC}`, got first; without it the runs lie in a dated folder "
+                f"error: `name` must be left out under `{BASIC}`, got first; without it the runs are in a dated folder "
                 "under `output_root`. Only `hydra/sweeper=grid` resumes sweeps by name."
             ],
         ),
@@ -161,7 +161,10 @@ def test_a_killed_run_is_no_good_end(command: Callable[..., Done], own_module: P
             ("-m", "batch_size=0,32", "epochs=0"),
             ["error: `batch_size` must be at least 1, got 0.", "error: `epochs` must be at least 1, got 0."],
         ),
-        (("-m", "--dry-run"), [f"error: `--dry-run` must be left out under `{BASIC}`, got it; that shows no plan."]),
+        (
+            ("-m", "--dry-run"),
+            [f"error: `--dry-run` must be left out under `{BASIC}`, got it; that sweeper has no plan to show."],
+        ),
         (("num_workers=1000",), ["error: `num_workers` of the runs at once must sum to at most"]),
         (
             ("-m", "seed=range(0,10000)", "batch_size=range(1,10001)"),
@@ -172,7 +175,7 @@ def test_a_killed_run_is_no_good_end(command: Callable[..., Done], own_module: P
     ],
     ids=["name", "settings", "dry run", "workers", "cells", "grid", "device"],
 )
-def test_what_cannot_be_is_refused_before_anything_runs(
+def test_invalid_commands_are_rejected_before_anything_runs(
     words: tuple[str, ...],
     faults: list[str],
     command: Callable[..., Done],
@@ -185,16 +188,16 @@ def test_what_cannot_be_is_refused_before_anything_runs(
     assert not list(tmp_path.rglob("run.json"))
 
 
-def test_a_folder_of_another_cell_s_run_is_left_alone(
+def test_the_folder_of_another_cell_is_not_used(
     command: Callable[..., Done], tmp_path: Path, tiny: tuple[str, ...]
 ) -> None:
-    """Its runs are counted: the second command's first run is not the first one's."""
+    """The folders are numbered: the first runs of the two commands differ."""
     there = (*tiny, BASIC, "hydra.sweep.dir=outputs/there")
     assert command("-m", *there, "lr=0.1").status == 0
     assert command("-m", *there, "lr=0.1").status == 0  # the same cell is kept
     done = command("-m", *there, "lr=0.2")
     assert done.status == 2
-    assert "must be new or hold a run of the same settings, got the run of others" in done.err
+    assert "must be new or hold a run of the same settings, got another run" in done.err
     assert [row["lr"] for row in only_sweep(tmp_path).rows()] == ["0.1"]
 
 
@@ -205,7 +208,7 @@ def test_ctrl_c_gives_status_130(
     own_module: Path,
     tiny: tuple[str, ...],
 ) -> None:
-    # The local launcher passes the signal on; basic's runs are in the driver's own process.
+    # The local launcher forwards the signal; basic runs cells in the driver's process.
     gate, waiting = own_module.with_name("gate"), own_module.with_name("waiting")
     gate.touch()
     process = start("-m", *tiny, *OWN, "lr=0.1,0.2", "epochs=3", BASIC, "hydra/launcher=basic")

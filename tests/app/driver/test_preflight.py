@@ -1,4 +1,4 @@
-"""Tests of what is looked at in a process of its own before the first run: data, own parts, devices."""
+"""Tests of the checks before the first run: devices, datasets, models."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -48,7 +48,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_wrong_part_is_refused_before_anything_runs(
+def test_an_invalid_model_or_dataset_is_rejected_before_anything_runs(
     command: Callable[..., Any], own_module: Path, tiny: tuple[str, ...], name: str
 ) -> None:
     words, said = REFUSED[name]
@@ -61,7 +61,7 @@ def test_a_wrong_part_is_refused_before_anything_runs(
     assert not (own_module.parent / "outputs").exists()
 
 
-def test_code_cannot_be_compiled_without_a_compiler(
+def test_compile_is_rejected_without_a_compiler(
     command: Callable[..., Any], tiny: tuple[str, ...], tmp_path: Path
 ) -> None:
     done = command("-m", *tiny, "device=cpu", "compile=false,true", CXX="nowhere")
@@ -71,7 +71,7 @@ def test_code_cannot_be_compiled_without_a_compiler(
     assert not (tmp_path / "outputs").exists()
 
 
-def test_faults_of_several_parts_are_said_together(
+def test_faults_of_several_parts_are_reported_together(
     command: Callable[..., Any], own_module: Path, tiny: tuple[str, ...]
 ) -> None:
     done = command("-m", *tiny, "model=custom", "model._target_=own.One,own.Two,own.Net")
@@ -90,7 +90,7 @@ def test_missing_data_without_a_network(command: Callable[..., Any], tmp_path: P
     assert not (tmp_path / "outputs").exists()
 
 
-def test_a_grid_may_pin_for_the_cells_that_gain_by_it(
+def test_pin_memory_is_accepted_if_one_cell_uses_it(
     command: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
 ) -> None:
     done = command("-m", *tiny, "epochs=1", "device=cpu,cuda", "loader.pin_memory=true", "name=pinned")

@@ -1,4 +1,4 @@
-"""Tests of sweeps that are stopped: a killed driver, a killed run, Ctrl-C, and what the next command makes of it."""
+"""Tests of stopped sweeps: a killed driver, a killed run, Ctrl-C, and how the next command resumes."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ def gate(own_module: Path) -> Path:
 def undisturbed(
     tmp_path_factory: pytest.TempPathFactory, tiny: tuple[str, ...], bad_grid: Callable[..., Any]
 ) -> Callable[[str], Any]:
-    """The same sweep in a folder where nothing disturbs it."""
+    """Run the same sweep undisturbed in another folder."""
 
     def run(*words: str) -> Any:
         ended = bad_grid(tmp_path_factory.mktemp("undisturbed"), "-m", *tiny, *OWN, *words)
@@ -46,7 +46,7 @@ def running(sweep: Any) -> Any:
     return record
 
 
-def test_a_killed_driver_takes_its_run_along_and_the_next_goes_on(
+def test_a_killed_driver_ends_its_run_and_the_next_one_resumes_it(
     start: Callable[..., Any],
     command: Callable[..., Any],
     sweep: Callable[[str], Any],
@@ -78,7 +78,7 @@ def test_a_killed_driver_takes_its_run_along_and_the_next_goes_on(
     assert numbers == undisturbed("lr=0.1,0.2", "name=killed").numbers()
 
 
-def test_a_killed_run_takes_no_other_with_it(
+def test_a_killed_run_leaves_the_others_running(
     start: Callable[..., Any],
     finish: Callable[..., Any],
     command: Callable[..., Any],
@@ -111,7 +111,7 @@ def test_a_killed_run_takes_no_other_with_it(
 @pytest.mark.parametrize(
     ("fate", "sweeper"), [("deleted", "grid"), ("moved", "grid"), ("replaced", "grid"), ("deleted", "basic")]
 )
-def test_a_sweep_whose_folder_is_gone_announces_nothing(
+def test_a_sweep_without_its_folder_prints_no_results(
     fate: str,
     sweeper: str,
     start: Callable[..., Any],
@@ -133,20 +133,20 @@ def test_a_sweep_whose_folder_is_gone_announces_nothing(
         root.mkdir()
         (root / "another's").touch()
     if sweeper != "grid":
-        gate.unlink()  # nobody looks before the runs have ended
+        gate.unlink()  # the folder is not checked before the runs have ended
     done = finish(driver)
     assert done.status == 1
     fault = done.faults[-1]
     assert fault.startswith(f"error: The folder {root.relative_to(gate.parent)} must stay in its place")
     assert "Results:" not in done.out
-    if sweeper == "grid":  # a run of another sweeper's may make the folder again
+    if sweeper == "grid":  # a run of another sweeper may create the folder again
         assert len(done.faults) == 1
         left = {path.name for path in root.parent.iterdir()}
         assert left == {"deleted": set(), "moved": {"kept"}, "replaced": {"gone"}}[fate]
         assert fate != "replaced" or [each.name for each in root.iterdir()] == ["another's"]
 
 
-def test_a_run_whose_folder_alone_is_gone_has_failed(
+def test_a_run_without_its_folder_has_failed(
     start: Callable[..., Any],
     finish: Callable[..., Any],
     sweep: Callable[[str], Any],
@@ -188,7 +188,7 @@ def test_ctrl_c_ends_the_run_after_its_epoch(
     assert sweep("stopped").states() == {"lr=0.1": ("killed", "interrupted")}
     assert sweep("stopped").num_epochs(sweep("stopped").records[0]) == 2
     assert [(row["lr"], row["status"]) for row in sweep("stopped").rows()] == [("0.1", "killed"), ("0.2", "pending")]
-    assert f"Interrupted. To go on:  python -m runmanager {' '.join(words)}" in done.out
+    assert f"Interrupted. To resume:  python -m runmanager {' '.join(words)}" in done.out
     assert "Traceback" not in done.out + done.err
     assert command(*words).status == 0
     assert set(sweep("stopped").states().values()) == {("finished", None)}
@@ -212,7 +212,7 @@ def test_a_second_ctrl_c_stops_at_once(
         for line in driver.stdout:
             if line.startswith(said):
                 break
-    done = finish(driver)  # the gate is still shut
+    done = finish(driver)  # the gate is still closed
     assert done.status == 130
     assert owner.is_alive() is False
     (record,) = sweep("stopped").records
@@ -235,5 +235,5 @@ def test_a_second_ctrl_c_stops_at_once(
         (ProcessExit(Job(0, print), 0, Raised("E: one\ntwo", "")), Outcome(Status.FAILED, Reason.EXCEPTION, "E: one")),
     ],
 )
-def test_what_an_ending_means(ending: ProcessExit, outcome: Outcome) -> None:
+def test_an_exit_is_mapped_to_an_outcome(ending: ProcessExit, outcome: Outcome) -> None:
     assert outcome_of_exit(ending) == outcome

@@ -96,7 +96,7 @@ def columns(path: Path) -> list[str]:
         return next(csv.reader(lines))
 
 
-def test_main_job_skips_what_the_machine_lacks_and_ends_well(grid: Any) -> None:
+def test_main_job_skips_missing_devices_and_succeeds(grid: Any) -> None:
     assert grid.done.status == 0, grid.done.err
     states = grid.sweep.states()
     assert len(states) == 8
@@ -106,7 +106,7 @@ def test_main_job_skips_what_the_machine_lacks_and_ends_well(grid: Any) -> None:
     assert all("PyTorch sees no CUDA device" in each.message for each in grid.sweep.records if each.reason)
 
 
-def test_main_job_leaves_the_files_of_the_contract(grid: Any) -> None:
+def test_main_job_writes_the_files_of_the_contract(grid: Any) -> None:
     root = grid.sweep.paths.root
     tables = [f"results.{kind}" for kind in ("csv", "json", "md", "html")]
     tables += [f"comparison.{kind}" for kind in ("csv", "json", "md")]
@@ -120,14 +120,14 @@ def test_main_job_leaves_the_files_of_the_contract(grid: Any) -> None:
         assert names == {"run.json", "config.yaml"} | (finished if record.status == "finished" else set())
 
 
-def test_main_job_names_folders_by_what_varies_and_the_signature(grid: Any) -> None:
+def test_main_job_names_folders_by_varying_settings_and_signature(grid: Any) -> None:
     for record in grid.sweep.records:
         values = [f"{key}={record.settings[key]}" for key in ("batch_size", "num_workers", "device")]
         assert record.name == ",".join(values) + "-" + record.signature[:8]
         assert re.fullmatch("[0-9a-f]{64}", record.signature)
 
 
-def test_main_job_says_what_it_was(grid: Any) -> None:
+def test_main_job_records_its_command_axes_and_host(grid: Any) -> None:
     said = json.loads(grid.sweep.paths.record.read_text())
     assert said["axes"] == {"batch_size": [16, 32], "num_workers": [0, 1], "device": ["cpu", "cuda"]}
     assert said["command"][:5] == ["python", "-m", "runmanager", "-m", "lr=0.01"]
@@ -137,14 +137,14 @@ def test_main_job_says_what_it_was(grid: Any) -> None:
     assert order == [(size, workers, device) for size in (16, 32) for workers in (0, 1) for device in ("cpu", "cuda")]
 
 
-def test_main_job_s_tables_have_the_columns_of_the_contract(grid: Any) -> None:
+def test_main_job_tables_have_the_columns_of_the_contract(grid: Any) -> None:
     root = grid.sweep.paths.root
     assert columns(root / "results.csv") == RESULT_COLUMNS
     assert columns(root / "epochs.csv") == EPOCH_COLUMNS
     assert columns(root / "comparison.csv") == COMPARISON_COLUMNS
 
 
-def test_main_job_s_tables_hold_every_run_epoch_and_pair(grid: Any) -> None:
+def test_main_job_tables_have_every_run_epoch_and_pair(grid: Any) -> None:
     rows = grid.sweep.rows()
     assert [row["status"] for row in rows] == ["finished"] * 4 + ["skipped"] * 4
     seconds = [float(row["epoch_seconds"]) for row in rows[:4]]
@@ -158,7 +158,7 @@ def test_main_job_s_tables_hold_every_run_epoch_and_pair(grid: Any) -> None:
     assert all("cuda: skipped (device_unavailable)" in row["reason"] for row in pairs)
 
 
-def test_main_job_shows_tables_and_where_the_files_are(grid: Any) -> None:
+def test_main_job_prints_tables_and_paths(grid: Any) -> None:
     assert "8 runs: 4 finished, 4 skipped." in grid.done.out
     assert "cuda / cpu" in grid.done.out
     assert "outputs/grid/results.csv" in grid.done.out
@@ -168,7 +168,7 @@ def test_main_job_shows_tables_and_where_the_files_are(grid: Any) -> None:
 
 @pytest.fixture
 def copied_grid(grid: Any, tmp_path: Path) -> Any:
-    """The finished grid once more, for a test that adds to it."""
+    """A copy of the finished grid, for a test that adds to it."""
     shutil.copytree(grid.folder, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
@@ -195,7 +195,7 @@ def test_a_rerun_keeps_what_is_finished_and_a_wider_grid_adds_cells(
     assert len(sweep("grid").rows()) == 10
 
 
-def test_a_record_that_is_no_text_stays_and_stops_no_other_cell(
+def test_a_record_that_is_not_utf8_is_kept_and_the_other_cells_run(
     command: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
 ) -> None:
     assert command("-m", *tiny, "lr=0.1", "name=torn").status == 0
@@ -212,7 +212,7 @@ def test_a_record_that_is_no_text_stays_and_stops_no_other_cell(
     assert (other.settings["lr"], other.status) == (0.2, "finished")
 
 
-def test_resume_never_runs_anew_and_keeps_the_earlier_files(
+def test_resume_never_runs_again_and_keeps_earlier_files(
     command: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
 ) -> None:
     for resume in ("auto", "never"):
@@ -226,13 +226,13 @@ def test_resume_never_runs_anew_and_keeps_the_earlier_files(
     (attempt,) = sweep("one").paths.run(record.name).attempts.iterdir()
     assert json.loads((attempt / "run.json").read_text())["started_at"] == first.started_at
     assert sweep("one").num_epochs(record) == 2
-    # `must` finds it now, and there is nothing left to do.
+    # `must` finds it now, and nothing is left to do.
     before = sweep("one").paths.run(record.name).record.read_bytes()
     done = command("-m", *tiny, "lr=0.1", "name=one", "resume=must")
     assert (done.status, sweep("one").paths.run(record.name).record.read_bytes()) == (0, before)
 
 
-def test_resume_must_wants_something_to_resume(command: Callable[..., Any], tmp_path: Path, tiny: tuple) -> None:
+def test_resume_must_requires_stored_runs(command: Callable[..., Any], tmp_path: Path, tiny: tuple) -> None:
     done = command(*tiny, "name=nothing", "resume=must")
     assert done.status == 2
     assert done.faults == [
@@ -248,7 +248,7 @@ def test_one_name_in_two_folders_is_two_sweeps(command: Callable[..., Any], tmp_
     assert not (tmp_path / "outputs").exists()
 
 
-def test_two_unnamed_sweeps_of_one_second_have_folders_of_their_own(
+def test_two_unnamed_sweeps_in_one_second_have_different_folders(
     command: Callable[..., Any], tmp_path: Path, tiny: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at = datetime.datetime(2026, 11, 1, 10, 0, 0)
@@ -272,7 +272,7 @@ PRESETS = {
     "gpu_crossover": ("dataset.size=40", "epochs=1", "model.depth=2"),
     "zero_to_gans": ("dataset.size=200", "epochs=1"),
 }
-"""Each preset with what makes it small. A new preset needs a line here."""
+"""Each preset with overrides that make it small. A new preset needs a line here."""
 
 
 @pytest.mark.parametrize("preset", sorted(path.stem for path in (conf_folder() / "experiment").iterdir()))
@@ -294,18 +294,18 @@ def test_preset_runs(
     assert {name: str(status) for name, status in devices.items()} in (expected, {"auto": "finished"})
 
 
-def test_axes_may_be_given_as_a_preset_has_them(command: Callable[..., Any], tiny: tuple[str, ...]) -> None:
+def test_axes_may_be_given_as_sweeper_params(command: Callable[..., Any], tiny: tuple[str, ...]) -> None:
     done = command("-m", *tiny, "--dry-run", "+hydra.sweeper.params.lr='0.1,0.2'")
     assert (done.status, "2 cells: 2 start" in done.out) == (0, True), done.err
 
 
-def test_a_preset_s_grid_is_an_axis_each(command: Callable[..., Any]) -> None:
+def test_each_varying_setting_of_a_preset_is_an_axis(command: Callable[..., Any]) -> None:
     done = command("experiment=cuda_vs_cpu", "--dry-run")
     assert "12 cells: 6 skip, 6 start" in done.out
     assert "batch_size=20000,num_workers=1,device=cuda" in done.out
 
 
-def test_a_preset_with_one_value_a_setting_is_a_single_run(
+def test_a_preset_with_single_values_is_a_single_run(
     command: Callable[..., Any], sweep: Callable[[str], Any], tmp_path: Path
 ) -> None:
     words = ("experiment=digits_quick", *PRESETS["digits_quick"], "device=cuda", "name=single")
@@ -330,13 +330,13 @@ def test_runs_side_by_side(
 
 @pytest.fixture(scope="module")
 def by_local(tmp_path_factory: pytest.TempPathFactory, tiny: tuple[str, ...], elsewhere: Callable[..., Any]) -> Any:
-    """Two cells by this program's own launcher."""
+    """Two cells, run by the local launcher."""
     folder = tmp_path_factory.mktemp("local")
     return elsewhere(folder, "-m", *tiny, "lr=0.1", "device=cpu,cuda", "name=same")
 
 
 @pytest.mark.parametrize("launcher", ["basic", "joblib"])
-def test_other_launchers_leave_the_same(
+def test_other_launchers_give_the_same_results(
     launcher: str,
     by_local: Any,
     command: Callable[..., Any],
@@ -351,7 +351,7 @@ def test_other_launchers_leave_the_same(
         except importlib.metadata.PackageNotFoundError:
             pytest.skip("hydra/launcher=joblib is wanted: hydra-joblib-launcher is not installed")
     words = ("-m", *tiny, "lr=0.1", "device=cpu,cuda", "name=same", f"hydra/launcher={launcher}")
-    # basic runs the cells in the driver's own process; joblib's would import this one's main module, which is pytest.
+    # basic runs the cells in the driver's process; joblib would import this process's main module, which is pytest.
     done = command(*words) if launcher == "basic" else finish(start(*words))
     assert done.status == 0, done.err
     assert sweep("same").states() == by_local.states()
@@ -368,19 +368,19 @@ def test_other_launchers_leave_the_same(
 
 
 def command_for_the_skipped(report: Path) -> list[str]:
-    """The words after the program of the command that a report gives for what lacked its device."""
+    """The arguments of the command that a report gives for runs that lacked their device."""
     text = re.sub("</?span>", "", report.read_text())
     found = re.search(r"skipped for want of cuda: .* <code>python -m runmanager (.*?)</code>", text)
     assert found is not None
     return shlex.split(html.unescape(found[1]))
 
 
-def test_the_report_s_next_step_runs_exactly_what_is_missing(
+def test_the_next_step_of_the_report_runs_exactly_what_is_missing(
     command: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
 ) -> None:
     words = [word for word in tiny if not word.startswith("device=")]
     assert command("-m", *words, "lr=0.1,0.2", "device=cpu,cuda", "name=grid").status == 0
-    assert command("-m", *words, "lr=0.1,0.3", "device=cpu", "name=grid").status == 0  # the last, and a part
+    assert command("-m", *words, "lr=0.1,0.3", "device=cpu", "name=grid").status == 0  # the last one, and a part
     said = json.loads(sweep("grid").paths.record.read_text())
     assert [each[-3:] for each in said["commands"]] == [
         ["lr=0.1,0.2", "device=cpu,cuda", "name=grid"],
@@ -394,7 +394,7 @@ def test_the_report_s_next_step_runs_exactly_what_is_missing(
     assert len(states) == 4 and len(to_do) == 2
 
 
-def test_a_sweep_without_a_name_can_be_finished_by_its_report_s_command(
+def test_an_unnamed_sweep_can_be_completed_by_the_command_of_its_report(
     command: Callable[..., Any], tmp_path: Path, tiny: tuple[str, ...]
 ) -> None:
     words = [word for word in tiny if not word.startswith("device=")]

@@ -1,4 +1,4 @@
-"""Following a sweep from its files: what is shown, when it ends, and that a dead run never reads running."""
+"""Tests of following a sweep from its files: output, end, and the states of dead runs."""
 
 import io
 import os
@@ -13,8 +13,9 @@ import pytest
 from rich.console import Console
 
 from runmanager.app.driver.run_listener import write_tables_alone
-from runmanager.app.follow import follower as following
-from runmanager.app.follow.follower import SweepReader, follow_sweep, show_state
+from runmanager.app.follow import sweep_state
+from runmanager.app.follow.follower import follow_sweep, show_state
+from runmanager.app.follow.sweep_state import SweepReader
 from runmanager.launching.slurm.job_registry import locked_job_registry
 from runmanager.launching.slurm.queue import SlurmQueue
 from runmanager.records.files.paths import RunPaths, SweepPaths
@@ -33,7 +34,7 @@ AT = "2026-11-01T10:00:00+00:00"
 
 
 class Disk:
-    """A sweep of cells `lr=0`, `lr=1`, … whose files a test writes as a driver and its runs would."""
+    """A sweep of cells `lr=0`, `lr=1`, …; a test writes its files in place of a driver and runs."""
 
     def __init__(self, root: Path, num_cells: int) -> None:
         self.paths = SweepPaths(root)
@@ -81,22 +82,22 @@ def disk(tmp_path: Path) -> Callable[[int], Disk]:
 
 
 def follow(disk: Disk, *moments: Callable[[], object], seconds: float = 1.0) -> tuple[int, list[str]]:
-    """Follow to the end, the disk changing at each of the looks, `seconds` apart, as `moments` say."""
+    """Follow a sweep to its end; one of `moments` changes the disk before each poll, `seconds` apart."""
     out = io.StringIO()
     coming = iter(moments)
     now = [0.0]
 
     def wait(_: float) -> None:
-        next(coming)()  # StopIteration: the follower should have left
+        next(coming)()  # StopIteration: following should have ended
         now[0] += seconds
 
     observer = HeartbeatObserver(clock=lambda: now[0], wait=wait)
     status = follow_sweep(disk.paths, Console(file=out, width=200), observer=observer)
-    assert next(coming, None) is None, "it left too early"
+    assert next(coming, None) is None, "following ended too early"
     return status, out.getvalue().splitlines()
 
 
-def test_a_sweep_is_shown_from_its_first_run_to_its_last_as_the_driver_does(disk: Callable[[int], Disk]) -> None:
+def test_a_sweep_is_shown_from_its_first_run_to_its_last(disk: Callable[[int], Disk]) -> None:
     sweep = disk(2)
     status, lines = follow(
         sweep,
@@ -119,7 +120,7 @@ def test_a_sweep_is_shown_from_its_first_run_to_its_last_as_the_driver_does(disk
     assert not list(sweep.paths.root.glob("results.*")), "a reader writes nothing"
 
 
-def test_it_stays_while_a_driver_is_about_to_begin_the_next_run(disk: Callable[[int], Disk]) -> None:
+def test_following_continues_while_a_driver_starts_the_next_run(disk: Callable[[int], Disk]) -> None:
     sweep = disk(2)
     for number in (0, 1):
         sweep.begin(number)
@@ -140,7 +141,7 @@ def test_it_stays_while_a_driver_is_about_to_begin_the_next_run(disk: Callable[[
 
 
 def test_a_run_whose_processes_are_restarted_is_shown_once(disk: Callable[[int], Disk]) -> None:
-    """As under `measure=paired`: it ends and begins again until its driver begins others, or leaves."""
+    """Under `measure=paired` a run ends and starts again until its driver starts others or exits."""
     sweep, measure = disk(2), {"name": "paired", "max_seconds": 60.0}
     status, lines = follow(
         sweep,
@@ -161,7 +162,7 @@ def test_a_run_whose_processes_are_restarted_is_shown_once(disk: Callable[[int],
     ]
 
 
-def test_after_the_sweep_it_says_how_that_ended(disk: Callable[[int], Disk]) -> None:
+def test_an_ended_sweep_is_shown_with_its_results(disk: Callable[[int], Disk]) -> None:
     sweep = disk(2)
     sweep.begin(0)
     sweep.end(0)
@@ -175,7 +176,7 @@ def test_after_the_sweep_it_says_how_that_ended(disk: Callable[[int], Disk]) -> 
     assert "2 runs: 1 finished, 1 failed." in lines
 
 
-def test_cells_that_come_while_it_looks_are_waited_for(disk: Callable[[int], Disk]) -> None:
+def test_cells_added_while_following_are_waited_for(disk: Callable[[int], Disk]) -> None:
     sweep = disk(1)
 
     def widen() -> None:
@@ -191,7 +192,7 @@ def test_cells_that_come_while_it_looks_are_waited_for(disk: Callable[[int], Dis
     assert "✓ 2/2  lr=1  finished" in lines
 
 
-def test_a_driver_s_word_on_a_run_that_is_gone_is_waited_for(
+def test_the_driver_may_still_record_the_end_of_a_vanished_run(
     disk: Callable[[int], Disk], dead: ProcessIdentity
 ) -> None:
     sweep = disk(1)
@@ -203,7 +204,7 @@ def test_a_driver_s_word_on_a_run_that_is_gone_is_waited_for(
     assert [line for line in lines if line.startswith("✗")] == ["✗ 1/1  lr=0  killed (signal)"]
 
 
-def test_a_run_that_nobody_speaks_for_is_crashed(disk: Callable[[int], Disk], dead: ProcessIdentity) -> None:
+def test_a_vanished_run_without_a_driver_is_crashed(disk: Callable[[int], Disk], dead: ProcessIdentity) -> None:
     sweep = disk(1)
     sweep.begin(0, owner=dead)
     leave_sweep(sweep.paths, ME)
@@ -212,7 +213,7 @@ def test_a_run_that_nobody_speaks_for_is_crashed(disk: Callable[[int], Disk], de
     assert lines[1].startswith("✗ 1/1  lr=0  crashed (vanished)")
 
 
-def test_a_driver_on_another_host_is_believed_until_it_is_silent(disk: Callable[[int], Disk]) -> None:
+def test_a_driver_on_another_host_counts_as_alive_until_it_is_silent(disk: Callable[[int], Disk]) -> None:
     sweep = disk(1)
     leave_sweep(sweep.paths, ME)
     sweep.plan(driver=ELSEWHERE)
@@ -227,7 +228,7 @@ def test_a_driver_on_another_host_is_believed_until_it_is_silent(disk: Callable[
     assert reader.read().is_ended
 
 
-def test_a_run_that_died_with_its_host_and_its_driver_reads_crashed_after_a_minute(
+def test_a_run_that_died_with_its_host_is_crashed_after_a_minute(
     disk: Callable[[int], Disk],
 ) -> None:
     sweep = disk(2)
@@ -240,7 +241,7 @@ def test_a_run_that_died_with_its_host_and_its_driver_reads_crashed_after_a_minu
     moments = [
         *(lambda beat=beat: write_beat(heartbeat, Beat(beat, 1, 1795262400)) for beat in range(2, 5)),
         lambda: sweep.end(1),
-        *[lambda: None] * 3,  # nothing happens any more
+        *[lambda: None] * 3,  # nothing changes any more
     ]
     status, lines = follow(sweep, *moments, seconds=20.0)
     assert status == 1
@@ -250,7 +251,7 @@ def test_a_run_that_died_with_its_host_and_its_driver_reads_crashed_after_a_minu
     assert not list(sweep.paths.root.glob("results.*")) and "running" in sweep.folders[0].paths.record.read_text()
 
 
-def test_one_look_at_a_run_of_another_host_says_when_it_was_last_heard_of(disk: Callable[[int], Disk]) -> None:
+def test_show_state_prints_the_last_heartbeat_of_a_run_on_another_host(disk: Callable[[int], Disk]) -> None:
     sweep = disk(1)
     sweep.begin(0, owner=ELSEWHERE)
     write_beat(sweep.folders[0].paths.heartbeat, Beat(3, 1, 1795262410))
@@ -261,13 +262,13 @@ def test_one_look_at_a_run_of_another_host_says_when_it_was_last_heard_of(disk: 
     )
 
 
-def test_a_folder_that_is_not_claimed_yet_is_pending_and_a_damaged_one_has_ended_badly(
+def test_an_unclaimed_folder_is_pending_and_a_damaged_one_has_ended_badly(
     disk: Callable[[int], Disk],
 ) -> None:
     sweep = disk(2)
     leave_sweep(sweep.paths, ME)
     sweep.paths.run(sweep.names[0]).root.mkdir(parents=True)
-    (sweep.paths.runs / "nobody's").mkdir()
+    (sweep.paths.runs / "unclaimed").mkdir()
     sweep.begin(1)
     reader = SweepReader(sweep.paths)
     assert reader.read().in_words() == "2 cells: 1 pending, 1 running"
@@ -277,20 +278,20 @@ def test_a_folder_that_is_not_claimed_yet_is_pending_and_a_damaged_one_has_ended
     assert (state.is_ended, state.status) == (False, 1)
 
 
-def test_only_what_changed_is_read_again(disk: Callable[[int], Disk], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_changed_files_are_read_again(disk: Callable[[int], Disk], monkeypatch: pytest.MonkeyPatch) -> None:
     sweep = disk(2)
     for number in (0, 1):
         sweep.begin(number)
     reader = SweepReader(sweep.paths)
     reader.read()
     read: list[RunPaths] = []
-    monkeypatch.setattr(following, "read_record", lambda paths, **_: read.append(paths) or read_record(paths))
+    monkeypatch.setattr(sweep_state, "read_record", lambda paths, **_: read.append(paths) or read_record(paths))
     sweep.end(1)
     assert reader.read().in_words() == "2 cells: 1 running, 1 finished"
     assert len(read) == 1
 
 
-def test_the_state_at_once(disk: Callable[[int], Disk]) -> None:
+def test_show_state_prints_the_current_state(disk: Callable[[int], Disk]) -> None:
     sweep = disk(4)
     for number in (0, 1, 2):
         sweep.begin(number)
@@ -308,7 +309,7 @@ def test_the_state_at_once(disk: Callable[[int], Disk]) -> None:
 
 
 class Queue(SlurmQueue):
-    """What Slurm says of each job; None where it does not answer."""
+    """A queue with the given states of jobs; None if Slurm does not answer."""
 
     def __init__(self, states: dict[str, str] | None) -> None:
         self.now = states
@@ -318,7 +319,7 @@ class Queue(SlurmQueue):
 
 
 def hand_over(sweep: Disk) -> None:
-    """As a driver that does not wait: each cell has a job, `7_0`, `7_1`, …, and the driver is gone."""
+    """Submit each cell as a job, `7_0`, `7_1`, …, and exit, like a driver that does not wait."""
     with locked_job_registry(sweep.paths) as book:
         book.update((name, f"7_{number}") for number, name in enumerate(sweep.names))
     leave_sweep(sweep.paths, ME)
@@ -326,7 +327,7 @@ def hand_over(sweep: Disk) -> None:
 
 @pytest.fixture
 def clock() -> list[float]:
-    """The time, to be moved by a test."""
+    """The current time, which a test advances."""
     return [100.0]
 
 
@@ -334,9 +335,7 @@ def reader_of(sweep: Disk, queue: SlurmQueue | None, clock: list[float]) -> Swee
     return SweepReader(sweep.paths, queue=queue, observer=HeartbeatObserver(clock=lambda: clock[0]))
 
 
-def test_what_waits_in_slurm_is_queued_and_what_is_gone_from_it_is_not(
-    disk: Callable[[int], Disk], clock: list[float]
-) -> None:
+def test_cells_with_a_slurm_job_are_queued_and_others_pending(disk: Callable[[int], Disk], clock: list[float]) -> None:
     sweep = disk(3)
     hand_over(sweep)
     queue = Queue({"7_0": "RUNNING", "7_1": "PENDING"})
@@ -351,14 +350,14 @@ def test_what_waits_in_slurm_is_queued_and_what_is_gone_from_it_is_not(
     assert reader.read().in_words() == "3 cells: 1 running, 2 pending"
 
 
-def test_where_slurm_cannot_be_asked_nothing_is_claimed(disk: Callable[[int], Disk], clock: list[float]) -> None:
+def test_without_an_answer_of_slurm_the_state_is_unknown(disk: Callable[[int], Disk], clock: list[float]) -> None:
     sweep = disk(2)
     hand_over(sweep)
     assert reader_of(sweep, None, clock).read().in_words() == "2 cells: 2 handed to Slurm"
     assert reader_of(sweep, Queue(None), clock).read().in_words() == "2 cells: 2 handed to Slurm"
 
 
-def test_slurm_is_not_asked_all_the_time(disk: Callable[[int], Disk], clock: list[float]) -> None:
+def test_slurm_is_not_queried_at_every_poll(disk: Callable[[int], Disk], clock: list[float]) -> None:
     sweep = disk(1)
     hand_over(sweep)
     queue = Queue({"7_0": "PENDING"})
@@ -369,9 +368,7 @@ def test_slurm_is_not_asked_all_the_time(disk: Callable[[int], Disk], clock: lis
     assert reader.read().in_words() == "1 cell: 1 queued"
 
 
-def test_a_sweep_has_not_ended_while_slurm_may_go_on_with_a_run(
-    disk: Callable[[int], Disk], clock: list[float]
-) -> None:
+def test_a_sweep_has_not_ended_while_slurm_may_resume_a_run(disk: Callable[[int], Disk], clock: list[float]) -> None:
     sweep = disk(1)
     hand_over(sweep)
     queue = Queue({"7_0": "RUNNING"})
@@ -397,7 +394,7 @@ def test_a_sweep_has_not_ended_while_slurm_may_go_on_with_a_run(
     assert (state.is_ended, state.status) == (True, 0)
 
 
-def test_whom_the_cells_wait_for_is_said(disk: Callable[[int], Disk]) -> None:
+def test_the_reason_for_waiting_is_printed(disk: Callable[[int], Disk]) -> None:
     sweep = disk(2)
     hand_over(sweep)
     out = io.StringIO()
@@ -418,10 +415,10 @@ def test_whom_the_cells_wait_for_is_said(disk: Callable[[int], Disk]) -> None:
     assert said({"7_0": "PENDING", "7_1": "PENDING"}) == "2 cells wait in Slurm's queue; Ctrl-C leaves."
     assert said({"7_0": "PENDING"}) == "1 cell waits in Slurm's queue; 1 cell waits for a driver; Ctrl-C leaves."
     assert said({}) == "2 cells wait for a driver; Ctrl-C leaves."
-    assert said(None) == "2 cells were handed to Slurm, which cannot be asked from here; Ctrl-C leaves."
+    assert said(None) == "2 cells were handed to Slurm, which cannot be queried from here; Ctrl-C leaves."
 
 
-def test_the_report_of_a_detached_sweep_is_written_if_no_job_could(disk: Callable[[int], Disk]) -> None:
+def test_the_missing_report_of_a_detached_sweep_is_written(disk: Callable[[int], Disk]) -> None:
     sweep = disk(1)
     hand_over(sweep)
     sweep.begin(0)
@@ -446,7 +443,7 @@ def test_the_last_job_writes_the_report(disk: Callable[[int], Disk]) -> None:
 
 @pytest.fixture
 def sleeper(mortal: Callable[..., subprocess.Popen[bytes]]) -> Iterator[subprocess.Popen[bytes]]:
-    """A process to be killed."""
+    """A process to kill."""
     process = mortal(subprocess.Popen([sys.executable, "-c", "print(flush=True); input()"], stdin=-1, stdout=-1))
     assert process.stdout is not None and process.stdin is not None
     process.stdout.readline()
@@ -462,7 +459,7 @@ def dead() -> ProcessIdentity:
     return msgspec.structs.replace(ME, start_ticks=1)
 
 
-def test_a_killed_run_never_reads_running_though_it_is_a_zombie(
+def test_a_zombie_process_does_not_count_as_running(
     disk: Callable[[int], Disk], sleeper: subprocess.Popen[bytes], wait: Callable[..., object]
 ) -> None:
     stat = Path(f"/proc/{sleeper.pid}/stat")

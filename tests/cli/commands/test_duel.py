@@ -1,4 +1,4 @@
-"""The duel: two sides, each any settings, and one sentence."""
+"""Tests of `runmanager duel`."""
 
 import csv
 import re
@@ -11,7 +11,7 @@ TINY = ("dataset=fake", "dataset.size=64", "dataset.val_size=32", "model=logisti
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (["device=cpu"], "Missing argument 'SIDE'"),
         (["cpu", "device=cuda"], "A side of a duel must be overrides like device=cuda, got 'cpu'."),
@@ -19,14 +19,14 @@ TINY = ("dataset=fake", "dataset.size=64", "dataset.val_size=32", "model=logisti
         (["device=cpu", "--quiet"], "A side of a duel must be overrides like device=cuda, got '--quiet'."),
     ],
 )
-def test_what_is_no_side_is_refused(command: Callable, words: list[str], said: str) -> None:
+def test_an_invalid_side_is_rejected(command: Callable, words: list[str], expected: str) -> None:
     done = command("duel", *words)
     assert done.status == 2
-    assert said in done.err
+    assert expected in done.err
 
 
 @pytest.mark.parametrize("also", [(), ("--dry-run",)])
-def test_a_side_without_its_device_is_refused_before_the_other_runs(
+def test_a_side_with_a_missing_device_is_rejected_before_the_other_runs(
     process: Callable, tmp_path: Path, also: tuple[str, ...]
 ) -> None:
     done = process("duel", "device=cpu", "device=cuda", *TINY[:-1], "name=d", *also, CUDA_VISIBLE_DEVICES="")
@@ -38,7 +38,7 @@ def test_a_side_without_its_device_is_refused_before_the_other_runs(
 def test_a_duel_of_any_settings_ends_in_one_sentence(process: Callable, tmp_path: Path) -> None:
     sides = ("batch_size=16 optimizer=sgd", "batch_size=32 optimizer.eps=1e-7")
     words = [word for word in TINY if not word.startswith("batch_size")]
-    # Enough as soon as there is an interval at all, however busy the machine is.
+    # Any interval is narrow enough, so that a busy machine does not matter.
     quick = ("measure.block_steps=2", "measure.min_rounds=6", "measure.half_width=0.9")
     done = process("duel", *sides, *words, *quick, "name=d", OMP_NUM_THREADS="1")
     assert done.status == 0, done.err
@@ -56,6 +56,6 @@ def test_a_duel_of_any_settings_ends_in_one_sentence(process: Callable, tmp_path
     assert row["verdict"] == match[3]
     rates = [line for line in before if line.endswith(" samples a second")]
     assert [line.partition(": ")[0] for line in rates] == [row["baseline"], row["candidate"]]
-    # One answer: nothing of warm-up epochs, of who learnt best, and no second table of the same.
+    # One answer: no warm-up epochs, no best accuracy, and no second table.
     assert not any(word in line for line in before for word in ("warm-up", "best", "times", "speedup"))
     assert "the ratio of their samples per second in each round" in (tmp_path / "outputs/d/report.html").read_text()

@@ -1,4 +1,4 @@
-"""Tests of the command that starts TensorBoard: it serves the sweep's runs, at the address that it says."""
+"""Tests of `runmanager tensorboard`."""
 
 import http.client
 import json
@@ -17,7 +17,7 @@ from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-from runmanager.cli.commands.tensorboard import _keep_up, _launch, free_port
+from runmanager.cli.commands.tensorboard import _launch, _refresh, free_port
 from runmanager.errors import UsageError
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.paths import SweepPaths
@@ -40,7 +40,7 @@ def write_scalar(sweep: SweepPaths, run: str) -> None:
 
 @pytest.fixture
 def server(sweep: SweepPaths, mortal: Callable, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """The command on the sweep, with folders of its own under `tmp_path/temporary`."""
+    """The command on the sweep, with its temporary folders under `tmp_path/temporary`."""
     (tmp_path / "temporary").mkdir()
     with mortal(
         subprocess.Popen(
@@ -56,41 +56,43 @@ def server(sweep: SweepPaths, mortal: Callable, tmp_path: Path) -> Iterator[subp
         process.kill()
 
 
-def test_serves_the_runs_at_the_address_it_says_until_ctrl_c(
+def test_runs_are_served_at_the_printed_address_until_ctrl_c(
     sweep: SweepPaths, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     first, second, *_ = run_names(sweep)
     write_scalar(sweep, first)
     server = request.getfixturevalue("server")
-    said = server.stdout.readline()
-    address = re.search(r"http://localhost:(\d+)/", said)
-    assert address is not None, said
+    line = server.stdout.readline()
+    address = re.search(r"http://localhost:(\d+)/", line)
+    assert address is not None, line
     connection = http.client.HTTPConnection("localhost", int(address[1]), timeout=60)
 
     def shown(num_runs: int) -> dict[str, list[str]]:
         tags: dict[str, dict[str, object]] = {}
         give_up_at = time.monotonic() + 60
-        while sum(map(bool, tags.values())) < num_runs and time.monotonic() < give_up_at:  # it reads beside serving
+        while (
+            sum(map(bool, tags.values())) < num_runs and time.monotonic() < give_up_at
+        ):  # event files are read in the background
             connection.request("GET", "/data/plugin/scalars/tags")
             tags = json.loads(connection.getresponse().read())
-            time.sleep(0.05)  # between two looks: who reads has the same core
+            time.sleep(0.05)  # leaves the core to the reader
         return {run: list(found) for run, found in tags.items()}
 
     one, other = (name.rpartition("-")[0] for name in (first, second))
     assert shown(1) == {one: ["train/loss"]}
-    write_scalar(sweep, second)  # a run that begins meanwhile
+    write_scalar(sweep, second)  # a run that begins while the server runs
     assert shown(2) == {one: ["train/loss"], other: ["train/loss"]}
 
     def runs_with(num_ended: str) -> list[str]:
-        """The runs, once the sweep is among them under that name, with its figures and tables."""
+        """The runs, once the sweep itself is among them with its figures and tables."""
         wanted, runs = f"sweep{num_ended}", list[str]()
         give_up_at = time.monotonic() + 60
         while time.monotonic() < give_up_at:
-            asked = []
+            answers = []
             for path in ("/data/runs", "/data/plugin/text/tags", "/data/plugin/images/tags"):
                 connection.request("GET", path)
-                asked.append(json.loads(connection.getresponse().read()))
-            runs, texts, images = asked
+                answers.append(json.loads(connection.getresponse().read()))
+            runs, texts, images = answers
             if "across_runs/answers" in texts.get(wanted, ()) and images.get(wanted):
                 break
             time.sleep(0.05)
@@ -107,20 +109,20 @@ def test_serves_the_runs_at_the_address_it_says_until_ctrl_c(
     assert not list((tmp_path / "temporary").glob("runmanager-*"))
 
 
-def test_free_port_is_one_that_can_be_had() -> None:
+def test_free_port_can_be_bound() -> None:
     port = free_port("localhost", 0)
     assert free_port("localhost", port) == port
     assert free_port("localhost", None) >= 6006
 
 
-def test_port_in_use_is_refused_and_passed_over() -> None:
+def test_a_used_port_is_rejected_or_skipped() -> None:
     with socket.create_server(("localhost", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=f"port {port} is not .*use --port 0"):
             free_port("localhost", port)
 
 
-def test_an_address_of_ipv6_is_one_to_listen_on() -> None:
+def test_an_ipv6_address_is_accepted() -> None:
     try:
         with socket.create_server(("::1", 0), family=socket.AF_INET6) as taken:
             port = taken.getsockname()[1]
@@ -131,26 +133,26 @@ def test_an_address_of_ipv6_is_one_to_listen_on() -> None:
     assert free_port("::1", 0) > 0
 
 
-def test_a_port_that_only_localhost_uses_is_passed_over_for_any_host() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:  # TensorBoard would refuse it
+def test_a_port_used_on_localhost_is_skipped_for_any_host() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # TensorBoard would reject it
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=f"port {port} is not"):
             free_port("127.0.0.2", port)
 
 
-def test_host_elsewhere_is_refused() -> None:
+def test_an_address_of_another_machine_is_rejected() -> None:
     with pytest.raises(UsageError, match=r"`--host` must be an address of this machine, got .192\.0\.2\.1."):
         free_port("192.0.2.1", None)
 
 
-def test_sweep_that_is_not_there_is_refused_before_anything_starts(command: Callable, tmp_path: Path) -> None:
+def test_a_missing_sweep_is_rejected_before_the_server_starts(command: Callable, tmp_path: Path) -> None:
     done = command("tensorboard", str(tmp_path / "nothing"))
     assert (done.status, done.out) == (2, "")
 
 
-def test_a_port_that_another_takes_meanwhile_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_taken_before_the_start_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # TensorBoard's own copy of a library warns when it is imported
+        warnings.simplefilter("ignore")  # a library bundled with TensorBoard warns on import
         from tensorboard import default, program
 
         default.get_plugins()
@@ -168,7 +170,7 @@ def test_a_port_that_another_takes_meanwhile_is_passed_over(tmp_path: Path, monk
         assert _launch(tmp_path, title="grid", host="localhost", port=None) == tried[1] != tried[0]
 
 
-def test_a_figure_that_fails_is_said_once_and_ends_nothing(
+def test_a_failing_figure_is_reported_once_and_the_server_stays(
     sweep: SweepPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_scalar(sweep, run_names(sweep)[0])
@@ -177,6 +179,6 @@ def test_a_figure_that_fails_is_said_once_and_ends_nothing(
     monkeypatch.setattr("runmanager.results.figures.catalog.speedup_figures", lambda comparison: 1 // 0)
     shown, faults = SweepSummaryWriter(sweep, runs, clock=iter(range(0, 10**6, 1000)).__next__), set[str]()
     for _ in range(2):
-        _keep_up(runs, shown, faults)
-    assert capsys.readouterr().err.count("could not be drawn (ZeroDivisionError: ") == 1
+        _refresh(runs, shown, faults)
+    assert capsys.readouterr().err.count("could not be shown (ZeroDivisionError: ") == 1
     assert len(list(runs.root.iterdir())) == 1

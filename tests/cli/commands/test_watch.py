@@ -1,4 +1,4 @@
-"""Tests of `runmanager watch`: as a command, in a pipe, light, and left with Ctrl-C."""
+"""Tests of `runmanager watch`: output, imports, and Ctrl-C."""
 
 import os
 import signal
@@ -21,14 +21,14 @@ DEADLINE_SECONDS = 120
 
 
 def set_running(sweep: SweepPaths, owner: ProcessIdentity) -> RunPaths:
-    """Let the sweep's first run be in the hands of `owner`."""
+    """Make `owner` the owner of the sweep's first run."""
     paths = RunPaths(sorted(sweep.runs.iterdir())[0])
     record = msgspec.structs.replace(read_record(paths), status=Status.RUNNING, reason=None, owner=owner)
     paths.record.write_bytes(encode_record(record))
     return paths
 
 
-def test_an_ended_sweep_is_shown_and_its_status_returned(command: Callable, sweep: SweepPaths) -> None:
+def test_an_ended_sweep_is_shown_with_its_status(command: Callable, sweep: SweepPaths) -> None:
     done = command("watch", "grid")
     assert (done.status, done.err) == (0, "")
     assert done.out.startswith("outputs/grid: 4 cells: 2 finished, 2 skipped\n")
@@ -38,19 +38,19 @@ def test_an_ended_sweep_is_shown_and_its_status_returned(command: Callable, swee
     assert (once.status, once.out) == (0, "outputs/grid: 4 cells: 2 finished, 2 skipped\n")
 
 
-def test_a_sweep_that_is_none_is_refused(command: Callable, sweep: SweepPaths) -> None:
+def test_a_folder_without_a_sweep_is_rejected(command: Callable, sweep: SweepPaths) -> None:
     done = command("watch", "gird")
     assert (done.status, done.out) == (2, "")
     assert "Did you mean 'grid'?" in done.err
 
 
-def test_a_heartbeat_timeout_that_a_living_run_could_miss_is_refused(command: Callable, sweep: SweepPaths) -> None:
+def test_a_too_short_heartbeat_timeout_is_rejected(command: Callable, sweep: SweepPaths) -> None:
     done = command("watch", "grid", "--heartbeat-timeout", "0")
     assert (done.status, done.out) == (2, "")
     assert "`--heartbeat-timeout` must be a number of seconds of at least 10, got 0" in done.err
 
 
-def test_loads_neither_torch_nor_hydra(process: Callable, sweep: SweepPaths) -> None:
+def test_watch_imports_neither_torch_nor_hydra(process: Callable, sweep: SweepPaths) -> None:
     after = "print(sorted({name.split('.')[0] for name in sys.modules} & {'torch', 'hydra', 'omegaconf', 'pandas'}))"
     assert process("watch", "grid", after=after).out.endswith("[]\n")
 
@@ -63,7 +63,7 @@ def test_a_killed_run_reads_crashed_in_every_command(command: Callable, sweep: S
         assert "1 running" in command("watch", "grid", "--once").out
         assert ",running," in command("table", "grid", "--format", "csv").out
         os.kill(owner.pid, signal.SIGKILL)
-        os.waitid(os.P_PID, owner.pid, os.WEXITED | os.WNOWAIT)  # dead, and a zombie still
+        os.waitid(os.P_PID, owner.pid, os.WEXITED | os.WNOWAIT)  # dead, but still a zombie
         for words in (("watch", "grid", "--once"), ("watch", "grid"), ("table", "grid", "--format", "csv")):
             done = command(*words)
             assert "crashed" in done.out

@@ -1,0 +1,185 @@
+"""The groups of cells that take turns under `measure=paired`, and the launching of their sessions."""
+
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hydra.core.utils import JobReturn
+
+from runmanager.app.compose.cells import Grid
+from runmanager.app.driver.paired_stopping import PairedSessions, Sides
+from runmanager.app.driver.run_listener import SweepListener
+from runmanager.errors import ConfigurationError, UsageError
+from runmanager.launching.hydra_launcher import LocalLauncher
+from runmanager.launching.local.turn_keeper import WARMUP_TURNS
+from runmanager.launching.plan import Action, PlannedRun
+from runmanager.records.settings.values import differing_settings
+from runmanager.records.sweep.record import plan_cell
+from runmanager.results.compare.pairing import JOINT, default_baseline, find_axis, pair_cells
+from runmanager.results.load.cells import Cell, Cells
+from runmanager.results.stats.paired_speedup import MIN_ROUNDS
+from runmanager.training.options.groups import PairedOptions
+from runmanager.validation import fault
+
+__all__ = ["Pairing", "infer_compared_axis", "make_pairing", "pairing_notices"]
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """The groups of a sweep's cells, each as the signatures of its sides, the baseline's first."""
+
+    options: PairedOptions
+    groups: Sequence[Sides]
+
+    def batches(self, runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
+        """Return the runs of each group; a group runs at the same time."""
+        found = [[run for run in runs if any(run.cell.signature in side for side in group)] for group in self.groups]
+        return [batch for batch in found if batch]
+
+    def run(
+        self,
+        batch: Sequence[PlannedRun],
+        first: int,
+        listener: SweepListener,
+        launch: Callable[..., Sequence[JobReturn]],
+    ) -> Sequence[JobReturn]:
+        """Launch a batch whose keys count from `first`, once for each session; return the first session's results.
+
+        `launch` takes the runs, the first key, the keeper of their turns, and whether they have run before.
+        """
+        group = next(group for group in self.groups if any(batch[0].cell.signature in side for side in group))
+        sessions = PairedSessions(self.options, group)
+        with listener.sessions(lambda: sessions.has_next):
+            returns = launch(batch, first, sessions.start(batch, first))
+            while not listener.is_halted and (again := sessions.next_runs()):
+                first = listener.take(again)
+                launch(again, first, sessions.start(again, first), is_begun=True)
+        return returns
+
+    def with_partners(
+        self, plan: Sequence[PlannedRun], predict_skipped: Callable[[Sequence[PlannedRun]], Sequence[PlannedRun]]
+    ) -> list[PlannedRun]:
+        """Return the plan in which finished runs are measured again if they would have no partner otherwise.
+
+        That is so if another run of the group is to be run, or if the finished runs were not measured together.
+        `predict_skipped` marks planned runs that will be skipped because their device is missing.
+        """
+        changed: dict[str, PlannedRun] = {}
+        for group in self.groups:
+            members = [run for run in plan if any(run.cell.signature in side for side in group)]
+            kept = [run for run in members if run.action is Action.KEEP]
+            if not kept:
+                continue
+            if len(kept) < len(members):
+                to_come = [run for run in members if run not in kept]
+                is_alone = any(run.is_to_run for run in predict_skipped(to_come))
+            else:
+                sessions = {run.stored.session for run in kept if run.stored is not None}
+                is_alone = (len(sessions) > 1 or None in sessions) and not any(map(_obstacle, kept))
+            if is_alone:
+                changed |= {run.cell.signature: _measured_again(run) for run in kept}
+        return [changed.get(run.cell.signature, run) for run in plan]
+
+
+def _measured_again(run: PlannedRun) -> PlannedRun:
+    """Plan to measure a finished run again: from its checkpoint, or from the start without one."""
+    if against := _obstacle(run):
+        return replace(run, why=f"{run.why}; takes no turns with what is run now: {against}")
+    if run.paths.checkpoint.exists():
+        return replace(run, action=Action.MEASURE, why=f"{run.why}; takes turns with what is run now")
+    why = f"{run.why}; takes turns with what is run now, and left no checkpoint to start from"
+    return replace(run, action=Action.START_AGAIN, why=why)
+
+
+def _obstacle(run: PlannedRun) -> str:
+    """Why a new measurement would not match a finished run's epochs; empty if it would."""
+    if run.changes:
+        return "`rerun_changed=true` runs it again"
+    host = "" if run.stored is None else run.stored.environment.host
+    return "" if host in ("", socket.gethostname()) else f"it was made on {host}"
+
+
+def infer_compared_axis(grid: Grid) -> str | None:
+    """Return the axis that a paired sweep compares; None if `measure.axis` is given or nothing is paired.
+
+    For a duel it is every setting of its sides. Raises `ConfigurationError` if it cannot be inferred.
+    """
+    options = grid.configs[0].measure
+    if not isinstance(options, PairedOptions) or options.axis is not None:
+        return None
+    if grid.sides:
+        return JOINT.join(grid.sides)
+    names = [key for key in grid.axes if key != "seed"]
+    if "device" in names:
+        return "device"
+    if len(names) == 1:
+        return names[0]
+    way_out = "`device=cpu,cuda` compares these two"
+    if not names:
+        raise ConfigurationError([f"A sweep with `measure=paired` must have an axis, got none; {way_out}."])
+    rule = "name which of the axes is compared with `measure=paired`"
+    raise ConfigurationError([fault("measure.axis", rule, "null", f"it may be {' or '.join(names)}")])
+
+
+def make_pairing(grid: Grid, launcher: Any) -> Pairing | None:
+    """Group the cells of a sweep; None without `measure=paired`. Raises `ConfigurationError` if that is impossible."""
+    options = grid.configs[0].measure
+    if all(config.measure == options for config in grid.configs):
+        if not isinstance(options, PairedOptions):
+            return None
+    else:
+        raise ConfigurationError([fault("measure", "be the same for all cells of a sweep", "several")])
+    if not isinstance(launcher, LocalLauncher):
+        way_out = "the runs take turns on one machine: use `hydra/launcher=local`"
+        raise ConfigurationError([fault("measure", "be single with this launcher", "paired", way_out)])
+    if launcher.options.workers != 1:
+        way_out = "all runs of a comparison exist at once, and one works at a time"
+        raise ConfigurationError(
+            [fault("hydra.launcher.workers", "be 1 with `measure=paired`", launcher.options.workers, way_out)]
+        )
+    groups = _groups(grid, str(options.axis))
+    if not groups:
+        way_out = "give it two values at least"
+        raise ConfigurationError([fault(str(options.axis), "vary with `measure=paired`", "one value", way_out)])
+    return Pairing(options, groups)
+
+
+def pairing_notices(grid: Grid, pairing: Pairing | None) -> list[str]:
+    """Return notices to print before the start: the epochs needed if whole epochs are turns."""
+    if pairing is None:
+        return []
+    in_epochs = {cell.signature for cell, config in zip(grid.cells, grid.configs, strict=True) if config.num_workers}
+    max_members = max(len(frozenset().union(*group) & in_epochs) for group in pairing.groups)
+    if not max_members:
+        return []
+    num_epochs, seconds = max_members * (MIN_ROUNDS + WARMUP_TURNS), pairing.options.max_seconds
+    return [
+        f"With `num_workers` above 0 a turn is a whole epoch. Each pair of processes needs {MIN_ROUNDS} rounds after "
+        f"{WARMUP_TURNS} of warm-up, so {num_epochs} such epochs; `measure.max_seconds`={seconds:g} is enough if "
+        f"one takes up to {seconds / num_epochs:.2g} s, and allows several pairs if it takes less. Otherwise raise it, "
+        "or use num_workers=0, whose turns are short."
+    ]
+
+
+def _groups(grid: Grid, name: str) -> list[Sides]:
+    """The groups of cells that the comparison will have, the baseline's side first."""
+    planned = [plan_cell(cell.signature, cell.name, cell.config) for cell in grid.cells]
+    cells = Cells(
+        [Cell(each.run, each.signature, each.settings, None) for each in planned],
+        {},
+        differing_settings([each.settings for each in planned]),
+    )
+    try:
+        axis = find_axis(cells, name, "measure.axis")
+    except UsageError as error:
+        raise ConfigurationError([str(error)]) from None
+    groups: dict[str, list[frozenset[str]]] = {}
+    for pair in pair_cells(cells, axis, default_baseline(axis)):
+        sides = groups.setdefault(repr(pair.settings), [_signatures(pair.baseline_cells)])
+        sides.append(_signatures(pair.candidate_cells))
+    return [tuple(sides) for sides in groups.values()]
+
+
+def _signatures(cells: Sequence[Cell]) -> frozenset[str]:
+    return frozenset(cell.signature for cell in cells)

@@ -1,0 +1,213 @@
+"""The command that reproduces a stored run, verified by its signature, and the environment of today."""
+
+import platform
+import re
+import shlex
+import socket
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from runmanager.app.compose.override_quoting import format_override
+from runmanager.errors import ConfigurationError
+from runmanager.launching.local.gpus import gpu_names
+from runmanager.records.host.process import usable_cores
+from runmanager.records.run.record import Environment, RunRecord
+from runmanager.records.settings.signature import signature
+from runmanager.records.settings.values import flatten, plain_settings
+from runmanager.text import format_value, full_command
+from runmanager.tracking.device.cpu_model import cpu_model
+from runmanager.tracking.environment.code_hashes import rehash_code
+from runmanager.tracking.environment.environment import git_commit, library_versions
+from runmanager.training.targets import refuse_foreign_targets
+from runmanager.validation import fault
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+__all__ = ["Reproduction", "current_environment", "reproduce"]
+
+_PROGRAM = ("python", "-m", "runmanager")
+_GROUPS = ("dataset", "model", "optimizer", "scheduler", "loader", "measure")
+_LOCATION_SETTINGS = frozenset({"name", "output_root", "resume", "rerun_changed", "hydra"})
+"""Settings that say where the old run is and how it was launched; the new run gets a new folder."""
+
+_NAME = re.compile(r"\w+(\.\w+)*", re.ASCII)
+
+_TRUST = "if you trust the author of the run, add --trust"
+
+_OTHER_CELL = "With today's code these settings are another cell: the run did not know some of them."
+
+# A cell's settings do not depend on launcher and sweeper, and Hydra's own load faster.
+_PLAIN_HYDRA = ("hydra/launcher=basic", "hydra/sweeper=basic")
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """How to reproduce a run: the command's arguments, and remarks on its limits.
+
+    `is_proved`: whether the command gives the run's signature with today's code.
+    """
+
+    command: tuple[str, ...]
+    is_proved: bool
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """The command for a shell."""
+        return shlex.join(self.command)
+
+
+def reproduce(
+    record: RunRecord, *, seeds: Sequence[Any] = (), shown: Collection[str] = (), trust: bool = False
+) -> Reproduction:
+    """Return the command for one run, or with several `seeds` for the run and its repetitions.
+
+    It has every setting in which the run differs from today's defaults, and the settings in `shown`, by their dotted
+    names; a remark lists those that the command cannot have. Raises `UsageError` if the command would call a stored
+    `_target_` that is not a network of a known package, unless `trust` is set.
+    """
+    if not _is_of_application(record.config):
+        reason = "It was made by a custom loop, so the command is the original one; its settings are the loop's."
+        return _original_command(record, reason, shown)
+    if not trust:
+        refuse_foreign_targets(record.config, way_out=_TRUST)
+    if record.session is not None:
+        reason = "It took turns with other runs (measure=paired), so the command is that of all of them."
+        return _original_command(record, reason, shown)
+    try:
+        words = _overrides(record.config, shown)
+        settings = _checked(words)
+    except ConfigurationError as error:
+        reason = f"Today's settings reject it, so the command is the original one: {error}"
+        return _original_command(record, reason, shown)
+    if not trust:
+        refuse_foreign_targets(settings, way_out=_TRUST)  # Hydra may resolve the words to more than was stored
+    is_proved = signature(settings) == record.signature
+    grid = list(dict.fromkeys(seeds))
+    if len(grid) > 1:
+        words = ["-m", *(word for word in words if not word.startswith("seed=")), f"seed={','.join(map(str, grid))}"]
+    return Reproduction((*_PROGRAM, *words), is_proved, () if is_proved else (_OTHER_CELL,))
+
+
+def _original_command(record: RunRecord, why: str, shown: Collection[str]) -> Reproduction:
+    """The command that made the run, with remarks: `why`, and the run's `shown` settings."""
+    known = {name.removesuffix(".name"): value for name, value in record.settings.items() if name in shown}
+    cell = (
+        [f"This cell has {', '.join(f'{name}={format_value(value)}' for name, value in known.items())}."]
+        if known
+        else []
+    )
+    return Reproduction(full_command(record.environment.command), False, (why, *cell))
+
+
+def _is_of_application(config: Mapping[str, Any]) -> bool:
+    """Whether the application made the run: each group then has the name of its choice."""
+    return all(isinstance(config.get(group), Mapping) and "name" in config[group] for group in _GROUPS)
+
+
+def _overrides(config: Mapping[str, Any], shown: Collection[str]) -> list[str]:
+    """The overrides that turn today's defaults into `config`, and `shown` settings even at their defaults.
+
+    Raises `ConfigurationError` for settings that are rejected today.
+    """
+    wanted = flatten({key: value for key, value in config.items() if key not in _LOCATION_SETTINGS})
+    defaults = _flat([])
+    kinds = {group: f"{group}.name" for group in _GROUPS}
+    _refuse_unsafe_names(wanted, defaults, kinds)
+    choices = [
+        f"{group}={wanted[kind]}" for group, kind in kinds.items() if wanted[kind] != defaults[kind] or kind in shown
+    ]
+    choices += [format_override(name, value) for name, value in wanted.items() if name.endswith("._target_")]
+    base = _flat(choices)
+    words = [
+        format_override(name if name in base else f"+{name}", value)
+        for name, value in wanted.items()
+        if name not in base or base[name] != value or (name in shown and not name.endswith((".name", "._target_")))
+    ]
+    return [*choices, *words]
+
+
+def _refuse_unsafe_names(wanted: Mapping[str, Any], defaults: Mapping[str, Any], kinds: Mapping[str, str]) -> None:
+    """Raise `ConfigurationError` if a stored name, as part of an override, could be more to Hydra than a setting.
+
+    Names may reach Hydra's own settings, whose callbacks and search path run code, or arbitrary files.
+    """
+    from runmanager.app.compose.schema import group_choices
+
+    tops = {name.partition(".")[0] for name in defaults}
+    faults = [
+        fault(repr(name), "be a setting of today", "an unknown name")
+        for name in wanted
+        if name.partition(".")[0] not in tops or not _NAME.fullmatch(name)
+    ]
+    faults += [
+        fault(group, f"be one of {', '.join(group_choices(group))}", repr(wanted.get(kind)))
+        for group, kind in kinds.items()
+        if wanted.get(kind) not in group_choices(group)
+    ]
+    if faults:
+        raise ConfigurationError(faults)
+
+
+def _checked(words: Sequence[str]) -> dict[str, Any]:
+    """The settings of the cell that the overrides give. Raises `ConfigurationError` as a run of it would."""
+    from runmanager.app.compose.schema import read_config, unknown_settings
+
+    cfg, plain = _composed(words)
+    if faults := unknown_settings(cfg) or read_config(cfg).faults():
+        raise ConfigurationError(faults)
+    return plain
+
+
+def _flat(words: Sequence[str]) -> dict[str, Any]:
+    """The settings that the overrides give today, by dotted names."""
+    return flatten(_composed(words)[1])
+
+
+def _composed(words: Sequence[str]) -> "tuple[DictConfig, dict[str, Any]]":
+    """The configuration that the overrides give today, and the same as a run would store it.
+
+    Raises `ConfigurationError` for Hydra's errors.
+    """
+    from hydra import compose, initialize_config_dir
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    from runmanager.app.compose.schema import conf_folder, plain_config, register_schema
+
+    register_schema()
+    try:
+        with initialize_config_dir(str(conf_folder()), version_base="1.3"):
+            cfg = compose("config", overrides=[*_PLAIN_HYDRA, *words])
+            return cfg, plain_settings(plain_config(cfg))
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigurationError([str(error).splitlines()[0]]) from error
+
+
+def current_environment(then: Environment) -> Environment:
+    """Return the environment that the run would have here and now; what only a run can find out is as `then`."""
+    commit, clean = git_commit(Path.cwd())
+    on_cpu = then.device_name in (then.cpu_model, "cpu")
+    return msgspec.structs.replace(
+        then,
+        host=socket.gethostname(),
+        cpu_model=cpu_model(),
+        num_cores=usable_cores(),
+        device_name=cpu_model() if on_cpu else _accelerator(then.device_name),
+        python=platform.python_version(),
+        libraries=library_versions(),
+        commit=commit,
+        commit_clean=clean,
+        code=rehash_code(then.code, then.command),
+    )
+
+
+def _accelerator(wanted: str | None) -> str | None:
+    """`wanted` if this machine has such an accelerator, else the names of those it has."""
+    found = gpu_names()
+    return wanted if wanted is None or wanted in found else ", ".join(dict.fromkeys(found)) or "no NVIDIA GPU found"

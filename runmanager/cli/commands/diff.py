@@ -1,0 +1,26 @@
+"""`runmanager diff`: what differs between two runs."""
+
+from runmanager.cli.arguments import RunFormat, RunFormatOption, RunName, read_named_run
+from runmanager.cli.printing import print_text, wrap_lines
+
+__all__ = ["diff"]
+
+
+def diff(one: RunName, other: RunName, format_: RunFormatOption = RunFormat.TEXT) -> None:
+    """Show what differs between two runs: settings, code, packages, hardware, metrics. Equal values are left out."""
+    from runmanager.results.findings.run_diff import diff_runs, difference_sections, difference_to_json
+    from runmanager.results.model.sections import format_sections
+
+    sides = read_named_run(one), read_named_run(other)
+    if format_ is RunFormat.JSON:
+        print_text(difference_to_json(*sides))
+        return
+    found = diff_runs(*sides)
+    first = "\n".join(f"{name}: {side.paths.root}" for name, side in zip(("one", "other"), sides, strict=True))
+    if not found:
+        print_text(f"{first}\n\nNothing differs.\n")
+        return
+    print_text(format_sections(first, difference_sections(found, names=("one", "other"))))
+    if any(each.kind == "metrics" for each in found):
+        caution = "One run each, so a difference may be noise; `runmanager compare` shows which differences are not."
+        print_text(f"\n{wrap_lines(caution)}\n")

@@ -1,0 +1,45 @@
+"""The formats of tables that commands print: text for the terminal, and CSV, JSON, Markdown, LaTeX and HTML."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from runmanager.results.model.columns import Table
+
+__all__ = ["DATA_FORMATS", "MAX_TEXT_ROWS", "TableFormat", "format_table"]
+
+MAX_TEXT_ROWS = 50
+"""Rows of a table in the terminal without `--all`."""
+
+
+class TableFormat(StrEnum):
+    """Output formats of tables."""
+
+    TEXT = "text"
+    CSV = "csv"
+    JSON = "json"
+    MARKDOWN = "markdown"
+    LATEX = "latex"
+    HTML = "html"
+
+
+DATA_FORMATS = (TableFormat.CSV, TableFormat.JSON)
+"""Formats that hold rows only: notes and warnings go to stderr."""
+
+
+def format_table(table: "Table", format_: TableFormat, *, title: str) -> str:
+    """Return `table` as a file of the given format contains it."""
+    from runmanager.results.tables import writers
+
+    match format_:
+        case TableFormat.CSV:
+            return writers.to_csv(table)
+        case TableFormat.JSON:
+            return writers.to_json(table)
+        case TableFormat.LATEX:
+            return writers.to_latex(table)
+        case TableFormat.HTML:
+            from runmanager.results.report.html import to_html
+
+            return to_html(table, title=title)
+    return writers.to_markdown(table)

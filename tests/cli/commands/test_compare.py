@@ -1,0 +1,110 @@
+"""Tests of `runmanager compare`."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.record import EpochRecord
+
+from ..conftest import rows_of, write_sweep
+
+
+def test_latex_and_html_comparisons_have_numbered_reasons(command: Callable, sweep: SweepPaths) -> None:
+    latex = command("compare", "grid", "--axis", "batch_size", "--format", "latex").out
+    assert latex.count("tabular") == 2
+    (number,) = {line.split("&")[-1].strip(" \\") for line in latex.splitlines() if "not measured &" in line}
+    assert f"\n% {number} cuda" in latex or f"\n% {number} " in latex
+    html = command("compare", "grid", "--axis", "batch_size", "--format", "html").out
+    assert "<title>Comparison of grid</title>" in html
+    assert number in html
+
+
+def test_a_comparison_prints_its_answer_and_reasons(command: Callable, sweep: SweepPaths) -> None:
+    text = command("compare", "grid").out
+    assert text.count("not measured") >= 2
+    assert "device_unavailable" in text
+    assert "4 runs: 2 finished, 2 skipped." in text
+
+
+def test_comparison_along_another_axis(command: Callable, sweep: SweepPaths) -> None:
+    rows = rows_of(command("compare", "grid", "--axis", "batch_size", "--format", "csv").out)
+    (row,) = [row for row in rows if row["device"] == "cpu"]
+    assert (row["baseline"], row["candidate"], row["speedup"], row["verdict"]) == ("1000", "100", "10.0", "faster")
+    turned = rows_of(command("compare", "grid", "--axis", "batch_size", "--baseline", "100", "--format", "csv").out)
+    assert [row["verdict"] for row in turned if row["device"] == "cpu"] == ["slower"]
+
+
+def test_drift_and_margin_set_the_verdict(command: Callable, tmp_path: Path) -> None:
+    write_sweep(tmp_path / "s", batch_sizes=(1000, 600))
+    words = ["compare", str(tmp_path / "s"), "--axis", "batch_size", "--baseline", "600", "--format", "json"]
+    verdicts = [
+        next(row["verdict"] for row in json.loads(command(*words, *more).out) if row["device"] == "cpu")
+        for more in (["--drift", "0"], ["--drift", "0.5"], ["--drift", "0.5", "--margin", "0.99"])
+    ]
+    assert verdicts == ["slower", "inconclusive", "no difference"]
+
+
+def test_comparison_by_another_metric_and_along_any_axis(command: Callable, sweep: SweepPaths) -> None:
+    words = ["compare", "grid", "--axis", "any", "--metric", "epoch_seconds", "--format", "csv"]
+    rows = rows_of(command(*words).out)
+    assert {row["axis"] for row in rows} == {"batch_size", "device"}
+    assert {row["metric"] for row in rows} == {"epoch_seconds"}
+    (row,) = [row for row in rows if row["device"] == "cpu"]
+    assert (row["baseline_value"], row["candidate_value"], row["speedup"]) == ("1.0", "0.1", "10.0")
+    text = command(*words[:-2]).out
+    assert "batch_size=100 is 10.0 times as fast as batch_size=1000 by epoch_seconds" in " ".join(text.split())
+
+
+def test_a_requested_crossover_is_answered(command: Callable, sweep: SweepPaths) -> None:
+    for format_ in ("text", "markdown"):
+        text = " ".join(command("compare", "grid", "--crossover", "batch_size", "--format", format_).out.split())
+        assert "No crossover along batch_size: no two sides were both measured at two of its values." in text
+
+
+def test_bottlenecks_are_printed_below_the_comparison(command: Callable, sweep: SweepPaths) -> None:
+    for path in sweep.runs.glob("*/epochs.jsonl"):
+        epochs = [msgspec.json.decode(line, type=EpochRecord) for line in path.read_bytes().splitlines()]
+        slow = [msgspec.structs.replace(epoch, data_seconds=0.75 * (epoch.epoch_seconds or 0)) for epoch in epochs]
+        path.write_bytes(b"".join(msgspec.json.encode(epoch) + b"\n" for epoch in slow))
+    found = " ".join(command("compare", "grid").out.split())
+    assert "cpu (input): 75% of the training epoch waits for data (" in found
+    assert "at most 4.00 times as fast in training, and so at most " in found
+    assert "waits for data (" in command("compare", "grid", "--format", "markdown").out
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--axis", "devise"], "`--axis` must be a setting of the runs, got 'devise'; did you mean 'device'?"),
+        (["--baseline", "mps"], "`--baseline` must be a value of 'device', got 'mps'; its values are cpu, cuda."),
+        (["--drift", "2"], "`--drift` must be at least 0 and below 1, got 2.0; 0.1 means 10%."),
+        (["--format", "excel"], "format"),
+        (["--metric", "epoch_secs"], "did you mean 'epoch_seconds'"),
+        (["--axis", "any", "--baseline", "cpu"], "name the axis"),
+        (["--crossover", "lr", "--format", "csv"], "a format that has sentences"),
+        (["--crossover", "device"], "that is not compared itself"),
+    ],
+)
+def test_an_invalid_comparison_is_rejected(
+    command: Callable, sweep: SweepPaths, words: list[str], expected: str
+) -> None:
+    done = command("compare", "grid", *words)
+    assert (done.status, done.out) == (2, "")
+    assert expected in done.err
+
+
+def test_without_anything_to_compare_no_table_is_printed(command: Callable, sweep: SweepPaths) -> None:
+    text = command("compare", "grid", "--axis", "num_workers").out
+    assert "Nothing to compare" in text.splitlines()[0]
+    assert "speedup" not in text
+
+
+def test_comparison_formats(command: Callable, sweep: SweepPaths) -> None:
+    axes = [row["axis"] for row in json.loads(command("compare", "grid", "--format", "json").out)]
+    assert axes == ["device", "device"]
+    assert "compared as well" in " ".join(command("compare", "grid").out.split())
+    assert "| verdict |" in command("compare", "grid", "--format", "markdown").out

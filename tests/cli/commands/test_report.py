@@ -1,0 +1,35 @@
+"""Tests of `runmanager report`."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from runmanager.records.files.paths import SweepPaths
+
+from ..conftest import write_sweep
+
+
+def test_report_is_rebuilt(command: Callable, sweep: SweepPaths) -> None:
+    done = command("report", "grid")
+    assert done.out.startswith("outputs/grid/report.html\n")
+    assert "<html" in sweep.report.read_text()
+    assert sweep.results("csv").exists()
+
+
+@pytest.mark.parametrize(("given", "kinds"), [("svg", ["svg"]), ("both", ["png", "svg"])])
+def test_report_writes_figure_files(command: Callable, sweep: SweepPaths, given: str, kinds: list[str]) -> None:
+    done = command("report", "grid", "--figures", given)
+    files = sorted(path.name for path in sweep.figures.iterdir())
+    assert {f"{name}.{kind}" for name in ("throughput", "curves") for kind in kinds} <= set(files)
+    assert {name.rpartition(".")[2] for name in files} == set(kinds)
+    (line,) = [line for line in done.out.splitlines() if line.startswith("In outputs/grid/figures: ")]
+    assert sorted(line.removesuffix(".").partition(": ")[2].split(", ")) == files
+
+
+def test_report_without_figures_says_so(command: Callable, tmp_path: Path) -> None:
+    empty = write_sweep(tmp_path / "empty", num_epochs=0)
+    done = command("report", str(empty.root), "--figures", "png")
+    assert done.status == 0
+    assert done.out.endswith("No figures: no run has measured anything yet.\n")
+    assert not empty.figures.exists()
