@@ -77,7 +77,7 @@ class TurnSource(Protocol):
     def ask(
         self, *, is_measured: bool, samples: int = 0, seconds: float = 0.0, is_cancelled: Callable[[], bool]
     ) -> Grant | None:
-        """End the last turn, with what it measured, and wait for the next; returns None if there are no more turns.
+        """End the last turn, with what it measured, and wait for the next; returns None after the last turn.
 
         Raises `EOFError` if the process that grants turns is gone.
         """

@@ -273,5 +273,5 @@ def _is_anothers(run: PlannedRun, ending: ProcessExit, pid: int) -> bool:
     if record.owner.pid == pid and record.owner.host == socket.gethostname():
         return False
     lives = record.owner.is_alive()
-    # On another host nobody can see whether it lives: then ours has lost, unless it died of something.
+    # A process on another host cannot be checked: then ours lost the claim, unless it died.
     return isinstance(ending.answer, Returned) if lives is None else lives

@@ -35,7 +35,7 @@ def default_device() -> torch.device:
 def resolve_device(name: str) -> torch.device:
     """Return the device for `name`: `auto`, `cpu`, `cuda`, `cuda:1`, `mps`, `xpu`.
 
-    Raises `DeviceUnavailableError` if PyTorch sees no such device: there is no silent fallback. Raises `UsageError`
+    Raises `DeviceUnavailableError` if PyTorch sees no such device: it never falls back silently. Raises `UsageError`
     for an invalid name.
     """
     if name == "auto":

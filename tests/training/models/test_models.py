@@ -72,7 +72,7 @@ def test_the_cnn_equals_relu_before_pooling(in_shape):
     model = build_model(CnnOptions(), in_shape=in_shape, num_classes=10).double()
     tutorials = ReluThenPool(in_shape, 10).double()
     tutorials.load_state_dict(model.state_dict())
-    images = torch.randn(16, *in_shape, dtype=torch.float64)  # all values differ, so there are no ties
+    images = torch.randn(16, *in_shape, dtype=torch.float64)  # all values differ, so ties do not occur
     outputs = []
     for each in (model, tutorials):
         outputs.append(each(images))
