@@ -38,7 +38,9 @@ class EpochRecord(msgspec.Struct, frozen=True, gc=False):
     """One epoch: metrics are means over its samples, accuracies fractions in [0, 1], times in seconds.
 
     Epochs count from 1; epoch 0 is the evaluation before training, without samples and `epoch_seconds`.
-    None means not measured. `run_seconds` counts from the run's start.
+    None means not measured. `run_seconds` counts from the run's start. `metrics` are the values that the program
+    logged, by name, None for one that is not finite; `units` are counts of what was trained on beside samples, as
+    tokens. Both are left out of the file if there are none: read them as `record.metrics or {}`.
     """
 
     epoch: int
@@ -56,6 +58,8 @@ class EpochRecord(msgspec.Struct, frozen=True, gc=False):
     compute_seconds: float | None = None
     eval_seconds: float | None = None
     tracking_seconds: float | None = None
+    metrics: dict[str, float | None] | msgspec.UnsetType = msgspec.UNSET
+    units: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def samples_per_second(self) -> float | None:
@@ -160,7 +164,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `started_at` is the start of the first attempt, `environment` that of the last one. Times of day are ISO 8601 in
     UTC. `unsigned` names the top-level settings that are not part of its identity; None: those of the built-in job
     (`UNSIGNED`). `notes` are readable lines about what could not be done or was chosen automatically, `deviations`
-    about deviations from `config`. Runs of one `session` took turns on their machine (`measure=paired`); none of their
+    about deviations from `config`. `better` has the declared direction of logged metrics by name, `min` or `max`; it is
+    left out of the file if none was declared. Runs of one `session` took turns on their machine (`measure=paired`); none of their
     times includes the waiting for turns.
     """
 
@@ -187,6 +192,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     unsigned: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
     deviations: tuple[str, ...] = ()
+    better: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -20,7 +20,8 @@ from runmanager.results.figures.style import (
     shortened,
     wrapped_name,
 )
-from runmanager.results.model.columns import OUTCOMES, Table, prefers_larger, setting_name
+from runmanager.results.model.columns import (OUTCOMES, Table, setting_name)
+from runmanager.records.run.metric_direction import (prefers_larger)
 from runmanager.results.model.formatting import number
 from runmanager.results.tables.sorting import sorted_values
 from runmanager.text import format_value, pluralize

@@ -15,7 +15,8 @@ from runmanager.results.findings.comparison_findings import (
     stand_in_answer,
     without_contention,
 )
-from runmanager.results.model.columns import OUTCOMES, Row, Table, prefers_larger
+from runmanager.results.model.columns import (OUTCOMES, Row, Table)
+from runmanager.records.run.metric_direction import (prefers_larger)
 from runmanager.results.model.formatting import human
 from runmanager.results.tables.seeds import SEEDS, collapse_seeds
 from runmanager.text import pluralize

@@ -17,7 +17,6 @@ __all__ = [
     "Table",
     "column_of",
     "effect_column",
-    "prefers_larger",
     "setting_name",
     "setting_of",
 ]
@@ -114,30 +113,6 @@ def setting_of(text: str, settings: Container[str]) -> str | None:
     setting = text.removeprefix("settings.")
     name = setting if text == column_of(setting) else text
     return next((each for each in (name, f"{name}.name") if each in settings), None)
-
-
-def prefers_larger(column: str) -> bool | None:
-    """Whether larger values of a column are better, by the last known word in its name; None without one."""
-    for word in reversed(re.split(r"[^a-z0-9]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", column).lower())):
-        if word in _LARGER_IS_BETTER:
-            return True
-        if word in _SMALLER_IS_BETTER:
-            return False
-    return None
-
-
-_LARGER_IS_BETTER = frozenset(
-    (
-        *("acc", "accuracy", "auc", "auroc", "bleu", "dice", "f1", "iou", "map", "miou", "precision", "psnr", "r2"),
-        *("recall", "return", "reward", "score", "second", "ssim", "throughput", "top1", "top5"),
-    )
-)
-_SMALLER_IS_BETTER = frozenset(
-    (
-        *("cer", "err", "error", "fid", "latency", "loss", "mae", "mse", "nll", "perplexity", "ppl", "rmse"),
-        *("seconds", "time", "wer"),
-    )
-)
 
 
 def effect_column(columns: Iterable[str]) -> str:
