@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+from runmanager.records.run.metric_direction import prefers_larger
 from runmanager.records.run.status import Status
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
 from runmanager.results.compare.side import label_of
@@ -15,8 +16,7 @@ from runmanager.results.findings.comparison_findings import (
     stand_in_answer,
     without_contention,
 )
-from runmanager.results.model.columns import (OUTCOMES, Row, Table)
-from runmanager.records.run.metric_direction import (prefers_larger)
+from runmanager.results.model.columns import OUTCOMES, Row, Table
 from runmanager.results.model.formatting import human
 from runmanager.results.tables.seeds import SEEDS, collapse_seeds
 from runmanager.text import pluralize

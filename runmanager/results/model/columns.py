@@ -1,6 +1,5 @@
 """Tables of results: their rows, and the columns that other programs rely on."""
 
-import re
 from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any

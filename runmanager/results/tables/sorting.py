@@ -5,8 +5,8 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from runmanager.results.model.columns import (Table)
-from runmanager.records.run.metric_direction import (prefers_larger)
+from runmanager.records.run.metric_direction import prefers_larger
+from runmanager.results.model.columns import Table
 from runmanager.text import format_value
 
 __all__ = ["sort_key", "sorted_by", "sorted_values"]
