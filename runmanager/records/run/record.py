@@ -164,9 +164,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `started_at` is the start of the first attempt, `environment` that of the last one. Times of day are ISO 8601 in
     UTC. `unsigned` names the top-level settings that are not part of its identity; None: those of the built-in job
     (`UNSIGNED`). `notes` are readable lines about what could not be done or was chosen automatically, `deviations`
-    about deviations from `config`. `better` has the declared direction of logged metrics by name, `min` or `max`; it is
-    left out of the file if none was declared. Runs of one `session` took turns on their machine (`measure=paired`); none of their
-    times includes the waiting for turns.
+    about deviations from `config`. `better` has the declared direction of logged metrics by name, `min` or `max`; it
+    is left out of the file if none was declared. Runs of one `session` took turns on their machine (`measure=paired`);
+    none of their times includes the waiting for turns.
     """
 
     schema_version: int = SCHEMA_VERSION
