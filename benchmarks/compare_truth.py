@@ -6,7 +6,6 @@ bootstrap over runs and epochs, and a tolerance of 10% below five runs a side.
 """
 
 import argparse
-import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -16,8 +15,8 @@ import numpy as np
 
 from benchmarks.crossing_simulation import crossing_lines
 from benchmarks.noise_models import MODELS, ratings
-from benchmarks.page import MEASUREMENT, described_machine, write_section
-from benchmarks.simulated import accurate_run, simulated_sweep, timed_run
+from benchmarks.page import MEASUREMENT, describe_machine, source_line, write_section
+from benchmarks.simulated_runs import accurate_run, simulated_sweep, timed_run
 from benchmarks.uneven_simulation import uneven_lines
 from runmanager.records.storage.reader import SweepContents
 from runmanager.results.compare.comparison import compare
@@ -30,7 +29,7 @@ from runmanager.results.stats.descriptive import Estimate
 from runmanager.results.stats.effects import RunValue, contrast, estimates, run_values
 
 DEVIATIONS = (0.0, 0.01, 0.03, 0.05)
-MOST_RUNS = 20
+MAX_RUNS = 20
 EFFECT = 1.1
 CANDIDATES = 20
 
@@ -101,7 +100,7 @@ def interval_of(baseline: Runs, candidate: Runs, are_blocks: bool) -> Estimate:
     return estimates([contrast(baseline, candidate, is_ratio=True, are_blocks=are_blocks)])[0]
 
 
-def said_of(estimate: Estimate, runs: int) -> str:
+def verdict_of(estimate: Estimate, runs: int) -> str:
     """The verdict on sides that took turns; one run a side cannot, so that it must leave the drift."""
     options = CompareOptions()
     drift = options.drift if runs == 1 else 0.0
@@ -120,18 +119,18 @@ class Cell:
     covered: float
     false: float
     found: float
-    denied: float
+    called_equal: float
 
 
 Cells = dict[tuple[float, int], Cell]
 
 
-def cells_of(model: str, deviation: float, trials: int) -> dict[str, Cells]:
+def simulate_cells(model: str, deviation: float, trials: int) -> dict[str, Cells]:
     """Tables of two equal sides with 1 to 20 runs each, by design; those of n runs are the first of those with more."""
     generator = np.random.default_rng([round(1000 * deviation), list(MODELS).index(model)])
-    tables = np.exp(MODELS[model](generator, deviation, (trials, 2, MOST_RUNS))).tolist()
+    tables = np.exp(MODELS[model](generator, deviation, (trials, 2, MAX_RUNS))).tolist()
     known = [(values_of(low), values_of(high)) for low, high in tables]
-    counts = range(1, MOST_RUNS + 1)
+    counts = range(1, MAX_RUNS + 1)
     return {
         name: {(deviation, runs): _cell(known, runs, are_blocks) for runs in counts}
         for name, are_blocks in DESIGNS.items()
@@ -140,10 +139,10 @@ def cells_of(model: str, deviation: float, trials: int) -> dict[str, Cells]:
 
 def _cell(tables: Sequence[tuple[Runs, Runs]], runs: int, are_blocks: bool) -> Cell:
     equal = [interval_of(low[:runs], high[:runs], are_blocks) for low, high in tables]
-    faster = [said_of(scaled(each, EFFECT), runs) for each in equal]
+    faster = [verdict_of(scaled(each, EFFECT), runs) for each in equal]
     return Cell(
         mean(each.low <= 1 <= each.high for each in equal),
-        mean(said_of(each, runs) in ("faster", "slower") for each in equal),
+        mean(verdict_of(each, runs) in ("faster", "slower") for each in equal),
         mean(said == "faster" for said in faster),
         mean(said == NO_DIFFERENCE for said in faster),
     )
@@ -154,7 +153,7 @@ def grid(trials: int) -> Iterator[Row]:
     cases = [(model, deviation) for model in MODELS for deviation in DEVIATIONS]
     of_case: dict[tuple[str, str], Cells] = {(design, model): {} for design in DESIGNS for model in MODELS}
     with ProcessPoolExecutor(2) as pool:
-        found = pool.map(cells_of, *zip(*cases, strict=True), [trials] * len(cases))
+        found = pool.map(simulate_cells, *zip(*cases, strict=True), [trials] * len(cases))
         for (model, _), of_designs in zip(cases, found, strict=True):
             for design, cells in of_designs.items():
                 of_case[design, model].update(cells)
@@ -176,13 +175,13 @@ def rows_of_grid(what: str, cells: Cells, trials: int) -> Iterator[Row]:
     steps = {
         (deviation, runs): cells[deviation, runs].found - cells[deviation, runs + 1].found
         for deviation in DEVIATIONS
-        for runs in range(1, MOST_RUNS)
+        for runs in range(1, MAX_RUNS)
     }
-    pooled = max(mean(steps[deviation, runs] for deviation in DEVIATIONS) for runs in range(1, MOST_RUNS))
+    pooled = max(mean(steps[deviation, runs] for deviation in DEVIATIONS) for runs in range(1, MAX_RUNS))
     said = f"{max(pooled, 0.0) * 100:.1f} points ({max(*steps.values(), 0.0) * 100:.1f})"
     yield Row(f"power lost by one more run: {what}", trials, said, "at most 3 points")
-    denied = max(each.denied for each in cells.values())
-    yield Row(f"a true 10% called no difference, worst cell: {what}", trials, f"{denied:.1%}", "as few as can be")
+    called_equal = max(each.called_equal for each in cells.values())
+    yield Row(f"a true 10% called no difference, worst cell: {what}", trials, f"{called_equal:.1%}", "as few as can be")
 
 
 def one_run(trials: int) -> Iterator[Row]:
@@ -212,7 +211,7 @@ def false_sweep(model: str, deviation: float, runs: int, are_blocks: bool, seed:
     generator = np.random.default_rng([seed, runs, round(1000 * deviation)])
     baseline, *others = map(values_of, np.exp(MODELS[model](generator, deviation, (CANDIDATES + 1, runs))).tolist())
     found = estimates([contrast(baseline, other, is_ratio=True, are_blocks=are_blocks) for other in others])
-    return any(said_of(each, runs) in ("faster", "slower") for each in found)
+    return any(verdict_of(each, runs) in ("faster", "slower") for each in found)
 
 
 def through_records(trials: int) -> Iterator[Row]:
@@ -257,7 +256,7 @@ def _over_pairs(seed: int, effects: Sequence[float]) -> Overall:
     rows = [
         {
             **{"a": a, "b": b, "speedup": each.value, "ci_low": each.low, "ci_high": each.high, "tolerance": 0.0},
-            **{"margin": 0.03, "error": each.error, "freedom": each.freedom, "verdict": said_of(each, 5)},
+            **{"margin": 0.03, "error": each.error, "freedom": each.freedom, "verdict": verdict_of(each, 5)},
             "by_seed": dict(enumerate(pair.differences)),
         }
         for (a, b), pair, each in zip(places, contrasts, estimates(contrasts), strict=True)
@@ -338,8 +337,8 @@ def main() -> None:
             print(row, flush=True)
             lines.append(str(row))
     if options.write:
-        made = f"`python -m benchmarks.compare_truth --trials {options.trials}`, {datetime.date.today().isoformat()}"
-        lines += ["", f"{made}, on {described_machine()}.", ""]
+        command = f"python -m benchmarks.compare_truth --trials {options.trials}"
+        lines += ["", source_line(command, machine=describe_machine()), ""]
         write_section(MEASUREMENT, "compare_truth", "\n".join(lines))
 
 

@@ -3,11 +3,11 @@
 import tempfile
 from pathlib import Path
 
-from benchmarks.command import Settings, carry_out
-from benchmarks.interleaving import Patience
+from benchmarks.command_line import Settings, run_benchmark
+from benchmarks.interleaving import StoppingRule
 from benchmarks.page import RELIABILITY, write_row
 from benchmarks.processes import run_python
-from benchmarks.rows import Budget, Row
+from benchmarks.rows import Budget, Row, format_megabytes
 
 __all__ = ["measure"]
 
@@ -24,26 +24,22 @@ def measure(settings: Settings) -> list[Row]:
     ratio = most / least
     row = Row(
         f"peak memory of a sweep's driver: {_NUM_CELLS[-1]:,} cells / {_NUM_CELLS[0]} cells",
-        _megabytes(most),
-        _megabytes(least),
+        format_megabytes(most),
+        format_megabytes(least),
         f"{ratio:.3g}",
         budget=str(_FLAT),
         met=_FLAT.verdict(ratio, ratio, ratio),
     )
     if settings.writes:
-        said = ", ".join(f"{_megabytes(peak)} with {number:,} cells" for number, peak in peaks.items())
+        said = ", ".join(f"{format_megabytes(peak)} with {number:,} cells" for number, peak in peaks.items())
         write_row(RELIABILITY, _MARK, (_MARK, f"has {said} at most", f"`{settings.command}`"))
     return [row]
 
 
 def _peak_bytes(folder: Path, num_cells: int) -> int:
-    words = ("-m", f"seed=range(0,{num_cells})", f"name=cells-{num_cells}", "hydra.launcher.workers=2", "--yes")
-    return run_python("-m", "benchmarks.instant_application", *words, folder=folder).peak_bytes
-
-
-def _megabytes(count: int) -> str:
-    return f"{count / 1e6:.0f} MB"
+    args = ("-m", f"seed=range(0,{num_cells})", f"name=cells-{num_cells}", "hydra.launcher.workers=2", "--yes")
+    return run_python("-m", "benchmarks.instant_application", *args, folder=folder).peak_bytes
 
 
 if __name__ == "__main__":
-    carry_out("driver_memory", measure, summary=__doc__, patience=Patience(max_rounds=1))
+    run_benchmark("driver_memory", measure, summary=__doc__, stopping_rule=StoppingRule(max_rounds=1))

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.command import Settings, carry_out
-from benchmarks.interleaving import Patience, in_turns, timed
-from benchmarks.rows import Budget, Row, compared
+from benchmarks.command_line import Settings, run_benchmark
+from benchmarks.interleaving import StoppingRule, run_interleaved, timed
+from benchmarks.rows import Budget, Row, ratio_row
 
 __all__ = ["measure"]
 
 _TAGS = ("train/loss", "train/accuracy", "val/loss", "val/accuracy", "learning_rate")
 _NUM_STEPS = 4000
-_PATIENCE = Patience(min_rounds=6, max_rounds=9, max_seconds=60)
-_AT_LEAST = Budget(8, is_least=True)
+_STOPPING_RULE = StoppingRule(min_rounds=6, max_rounds=9, max_seconds=60)
+_AT_LEAST = Budget(8, is_minimum=True)
 
 Values = dict[str, list[tuple[int, float]]]
 """By tag: each step and its value, in the order in which they were written."""
@@ -32,9 +32,9 @@ def _row(folder: Path, kind: str, write: Callable[[Path], None], settings: Setti
     if _ours(folder) != _theirs(folder):
         raise RuntimeError(f"Both readers must find the same values, got others ({kind}).")
     contenders = {"ours": timed(lambda: _ours(folder)), "theirs": timed(lambda: _theirs(folder))}
-    seconds = in_turns(contenders, patience=settings.patience, seed=settings.seed)
+    seconds = run_interleaved(contenders, stopping_rule=settings.stopping_rule, seed=settings.seed)
     what = f"{len(_TAGS) * _NUM_STEPS:,} scalars, {kind}: TensorBoard's EventAccumulator / ours"
-    row, _ = compared(what, ours=seconds["ours"], other=seconds["theirs"], budget=_AT_LEAST, inverse=True)
+    row, _ = ratio_row(what, ours=seconds["ours"], other=seconds["theirs"], budget=_AT_LEAST, inverse=True)
     return row
 
 
@@ -108,4 +108,4 @@ _WRITERS: Mapping[str, Callable[[Path], None]] = {
 
 
 if __name__ == "__main__":
-    carry_out("event_reading", measure, summary=__doc__, patience=_PATIENCE)
+    run_benchmark("event_reading", measure, summary=__doc__, stopping_rule=_STOPPING_RULE)

@@ -154,8 +154,8 @@ part_facts() {
     g++ --version || echo "there is no C++ compiler"
     nvidia-smi || echo "nvidia-smi is not there"
     "$PYTHON" -c "
-from benchmarks.page import described_machine
-print(described_machine('$DEVICE'))" | tee "$KEPT/machine.txt"
+from benchmarks.page import describe_machine
+print(describe_machine('$DEVICE'))" | tee "$KEPT/machine.txt"
     runmanager doctor
 }
 

@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.rows import HEADING, Budget, Row, as_line, as_seconds
+from benchmarks.rows import HEADING, Budget, Row, format_seconds, heading_lines, parse_rows, table_line
 from runmanager.errors import UsageError
 
-__all__ = ["Brought", "page", "write_page"]
+__all__ = ["GpuResults", "page", "write_page"]
 
 _PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "gpu.md"
 _COMMITTED = ("sweep.json", "results.csv", "epochs.csv", "comparison.csv")
-_EPOCH_GOAL = Budget(0.010, words=as_seconds)
+_EPOCH_GOAL = Budget(0.010, format=format_seconds)
 _NONE = "-"
 _NOT_RUN, _CUT_OFF = "not ", "cut off"  # how ends begin: not run, not begun; cut off after 9 s
 _COUNTED = re.compile(r"^=* ?(\d+ (?:passed|failed|skipped)\b.* in [\d.]+s).*$", re.MULTILINE)
@@ -62,7 +62,7 @@ _SECTIONS = {
 
 
 @dataclass(frozen=True)
-class Brought:
+class GpuResults:
     """The unpacked folder of gpu-results.tar.gz. Raises `UsageError` for another one."""
 
     folder: Path
@@ -105,11 +105,7 @@ class Brought:
 
     def rows(self, part: str) -> list[Row]:
         """The rows of a benchmark's table."""
-        lines = self.text(f"tables/{part}.md").splitlines()
-        if as_line(HEADING) not in lines:
-            return []
-        found = lines[lines.index(as_line(HEADING)) + 1 :]
-        return [Row(*line[2:-2].split(" | ")) for line in found if line.startswith("| ")]
+        return parse_rows(self.text(f"tables/{part}.md"))
 
     def results(self, sweep: str) -> list[dict[str, str]]:
         """The rows of a sweep's results.csv."""
@@ -120,52 +116,57 @@ class Brought:
             return list(csv.DictReader(file))
 
 
-def page(brought: Brought) -> str:
+def page(results: GpuResults) -> str:
     """The whole page. A rehearsal's begins by saying so."""
     head = ["# On a GPU, measured", ""]
-    if brought.rehearsal:
-        head += [f"**{brought.rehearsal}**", ""]
+    if results.rehearsal:
+        head += [f"**{results.rehearsal}**", ""]
     head += [
-        f"Made by `benchmarks/gpu.sh` on {brought.text('machine.txt') or 'a machine that is not named'}, "
-        f"{brought.text('day.txt') or 'on a day that is not named'}, from commit "
-        f"`{brought.text('commit.txt')[:12] or 'unknown'}`, and written by `python -m benchmarks.gpu_page`. The tables "
+        f"Made by `benchmarks/gpu.sh` on {results.text('machine.txt') or 'a machine that is not named'}, "
+        f"{results.text('day.txt') or 'on a day that is not named'}, from commit "
+        f"`{results.text('commit.txt')[:12] or 'unknown'}`, and written by `python -m benchmarks.gpu_page`. The tables "
         "of the sweeps, a row a run and a row an epoch, lie beside this page in `gpu/`.",
         "",
     ]
-    sections = ["\n".join(_section(brought, part)) for part in _SECTIONS]
-    return "\n".join([*head, *_goals(brought), *_checks(brought), *sections, *_summary(brought)])
+    sections = ["\n".join(_section(results, part)) for part in _SECTIONS]
+    return "\n".join([*head, *_goals(results), *_checks(results), *sections, *_summary(results)])
 
 
-def _goals(brought: Brought) -> list[str]:
+def _goals(results: GpuResults) -> list[str]:
     heading = ("goal", "found", "wanted", "met")
-    lines = [as_line(heading), as_line(["---"] * len(heading)), *map(as_line, _goal_rows(brought))]
-    return ["## In short", "", *lines, "", *(f"{line}\n" for line in _crossings(brought))]
+    lines = [*heading_lines(heading), *map(table_line, _goal_rows(results))]
+    return ["## In short", "", *lines, "", *(f"{line}\n" for line in _crossings(results))]
 
 
-def _goal_rows(brought: Brought) -> Iterator[Sequence[str]]:
+def _goal_rows(results: GpuResults) -> Iterator[Sequence[str]]:
     for part in ("tutorial", "tracking"):
-        rows = [row for row in brought.rows(part) if row.budget != _NONE]
+        rows = [row for row in results.rows(part) if row.budget != _NONE]
         yield from ((row.what, row.ratio, row.budget, row.met) for row in rows)
         if not rows:
             yield _SECTIONS[part][0], "not measured", _NONE, _NONE
     name = "the CNN's epoch at batch size 1,000, steps captured"
-    found = [row for row in brought.results("epoch") if row.get("graphs") == "True" and row["epoch_seconds"]]
+    found = [row for row in results.results("epoch") if row.get("graphs") == "True" and row["epoch_seconds"]]
     if not found:
         yield name, "not measured", str(_EPOCH_GOAL), _NONE
     for row in found:
         how = f"{row.get('precision', 'fp32')}{', compiled' if row.get('compile') == 'True' else ''}"
         seconds = float(row["epoch_seconds"])
-        yield f"{name}, {how}", as_seconds(seconds), str(_EPOCH_GOAL), _EPOCH_GOAL.verdict(seconds, seconds, seconds)
+        yield (
+            f"{name}, {how}",
+            format_seconds(seconds),
+            str(_EPOCH_GOAL),
+            _EPOCH_GOAL.verdict(seconds, seconds, seconds),
+        )
 
 
-def _crossings(brought: Brought) -> list[str]:
-    lines = [line for text in brought.tables("crossover") for line in text.splitlines()]
+def _crossings(results: GpuResults) -> list[str]:
+    lines = [line for text in results.tables("crossover") for line in text.splitlines()]
     found = dict.fromkeys(line for line in lines if " overtakes " in line or line.startswith("No crossover"))
     return ["Where the tutorial saw its GPU ahead from 700,000 parameters on:", *found] if found else []
 
 
-def _checks(brought: Brought) -> list[str]:
-    said, ended = brought.text("said/checks.txt"), _ended(brought, "checks")
+def _checks(results: GpuResults) -> list[str]:
+    said, ended = results.text("said/checks.txt"), _ended(results, "checks")
     counted = _COUNTED.findall(said)
     if ended.startswith(_CUT_OFF):
         counted.append(f"{ended}, when {said.count(' PASSED')} had passed and {said.count(' FAILED')} had failed")
@@ -173,15 +174,15 @@ def _checks(brought: Brought) -> list[str]:
     return ["## Checks", "", f"`tests/gpu`: {'; '.join(counted) or ended}.", "", *failed, *([""] if failed else [])]
 
 
-def _section(brought: Brought, part: str) -> list[str]:
-    heading, words = _SECTIONS[part]
-    ended = _ended(brought, part)
-    lines = [f"## {heading}", "", words, ""]
+def _section(results: GpuResults, part: str) -> list[str]:
+    heading, description = _SECTIONS[part]
+    ended = _ended(results, part)
+    lines = [f"## {heading}", "", description, ""]
     if ended.startswith(_NOT_RUN):
         lines += [f"This part was {ended}.", ""]
     elif ended != "ok":
         lines += [f"This part ended early ({ended}): what follows is what it had reached.", ""]
-    for text in brought.tables(part):
+    for text in results.tables(part):
         lines += [_with_rule(text), ""]
     return lines
 
@@ -189,27 +190,27 @@ def _section(brought: Brought, part: str) -> list[str]:
 def _with_rule(text: str) -> str:
     """A benchmark's table on the screen has no line under its heading."""
     lines = text.splitlines()
-    if lines[0] == as_line(HEADING):
-        lines.insert(1, as_line(["---"] * len(HEADING)))
+    if lines[0] == table_line(HEADING):
+        lines[:1] = heading_lines(HEADING)
     return "\n".join(lines)
 
 
-def _ended(brought: Brought, part: str) -> str:
+def _ended(results: GpuResults, part: str) -> str:
     """How a part ended, as the summary says."""
-    return brought.parts.get(part, ("", "not run"))[1]
+    return results.parts.get(part, ("", "not run"))[1]
 
 
-def _summary(brought: Brought) -> list[str]:
-    lines = [as_line((name, seconds, ended)) for name, (seconds, ended) in brought.parts.items()]
-    return ["## What ran", "", as_line(("part", "seconds", "ended")), as_line(["---"] * 3), *lines, ""]
+def _summary(results: GpuResults) -> list[str]:
+    lines = [table_line((name, seconds, ended)) for name, (seconds, ended) in results.parts.items()]
+    return ["## What ran", "", *heading_lines(("part", "seconds", "ended")), *lines, ""]
 
 
-def write_page(brought: Brought, path: Path) -> None:
+def write_page(results: GpuResults, path: Path) -> None:
     """Write the page, and the sweeps' tables beside it. Raises `UsageError` for a rehearsal's."""
-    if brought.rehearsal:
-        raise UsageError(f"The figures must be a GPU's, got a rehearsal's in {brought.folder}; leave out --write.")
-    path.write_text(page(brought))
-    for sweep in sorted((brought.folder / "sweeps").glob("*/")):
+    if results.rehearsal:
+        raise UsageError(f"The figures must be a GPU's, got a rehearsal's in {results.folder}; leave out --write.")
+    path.write_text(page(results))
+    for sweep in sorted((results.folder / "sweeps").glob("*/")):
         beside = path.with_suffix("") / sweep.name
         beside.mkdir(parents=True, exist_ok=True)
         for name in _COMMITTED:
@@ -224,11 +225,11 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write it and its tables into docs/results")
     options = parser.parse_args()
     try:
-        brought = Brought(options.folder)
+        results = GpuResults(options.folder)
         if options.write:
-            write_page(brought, _PAGE)
+            write_page(results, _PAGE)
         else:
-            print(page(brought))
+            print(page(results))
     except UsageError as error:
         sys.exit(f"error: {error}")
 

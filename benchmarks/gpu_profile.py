@@ -16,8 +16,8 @@ from statistics import median
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.our_training import CNN_ON_MNIST, Listener, composed, train
-from benchmarks.rows import as_line, as_seconds
+from benchmarks.our_training import CNN_ON_MNIST, EpochListener, compose_cell, train
+from benchmarks.rows import format_seconds, heading_lines, table_line
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.record import EpochRecord
 from runmanager.records.storage.reader import StoredRun, read_run
@@ -59,7 +59,7 @@ def busy_seconds(spans: Iterable[Span]) -> float:
     return total * 1e-6
 
 
-def _profiled(words: Sequence[str], device: torch.device) -> _Profiled:
+def _profiled(args: Sequence[str], device: torch.device) -> _Profiled:
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
     with profile(activities=activities):
         pass  # its start takes its time; and what it is to see of a captured step, it must be there before the capture
@@ -73,7 +73,7 @@ def _profiled(words: Sequence[str], device: torch.device) -> _Profiled:
         return True
 
     with tempfile.TemporaryDirectory() as folder:
-        train(composed(words), Path(folder), listener=Listener(lambda: None, ended))
+        train(compose_cell(args), Path(folder), listener=EpochListener(lambda: None, ended))
         run = read_run(SweepPaths(Path(folder)).run("run"))
     events = list(profiler.events() or ())
     spans = [
@@ -95,12 +95,15 @@ def report(name: str, found: "_Profiled") -> str:
     times = {part: median(getattr(epoch, f"{part}_seconds") or 0.0 for epoch in timed) for part in parts}
     busy, whole = busy_seconds(found.spans), times["epoch"] + times["eval"]
     rows = [
-        *((f"`{part}_seconds`, median of {len(timed)} epochs", as_seconds(seconds)) for part, seconds in times.items()),
-        ("the device computes, in training and evaluation", f"{as_seconds(busy)}, {busy / whole:.0%} of both"),
+        *(
+            (f"`{part}_seconds`, median of {len(timed)} epochs", format_seconds(seconds))
+            for part, seconds in times.items()
+        ),
+        ("the device computes, in training and evaluation", f"{format_seconds(busy)}, {busy / whole:.0%} of both"),
         ("launches by the host, in both", f"{found.num_launches:,}"),
         ("what bounds it, as `compare` says", _hint(found.run)),
     ]
-    lines = [f"### {name}", "", as_line(("what", "found")), as_line(("---", "---")), *map(as_line, rows), ""]
+    lines = [f"### {name}", "", *heading_lines(("what", "found")), *map(table_line, rows), ""]
     return "\n".join([*lines, *_kernels(found.spans), ""])
 
 
@@ -118,9 +121,11 @@ def _kernels(spans: Sequence[Span]) -> list[str]:
         seconds[span.name] += (span.end - span.begin) * 1e-6
     total = sum(seconds.values())
     longest = sorted(seconds, key=lambda name: -seconds[name])[:_NUM_KERNELS]
-    heading = [as_line(("kernel", "times", "seconds in all", "share")), as_line(("---", "--:", "--:", "--:"))]
+    heading = [table_line(("kernel", "times", "seconds in all", "share")), table_line(("---", "--:", "--:", "--:"))]
     return heading + [
-        as_line((f"`{_short(name)}`", f"{counts[name]:,}", as_seconds(seconds[name]), f"{seconds[name] / total:.1%}"))
+        table_line(
+            (f"`{_short(name)}`", f"{counts[name]:,}", format_seconds(seconds[name]), f"{seconds[name] / total:.1%}")
+        )
         for name in longest
     ]
 
@@ -137,10 +142,10 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     options = parser.parse_args()
     device = torch.device(options.device)
-    words = [*CNN_ON_MNIST, *_CELL, f"data_root={options.data}", f"device={device}"]
+    args = [*CNN_ON_MNIST, *_CELL, f"data_root={options.data}", f"device={device}"]
     captured = "graphs=true" if device.type == "cuda" else "graphs=auto"
     for name, choice in (("Each operation launched", "graphs=false"), ("Steps captured", captured)):
-        print(report(name, _profiled([*words, choice], device)))
+        print(report(name, _profiled([*args, choice], device)))
 
 
 if __name__ == "__main__":

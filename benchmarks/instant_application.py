@@ -19,10 +19,10 @@ from runmanager.records.run.status import Status
 from runmanager.records.settings.signature import signature
 from runmanager.records.storage.ownership import claim_run
 
-__all__ = ["return_at_once"]
+__all__ = ["return_immediately"]
 
 
-def return_at_once(cfg: Any) -> None:
+def return_immediately(cfg: Any) -> None:
     """A run that is claimed and has finished."""
     paths = RunPaths(Path(HydraConfig.get().runtime.output_dir))
     config = plain_config(cfg)
@@ -39,4 +39,4 @@ def return_at_once(cfg: Any) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(task=return_at_once))
+    sys.exit(main(task=return_immediately))

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 
 from benchmarks.mnist_sides import serve_our_epochs
 from benchmarks.our_training import CNN_ON_MNIST, FASTEST
-from benchmarks.sides import Turns
+from benchmarks.side_processes import Turns
 from benchmarks.tutorial import LEARNING_RATE, TutorialNetwork, training_set, tutorial_loader
 from runmanager.training.data.registry import load_dataset
 from runmanager.training.data.splits import subset_of
@@ -33,15 +33,15 @@ _PLAIN = ("loader=resident",)
 
 def _fastest(data: Path, device: str, turns: Turns) -> None:
     """Ours with the settings that make it fastest."""
-    serve_our_epochs([*_words(data, device), *FASTEST], turns)
+    serve_our_epochs([*_args(data, device), *FASTEST], turns)
 
 
 def _plain(data: Path, device: str, turns: Turns) -> None:
     """Ours with no setting but the loader."""
-    serve_our_epochs([*_words(data, device), *_PLAIN], turns)
+    serve_our_epochs([*_args(data, device), *_PLAIN], turns)
 
 
-def _words(data: Path, device: str) -> list[str]:
+def _args(data: Path, device: str) -> list[str]:
     size = (f"dataset.size={NUM_SAMPLES}", f"batch_size={BATCH_SIZE}")
     return [*CNN_ON_MNIST, *size, f"data_root={data}", f"device={device}"]
 
@@ -88,7 +88,7 @@ def _serve_trainer(network: torch.nn.Module, loader: Any, device: str, turns: Tu
             self.began = time.perf_counter()
 
         def on_train_epoch_end(self, trainer: Any, model: Any) -> None:
-            turns.tell(time.perf_counter() - self.began)
+            turns.report(time.perf_counter() - self.began)
             trainer.should_stop = not turns.wait()
 
     with tempfile.TemporaryDirectory() as folder:

@@ -6,15 +6,15 @@ python -m benchmarks.mnist_sides tutorial-epoch --data DIR --batch-size 1000
 import argparse
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 import torch
 
-from benchmarks.our_training import CNN_ON_MNIST, Listener, composed, fastest_on, train
-from benchmarks.sides import Turns
+from benchmarks.interleaving import timed
+from benchmarks.our_training import CNN_ON_MNIST, EpochListener, compose_cell, fastest_settings, train
+from benchmarks.side_processes import Turns
 from benchmarks.tutorial import (
     LEARNING_RATE,
     Tally,
@@ -29,10 +29,10 @@ from runmanager.tracking.environment.calibration import best_seconds, probes
 from runmanager.tracking.introspect.step_cost import step_work
 from runmanager.tracking.timing.timer import clock_for
 
-__all__ = ["NUM_EPOCHS_A_RUN", "NUM_SAMPLES", "serve_our_epochs"]
+__all__ = ["NUM_EPOCHS_PER_RUN", "NUM_SAMPLES", "serve_our_epochs"]
 
 NUM_SAMPLES = 60_000
-NUM_EPOCHS_A_RUN = 2
+NUM_EPOCHS_PER_RUN = 2
 _ENDLESS = 1_000_000
 _CEILING_SECONDS = 0.5
 
@@ -47,25 +47,25 @@ def _tutorial_epochs(data: Path, batch_size: int, device: str, turns: Turns) -> 
     def epoch() -> None:
         tutorial_epoch(network, loader, optimizer, Tally())  # it fetches each step's loss, and so waits for the device
 
-    turns.serve(partial(_seconds, epoch))
+    turns.serve(timed(epoch))
 
 
 def _our_epochs(data: Path, batch_size: int, device: str, turns: Turns) -> None:
     """Epochs of one run."""
-    serve_our_epochs([*_words(data, batch_size, device), *fastest_on(device)], turns)
+    serve_our_epochs([*_args(data, batch_size, device), *fastest_settings(device)], turns)
 
 
-def serve_our_epochs(words: Sequence[str], turns: Turns) -> None:
+def serve_our_epochs(args: Sequence[str], turns: Turns) -> None:
     """Take turns with epochs of one run of the cell that `words` say; told of each is its own `epoch_seconds`."""
 
     def ended(record: EpochRecord, _: Sequence[float]) -> bool:
         assert record.epoch_seconds is not None
-        turns.tell(record.epoch_seconds)
+        turns.report(record.epoch_seconds)
         return turns.wait()
 
     with tempfile.TemporaryDirectory() as folder:
         once = ("checkpoint.every=0", f"epochs={_ENDLESS}")
-        train(composed([*words, *once]), Path(folder), listener=Listener(turns.wait, ended))
+        train(compose_cell([*args, *once]), Path(folder), listener=EpochListener(turns.wait, ended))
 
 
 def _tutorial_runs(data: Path, batch_size: int, device: str, turns: Turns) -> None:
@@ -77,7 +77,7 @@ def _tutorial_runs(data: Path, batch_size: int, device: str, turns: Turns) -> No
         network, loader = TutorialNetwork().to(device), tutorial_loader(dataset, batch_size)
         optimizer = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
         manager = TutorialManager(folder, network, loader, lr=LEARNING_RATE, batch_size=batch_size, device=device)
-        for tally in manager.epochs(NUM_EPOCHS_A_RUN):
+        for tally in manager.epochs(NUM_EPOCHS_PER_RUN):
             tutorial_epoch(network, loader, optimizer, tally)
         manager.save(folder / "results")
 
@@ -86,9 +86,9 @@ def _tutorial_runs(data: Path, batch_size: int, device: str, turns: Turns) -> No
 
 def _our_runs(data: Path, batch_size: int, device: str, turns: Turns) -> None:
     """Whole runs with all that ours does beside: data read, validation, checkpoints, records, tables, report."""
-    tracked = (f"epochs={NUM_EPOCHS_A_RUN}", "tensorboard.histograms=true")
-    words = [*_words(data, batch_size, device), *tracked, *fastest_on(device)]
-    turns.serve(partial(_in_a_new_folder, partial(train, composed(words))))
+    tracked = (f"epochs={NUM_EPOCHS_PER_RUN}", "tensorboard.histograms=true")
+    args = [*_args(data, batch_size, device), *tracked, *fastest_settings(device)]
+    turns.serve(partial(_in_a_new_folder, partial(train, compose_cell(args))))
 
 
 def _ceiling(_: Path, batch_size: int, device: str, turns: Turns) -> None:
@@ -107,20 +107,14 @@ def _ceiling(_: Path, batch_size: int, device: str, turns: Turns) -> None:
     turns.serve(best)
 
 
-def _words(data: Path, batch_size: int, device: str) -> list[str]:
+def _args(data: Path, batch_size: int, device: str) -> list[str]:
     return [*CNN_ON_MNIST, f"data_root={data}", f"batch_size={batch_size}", f"device={device}"]
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    begin = time.perf_counter()
-    work()
-    return time.perf_counter() - begin
 
 
 def _in_a_new_folder(work: Callable[[Path], object]) -> float:
     folder = Path(tempfile.mkdtemp())
     try:
-        return _seconds(partial(work, folder))
+        return timed(partial(work, folder))()
     finally:
         shutil.rmtree(folder)
 

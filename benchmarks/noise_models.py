@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["EPOCHS", "MODELS", "Floats", "NoiseModel", "ratings"]
+__all__ = ["EPOCHS", "MODELS", "Floats", "NoiseModel", "autoregressive", "ratings"]
 
 Floats = npt.NDArray[np.float64]
 NoiseModel = Callable[[np.random.Generator, float, tuple[int, ...]], Floats]
@@ -37,9 +37,7 @@ def normal_epochs(generator: np.random.Generator, deviation: float, shape: tuple
 @_named("AR(1) 0.9 epochs")
 def autocorrelated_epochs(generator: np.random.Generator, deviation: float, shape: tuple[int, ...]) -> Floats:
     """Epochs that are much like the one before, as where another program comes and goes."""
-    noise = generator.normal(0, EPOCH_NOISE, (*shape, EPOCHS))
-    for at in range(1, EPOCHS):
-        noise[..., at] = 0.9 * noise[..., at - 1] + np.sqrt(1 - 0.9**2) * noise[..., at]
+    noise = autoregressive(generator.normal(0, EPOCH_NOISE, (*shape, EPOCHS)), 0.9)
     return _runs(generator, deviation, shape) + noise
 
 
@@ -54,6 +52,14 @@ def two_modes(generator: np.random.Generator, deviation: float, shape: tuple[int
     """A fifth of the runs takes 1.25 times as long, as where memory came to lie badly."""
     slow: Floats = np.log(1.25) * (generator.random((*shape, 1)) < 0.2)
     return normal_epochs(generator, deviation, shape) - slow
+
+
+def autoregressive(values: Floats, coefficient: float) -> Floats:
+    """Turn independent values into an AR(1) series along the last axis, in place; the standard deviation stays."""
+    for index in range(1, values.shape[-1]):
+        previous = coefficient * values[..., index - 1]
+        values[..., index] = previous + np.sqrt(1 - coefficient**2) * values[..., index]
+    return values
 
 
 def _runs(generator: np.random.Generator, deviation: float, shape: tuple[int, ...]) -> Floats:

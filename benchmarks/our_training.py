@@ -15,7 +15,7 @@ from runmanager.tracking.run import ActiveRun
 from runmanager.tracking.sinks import EpochDetails, RunStart, Sink
 from runmanager.training.job import train_run
 
-__all__ = ["CNN_ON_MNIST", "FASTEST", "Cell", "Listener", "composed", "fastest_on", "train"]
+__all__ = ["CNN_ON_MNIST", "FASTEST", "Cell", "EpochListener", "compose_cell", "fastest_settings", "train"]
 
 CNN_ON_MNIST = ("dataset=mnist", "model=cnn", "optimizer=adam", "lr=0.01")
 """The tutorial's cell; its images are MNIST's here."""
@@ -28,29 +28,29 @@ _FASTEST_ON_CUDA = ("loader=resident", "graphs=true")  # where the epoch is boun
 _HYDRAS_OWN = ("hydra/sweeper=basic", "hydra/launcher=basic")  # there is nothing to launch
 
 
-def fastest_on(device: str) -> tuple[str, ...]:
+def fastest_settings(device: str) -> tuple[str, ...]:
     """The settings that make the CNN's epoch fastest on `device`."""
     return _FASTEST_ON_CUDA if device.partition(":")[0] == "cuda" else FASTEST
 
 
 @dataclass
-class Listener:
+class EpochListener:
     """A sink that is called when training is about to begin and after each epoch; where it says no, that was the last.
 
     `epoch` is given the record and the losses of the steps, where these are logged.
     """
 
-    begin_epochs: Callable[[], object]
-    epoch_ended: Callable[[EpochRecord, Sequence[float]], bool]
+    on_training_start: Callable[[], object]
+    on_epoch_end: Callable[[EpochRecord, Sequence[float]], bool]
     run: ActiveRun | None = None
 
     def begin(self, start: RunStart) -> Sequence[str]:
-        self.begin_epochs()
+        self.on_training_start()
         return ()
 
     def epoch(self, record: EpochRecord, details: EpochDetails) -> Sequence[str]:
         assert self.run is not None
-        if not self.epoch_ended(record, details.step_losses.values):
+        if not self.on_epoch_end(record, details.step_losses.values):
             self.run.stop_early("nobody wants another epoch")
         return ()
 
@@ -66,15 +66,15 @@ class Cell:
     params: Mapping[str, Any]
 
 
-def composed(words: Sequence[str]) -> Cell:
+def compose_cell(args: Sequence[str]) -> Cell:
     """The cell that `words` say."""
     register_schema()
     with initialize_config_dir(str(conf_folder()), version_base="1.3"):
-        cfg = compose("config", overrides=[*_HYDRAS_OWN, *words])
+        cfg = compose("config", overrides=[*_HYDRAS_OWN, *args])
     return Cell(read_config(cfg), plain_config(cfg))
 
 
-def train(cell: Cell, folder: Path, *, listener: Listener | None = None) -> RunRecord:
+def train(cell: Cell, folder: Path, *, listener: EpochListener | None = None) -> RunRecord:
     """Train the cell as one run of a sweep in `folder`, tracked as it says, and return its record.
 
     With a `listener` nothing else is tracked, but for the record of each epoch.

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks.application import run_in_process
-from benchmarks.page import MEASUREMENT, described_machine, write_section
+from benchmarks.in_process_sweep import run_sweep_in_process
+from benchmarks.page import MEASUREMENT, describe_machine, load_average, source_line, write_section
 from benchmarks.paired_simulation import simulated_table
 from runmanager.results.compare.comparison import compare
 from runmanager.results.load.loader import read_results
@@ -40,7 +40,7 @@ _ALIKE = 0.005  # the spread of pairs of processes within which a 3% is to be fo
 _SETTINGS = (
     *("measure=paired", "device=cpu", "epochs=1", "batch_size=100", "tensorboard.enabled=false"),
     *("dataset=fake", "dataset.size=10000", "dataset.val_size=100", "loader=resident"),
-    *("model=custom", "model._target_=benchmarks.slowed.Slowed"),
+    *("model=custom", "model._target_=benchmarks.slowed_network.Slowed"),
 )
 _BURNER = """
 import random, time
@@ -77,7 +77,7 @@ def run_trial(
     began = time.monotonic()
     sides = f"+model.slowdown=0,{slowdown}" if slowdown else "+model.side=1,2"
     limits = (f"measure.max_seconds={max_seconds}", f"measure.half_width={half_width}")
-    paths = run_in_process(folder, *_SETTINGS, sides, f"+model.offset={offset}", *limits, f"seed={seed}")
+    paths = run_sweep_in_process(folder, *_SETTINGS, sides, f"+model.offset={offset}", *limits, f"seed={seed}")
     seconds = time.monotonic() - began
     results = read_results(paths)
     (row,) = compare(*results).rows
@@ -154,19 +154,16 @@ def report(
         where = "" if share >= 0.1 else f", pairs that lie {_ALIKE:.1%} apart at most"
         lines.append(
             f"| one side slowed by {share:.0%}{where}, {_longest(trials):.0f} s a trial at most: the verdict `slower` "
-            f"| {len(alike)} | {_said_slower(alike)} | {math.ceil(0.9 * len(alike))} at least |"
+            f"| {len(alike)} | {_num_slower(alike)} | {math.ceil(0.9 * len(alike))} at least |"
         )
         apart = len(trials) - len(alike)
         if apart:
-            lines.append(
-                f"| the same, pairs further apart | {apart} | {_said_slower(trials) - _said_slower(alike)} | |"
-            )
-    load = f"load {os.getloadavg()[1]:.1f} in the last five minutes"
-    day = datetime.date.today().isoformat()
-    return "\n".join([*lines, "", f"`{command}`, a thread a run, {day}, {load}, on {described_machine()}.", ""])
+            lines.append(f"| the same, pairs further apart | {apart} | {_num_slower(trials) - _num_slower(alike)} | |")
+    conditions = ("one thread per run", load_average())
+    return "\n".join([*lines, "", source_line(command, *conditions, machine=describe_machine()), ""])
 
 
-def _said_slower(trials: Sequence[Trial]) -> int:
+def _num_slower(trials: Sequence[Trial]) -> int:
     return sum(trial.verdict == "slower" for trial in trials)
 
 

@@ -4,7 +4,6 @@ python -m benchmarks.phase_truth --write
 """
 
 import argparse
-import datetime
 import sys
 import tempfile
 import time
@@ -18,14 +17,14 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from benchmarks.page import MEASUREMENT, described_machine, write_section
+from benchmarks.page import MEASUREMENT, describe_machine, source_line, write_section
 from runmanager import RunManager
 from runmanager.records.run.record import PHASES, EpochRecord, RunRecord
 from runmanager.tracking.sinks import EpochDetails, RunStart
 
-__all__ = ["DELAYS", "Delayed", "Deviation", "deviations", "section", "train"]
+__all__ = ["DELAYS", "Deviation", "InjectedDelays", "deviations", "section", "train"]
 
-MOST_OFF = {**dict.fromkeys(PHASES, 0.02), "wall": 0.01}
+MAX_DEVIATIONS = {**dict.fromkeys(PHASES, 0.02), "wall": 0.01}
 DELAYS = {"data": 0.05, "transfer": 0.03, "compute": 0.1, "eval": 0.06, "tracking": 0.1}
 """Seconds a batch; of `tracking` seconds an epoch."""
 
@@ -34,7 +33,7 @@ _SHAPE = (4, 8)
 
 
 @dataclass
-class Delayed:
+class InjectedDelays:
     """Waits in a part of an epoch, and keeps how long that really took by a clock that the timer does not use.
 
     No wait ends on time on a busy machine, so the length asked for is not the length there was.
@@ -57,17 +56,17 @@ class Delayed:
                 self.wait("data")
             inputs = torch.ones(_SHAPE).as_subclass(_Slow) if slow else torch.ones(_SHAPE)
             if isinstance(inputs, _Slow):
-                inputs.delayed = self
+                inputs.delays = self
             yield inputs, torch.zeros(_SHAPE[0], dtype=torch.int64)
 
 
 class _Slow(torch.Tensor):
     """A tensor that takes long to move to a device."""
 
-    delayed: Delayed
+    delays: InjectedDelays
 
     def to(self, *arguments: Any, **keywords: Any) -> torch.Tensor:
-        self.delayed.wait("transfer")
+        self.delays.wait("transfer")
         return self.as_subclass(torch.Tensor).to(*arguments, **keywords)
 
 
@@ -75,16 +74,16 @@ class _Slow(torch.Tensor):
 class _SlowSink:
     """A sink that takes long over each epoch, and then closes the account of what was waited in it."""
 
-    delayed: Delayed
+    delays: InjectedDelays
     accounts: list[dict[str, float]] = field(default_factory=list)
 
     def begin(self, start: RunStart) -> Sequence[str]:
         return ()
 
     def epoch(self, record: EpochRecord, details: EpochDetails) -> Sequence[str]:
-        self.delayed.wait("tracking")
-        self.accounts.append(self.delayed.spent)
-        self.delayed.spent = defaultdict(float)
+        self.delays.wait("tracking")
+        self.accounts.append(self.delays.spent)
+        self.delays.spent = defaultdict(float)
         return ()
 
     def end(self, record: RunRecord) -> None:
@@ -95,24 +94,24 @@ Account = tuple[dict[str, float], EpochRecord]
 """What an epoch waited in each phase, and its record."""
 
 
-def train(folder: Path, delayed: Delayed, *, num_epochs: int, device: str = "cpu") -> list[Account]:
+def train(folder: Path, delays: InjectedDelays, *, num_epochs: int, device: str = "cpu") -> list[Account]:
     """Train a tiny model with delays in all its parts, and return the measured epochs."""
     torch.set_num_threads(1)  # waking a second one after each delay would take the model milliseconds
     network = torch.nn.Linear(_SHAPE[1], 3)
-    sink = _SlowSink(delayed)
+    sink = _SlowSink(delays)
     with RunManager(folder, sinks=[sink]).run({"device": device}, network) as run:
         optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
         for epoch in run.epochs(num_epochs):
-            for inputs, labels in epoch.batches(delayed.loader(slow=True)):
+            for inputs, labels in epoch.batches(delays.loader(slow=True)):
                 preds = network(inputs)
                 loss = F.cross_entropy(preds, labels)
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
-                delayed.wait("compute")
+                delays.wait("compute")
                 epoch.track(loss, preds, labels)
-            for inputs, labels in epoch.eval_batches(delayed.loader(slow=False)):
-                delayed.wait("eval")
+            for inputs, labels in epoch.eval_batches(delays.loader(slow=False)):
+                delays.wait("eval")
                 with torch.no_grad():
                     preds = network(inputs)
                 epoch.track_eval(F.cross_entropy(preds, labels), preds, labels)
@@ -128,13 +127,13 @@ class Deviation:
     """
 
     phase: str
-    put_in: float
-    came_out: float
+    injected: float
+    measured: float
     share: float
 
     @property
     def is_met(self) -> bool:
-        return abs(self.share) <= MOST_OFF[self.phase]
+        return abs(self.share) <= MAX_DEVIATIONS[self.phase]
 
 
 def deviations(accounts: Sequence[Account]) -> list[Deviation]:
@@ -146,10 +145,10 @@ def deviations(accounts: Sequence[Account]) -> list[Deviation]:
 
 
 def _deviation(phase: str, accounts: Sequence[Account]) -> Deviation:
-    put_in = median(waited[phase] for waited, _ in accounts)
-    came_out = median(_seconds(record, phase) for _, record in accounts)
+    injected = median(waited[phase] for waited, _ in accounts)
+    measured = median(_seconds(record, phase) for _, record in accounts)
     share = median(_seconds(record, phase) / waited[phase] - 1 for waited, record in accounts)
-    return Deviation(phase, put_in, came_out, share)
+    return Deviation(phase, injected, measured, share)
 
 
 def _seconds(record: EpochRecord, part: str) -> float:
@@ -163,11 +162,10 @@ def section(found: Sequence[Deviation], *, num_epochs: int, machine: str, comman
     lines = ["| phase | delays put in | measured | deviation | budget | met |", "| --- | --- | --- | --- | --- | --- |"]
     for each in found:
         name = "all phases, against `wall_seconds`" if each.phase == "wall" else f"`{each.phase}_seconds`"
-        cells = [name, f"{each.put_in:.4f} s", f"{each.came_out:.4f} s", f"{each.share:+.2%}"]
-        cells += [f"{MOST_OFF[each.phase]:.0%}", "yes" if each.is_met else "no"]
+        cells = [name, f"{each.injected:.4f} s", f"{each.measured:.4f} s", f"{each.share:+.2%}"]
+        cells += [f"{MAX_DEVIATIONS[each.phase]:.0%}", "yes" if each.is_met else "no"]
         lines.append(f"| {' | '.join(cells)} |")
-    day = datetime.date.today().isoformat()
-    return "\n".join([*lines, "", f"`{command}`: {num_epochs} epochs, {day}, on {machine}.", ""])
+    return "\n".join([*lines, "", source_line(command, f"{num_epochs} epochs", machine=machine), ""])
 
 
 def main() -> int:
@@ -178,10 +176,10 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="put the table into docs/measurement.md")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        accounts = train(Path(folder), Delayed(), num_epochs=options.epochs, device=options.device)
+        accounts = train(Path(folder), InjectedDelays(), num_epochs=options.epochs, device=options.device)
     found = deviations(accounts)
     command = f"python -m benchmarks.phase_truth --epochs {options.epochs} --device {options.device}"
-    text = section(found, num_epochs=len(accounts), machine=described_machine(options.device), command=command)
+    text = section(found, num_epochs=len(accounts), machine=describe_machine(options.device), command=command)
     print(text)
     if options.write:
         write_section(MEASUREMENT, "phase_truth", text)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmarks.command import Settings, carry_out
-from benchmarks.growth import grown
-from benchmarks.interleaving import Patience, in_turns, timed
+from benchmarks.command_line import Settings, run_benchmark
+from benchmarks.growth import growth_row
+from benchmarks.interleaving import StoppingRule, run_interleaved, timed
 from benchmarks.rows import Row
 from benchmarks.stored_sweep import write_stored_sweep
 from runmanager.app.follow.follower import SweepReader
@@ -26,7 +26,7 @@ __all__ = ["measure"]
 
 _SIZES = (10, 100, 1000, 10_000)
 _NUM_EPOCHS = 10
-_PATIENCE = Patience(min_rounds=5, max_rounds=9, max_seconds=60)
+_STOPPING_RULE = StoppingRule(min_rounds=5, max_rounds=9, max_seconds=60)
 
 
 def measure(settings: Settings) -> list[Row]:
@@ -42,10 +42,10 @@ def measure(settings: Settings) -> list[Row]:
             for what, work in _works(sweep).items()
         }
         names = {f"{what}, {number}": look for (what, number), look in looks.items()}
-        seconds = in_turns(names, patience=settings.patience, seed=settings.seed)
+        seconds = run_interleaved(names, stopping_rule=settings.stopping_rule, seed=settings.seed)
     found = dict(zip(looks, seconds.values(), strict=True))
     return [
-        grown(what, {number: found[what, number] for number in _SIZES}, of="runs")
+        growth_row(what, {number: found[what, number] for number in _SIZES}, of="runs")
         for what in dict.fromkeys(w for w, _ in looks)
     ]
 
@@ -55,7 +55,7 @@ def _works(sweep: SweepPaths) -> Mapping[str, Callable[[], object]]:
     cells = [Cell(run.signature, run.name, {}, ()) for run in summary.runs]
     reader = SweepReader(sweep)
     return {
-        "table, first reading": partial(_table_anew, sweep),
+        "table, first reading": partial(_uncached_table, sweep),
         "table": lambda: result_rows(*read_summary(sweep)),
         "plan of a resumed sweep": partial(_plan, cells, sweep),
         "watch, first look": lambda: SweepReader(sweep).read(),
@@ -63,7 +63,7 @@ def _works(sweep: SweepPaths) -> Mapping[str, Callable[[], object]]:
     }
 
 
-def _table_anew(sweep: SweepPaths) -> None:
+def _uncached_table(sweep: SweepPaths) -> None:
     """The table as it is made the first time; what it keeps serves the other one."""
     sweep.summaries.unlink(missing_ok=True)
     result_rows(*read_summary(sweep))
@@ -75,4 +75,4 @@ def _plan(cells: Sequence[Cell], sweep: SweepPaths) -> None:
 
 
 if __name__ == "__main__":
-    carry_out("reading_growth", measure, summary=__doc__, patience=_PATIENCE)
+    run_benchmark("reading_growth", measure, summary=__doc__, stopping_rule=_STOPPING_RULE)

@@ -103,13 +103,13 @@ def main() -> None:
     parser.add_argument("loader", choices=["plain", *_LOADERS])
     parser.add_argument("set", choices=_SETS)
     parser.add_argument("--device", default="cpu")
-    words = parser.parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)  # nothing is timed, and threads that wait for each other crawl on a busy machine
-    device = torch.device(words.device)
-    if words.loader == "plain":
-        _plain_loop(load_dataset(_SETS[words.set], data_root=Path("unused"), seed=0), device)
+    device = torch.device(args.device)
+    if args.loader == "plain":
+        _plain_loop(load_dataset(_SETS[args.set], data_root=Path("unused"), seed=0), device)
     else:
-        _run(words.loader, _SETS[words.set], words.device)
+        _run(args.loader, _SETS[args.set], args.device)
     print(peak_host_bytes() if device.type == "cpu" else peak_memory_bytes(device))
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from benchmarks.page import BENCHMARKS, read_rows, write_section
-from benchmarks.rows import Row, as_line
+from benchmarks.rows import Row, heading_lines, table_line
 
 __all__ = ["summary"]
 
@@ -51,7 +51,7 @@ def _verdict(row: Row) -> str:
 
 
 def _table(heading: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    return "\n".join(map(as_line, [heading, ["---"] * len(heading), *lines]))
+    return "\n".join([*heading_lines(heading), *map(table_line, lines)])
 
 
 def main() -> None:

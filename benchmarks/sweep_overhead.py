@@ -11,11 +11,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from benchmarks.command import Settings, carry_out
-from benchmarks.interleaving import Patience, in_turns
+from benchmarks.command_line import Settings, run_benchmark
+from benchmarks.interleaving import StoppingRule, run_interleaved
 from benchmarks.page import RELIABILITY, write_row
 from benchmarks.processes import run_python
-from benchmarks.rows import Budget, Row, compared
+from benchmarks.rows import Budget, Row, ratio_row
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import read_sweep
@@ -23,7 +23,7 @@ from runmanager.records.storage.reader import read_sweep
 __all__ = ["NUM_CELLS", "measure"]
 
 NUM_CELLS = 200
-_SOMEBODYS_CELLS = 30  # there is no budget to meet
+_NUM_SMALL_APPLICATION_CELLS = 30  # there is no budget to meet
 _WARM_UP_CELLS = 4
 _FEW_ROUNDS = 6
 _BASIC = "basic"
@@ -33,43 +33,45 @@ _OURS = {
     "two workers": ("hydra.launcher.workers=2",),
     "one worker": ("hydra.launcher.workers=1",),
 }
-_SOMEBODYS = {
+_SMALL_APPLICATION = {
     _BASIC: ("hydra/launcher=basic", _SWEEP),
     "two workers": ("hydra/launcher=local", "hydra.launcher.workers=2", _SWEEP),
     "one worker": ("hydra/launcher=local", "hydra.launcher.workers=1", _SWEEP),
 }
-_BUDGETS = {"two workers": Budget(4, is_least=True), "one worker": Budget(2.5, is_least=True)}
+_BUDGETS = {"two workers": Budget(4, is_minimum=True), "one worker": Budget(2.5, is_minimum=True)}
 _MARK = f"{NUM_CELLS} cells of a task that returns at once"
-_PATIENCE = Patience(min_rounds=5, max_rounds=8, max_seconds=240, half_width=0.05)
+_STOPPING_RULE = StoppingRule(min_rounds=5, max_rounds=8, max_seconds=240, half_width=0.05)
 
 
 def measure(settings: Settings) -> list[Row]:
     """The rows of our application, and those of somebody else's."""
-    few = replace(settings, patience=replace(settings.patience, min_rounds=_FEW_ROUNDS, max_rounds=_FEW_ROUNDS))
+    few = replace(
+        settings, stopping_rule=replace(settings.stopping_rule, min_rounds=_FEW_ROUNDS, max_rounds=_FEW_ROUNDS)
+    )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         ours = _measured(settings, folder, "instant_application", _OURS, num_cells=NUM_CELLS)
-        somebodys = _measured(few, folder, "small_application", _SOMEBODYS, num_cells=_SOMEBODYS_CELLS)
+        small = _measured(few, folder, "small_application", _SMALL_APPLICATION, num_cells=_NUM_SMALL_APPLICATION_CELLS)
     rows = _rows(f"{_MARK}, our application", ours, _BUDGETS)
     if settings.writes:
-        write_row(RELIABILITY, _MARK, _reliability_row(rows, settings.command))
-    return [*rows, *_rows(f"{_SOMEBODYS_CELLS} such cells, somebody else's small application", somebodys, {})]
+        write_row(RELIABILITY, _MARK, _reliability_fields(rows, settings.command))
+    return [*rows, *_rows(f"{_NUM_SMALL_APPLICATION_CELLS} such cells, somebody else's small application", small, {})]
 
 
 def _measured(
     settings: Settings, folder: Path, application: str, variants: Mapping[str, tuple[str, ...]], *, num_cells: int
 ) -> dict[str, list[float]]:
-    for words in variants.values():  # a few cells to find files and modules in the machine's memory afterwards
-        _seconds(folder, application, words, num_cells=_WARM_UP_CELLS)
+    for args in variants.values():  # a few cells to find files and modules in the machine's memory afterwards
+        _seconds(folder, application, args, num_cells=_WARM_UP_CELLS)
     timed = partial(_seconds, folder, application, num_cells=num_cells)
-    contenders = {name: partial(timed, words) for name, words in variants.items()}
-    return in_turns(contenders, patience=settings.patience, seed=settings.seed, warm_up_rounds=0)
+    contenders = {name: partial(timed, args) for name, args in variants.items()}
+    return run_interleaved(contenders, stopping_rule=settings.stopping_rule, seed=settings.seed, warm_up_rounds=0)
 
 
-def _seconds(folder: Path, application: str, words: tuple[str, ...], *, num_cells: int) -> float:
+def _seconds(folder: Path, application: str, args: tuple[str, ...], *, num_cells: int) -> float:
     """One command in an empty folder. Raises `RuntimeError` where a cell did not come to its end."""
     here = Path(tempfile.mkdtemp(dir=folder))
-    done = run_python("-m", f"benchmarks.{application}", "-m", f"seed=range(0,{num_cells})", *words, folder=here)
+    done = run_python("-m", f"benchmarks.{application}", "-m", f"seed=range(0,{num_cells})", *args, folder=here)
     if application == "instant_application":
         _check(here, num_cells)
     shutil.rmtree(here)
@@ -85,7 +87,7 @@ def _check(here: Path, num_cells: int) -> None:
 
 def _rows(what: str, seconds: Mapping[str, list[float]], budgets: Mapping[str, Budget]) -> list[Row]:
     return [
-        compared(
+        ratio_row(
             f"{what}: Hydra's basic launcher / ours with {name}",
             ours=seconds[name],
             other=seconds[_BASIC],
@@ -97,7 +99,7 @@ def _rows(what: str, seconds: Mapping[str, list[float]], budgets: Mapping[str, B
     ]
 
 
-def _reliability_row(rows: list[Row], command: str) -> tuple[str, str, str]:
+def _reliability_fields(rows: list[Row], command: str) -> tuple[str, str, str]:
     two, one = rows
     said = (
         f"a process each takes {two.ours} with two workers and {one.ours} with one; Hydra's basic launcher, all in one "
@@ -107,4 +109,4 @@ def _reliability_row(rows: list[Row], command: str) -> tuple[str, str, str]:
 
 
 if __name__ == "__main__":
-    carry_out("sweep_overhead", measure, summary=__doc__, patience=_PATIENCE)
+    run_benchmark("sweep_overhead", measure, summary=__doc__, stopping_rule=_STOPPING_RULE)

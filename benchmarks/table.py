@@ -5,10 +5,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from benchmarks.command import Settings, carry_out
-from benchmarks.interleaving import Patience, in_turns
-from benchmarks.processes import Finished, run_python
-from benchmarks.rows import Budget, Row, as_seconds, measured
+from benchmarks.command_line import Settings, run_benchmark
+from benchmarks.interleaving import StoppingRule, run_interleaved
+from benchmarks.processes import RUNMANAGER, CompletedCommand, run_python
+from benchmarks.rows import Budget, Row, format_megabytes, format_seconds, measurement_row
 from benchmarks.stored_sweep import write_stored_sweep
 from runmanager.records.files.paths import SweepPaths
 
@@ -16,7 +16,7 @@ __all__ = ["measure"]
 
 _NUM_RUNS = 10_000
 _NUM_EPOCHS = 10
-_PATIENCE = Patience(min_rounds=7, max_rounds=15, max_seconds=60)
+_STOPPING_RULE = StoppingRule(min_rounds=7, max_rounds=15, max_seconds=60)
 # Prints the seconds that the table took, without the imports.
 _IN_PROCESS = """
 import sys, time
@@ -45,28 +45,30 @@ def measure(settings: Settings) -> list[Row]:
             return done.seconds
 
         contenders: dict[str, Callable[[], float]] = {
-            "in process": lambda: _kept(sweep, lambda: _in_process(folder, sweep)),
-            "in process, first": lambda: _anew(sweep, lambda: _in_process(folder, sweep)),
-            "command": lambda: _kept(sweep, partial(command, "again")),
-            "command, first": lambda: _anew(sweep, partial(command, "first")),
+            "in process": lambda: _cached(sweep, lambda: _in_process(folder, sweep)),
+            "in process, first": lambda: _uncached(sweep, lambda: _in_process(folder, sweep)),
+            "command": lambda: _cached(sweep, partial(command, "again")),
+            "command, first": lambda: _uncached(sweep, partial(command, "first")),
             "help": lambda: _cli(folder, "table", "--help").seconds,
             "application's help": lambda: run_python("-m", "runmanager", "--help", folder=folder).seconds,
         }
-        seconds = in_turns(contenders, patience=settings.patience, seed=settings.seed)
+        seconds = run_interleaved(contenders, stopping_rule=settings.stopping_rule, seed=settings.seed)
     in_process, as_command, memory = (
-        Budget(0.5, words=as_seconds),
-        Budget(1.5, words=as_seconds),
-        Budget(300e6, words=_megabytes),
+        Budget(0.5, format=format_seconds),
+        Budget(1.5, format=format_seconds),
+        Budget(300e6, format=format_megabytes),
     )
     return [
-        measured(f"{again}, in the process", seconds["in process"], budget=in_process),
-        measured(f"{first}, in the process", seconds["in process, first"]),
-        measured(f"{again}, as a command", seconds["command"], budget=as_command),
-        measured(f"{first}, as a command", seconds["command, first"]),
-        measured(f"{again}, peak memory of the command", peaks["again"][1:], budget=memory),
-        measured(f"{first}, peak memory of the command", peaks["first"][1:], budget=memory),
-        measured("`runmanager table --help`", seconds["help"], budget=Budget(0.5, words=as_seconds)),
-        measured("`python -m runmanager --help`", seconds["application's help"], budget=Budget(1.0, words=as_seconds)),
+        measurement_row(f"{again}, in the process", seconds["in process"], budget=in_process),
+        measurement_row(f"{first}, in the process", seconds["in process, first"]),
+        measurement_row(f"{again}, as a command", seconds["command"], budget=as_command),
+        measurement_row(f"{first}, as a command", seconds["command, first"]),
+        measurement_row(f"{again}, peak memory of the command", peaks["again"][1:], budget=memory),
+        measurement_row(f"{first}, peak memory of the command", peaks["first"][1:], budget=memory),
+        measurement_row("`runmanager table --help`", seconds["help"], budget=Budget(0.5, format=format_seconds)),
+        measurement_row(
+            "`python -m runmanager --help`", seconds["application's help"], budget=Budget(1.0, format=format_seconds)
+        ),
     ]
 
 
@@ -76,7 +78,7 @@ def _in_process(folder: Path, sweep: SweepPaths) -> float:
     return float(seconds)
 
 
-def _anew(sweep: SweepPaths, work: Callable[[], float]) -> float:
+def _uncached(sweep: SweepPaths, work: Callable[[], float]) -> float:
     """`work` as it is where nobody has made the table before; what it keeps is put where it was."""
     aside = sweep.root / "aside"
     if sweep.summaries.exists():
@@ -89,20 +91,16 @@ def _anew(sweep: SweepPaths, work: Callable[[], float]) -> float:
             aside.rename(sweep.summaries)
 
 
-def _kept(sweep: SweepPaths, work: Callable[[], float]) -> float:
+def _cached(sweep: SweepPaths, work: Callable[[], float]) -> float:
     """`work` where the table has been made before."""
     if not sweep.summaries.exists():
         work()
     return work()
 
 
-def _cli(folder: Path, *words: str) -> Finished:
-    return run_python("-c", "import sys; from runmanager.cli.main import main; sys.exit(main())", *words, folder=folder)
-
-
-def _megabytes(count: float) -> str:
-    return f"{count / 1e6:.0f} MB"
+def _cli(folder: Path, *args: str) -> CompletedCommand:
+    return run_python(*RUNMANAGER, *args, folder=folder)
 
 
 if __name__ == "__main__":
-    carry_out("table", measure, summary=__doc__, patience=_PATIENCE)
+    run_benchmark("table", measure, summary=__doc__, stopping_rule=_STOPPING_RULE)

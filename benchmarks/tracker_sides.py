@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
-from benchmarks.sides import Turns
-from benchmarks.trackers import OURS, PEERS, UNTRACKED, Tracker, begin_tracker
+from benchmarks.side_processes import Turns
+from benchmarks.trackers import OURS, PEERS, UNTRACKED, Tracker, start_tracker
 from benchmarks.tutorial import LEARNING_RATE, TutorialNetwork
 from runmanager.tracking.timing.timer import clock_for
 from runmanager.training.step.malloc import keep_freed_memory
@@ -29,7 +29,7 @@ NUM_STEPS, BATCH_SIZE = 100, 100
 PARTS = {"steps": 1, "epochs": 10}
 """The turns of an epoch: other load on a machine comes and goes within a second."""
 
-_EPOCHS_A_TURN = 5  # where nothing is trained: one takes 3 ms, of which much is what the turn before has left
+_EPOCHS_PER_TURN = 5  # where nothing is trained: one takes 3 ms, of which much is what the turn before has left
 
 
 def _steps(tracker: Tracker, network: torch.nn.Module, device: torch.device) -> Callable[[], float]:
@@ -39,12 +39,12 @@ def _steps(tracker: Tracker, network: torch.nn.Module, device: torch.device) -> 
 
     def epochs() -> float:
         begin = time.perf_counter()
-        for _ in range(_EPOCHS_A_TURN):
+        for _ in range(_EPOCHS_PER_TURN):
             with tracker.epoch() as tracked:
                 for _ in range(NUM_STEPS):
                     tracked.track(loss, preds, labels)
         clock_for(device).synchronize()
-        return (time.perf_counter() - begin) / (_EPOCHS_A_TURN * NUM_STEPS)
+        return (time.perf_counter() - begin) / (_EPOCHS_PER_TURN * NUM_STEPS)
 
     return epochs
 
@@ -94,7 +94,7 @@ def main() -> None:
     torch.manual_seed(0)
     network = TutorialNetwork().to(options.device)
     with tempfile.TemporaryDirectory() as folder:
-        tracker = begin_tracker(options.tracker, Path(folder), network, options.device)
+        tracker = start_tracker(options.tracker, Path(folder), network, options.device)
         turns.serve(_WORK[options.work](tracker, network, options.device))
         tracker.end()
 

@@ -15,7 +15,7 @@ from runmanager import RunManager
 from runmanager.tracking.options import RunOptions, TensorBoardOptions
 from runmanager.tracking.run import InactiveRun
 
-__all__ = ["OURS", "PEERS", "UNTRACKED", "TrackedEpoch", "Tracker", "begin_tracker", "version_of"]
+__all__ = ["OURS", "PEERS", "UNTRACKED", "TrackedEpoch", "Tracker", "start_tracker", "version_of"]
 
 OURS, UNTRACKED = "ours", "untracked"
 
@@ -164,7 +164,7 @@ def version_of(distribution: str) -> str | None:
         return None
 
 
-def begin_tracker(name: str, folder: Path, network: torch.nn.Module, device: torch.device) -> Tracker:
+def start_tracker(name: str, folder: Path, network: torch.nn.Module, device: torch.device) -> Tracker:
     """Begin a run on `device` with the tracker of this name, or with `OURS` or `UNTRACKED`."""
     if name == UNTRACKED:
         return _Untracked(device)

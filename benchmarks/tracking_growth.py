@@ -15,9 +15,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from benchmarks.command import Settings, carry_out
-from benchmarks.growth import grown
-from benchmarks.interleaving import Patience, in_turns, timed
+from benchmarks.command_line import Settings, run_benchmark
+from benchmarks.growth import growth_row
+from benchmarks.interleaving import StoppingRule, run_interleaved, timed
 from benchmarks.rows import Row
 from benchmarks.stored_sweep import write_stored_sweep
 from runmanager import RunManager
@@ -34,7 +34,7 @@ _NUM_STEPS = 200
 _IN, _OUT = 8, 10
 _BATCH = (torch.zeros(10, _IN), torch.zeros(10, dtype=torch.int64))
 _LOSS, _PREDS = torch.tensor(1.0), torch.zeros(10, _OUT)
-_PATIENCE = Patience(min_rounds=2, max_rounds=5, max_seconds=30, half_width=0)  # of each of the three parts
+_STOPPING_RULE = StoppingRule(min_rounds=2, max_rounds=5, max_seconds=30, half_width=0)  # of each of the three parts
 
 Costs = dict[int, list[float]]
 
@@ -60,8 +60,8 @@ def _appending(folder: Path, settings: Settings) -> Iterator[Row]:
                     seconds[epoch.number - 1].append(time.process_time() - begin)
                 _track(epoch, num_steps=1)
 
-    in_turns({"": timed(many_epochs)}, patience=settings.patience, warm_up_rounds=0)
-    yield grown("all epochs of a run, of one step each", seconds, of="epochs")
+    run_interleaved({"": timed(many_epochs)}, stopping_rule=settings.stopping_rule, warm_up_rounds=0)
+    yield growth_row("all epochs of a run, of one step each", seconds, of="epochs")
 
 
 def _reporting(folder: Path, settings: Settings) -> Iterator[Row]:
@@ -74,8 +74,8 @@ def _reporting(folder: Path, settings: Settings) -> Iterator[Row]:
             str(count): timed(partial(write_tables, sweep, report=has_report), clock=time.process_time)
             for count, sweep in sweeps.items()
         }
-        seconds = in_turns(works, patience=settings.patience, seed=settings.seed)
-        yield grown(what, dict(zip(_EPOCHS, seconds.values(), strict=True)), of="epochs")
+        seconds = run_interleaved(works, stopping_rule=settings.stopping_rule, seed=settings.seed)
+        yield growth_row(what, dict(zip(_EPOCHS, seconds.values(), strict=True)), of="epochs")
 
 
 def _tracking(folder: Path, settings: Settings) -> Iterator[Row]:
@@ -98,10 +98,10 @@ def _tracking(folder: Path, settings: Settings) -> Iterator[Row]:
             costs["end"][size].append(time.process_time() - begin)
 
     works = {str(size): timed(partial(one_epoch, size, _network(size))) for size in _PARAMETERS}
-    in_turns(works, patience=settings.patience, seed=settings.seed)
-    yield grown("a step, tracked", costs["step"], of="parameters")
-    yield grown("the end of an epoch", costs["end"], of="parameters")
-    yield grown("the beginning of a run, with its graph", costs["beginning"], of="parameters")
+    run_interleaved(works, stopping_rule=settings.stopping_rule, seed=settings.seed)
+    yield growth_row("a step, tracked", costs["step"], of="parameters")
+    yield growth_row("the end of an epoch", costs["end"], of="parameters")
+    yield growth_row("the beginning of a run, with its graph", costs["beginning"], of="parameters")
 
 
 def _track(epoch: Epoch, *, num_steps: int) -> None:
@@ -121,4 +121,4 @@ def _network(num_parameters: int) -> nn.Module:
 
 
 if __name__ == "__main__":
-    carry_out("tracking_growth", measure, summary=__doc__, patience=_PATIENCE)
+    run_benchmark("tracking_growth", measure, summary=__doc__, stopping_rule=_STOPPING_RULE)

@@ -22,9 +22,9 @@ from pathlib import Path
 import torch
 from torch.nn import functional as F
 
-from benchmarks.command import Settings, carry_out
-from benchmarks.interleaving import Patience, in_small_turns
-from benchmarks.rows import Budget, Row, compared, measured
+from benchmarks.command_line import Settings, run_benchmark
+from benchmarks.interleaving import StoppingRule, run_parts_interleaved
+from benchmarks.rows import Budget, Row, measurement_row, ratio_row
 from runmanager import RunManager
 from runmanager.results.writer import write_tables
 from runmanager.tracking.device.devices import resolve_device, synchronize
@@ -33,16 +33,16 @@ from runmanager.training.models.models import build_model
 from runmanager.training.options.groups import CnnOptions
 from runmanager.training.step.malloc import keep_freed_memory
 
-__all__ = ["Learner", "Once", "Work", "beside_seconds", "measure", "tracked_parts", "untracked_parts"]
+__all__ = ["RunOverheads", "Trainer", "Work", "background_cpu_seconds", "measure", "tracked_parts", "untracked_parts"]
 
 _IN_SHAPE, _NUM_CLASSES = (1, 28, 28), 10
 # About a second, as the end of an epoch is to show: a CPU takes its time for the samples, a GPU for launching a step.
-_SAMPLES_ON_CPU, _STEPS_ELSEWHERE = 25_000, 1000
-_MOST_READY = 250  # batches; a longer epoch has them again
+_NUM_SAMPLES_ON_CPU, _NUM_STEPS_ON_GPU = 25_000, 1000
+_MAX_PREPARED = 250  # batches; a longer epoch has them again
 _EVALUATED_SHARE = 0.4  # so many beside those of training: more than is usual, so that it shows
-_BESIDE_SECONDS = 5.0
-_ON_CPU, _ELSEWHERE = Budget(1.01), Budget(1.02)
-_PATIENCE = Patience(min_rounds=16, max_rounds=200, max_seconds=150, half_width=0.002)
+_BACKGROUND_SECONDS = 5.0
+_ON_CPU, _ON_GPU = Budget(1.01), Budget(1.02)
+_STOPPING_RULE = StoppingRule(min_rounds=16, max_rounds=200, max_seconds=150, half_width=0.002)
 _FEW_ROUNDS = 6  # of a row without a budget
 
 Batches = Sequence[tuple[torch.Tensor, torch.Tensor]]
@@ -57,10 +57,10 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Once:
+class RunOverheads:
     """The seconds of what a run does once, of each run: before its first epoch, and after its last."""
 
-    beginnings: list[float] = field(default_factory=list)
+    starts: list[float] = field(default_factory=list)
     ends: list[float] = field(default_factory=list)
 
 
@@ -68,7 +68,7 @@ class Once:
 class _Comparison:
     """A row: what is tracked, and of what batches."""
 
-    words: str
+    description: str
     batch_size: int = 1000
     has_histograms: bool = False
     is_evaluated: bool = False
@@ -77,66 +77,73 @@ class _Comparison:
 
 _PLAIN = _Comparison("scalars every step, images, graph", has_budget=True)
 _HISTOGRAMS = _Comparison("the same with histograms", has_histograms=True)
-_SMALL = _Comparison(f"{_PLAIN.words}, batches of 100", batch_size=100)
-_EVALUATED = _Comparison(f"{_PLAIN.words}, and an evaluation", is_evaluated=True)
+_SMALL = _Comparison(f"{_PLAIN.description}, batches of 100", batch_size=100)
+_EVALUATED = _Comparison(f"{_PLAIN.description}, and an evaluation", is_evaluated=True)
 
 
 def measure(settings: Settings) -> list[Row]:
     """A row for each comparison of epochs, and those of a run's beginning and end, which are no part of an epoch."""
     device = resolve_device(settings.device)
     keep_freed_memory()
-    once = {comparison: Once() for comparison in (_PLAIN, _HISTOGRAMS, _SMALL, _EVALUATED)}
+    overheads = {comparison: RunOverheads() for comparison in (_PLAIN, _HISTOGRAMS, _SMALL, _EVALUATED)}
     return [
-        *(_row(settings, device, comparison, beside) for comparison, beside in once.items()),
+        *(_row(settings, device, comparison, beside) for comparison, beside in overheads.items()),
         # Of each but the first run, which loads what is loaded once.
-        measured("beginning of a run, once: its folder, environment, images and graph", once[_PLAIN].beginnings[1:]),
-        measured("end of a run, once: its record, pictures of its last evaluation, tables", once[_EVALUATED].ends[1:]),
-        measured("processor time of what goes on beside the steps, a second", _beside(device)),
+        measurement_row(
+            "beginning of a run, once: its folder, environment, images and graph", overheads[_PLAIN].starts[1:]
+        ),
+        measurement_row(
+            "end of a run, once: its record, pictures of its last evaluation, tables", overheads[_EVALUATED].ends[1:]
+        ),
+        measurement_row("processor time of what goes on beside the steps, a second", _background(device)),
     ]
 
 
-def _beside(device: torch.device) -> list[float]:
-    learner, work = Learner(device), Work(_batches(1000, 1000, device))
+def _background(device: torch.device) -> list[float]:
+    trainer, work = Trainer(device), Work(_batches(1000, 1000, device))
     with tempfile.TemporaryDirectory() as folder:
-        return [beside_seconds(learner, work, Path(folder) / str(each), seconds=_BESIDE_SECONDS) for each in range(3)]
+        return [
+            background_cpu_seconds(trainer, work, Path(folder) / str(each), seconds=_BACKGROUND_SECONDS)
+            for each in range(3)
+        ]
 
 
-def _row(settings: Settings, device: torch.device, comparison: _Comparison, once: Once) -> Row:
-    untracked, tracked = _seconds_an_epoch(settings, device, comparison, once)
-    budget = _ON_CPU if device.type == "cpu" else _ELSEWHERE
-    return compared(
-        f"wall time of a tracked epoch ({comparison.words}) / the same loop untracked",
+def _row(settings: Settings, device: torch.device, comparison: _Comparison, overheads: RunOverheads) -> Row:
+    untracked, tracked = _seconds_per_epoch(settings, device, comparison, overheads)
+    budget = _ON_CPU if device.type == "cpu" else _ON_GPU
+    return ratio_row(
+        f"wall time of a tracked epoch ({comparison.description}) / the same loop untracked",
         ours=tracked,
         other=untracked,
         budget=budget if comparison.has_budget else None,
     )[0]
 
 
-def _seconds_an_epoch(
-    settings: Settings, device: torch.device, comparison: _Comparison, once: Once
+def _seconds_per_epoch(
+    settings: Settings, device: torch.device, comparison: _Comparison, overheads: RunOverheads
 ) -> tuple[list[float], list[float]]:
     """The seconds of the untracked epochs, and of the tracked ones."""
-    patience, few = settings.patience, min(_FEW_ROUNDS, settings.patience.max_rounds)
+    stopping_rule, few = settings.stopping_rule, min(_FEW_ROUNDS, settings.stopping_rule.max_rounds)
     if not comparison.has_budget:
-        patience = replace(patience, min_rounds=few, max_rounds=few)
+        stopping_rule = replace(stopping_rule, min_rounds=few, max_rounds=few)
     on_cpu = device.type == "cpu"
     epochs = 2 if on_cpu else 1
-    num_samples = _SAMPLES_ON_CPU if on_cpu else _STEPS_ELSEWHERE * comparison.batch_size
+    num_samples = _NUM_SAMPLES_ON_CPU if on_cpu else _NUM_STEPS_ON_GPU * comparison.batch_size
     num_evaluated = round(_EVALUATED_SHARE * num_samples) if comparison.is_evaluated else 0
     size = comparison.batch_size
     work = Work(_batches(num_samples, size, device), _batches(num_evaluated, size, device))
     tensorboard = TensorBoardOptions(histograms=comparison.has_histograms)
     with tempfile.TemporaryDirectory() as folder:
-        tracked = partial(tracked_parts, Learner(device), work, Path(folder), once=once)
+        tracked = partial(tracked_parts, Trainer(device), work, Path(folder), overheads=overheads)
         contenders = {
-            "untracked": partial(untracked_parts, Learner(device), work, epochs=epochs),
+            "untracked": partial(untracked_parts, Trainer(device), work, epochs=epochs),
             "tracked": partial(tracked, epochs=epochs, tensorboard=tensorboard),
         }
-        seconds = in_small_turns(contenders, patience=patience, seed=settings.seed)
+        seconds = run_parts_interleaved(contenders, stopping_rule=stopping_rule, seed=settings.seed)
     return [each / epochs for each in seconds["untracked"]], [each / epochs for each in seconds["tracked"]]
 
 
-class Learner:
+class Trainer:
     """A network that learns by steps; two of them that are given the same batches do the same."""
 
     def __init__(self, device: torch.device) -> None:
@@ -154,78 +161,78 @@ class Learner:
         return loss, preds
 
     @torch.no_grad()
-    def judge(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def evaluate(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         preds = self.network(images)
         return F.cross_entropy(preds, labels), preds
 
 
 def _batches(num_samples: int, batch_size: int, device: torch.device) -> Batches:
-    generator, num_ready = torch.Generator().manual_seed(0), min(num_samples, _MOST_READY * batch_size)
+    generator, num_ready = torch.Generator().manual_seed(0), min(num_samples, _MAX_PREPARED * batch_size)
     images = torch.rand((num_ready, *_IN_SHAPE), generator=generator).to(device)
     labels = torch.randint(_NUM_CLASSES, (num_ready,), generator=generator).to(device)
     ready = list(zip(images.split(batch_size), labels.split(batch_size), strict=True)) if num_ready else []
     return list(islice(cycle(ready), math.ceil(num_samples / batch_size)))
 
 
-def untracked_parts(learner: Learner, work: Work, *, epochs: int) -> Iterator[bool]:
+def untracked_parts(trainer: Trainer, work: Work, *, epochs: int) -> Iterator[bool]:
     """So many epochs of which nothing is kept, part by part."""
-    synchronize(learner.device)
+    synchronize(trainer.device)
     yield False
     for _ in range(epochs):
-        learner.network.train()
+        trainer.network.train()
         for images, labels in work.training:
-            _loss, _preds = learner.step(images, labels)  # held for as long as the tracked loop holds them
-            yield from _pause(learner)
-        learner.network.eval()
+            _loss, _preds = trainer.step(images, labels)  # held for as long as the tracked loop holds them
+            yield from _pause(trainer)
+        trainer.network.eval()
         for images, labels in work.validation:
-            _loss, _preds = learner.judge(images, labels)
-            yield from _pause(learner)
-    synchronize(learner.device)
+            _loss, _preds = trainer.evaluate(images, labels)
+            yield from _pause(trainer)
+    synchronize(trainer.device)
     yield True
 
 
 def tracked_parts(
-    learner: Learner, work: Work, folder: Path, *, epochs: int, tensorboard: TensorBoardOptions, once: Once
+    trainer: Trainer, work: Work, folder: Path, *, epochs: int, tensorboard: TensorBoardOptions, overheads: RunOverheads
 ) -> Iterator[bool]:
     """So many tracked epochs of a new run, in a new sweep in `folder`, part by part.
 
     The run's beginning and end are put down in `once`, and do not count.
     """
-    manager = RunManager(folder / str(len(once.ends)), console=False, tensorboard=tensorboard, owns_sweep=False)
-    settings, options = {"device": str(learner.device)}, RunOptions(log_every=1)
+    manager = RunManager(folder / str(len(overheads.ends)), console=False, tensorboard=tensorboard, owns_sweep=False)
+    settings, options = {"device": str(trainer.device)}, RunOptions(log_every=1)
     began = time.perf_counter()
-    with manager.run(settings, learner.network, work.training, optimizer=learner.optimizer, options=options) as run:
-        synchronize(learner.device)
-        once.beginnings.append(time.perf_counter() - began)
+    with manager.run(settings, trainer.network, work.training, optimizer=trainer.optimizer, options=options) as run:
+        synchronize(trainer.device)
+        overheads.starts.append(time.perf_counter() - began)
         yield False
         for epoch in run.epochs(epochs):
-            learner.network.train()
+            trainer.network.train()
             for images, labels in epoch.batches(work.training):
-                loss, preds = learner.step(images, labels)
+                loss, preds = trainer.step(images, labels)
                 epoch.track(loss, preds, labels)
-                yield from _pause(learner)
-            learner.network.eval()
+                yield from _pause(trainer)
+            trainer.network.eval()
             if work.validation:
                 for images, labels in epoch.eval_batches(work.validation):
-                    epoch.track_eval(*learner.judge(images, labels), labels)
-                    yield from _pause(learner)
+                    epoch.track_eval(*trainer.evaluate(images, labels), labels)
+                    yield from _pause(trainer)
         yield True
         ended = time.perf_counter()
     write_tables(manager.paths, report=False)  # as a manager does that owns its sweep
-    once.ends.append(time.perf_counter() - ended)
+    overheads.ends.append(time.perf_counter() - ended)
     assert len(run.history) == epochs
 
 
-def _pause(learner: Learner) -> Iterator[bool]:
-    """After a step, on a CPU: to wait for an accelerator so often would cost more than what is measured."""
-    if learner.device.type == "cpu":
+def _pause(trainer: Trainer) -> Iterator[bool]:
+    """After a step, on a CPU: to wait for an accelerator so often would cost more than what is measurement_row."""
+    if trainer.device.type == "cpu":
         yield True
 
 
-def beside_seconds(learner: Learner, work: Work, folder: Path, *, seconds: float) -> float:
+def background_cpu_seconds(trainer: Trainer, work: Work, folder: Path, *, seconds: float) -> float:
     """The processor time that a run takes for each second in which no step is made, as its heartbeat does."""
     manager = RunManager(folder, console=False, owns_sweep=False)
-    with manager.run({"device": str(learner.device)}, learner.network, work.training) as run:
+    with manager.run({"device": str(trainer.device)}, trainer.network, work.training) as run:
         next(run.epochs(1))
         before = time.process_time()
         time.sleep(seconds)
@@ -233,4 +240,4 @@ def beside_seconds(learner: Learner, work: Work, folder: Path, *, seconds: float
 
 
 if __name__ == "__main__":
-    carry_out("tracking_overhead", measure, summary=__doc__, patience=_PATIENCE, has_device=True)
+    run_benchmark("tracking_overhead", measure, summary=__doc__, stopping_rule=_STOPPING_RULE, has_device=True)

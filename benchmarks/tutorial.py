@@ -63,7 +63,7 @@ def tutorial_loader(dataset: Dataset[Any], batch_size: int, *, sampler: Sampler[
     return DataLoader(dataset, batch_size=batch_size, shuffle=sampler is None, sampler=sampler)
 
 
-class Tracker(Protocol):
+class StepTracker(Protocol):
     """Who hears of each step."""
 
     def track(self, loss: Tensor, preds: Tensor, labels: Tensor) -> None: ...
@@ -92,7 +92,7 @@ class Tally:
 
 
 def tutorial_epoch(
-    network: nn.Module, loader: DataLoader[Any], optimizer: torch.optim.Optimizer, tracker: Tracker
+    network: nn.Module, loader: DataLoader[Any], optimizer: torch.optim.Optimizer, tracker: StepTracker
 ) -> None:
     """One epoch of the tutorial's loop, on the network's device."""
     device = next(network.parameters()).device

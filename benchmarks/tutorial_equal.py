@@ -17,10 +17,10 @@ import torchvision
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, RandomSampler
 
-from benchmarks.command import Settings, carry_out
-from benchmarks.interleaving import Patience
+from benchmarks.command_line import Settings, run_benchmark
+from benchmarks.interleaving import StoppingRule
 from benchmarks.mnist_files import MnistFiles, find_or_generate
-from benchmarks.our_training import CNN_ON_MNIST, FASTEST, Listener, composed, train
+from benchmarks.our_training import CNN_ON_MNIST, FASTEST, EpochListener, compose_cell, train
 from benchmarks.rows import Budget, Row
 from benchmarks.tutorial import (
     LEARNING_RATE,
@@ -36,18 +36,18 @@ from runmanager.training.data.splits import subset_of
 from runmanager.training.loading.sample_order import epoch_seed
 from runmanager.training.models.models import Network
 
-__all__ = ["Case", "DoubleNetwork", "Trained", "measure", "rows", "train_ours", "train_tutorial"]
+__all__ = ["Case", "Float64Network", "Trained", "measure", "rows", "train_ours", "train_tutorial"]
 
 _NUM_SAMPLES = 20_000
 _NUM_EPOCHS = 3
 _BATCH_SIZES = (1000, 10_000)
-_FIRST_LOSS, _LOSSES, _ACCURACY = Budget(1e-5), Budget(1e-6), Budget(0.5, words="{:g} points".format)
-_PATIENCE = Patience(min_rounds=5, max_rounds=5, max_seconds=120)
+_FIRST_LOSS, _LOSSES, _ACCURACY = Budget(1e-5), Budget(1e-6), Budget(0.5, format="{:g} points".format)
+_STOPPING_RULE = StoppingRule(min_rounds=5, max_rounds=5, max_seconds=120)
 
 
 @dataclass(frozen=True)
 class Case:
-    """One training: `is_double` in float64."""
+    """One training: `is_float64` in float64."""
 
     images: MnistFiles
     device: str
@@ -55,7 +55,7 @@ class Case:
     batch_size: int
     num_epochs: int = _NUM_EPOCHS
     num_samples: int = _NUM_SAMPLES
-    is_double: bool = False
+    is_float64: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ Pair = tuple[Trained, Trained]
 """Ours and the tutorial's."""
 
 
-class _InDouble(nn.Module):
+class _Float64(nn.Module):
     """Computes in float64, whatever the images are."""
 
     def __init__(self) -> None:
@@ -83,11 +83,11 @@ class _InDouble(nn.Module):
         return logits
 
 
-class DoubleNetwork(_InDouble, Network):
+class Float64Network(_Float64, Network):
     """Our network in float64."""
 
 
-class DoubleTutorialNetwork(_InDouble, TutorialNetwork):
+class Float64TutorialNetwork(_Float64, TutorialNetwork):
     """The tutorial's network in float64."""
 
 
@@ -96,27 +96,29 @@ def measure(settings: Settings) -> list[Row]:
     with tempfile.TemporaryDirectory() as name:
         images = find_or_generate(Path(name))
         small, large = _BATCH_SIZES
-        in_double = [_both(Case(images, settings.device, settings.seed, each, is_double=True)) for each in _BATCH_SIZES]
+        in_float64 = [
+            _both(Case(images, settings.device, settings.seed, each, is_float64=True)) for each in _BATCH_SIZES
+        ]
         first = _both(Case(images, settings.device, settings.seed, large, num_epochs=1))
         pairs: list[Pair] = []
-        began, patience = time.monotonic(), settings.patience
-        while len(pairs) < patience.min_rounds or (
-            len(pairs) < patience.max_rounds and time.monotonic() - began < patience.max_seconds
+        began, stopping_rule = time.monotonic(), settings.stopping_rule
+        while len(pairs) < stopping_rule.min_rounds or (
+            len(pairs) < stopping_rule.max_rounds and time.monotonic() - began < stopping_rule.max_seconds
         ):
             pairs.append(_both(Case(images, settings.device, settings.seed + len(pairs), small)))
-    return rows(f"{_NUM_SAMPLES:,} of {images.name}", pairs, first, in_double)
+    return rows(f"{_NUM_SAMPLES:,} of {images.name}", pairs, first, in_float64)
 
 
 def rows(
     what: str,
     pairs: Sequence[Pair],
     first: Pair,
-    in_double: Sequence[Pair],
+    in_float64: Sequence[Pair],
 ) -> list[Row]:
-    """`pairs` are one a seed, `first` is with the large batches, `in_double` are one a batch size."""
+    """`pairs` are one a seed, `first` is with the large batches, `in_float64` are one a batch size."""
     sizes = " and ".join(f"{each:,}" for each in _BATCH_SIZES)
     firsts = [(ours.first_loss, theirs.first_loss) for ours, theirs in (*pairs, first)]
-    doubles = [pair for ours, theirs in in_double for pair in zip(ours.losses, theirs.losses, strict=True)]
+    doubles = [pair for ours, theirs in in_float64 for pair in zip(ours.losses, theirs.losses, strict=True)]
     return [
         _difference(f"first step's loss, {what}, batch size {sizes}", firsts, _FIRST_LOSS),
         _difference(f"mean loss of each of {_NUM_EPOCHS} epochs in float64, the same", doubles, _LOSSES),
@@ -167,15 +169,15 @@ def train_ours(case: Case) -> Trained:
         first.extend(step_losses[:1])
         return True
 
-    target = "benchmarks.tutorial_equal.DoubleNetwork"
-    words = [
+    target = "benchmarks.tutorial_equal.Float64Network"
+    args = [
         *(*CNN_ON_MNIST, f"data_root={case.images.root}", f"dataset.size={case.num_samples}"),
-        *(("model=custom", f"model._target_={target}") if case.is_double else ()),
+        *(("model=custom", f"model._target_={target}") if case.is_float64 else ()),
         *(f"seed={case.seed}", f"batch_size={case.batch_size}", f"epochs={case.num_epochs}", f"device={case.device}"),
         *("log_every=1", "checkpoint.every=0", *FASTEST),
     ]
     with tempfile.TemporaryDirectory() as folder:
-        train(composed(words), Path(folder), listener=Listener(lambda: None, ended))
+        train(compose_cell(args), Path(folder), listener=EpochListener(lambda: None, ended))
     last = records[-1]
     assert last.val_accuracy is not None
     return Trained(first[0], [float(record.loss or 0) for record in records], last.val_accuracy)
@@ -184,7 +186,7 @@ def train_ours(case: Case) -> Trained:
 def train_tutorial(case: Case) -> Trained:
     """The tutorial's training of the case: its own loader and loop, and PyTorch's own sampler."""
     seed_everything(case.seed)
-    network = (DoubleTutorialNetwork() if case.is_double else TutorialNetwork()).to(case.device)
+    network = (Float64TutorialNetwork() if case.is_float64 else TutorialNetwork()).to(case.device)
     dataset: Any = subset_of(training_set(case.images.root), case.num_samples, seed=case.seed, name="mnist")
     generator = torch.Generator()
     sampler = RandomSampler(dataset, generator=generator)
@@ -211,4 +213,4 @@ def _test_accuracy(root: Path, network: nn.Module) -> float:
 
 
 if __name__ == "__main__":
-    carry_out("tutorial_equal", measure, summary=__doc__, patience=_PATIENCE, has_device=True)
+    run_benchmark("tutorial_equal", measure, summary=__doc__, stopping_rule=_STOPPING_RULE, has_device=True)

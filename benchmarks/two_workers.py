@@ -10,11 +10,11 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from benchmarks.command import Settings, carry_out
-from benchmarks.interleaving import Patience, in_turns
+from benchmarks.command_line import Settings, run_benchmark
+from benchmarks.interleaving import StoppingRule, run_interleaved
 from benchmarks.page import RELIABILITY, write_row
 from benchmarks.processes import run_python
-from benchmarks.rows import Budget, Row, compared
+from benchmarks.rows import Budget, Row, ratio_row
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import read_sweep
@@ -24,15 +24,15 @@ __all__ = ["measure"]
 _TRAINING = ("dataset=fake", "dataset.size=10000", "dataset.in_shape=[1,28,28]", "batch_size=1000", "epochs=3")
 _BUDGET = Budget(1.15)
 _MARK = "Two CPU runs on two cores"
-_PATIENCE = Patience(min_rounds=6, max_rounds=12, max_seconds=60, half_width=0.05)
+_STOPPING_RULE = StoppingRule(min_rounds=6, max_rounds=12, max_seconds=60, half_width=0.05)
 
 
 def measure(settings: Settings) -> list[Row]:
     """One row."""
     with tempfile.TemporaryDirectory() as folder:
         contenders = {f"{workers}": partial(_span_seconds, Path(folder), workers) for workers in (1, 2)}
-        seconds = in_turns(contenders, patience=settings.patience, seed=settings.seed)
-    row, ratio = compared(
+        seconds = run_interleaved(contenders, stopping_rule=settings.stopping_rule, seed=settings.seed)
+    row, ratio = ratio_row(
         f"{_MARK}: both at once / one after the other", ours=seconds["2"], other=seconds["1"], budget=_BUDGET
     )
     if settings.writes:
@@ -44,8 +44,8 @@ def measure(settings: Settings) -> list[Row]:
 def _span_seconds(folder: Path, workers: int) -> float:
     """From the start of the first of two runs to the end of the last. Raises `RuntimeError` where one fails."""
     here = Path(tempfile.mkdtemp(dir=folder))
-    words = (*_TRAINING, "-m", "seed=1,2", "device=cpu", "name=two", f"hydra.launcher.workers={workers}", "--quiet")
-    done = run_python("-m", "runmanager", *words, folder=here)
+    args = (*_TRAINING, "-m", "seed=1,2", "device=cpu", "name=two", f"hydra.launcher.workers={workers}", "--quiet")
+    done = run_python("-m", "runmanager", *args, folder=here)
     records = [run.record for run in read_sweep(SweepPaths(here / "outputs" / "two")).runs]
     if [record.status for record in records] != [Status.FINISHED] * 2:
         raise RuntimeError(f"the two runs must finish:\n{done.output}")
@@ -61,4 +61,4 @@ def _time(text: str | None) -> datetime.datetime:
 
 
 if __name__ == "__main__":
-    carry_out("two_workers", measure, summary=__doc__, patience=_PATIENCE)
+    run_benchmark("two_workers", measure, summary=__doc__, stopping_rule=_STOPPING_RULE)

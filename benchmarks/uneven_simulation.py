@@ -3,15 +3,14 @@
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from benchmarks.noise_models import Floats
 from runmanager.results.compare.overall_effect import overall
 from runmanager.results.stats.descriptive import Estimate
 from runmanager.results.stats.effects import contrast, estimates, run_values
 
 __all__ = ["uneven_lines"]
 
-Floats = npt.NDArray[np.float64]
 Line = tuple[str, int, str, str]
 
 _LOUD = 0.2

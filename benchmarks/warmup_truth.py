@@ -11,16 +11,14 @@ from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
-import numpy.typing as npt
 
+from benchmarks.noise_models import Floats, autoregressive
 from benchmarks.page import MEASUREMENT, write_section
 from runmanager.records.run.record import EpochRecord
 from runmanager.tracking.timing.warmup import Warmup, has_settled
 
 _STEPS = 40
 _BATCH = 32
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -36,10 +34,7 @@ class Shape:
 
 def drifting(generator: np.random.Generator, count: int) -> Floats:
     """An autoregression: 0.9 of the epoch before, 5% in all."""
-    values = generator.normal(0, 0.05, count)
-    for at in range(1, count):
-        values[at] = 0.9 * values[at - 1] + np.sqrt(1 - 0.81) * values[at]
-    return values
+    return autoregressive(generator.normal(0, 0.05, count), 0.9)
 
 
 def with_outliers(generator: np.random.Generator, count: int) -> Floats:

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from benchmarks import bound
-from benchmarks.bound import SlowSamples, SlowToMove
+from benchmarks import bound_workloads
 from benchmarks.bound_truth import CASES, report
+from benchmarks.bound_workloads import SlowSamples, SlowTransfers
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.device_peaks import DevicePeaks
 from runmanager.records.storage.reader import StoredRun, read_run
@@ -32,15 +32,17 @@ from runmanager.training.options.job import CheckpointOptions, TrainingOptions
 
 SLOW = {"loader": DataLoaderOptions(), "model": LogisticOptions(), "batch_size": 50, "epochs": 3}
 RUNS: dict[str, dict[str, Any]] = {
-    "input": SLOW | {"dataset": {"_target_": f"benchmarks.bound.{SlowSamples.__name__}", "milliseconds": 1.0}},
-    "transfer": SLOW | {"dataset": {"_target_": f"benchmarks.bound.{SlowToMove.__name__}", "milliseconds": 50.0}},
+    "input": SLOW
+    | {"dataset": {"_target_": f"benchmarks.bound_workloads.{SlowSamples.__name__}", "milliseconds": 1.0}},
+    "transfer": SLOW
+    | {"dataset": {"_target_": f"benchmarks.bound_workloads.{SlowTransfers.__name__}", "milliseconds": 50.0}},
     "compute": {
         "dataset": FakeOptions(size=256, val_size=8),
         "model": MlpOptions(hidden=[512, 512]),
         "batch_size": 128,
     },
-    "memory": {"model": {"_target_": "benchmarks.bound.Elementwise", "length": 2_000_000}},
-    "launch": {"model": {"_target_": "benchmarks.bound.ManySmall"}},
+    "memory": {"model": {"_target_": "benchmarks.bound_workloads.Elementwise", "length": 2_000_000}},
+    "launch": {"model": {"_target_": "benchmarks.bound_workloads.ManySmallOperations"}},
     "eval": {"dataset": FakeOptions(size=8, val_size=20_000), "model": LogisticOptions(), "epochs": 3},
 }
 # Of a usual core: 100 GFLOP/s, 10 GB/s, a microsecond to start an operation.
@@ -99,7 +101,7 @@ def test_a_run_that_waits_is_said_to_wait_for_what_it_does(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch, let_pass: Callable[[float], None]
 ) -> None:
     # A thousand times as long, and at once: whatever else a busy machine does is little beside it.
-    monkeypatch.setattr(bound, "time", SimpleNamespace(sleep=lambda seconds: let_pass(1000 * seconds)))
+    monkeypatch.setattr(bound_workloads, "time", SimpleNamespace(sleep=lambda seconds: let_pass(1000 * seconds)))
     found = find_bottleneck(train(tmp_path, RUNS[kind]))
     assert found is not None
     assert found.kind == kind

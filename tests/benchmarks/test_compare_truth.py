@@ -8,7 +8,7 @@ from benchmarks import compare_truth, noise_models
 
 def test_each_part_says_its_lines_and_what_version_01_came_to_is_of_lines_that_there_are(monkeypatch):
     monkeypatch.setattr(compare_truth, "DEVIATIONS", (0.0, 0.01))
-    monkeypatch.setattr(compare_truth, "MOST_RUNS", 5)
+    monkeypatch.setattr(compare_truth, "MAX_RUNS", 5)
     rows = [row for part in compare_truth.PARTS for row in part(4)]
     names = [row.what for row in rows]
     assert len(set(names)) == len(names)
@@ -28,5 +28,5 @@ def test_a_model_has_the_deviation_between_runs_that_is_asked_for(name):
 
 def test_a_model_that_is_added_is_simulated(monkeypatch):
     monkeypatch.setitem(noise_models.MODELS, "none", lambda generator, deviation, shape: np.zeros((*shape, 10)))
-    cells = compare_truth.cells_of("none", 0.01, 2)
+    cells = compare_truth.simulate_cells("none", 0.01, 2)
     assert all(cell.covered == 1 and cell.false == 0 for of_design in cells.values() for cell in of_design.values())

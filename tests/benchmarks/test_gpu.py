@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import gpu_profile
-from benchmarks.gpu_page import Brought, page, write_page
+from benchmarks.gpu_page import GpuResults, page, write_page
 from benchmarks.gpu_profile import Span, busy_seconds
 from benchmarks.mnist_files import MnistFiles
 from runmanager.errors import UsageError
@@ -64,7 +64,7 @@ def test_what_cannot_be_is_refused_before_anything_runs(tmp_path: Path, variable
 
 
 @pytest.fixture
-def brought(tmp_path: Path) -> Path:
+def results(tmp_path: Path) -> Path:
     """What two runs of the script may have brought home: parts that ended, the second time if not the first; one that
     did not, and others that were not begun.
     """
@@ -94,8 +94,8 @@ def brought(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_page_says_goals_and_what_is_missing(brought: Path) -> None:
-    text = page(Brought(brought))
+def test_the_page_says_goals_and_what_is_missing(results: Path) -> None:
+    text = page(GpuResults(results))
     assert "on Some GPU, torch 2.11, on a day that is not named, from commit `0123456789ab`" in text
     assert "| the tutorial's / ours | 100 (98 to 102) | at least 50 | yes |" in text
     name = "the CNN's epoch at batch size 1,000, steps captured"
@@ -134,33 +134,33 @@ def test_the_page_says_goals_and_what_is_missing(brought: Path) -> None:
     ],
 )
 def test_the_page_counts_the_checks_and_names_what_failed(
-    brought: Path, ended: str, said: str, wanted: list[str]
+    results: Path, ended: str, said: str, wanted: list[str]
 ) -> None:
-    (brought / "summaries" / "3000.tsv").write_text(f"part\tseconds\tended\nchecks\t9\t{ended}\n")
-    (brought / "summaries" / "1000.tsv").unlink()
-    (brought / "said" / "checks.txt").write_text(said)
-    lines = page(Brought(brought)).splitlines()
+    (results / "summaries" / "3000.tsv").write_text(f"part\tseconds\tended\nchecks\t9\t{ended}\n")
+    (results / "summaries" / "1000.tsv").unlink()
+    (results / "said" / "checks.txt").write_text(said)
+    lines = page(GpuResults(results)).splitlines()
     begin = lines.index("## Checks") + 2
     assert [line for line in lines[begin : lines.index("## The GPU beside the CPU")] if line] == wanted
 
 
-def test_a_rehearsal_is_never_taken_for_a_gpu(brought: Path, tmp_path: Path) -> None:
+def test_a_rehearsal_is_never_taken_for_a_gpu(results: Path, tmp_path: Path) -> None:
     path = tmp_path / "docs" / "gpu.md"
     path.parent.mkdir()
-    write_page(Brought(brought), path)
-    assert path.read_text() == page(Brought(brought))
+    write_page(GpuResults(results), path)
+    assert path.read_text() == page(GpuResults(results))
     assert [str(each.relative_to(path.parent)) for each in path.parent.rglob("*.*")] == [
         "gpu.md",
         "gpu/epoch/results.csv",
     ]
     path.unlink()
-    (brought / "REHEARSAL").write_text("This was a rehearsal on cpu.")
-    assert "**This was a rehearsal on cpu.**" in page(Brought(brought))
+    (results / "REHEARSAL").write_text("This was a rehearsal on cpu.")
+    assert "**This was a rehearsal on cpu.**" in page(GpuResults(results))
     with pytest.raises(UsageError, match="must be a GPU's, got a rehearsal's"):
-        write_page(Brought(brought), path)
+        write_page(GpuResults(results), path)
     assert not path.exists()
     with pytest.raises(UsageError, match=r"unpack gpu-results\.tar\.gz"):
-        Brought(tmp_path)
+        GpuResults(tmp_path)
 
 
 def test_a_device_is_busy_while_anything_goes_on() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from benchmarks.interleaving import Patience, in_small_turns, in_turns, ratio_of, timed
+from benchmarks.interleaving import StoppingRule, ratio_of, run_interleaved, run_parts_interleaved, timed
 
 
 class Machine:
@@ -29,16 +29,16 @@ class Machine:
         return timed(once, clock=self.clock)
 
 
-def measured(machine: Machine, patience: Patience, *, seed: int = 0) -> dict[str, list[float]]:
+def measured(machine: Machine, stopping_rule: StoppingRule, *, seed: int = 0) -> dict[str, list[float]]:
     sides = {"ours": machine.work("ours", 2.0), "other": machine.work("other", 7.0)}
-    return in_turns(sides, patience=patience, seed=seed, clock=machine.clock)
+    return run_interleaved(sides, stopping_rule=stopping_rule, seed=seed, clock=machine.clock)
 
 
 def test_the_interval_has_the_true_ratio_in_it_though_the_machine_drifts() -> None:
-    patience = Patience(min_rounds=15, max_rounds=15)
+    stopping_rule = StoppingRule(min_rounds=15, max_rounds=15)
     covering = 0
     for seed in range(60):
-        seconds = measured(Machine(seed), patience, seed=seed)
+        seconds = measured(Machine(seed), stopping_rule, seed=seed)
         ratio = ratio_of(seconds["other"], seconds["ours"])
         assert 3.2 < ratio.value < 3.8
         covering += ratio.low <= 3.5 <= ratio.high
@@ -49,7 +49,7 @@ def test_each_round_has_every_side_once_in_an_order_that_the_seed_decides() -> N
     orders = []
     for seed in (1, 1, 2):
         machine = Machine(0)
-        seconds = measured(machine, Patience(min_rounds=8, max_rounds=8), seed=seed)
+        seconds = measured(machine, StoppingRule(min_rounds=8, max_rounds=8), seed=seed)
         assert [len(each) for each in seconds.values()] == [8, 8]
         rounds = [tuple(machine.order[at : at + 2]) for at in range(0, len(machine.order), 2)]
         assert len(rounds) == 1 + 8  # the first to warm up
@@ -61,19 +61,19 @@ def test_each_round_has_every_side_once_in_an_order_that_the_seed_decides() -> N
 
 def test_the_sides_stay_in_the_order_that_they_were_given_in() -> None:
     for seed in range(8):  # whichever began the first round
-        assert [*measured(Machine(0), Patience(min_rounds=1, max_rounds=1), seed=seed)] == ["ours", "other"]
+        assert [*measured(Machine(0), StoppingRule(min_rounds=1, max_rounds=1), seed=seed)] == ["ours", "other"]
 
 
 def test_it_ends_when_the_interval_is_tight_or_the_time_is_spent() -> None:
     exact = Machine(0)
     sides = {"one": exact.work("one", 1.0, noise=0), "two": exact.work("two", 2.0, noise=0)}
-    assert len(in_turns(sides, patience=Patience(min_rounds=5), clock=exact.clock)["one"]) == 5
-    noisy = Patience(min_rounds=5, max_rounds=1000, max_seconds=100, half_width=0)
+    assert len(run_interleaved(sides, stopping_rule=StoppingRule(min_rounds=5), clock=exact.clock)["one"]) == 5
+    noisy = StoppingRule(min_rounds=5, max_rounds=1000, max_seconds=100, half_width=0)
     machine = Machine(0)
     num_rounds = len(measured(machine, noisy)["ours"])
     assert 5 < num_rounds < 20
     assert 100 <= machine.now < 140
-    few = Patience(min_rounds=5, max_rounds=1000, max_seconds=0)
+    few = StoppingRule(min_rounds=5, max_rounds=1000, max_seconds=0)
     assert len(measured(Machine(0), few)["ours"]) == 5
 
 
@@ -101,7 +101,7 @@ def in_parts(machine: Machine, name: str, seconds: float, *, noise: float = 0.03
 def test_work_that_pauses_is_compared_part_by_part_and_only_the_parts_that_count() -> None:
     machine = Machine(0)
     sides = {"ours": in_parts(machine, "ours", 2.0, noise=0), "other": in_parts(machine, "other", 7.0, noise=0)}
-    seconds = in_small_turns(sides, patience=Patience(min_rounds=3, max_rounds=3), clock=machine.clock)
+    seconds = run_parts_interleaved(sides, stopping_rule=StoppingRule(min_rounds=3, max_rounds=3), clock=machine.clock)
     for ours, other in zip(seconds["ours"], seconds["other"], strict=True):
         assert 2.0 <= ours <= 2.8 and 7.0 <= other <= 9.8
     pairs = [tuple(machine.order[at : at + 2]) for at in range(0, len(machine.order), 2)]
@@ -116,12 +116,15 @@ def test_a_rest_comes_before_each_turn_and_counts_nowhere() -> None:
         machine.now += 50.0
         rested.append(len(machine.order))
 
-    patience = Patience(min_rounds=2, max_rounds=2)
+    stopping_rule = StoppingRule(min_rounds=2, max_rounds=2)
     whole = {name: machine.work(name, 2.0, noise=0) for name in ("one", "two")}
-    assert in_turns(whole, patience=patience, rest=rest, clock=machine.clock) == {"one": [2.0] * 2, "two": [2.0] * 2}
+    assert run_interleaved(whole, stopping_rule=stopping_rule, rest=rest, clock=machine.clock) == {
+        "one": [2.0] * 2,
+        "two": [2.0] * 2,
+    }
     assert rested == [*range(6)]
     parts = {name: in_parts(machine, name, 2.0, noise=0) for name in ("one", "two")}
-    seconds = in_small_turns(parts, patience=patience, rest=rest, clock=machine.clock)
+    seconds = run_parts_interleaved(parts, stopping_rule=stopping_rule, rest=rest, clock=machine.clock)
     assert seconds == {name: [pytest.approx(2.0)] * 2 for name in parts}
     assert set(range(6, 6 + 3 * 2 * 20)) <= set(rested)
 
@@ -129,10 +132,10 @@ def test_a_rest_comes_before_each_turn_and_counts_nowhere() -> None:
 def test_parts_in_turn_are_hit_alike_by_what_comes_and_goes_within_a_round() -> None:
     def widths(seed: int) -> tuple[float, float]:
         machine, other = Machine(seed, period=11.0), Machine(seed, period=11.0)
-        patience = Patience(min_rounds=10, max_rounds=10)
-        whole = measured(machine, patience, seed=seed)
+        stopping_rule = StoppingRule(min_rounds=10, max_rounds=10)
+        whole = measured(machine, stopping_rule, seed=seed)
         sides = {"ours": in_parts(other, "ours", 2.0), "other": in_parts(other, "other", 7.0)}
-        parts = in_small_turns(sides, patience=patience, seed=seed, clock=other.clock)
+        parts = run_parts_interleaved(sides, stopping_rule=stopping_rule, seed=seed, clock=other.clock)
         return tuple(ratio_of(each["other"], each["ours"]).half_width for each in (whole, parts))
 
     found = [widths(seed) for seed in range(10)]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from benchmarks.paired_truth import Trial, report
-from benchmarks.slowed import slow_down
+from benchmarks.slowed_network import slow_down
 from runmanager.results.compare.metrics import THROUGHPUT
 from runmanager.results.compare.verdict import verdict
 from runmanager.results.stats.descriptive import Estimate
@@ -14,11 +14,14 @@ from runmanager.results.stats.descriptive import Estimate
 
 def trials(*intervals: tuple[float, float] | None, spread: float = 0.004) -> list[Trial]:
     estimates = [None if each is None else Estimate(1.0, *each) for each in intervals]
-    words = [
+    verdicts = [
         "not measured" if each is None else verdict(THROUGHPUT, each.interval, tolerance=0.01, margin=0.03)
         for each in estimates
     ]
-    return [Trial(estimate, word, 20, 7.0, spread) for estimate, word in zip(estimates, words, strict=True)]
+    return [
+        Trial(estimate, each_verdict, 20, 7.0, spread)
+        for estimate, each_verdict in zip(estimates, verdicts, strict=True)
+    ]
 
 
 def test_what_covers_and_what_is_found_is_counted() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.phase_truth import DELAYS, Delayed, Deviation, deviations, section, train
+from benchmarks.phase_truth import DELAYS, Deviation, InjectedDelays, deviations, section, train
 
 
 class Time:
@@ -30,7 +30,7 @@ def controlled(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 
 def test_each_delay_comes_back_in_its_own_phase_and_all_sum_to_the_wall_time(tmp_path: Path, controlled: Time) -> None:
-    accounts = train(tmp_path / "sweep", Delayed(controlled.wait, controlled.seconds), num_epochs=3)
+    accounts = train(tmp_path / "sweep", InjectedDelays(controlled.wait, controlled.seconds), num_epochs=3)
     assert [record.epoch for _, record in accounts] == [2, 3], "the first one is warm-up"
     for waited, record in accounts:
         assert set(waited) == set(DELAYS)

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import resident_memory
-from benchmarks.command import Settings
-from benchmarks.interleaving import Patience
-from benchmarks.processes import Finished
+from benchmarks.command_line import Settings
+from benchmarks.interleaving import StoppingRule
+from benchmarks.processes import CompletedCommand
 from benchmarks.resident_run import DATA_BYTES, Samples
 from runmanager.training.data.registry import load_dataset
 
@@ -15,13 +15,13 @@ from runmanager.training.data.registry import load_dataset
 def test_rows_say_how_much_is_over_a_plain_loop_in_sizes_of_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
     over = {"plain": 0.0, "dataloader": 0.1, "resident": 1.25}
 
-    def run_python(*words: str, folder: Path) -> Finished:
-        *_, loader, data, _, device = words
+    def run_python(*args: str, folder: Path) -> CompletedCommand:
+        *_, loader, data, _, device = args
         assert device == "cpu"
-        return Finished(1.0, 0, f"a remark\n{1e9 + over[loader] * DATA_BYTES[data]:.0f}\n", 1.0)
+        return CompletedCommand(1.0, 0, f"a remark\n{1e9 + over[loader] * DATA_BYTES[data]:.0f}\n", 1.0)
 
     monkeypatch.setattr(resident_memory, "run_python", run_python)
-    rows = resident_memory.measure(Settings(Patience(min_rounds=2, max_rounds=2), 0, False, "command"))
+    rows = resident_memory.measure(Settings(StoppingRule(min_rounds=2, max_rounds=2), 0, False, "command"))
     assert [(row.ratio, row.budget, row.met) for row in rows] == [
         ("1.25 (1.25 to 1.25)", "at most 1.2", "no"),
         ("0.1 (0.1 to 0.1)", "-", "-"),

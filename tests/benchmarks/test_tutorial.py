@@ -12,7 +12,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from benchmarks import mnist_sides
 from benchmarks.mnist_files import MnistFiles
 from benchmarks.rows import Row
-from benchmarks.sides import Turns
+from benchmarks.side_processes import Turns
 from benchmarks.tutorial import TutorialManager, TutorialNetwork, training_set, tutorial_epoch, tutorial_loader
 from benchmarks.tutorial_equal import Case, Trained, rows, train_ours, train_tutorial
 
@@ -38,11 +38,11 @@ def test_its_run_manager_leaves_all_that_the_tutorials_does(few_images: MnistFil
 
 
 def test_ours_and_the_tutorials_training_come_to_the_same(few_images: MnistFiles) -> None:
-    case = Case(few_images, "cpu", seed=3, batch_size=200, num_epochs=2, num_samples=500, is_double=True)
+    case = Case(few_images, "cpu", seed=3, batch_size=200, num_epochs=2, num_samples=500, is_float64=True)
     ours, theirs = train_ours(case), train_tutorial(case)
     assert ours.losses == pytest.approx(theirs.losses, rel=1e-9)
     assert ours.accuracy == theirs.accuracy
-    single = replace(case, is_double=False, num_epochs=1)
+    single = replace(case, is_float64=False, num_epochs=1)
     ours, theirs = train_ours(single), train_tutorial(single)
     assert ours.first_loss == pytest.approx(theirs.first_loss, rel=1e-6)
     assert ours.first_loss != pytest.approx(ours.losses[0], rel=1e-6)
@@ -73,7 +73,7 @@ class _TwoTurns:
     def wait(self) -> bool:
         return len(self.told) < 2
 
-    def tell(self, seconds: float) -> None:
+    def report(self, seconds: float) -> None:
         self.told.append(seconds)
 
     serve = Turns.serve

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.our_training import Listener, composed, train
+from benchmarks.our_training import EpochListener, compose_cell, train
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.record import EpochRecord
 from runmanager.records.storage.reader import StoredRun, read_run
@@ -52,9 +52,11 @@ WAYS = {
 ONLY_ON_CUDA = ("tf32", "fp16", "captured fp16", "compiled and captured")
 
 
-def trained(folder: Path, *words: str, device: torch.device = DEVICE, listener: Listener | None = None) -> StoredRun:
+def trained(
+    folder: Path, *args: str, device: torch.device = DEVICE, listener: EpochListener | None = None
+) -> StoredRun:
     """The run of one cell in this process, as it is stored."""
-    train(composed([*CELL, *words, f"device={device}"]), folder, listener=listener)
+    train(compose_cell([*CELL, *args, f"device={device}"]), folder, listener=listener)
     return stored(folder)
 
 
@@ -75,8 +77,8 @@ def on_cpu(tmp_path_factory: pytest.TempPathFactory) -> StoredRun:
 def test_steps_made_in_any_way_train_as_a_cpu_does(tmp_path: Path, on_cpu: StoredRun, way: str) -> None:
     if way in ONLY_ON_CUDA and not IS_CUDA:
         pytest.skip("wants a CUDA device")
-    words, tolerance = WAYS[way]
-    run = trained(tmp_path, *words)
+    args, tolerance = WAYS[way]
+    run = trained(tmp_path, *args)
     assert run.record.status == "finished" and not run.record.deviations
     assert not [note for note in run.record.notes if "graph" in note or "compile" in note]
     assert losses(run) == pytest.approx(losses(on_cpu), rel=tolerance)
@@ -92,7 +94,7 @@ def test_phases_sum_to_the_wall_time(tmp_path: Path) -> None:
         assert sum(parts) == pytest.approx(epoch.wall_seconds, rel=0.01)
 
 
-class Killed(Listener):
+class Killed(EpochListener):
     """Interrupts the run when its second epoch has ended."""
 
     def __init__(self) -> None:
@@ -104,16 +106,16 @@ class Killed(Listener):
         return True
 
 
-@pytest.mark.parametrize("words", [("graphs=true",), UNFUSED, ("loader=resident", "precision=fp16")])
-def test_a_resumed_run_ends_as_one_that_never_stopped(tmp_path: Path, words: Sequence[str]) -> None:
-    if not IS_CUDA and "precision=fp16" in words:
+@pytest.mark.parametrize("args", [("graphs=true",), UNFUSED, ("loader=resident", "precision=fp16")])
+def test_a_resumed_run_ends_as_one_that_never_stopped(tmp_path: Path, args: Sequence[str]) -> None:
+    if not IS_CUDA and "precision=fp16" in args:
         pytest.skip("wants a CUDA device")
-    words = [*words, "epochs=3"]
-    whole = trained(tmp_path / "whole", *words)
+    args = [*args, "epochs=3"]
+    whole = trained(tmp_path / "whole", *args)
     with pytest.raises(KeyboardInterrupt):
-        trained(tmp_path / "broken", *words, listener=Killed())
+        trained(tmp_path / "broken", *args, listener=Killed())
     assert stored(tmp_path / "broken").record.status == "killed"
-    resumed = trained(tmp_path / "broken", *words)
+    resumed = trained(tmp_path / "broken", *args)
     assert resumed.record.status == "finished" and [epoch.epoch for epoch in resumed.epochs] == [1, 2, 3]
     # Some kernels of a GPU add up in no fixed order: the same to the last digit it is on a CPU only.
     assert losses(resumed) == pytest.approx(losses(whole), rel=EXACT if IS_CUDA else 0)
@@ -140,13 +142,13 @@ class Hungry(torch.nn.Module):
 def test_out_of_memory_is_a_result_and_the_next_run_is_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "hungry_network.py").write_text(HUNGRY)
     monkeypatch.syspath_prepend(tmp_path)
-    words = ("model=custom", "model._target_=hungry_network.Hungry")
+    args = ("model=custom", "model._target_=hungry_network.Hungry")
     with pytest.raises(RuntimeError, match=r"out of memory|[Cc]an't allocate|not enough memory"):
-        trained(tmp_path / "first", *words)
+        trained(tmp_path / "first", *args)
     failed = stored(tmp_path / "first").record
     assert (failed.status, failed.reason) == ("failed", "out_of_memory")
     assert "batch_size=100" in failed.message
-    after = trained(tmp_path / "second", *words, "+model.hungry=false")
+    after = trained(tmp_path / "second", *args, "+model.hungry=false")
     assert after.record.status == "finished" and not after.record.deviations
 
 

@@ -61,7 +61,7 @@ def test_the_interval_covers_the_truth_whatever_processes_and_rounds_vary_by(noi
 
 
 def test_a_difference_is_found_within_a_minute_where_processes_are_alike():
-    assert power(Machine("independent", 0.003, truth=1.03), trials=100, seed=2, most_spread=0.005) >= 0.9
+    assert power(Machine("independent", 0.003, truth=1.03), trials=100, seed=2, max_spread=0.005) >= 0.9
 
 
 def test_rounds_that_resemble_those_before_them_are_averaged_in_batches():
