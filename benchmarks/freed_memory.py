@@ -1,7 +1,7 @@
-"""What it gains to keep the memory that steps free: epochs on the CPU with the C library's defaults, and with it kept.
+"""Speed gained by keeping freed memory: CPU epochs with the C library's defaults and with freed memory kept.
 
-Each epoch is the second one of a new process: with the defaults, where its memory came to lie decides what is handed
-back to the kernel, so processes differ.
+Each epoch is the second one of a new process. With the defaults, the memory layout of a process decides what it returns
+to the kernel, so processes differ.
 """
 
 import tempfile
@@ -23,7 +23,7 @@ _STOPPING_RULE = StoppingRule(min_rounds=7, max_rounds=7)
 
 
 def measure(settings: Settings) -> list[Row]:
-    """How much longer it takes by default, and how far processes lie apart then and with the memory kept."""
+    """Return the ratio of the defaults to kept memory, and the spread between processes for both."""
     with tempfile.TemporaryDirectory() as folder:
         second_epoch = partial(_second_epoch, folder=Path(folder))
         contenders = {

@@ -1,4 +1,4 @@
-"""The page of a GPU's figures, docs/results/gpu.md, made of what benchmarks/gpu.sh has brought home.
+"""Write docs/results/gpu.md from the results of benchmarks/gpu.sh.
 
 tar xzf gpu-results.tar.gz && python -m benchmarks.gpu_page gpu-results --write
 """
@@ -21,23 +21,23 @@ _PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "gpu.md"
 _COMMITTED = ("sweep.json", "results.csv", "epochs.csv", "comparison.csv")
 _EPOCH_GOAL = Budget(0.010, format=format_seconds)
 _NONE = "-"
-_NOT_RUN, _CUT_OFF = "not ", "cut off"  # how ends begin: not run, not begun; cut off after 9 s
+_NOT_RUN, _CUT_OFF = "not ", "cut off"  # prefixes: not run, not begun; cut off after 9 s
 _COUNTED = re.compile(r"^=* ?(\d+ (?:passed|failed|skipped)\b.* in [\d.]+s).*$", re.MULTILINE)
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/gpu/.+?)(?: - .*)?$", re.MULTILINE)
 
 _SECTIONS = {
     "devices": (
-        "The GPU beside the CPU",
+        "GPU and CPU compared",
         "The preset `cuda_vs_cpu` on generated images in MNIST's format, with the tutorial's batch sizes and workers.",
     ),
     "crossover": (
-        "From how many parameters on",
-        "The preset `gpu_crossover`, wider than the tutorial's, which found 700,000; on the GPU operations launched "
-        "one by one, and steps captured (`graphs=true`).",
+        "Number of parameters at which the GPU overtakes",
+        "The preset `gpu_crossover`, wider than the tutorial's, which found 700,000; on the GPU with eager and with "
+        "captured steps (`graphs=true`).",
     ),
     "tutorial": (
-        "The tutorial's epoch beside ours",
-        "In turns: the tutorial's own loop, and the built-in job with the data on the GPU and its steps captured.",
+        "The tutorial's epoch and ours",
+        "Interleaved: the tutorial's loop, and the built-in job with the data on the GPU and captured steps.",
     ),
     "epoch": (
         "The CNN's epoch",
@@ -45,46 +45,46 @@ _SECTIONS = {
     ),
     "profile": (
         "Where the time of that epoch goes",
-        "`torch.profiler` over one epoch, beside the phases of epochs without it and what `compare` says bounds them.",
+        "`torch.profiler` over one epoch, the phases of unprofiled epochs, and the bottleneck that `compare` reports.",
     ),
-    "tracking": ("What tracking adds", "The same steps tracked, with scalars every step, and untracked, in turns."),
+    "tracking": ("What tracking adds", "The same steps with and without tracking (scalars every step), interleaved."),
     "regions": (
-        "Bound by launches, bound by work",
-        "The same network from small batches to the whole set at once: what a captured step gains, and the share of "
-        "the card's measured ceilings that is reached.",
+        "Bound by launches or by work",
+        "The same network from small batches to the whole set in one batch: the gain of captured steps, and the share "
+        "of the GPU's measured ceilings.",
     ),
     "resnet18": (
         "ResNet-18",
-        "On random images of CIFAR's shape: precision, memory format and captured steps, beside the card's best.",
+        "On random images of CIFAR's shape: precision, memory format and captured steps, with the GPU's ceilings.",
     ),
 }
-"""By part of gpu.sh: a heading, and what was measured."""
+"""Heading and description by part of gpu.sh."""
 
 
 @dataclass(frozen=True)
 class GpuResults:
-    """The unpacked folder of gpu-results.tar.gz. Raises `UsageError` for another one."""
+    """The unpacked folder of gpu-results.tar.gz. Raises `UsageError` for any other folder."""
 
     folder: Path
 
     def __post_init__(self) -> None:
         if not self._summaries:
             way_out = "unpack gpu-results.tar.gz"
-            raise UsageError(f"The folder must hold what benchmarks/gpu.sh wrote, got {self.folder}; {way_out}.")
+            raise UsageError(f"The folder must hold results of benchmarks/gpu.sh, got {self.folder}; {way_out}.")
 
     @property
     def rehearsal(self) -> str:
-        """What says that no GPU made it; empty where one did."""
+        """Notice that the results are a rehearsal without a GPU; empty for real results."""
         return self.text("REHEARSAL")
 
     @property
     def _summaries(self) -> list[Path]:
-        """One a command, in their order: they are named by the second in which it began."""
+        """Summaries in the order of the commands; their names are start times in seconds."""
         return sorted((self.folder / "summaries").glob("*.tsv"))
 
     @property
     def parts(self) -> dict[str, tuple[str, str]]:
-        """How long each part took and how it ended, the last time that it was begun."""
+        """Seconds and outcome of each part, from the last command that started it."""
         found: dict[str, tuple[str, str]] = {}
         for path in self._summaries:
             with path.open(newline="") as file:
@@ -94,21 +94,21 @@ class GpuResults:
         return found
 
     def text(self, name: str) -> str:
-        """A file of it; empty where it is not there."""
+        """Return the text of a file, empty if it does not exist."""
         path = self.folder / name
         return path.read_text().strip() if path.is_file() else ""
 
     def tables(self, part: str) -> list[str]:
-        """The Markdown that a part wrote."""
+        """Return the Markdown tables of a part."""
         found = sorted((self.folder / "tables").glob(f"{part}*.md"))
         return [text for path in found if (text := path.read_text().strip())]
 
     def rows(self, part: str) -> list[Row]:
-        """The rows of a benchmark's table."""
+        """Return the rows of a benchmark's table."""
         return parse_rows(self.text(f"tables/{part}.md"))
 
     def results(self, sweep: str) -> list[dict[str, str]]:
-        """The rows of a sweep's results.csv."""
+        """Return the rows of a sweep's results.csv."""
         path = self.folder / "sweeps" / sweep / "results.csv"
         if not path.is_file():
             return []
@@ -117,15 +117,15 @@ class GpuResults:
 
 
 def page(results: GpuResults) -> str:
-    """The whole page. A rehearsal's begins by saying so."""
+    """Format the whole page; a rehearsal's page starts with a notice."""
     head = ["# On a GPU, measured", ""]
     if results.rehearsal:
         head += [f"**{results.rehearsal}**", ""]
     head += [
-        f"Made by `benchmarks/gpu.sh` on {results.text('machine.txt') or 'a machine that is not named'}, "
-        f"{results.text('day.txt') or 'on a day that is not named'}, from commit "
+        f"Made by `benchmarks/gpu.sh` on {results.text('machine.txt') or 'an unknown machine'}, "
+        f"{results.text('day.txt') or 'on an unknown day'}, from commit "
         f"`{results.text('commit.txt')[:12] or 'unknown'}`, and written by `python -m benchmarks.gpu_page`. The tables "
-        "of the sweeps, a row a run and a row an epoch, lie beside this page in `gpu/`.",
+        "of the sweeps, one row per run and one per epoch, are in `gpu/`.",
         "",
     ]
     sections = ["\n".join(_section(results, part)) for part in _SECTIONS]
@@ -133,7 +133,7 @@ def page(results: GpuResults) -> str:
 
 
 def _goals(results: GpuResults) -> list[str]:
-    heading = ("goal", "found", "wanted", "met")
+    heading = ("goal", "measured", "target", "met")
     lines = [*heading_lines(heading), *map(table_line, _goal_rows(results))]
     return ["## In short", "", *lines, "", *(f"{line}\n" for line in _crossings(results))]
 
@@ -162,15 +162,15 @@ def _goal_rows(results: GpuResults) -> Iterator[Sequence[str]]:
 def _crossings(results: GpuResults) -> list[str]:
     lines = [line for text in results.tables("crossover") for line in text.splitlines()]
     found = dict.fromkeys(line for line in lines if " overtakes " in line or line.startswith("No crossover"))
-    return ["Where the tutorial saw its GPU ahead from 700,000 parameters on:", *found] if found else []
+    return ["The tutorial's GPU was ahead from 700,000 parameters:", *found] if found else []
 
 
 def _checks(results: GpuResults) -> list[str]:
-    said, ended = results.text("said/checks.txt"), _ended(results, "checks")
-    counted = _COUNTED.findall(said)
+    output, ended = results.text("said/checks.txt"), _ended(results, "checks")
+    counted = _COUNTED.findall(output)
     if ended.startswith(_CUT_OFF):
-        counted.append(f"{ended}, when {said.count(' PASSED')} had passed and {said.count(' FAILED')} had failed")
-    failed = [f"- {line}" for line in dict.fromkeys(_FAILED.findall(said))]
+        counted.append(f"{ended}, when {output.count(' PASSED')} had passed and {output.count(' FAILED')} had failed")
+    failed = [f"- {line}" for line in dict.fromkeys(_FAILED.findall(output))]
     return ["## Checks", "", f"`tests/gpu`: {'; '.join(counted) or ended}.", "", *failed, *([""] if failed else [])]
 
 
@@ -181,14 +181,14 @@ def _section(results: GpuResults, part: str) -> list[str]:
     if ended.startswith(_NOT_RUN):
         lines += [f"This part was {ended}.", ""]
     elif ended != "ok":
-        lines += [f"This part ended early ({ended}): what follows is what it had reached.", ""]
+        lines += [f"This part ended early ({ended}); the results below are incomplete.", ""]
     for text in results.tables(part):
         lines += [_with_rule(text), ""]
     return lines
 
 
 def _with_rule(text: str) -> str:
-    """A benchmark's table on the screen has no line under its heading."""
+    """Add the rule that a printed benchmark table lacks below its heading."""
     lines = text.splitlines()
     if lines[0] == table_line(HEADING):
         lines[:1] = heading_lines(HEADING)
@@ -196,7 +196,7 @@ def _with_rule(text: str) -> str:
 
 
 def _ended(results: GpuResults, part: str) -> str:
-    """How a part ended, as the summary says."""
+    """Return the outcome of a part."""
     return results.parts.get(part, ("", "not run"))[1]
 
 
@@ -206,23 +206,23 @@ def _summary(results: GpuResults) -> list[str]:
 
 
 def write_page(results: GpuResults, path: Path) -> None:
-    """Write the page, and the sweeps' tables beside it. Raises `UsageError` for a rehearsal's."""
+    """Write the page and the tables of the sweeps next to it. Raises `UsageError` for a rehearsal."""
     if results.rehearsal:
-        raise UsageError(f"The figures must be a GPU's, got a rehearsal's in {results.folder}; leave out --write.")
+        raise UsageError(f"The results must come from a GPU, got a rehearsal in {results.folder}; leave out --write.")
     path.write_text(page(results))
     for sweep in sorted((results.folder / "sweeps").glob("*/")):
-        beside = path.with_suffix("") / sweep.name
-        beside.mkdir(parents=True, exist_ok=True)
+        folder = path.with_suffix("") / sweep.name
+        folder.mkdir(parents=True, exist_ok=True)
         for name in _COMMITTED:
             if (sweep / name).is_file():
-                shutil.copy(sweep / name, beside / name)
+                shutil.copy(sweep / name, folder / name)
 
 
 def main() -> None:
-    """Show the page, or with --write put it into the documents."""
+    """Print the page or, with --write, write it to the documents."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="what gpu-results.tar.gz was unpacked to")
-    parser.add_argument("--write", action="store_true", help="write it and its tables into docs/results")
+    parser.add_argument("folder", type=Path, help="the unpacked gpu-results.tar.gz")
+    parser.add_argument("--write", action="store_true", help="write the page and its tables to docs/results")
     options = parser.parse_args()
     try:
         results = GpuResults(options.folder)

@@ -1,4 +1,4 @@
-"""This package's own application, but for its cells: each has its run folder and its record, and returns at once.
+"""This package's application with cells that only write a run folder and record, and return immediately.
 
 python -m benchmarks.instant_application -m seed=0,1,2
 """
@@ -23,7 +23,7 @@ __all__ = ["return_immediately"]
 
 
 def return_immediately(cfg: Any) -> None:
-    """A run that is claimed and has finished."""
+    """Claim the run and record it as finished."""
     paths = RunPaths(Path(HydraConfig.get().runtime.output_dir))
     config = plain_config(cfg)
     record = RunRecord(

@@ -1,6 +1,6 @@
-"""Paired measurement where the truth is known: simulated rounds of simulated processes, as many as a minute has.
+"""Simulation of paired measurement with a known ratio: as many rounds and processes as fit into a minute.
 
-Who wants another noise adds a function to `NOISES` or `OFFSETS`: each draws values of mean 0 and standard deviation 1.
+To simulate other noise, add a function to `NOISES` or `OFFSETS` that draws values of mean 0 and standard deviation 1.
 """
 
 import math
@@ -22,7 +22,7 @@ Generator = np.random.Generator
 _ROUND_NOISE = 0.02
 _HALF_WIDTH = 0.01  # the default of measure.half_width
 _DRIFT = 0.01
-# Of a minute: a round takes 0.22 s, the restart of a small model with its warm-up 1.5 s.
+# Per minute: a round takes 0.22 s; restarting a small model and warming it up takes 1.5 s.
 _NUM_ROUNDS, _NUM_PAIRS, _ROUNDS_WITHOUT_RESTARTS = 10, 16, 270
 
 
@@ -30,11 +30,11 @@ def independent(generator: Generator, count: int) -> Floats:
     return generator.normal(size=count)
 
 
-def half_like_before(generator: Generator, count: int) -> Floats:
+def moderately_autocorrelated(generator: Generator, count: int) -> Floats:
     return autoregressive(generator.normal(size=count), 0.5)
 
 
-def mostly_like_before(generator: Generator, count: int) -> Floats:
+def strongly_autocorrelated(generator: Generator, count: int) -> Floats:
     return autoregressive(generator.normal(size=count), 0.9)
 
 
@@ -43,25 +43,25 @@ def with_outliers(generator: Generator, count: int) -> Floats:
 
 
 def two_modes(generator: Generator, count: int) -> Floats:
-    """A fifth of the processes are slow."""
+    """Draw processes of which a fifth are slow."""
     return np.where(generator.random(count) < 0.2, 2.0, -0.5)
 
 
 NOISES: dict[str, Callable[[Generator, int], Floats]] = {
     "independent": independent,
-    "AR(1) 0.5": half_like_before,
-    "AR(1) 0.9": mostly_like_before,
+    "AR(1) 0.5": moderately_autocorrelated,
+    "AR(1) 0.9": strongly_autocorrelated,
     "t3": with_outliers,
 }
-"""How the log ratios of a session's rounds vary."""
+"""Noise of the log ratios within a session."""
 
 OFFSETS: dict[str, Callable[[Generator, int], Floats]] = {"normal": independent, "two modes": two_modes}
-"""How the speeds of processes of equal settings vary."""
+"""Offsets between processes with equal settings."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What is simulated: `offset` is the standard deviation of one process's speed, and a pair has two of them."""
+    """Simulated machine; `offset` is the standard deviation of the log speed of each process of a pair."""
 
     noise: str
     offset: float
@@ -70,7 +70,7 @@ class Machine:
     truth: float = 1.0
 
     def session(self, generator: Generator, rounds: int = _NUM_ROUNDS) -> list[float]:
-        """The log ratios of the rounds of a fresh pair of processes."""
+        """Return the log ratios of the rounds of a new pair of processes."""
         first, second = self.offset * OFFSETS[self.kind](generator, 2)
         values = math.log(self.truth) + second - first + _ROUND_NOISE * NOISES[self.noise](generator, rounds)
         return [float(value) for value in values]
@@ -78,14 +78,14 @@ class Machine:
 
 @dataclass(frozen=True)
 class Share:
-    """Of how many trials something held, before and now."""
+    """Share of trials with a property, before and now."""
 
     before: float
     now: float
 
 
-def measured(machine: Machine, generator: Generator) -> list[list[float]]:
-    """The sessions of a measurement that stops as the driver does."""
+def simulate_sessions(machine: Machine, generator: Generator) -> list[list[float]]:
+    """Return the sessions of a measurement with the stopping rule of the driver."""
     sessions: list[list[float]] = []
     while len(sessions) < machine.max_pairs and not is_narrow(sessions, _HALF_WIDTH):
         sessions.append(machine.session(generator))
@@ -93,10 +93,10 @@ def measured(machine: Machine, generator: Generator) -> list[list[float]]:
 
 
 def coverage(machine: Machine, *, trials: int, seed: int) -> Share:
-    """How often the 95% interval has the truth in it."""
+    """Return how often the 95% interval covers the truth."""
     generator = np.random.default_rng(seed)
-    now = (paired_speedup(measured(machine, generator)) for _ in range(trials))
-    few = max(1, trials // 5)  # a signed-rank interval of hundreds of rounds takes its time
+    now = (paired_speedup(simulate_sessions(machine, generator)) for _ in range(trials))
+    few = max(1, trials // 5)  # a signed-rank interval of hundreds of rounds is slow
     before = (_single_pair(machine, generator) for _ in range(few))
     return Share(_coverage_of(before, machine.truth), _coverage_of(now, machine.truth))
 
@@ -106,11 +106,11 @@ def _coverage_of(estimates: Iterable[Estimate | None], truth: float) -> float:
 
 
 def power(machine: Machine, *, trials: int, seed: int, max_spread: float = math.inf) -> float:
-    """How often a difference is said, of the trials in which the measured spread of pairs is at most so much."""
+    """Return how often a difference is reported, among trials with a spread of pairs of at most `max_spread`."""
     generator = np.random.default_rng(seed)
     found = []
     for _ in range(trials):
-        estimate = paired_speedup(measured(machine, generator))
+        estimate = paired_speedup(simulate_sessions(machine, generator))
         assert estimate is not None and estimate.spread is not None
         if estimate.spread <= max_spread:
             found.append(verdict(THROUGHPUT, estimate.interval, tolerance=_DRIFT, margin=None) in DIFFERENT)
@@ -118,7 +118,7 @@ def power(machine: Machine, *, trials: int, seed: int, max_spread: float = math.
 
 
 def _single_pair(machine: Machine, generator: Generator) -> Estimate:
-    """How it was before: one pair of processes, the signed-rank interval of its rounds (Hodges and Lehmann 1963)."""
+    """Return the earlier estimate: one pair of processes and a signed-rank interval (Hodges and Lehmann 1963)."""
     rounds = np.array(machine.session(generator, _ROUNDS_WITHOUT_RESTARTS))
     count = _NUM_ROUNDS
     while True:
@@ -141,7 +141,7 @@ def _mean(values: Sequence[bool]) -> float:
 
 
 def simulated_table(*, trials: int, seed: int) -> str:
-    """Every figure of the simulation as a table in Markdown."""
+    """Run the simulation and format its figures as a Markdown table."""
     lines = [
         "| simulated: equal sides, rounds' noise 2% | before | now | wanted |",
         "| --- | ---: | ---: | --- |",
@@ -149,8 +149,8 @@ def simulated_table(*, trials: int, seed: int) -> str:
     cells = [Machine(noise, offset) for noise in NOISES for offset in (0.005, 0.01, 0.02)]
     cells += [Machine("independent", 0.02, kind="two modes")]
     cells += [Machine("independent", 0.02, max_pairs=pairs) for pairs in (1, 2, 4)]
-    for at, cell in enumerate(cells):
-        share = coverage(cell, trials=trials, seed=seed + at)
+    for index, cell in enumerate(cells):
+        share = coverage(cell, trials=trials, seed=seed + index)
         pairs = "1 pair" if cell.max_pairs == 1 else f"{cell.max_pairs} pairs"
         lines.append(
             f"| covers the truth: {cell.noise}, processes {cell.offset:.1%} apart ({cell.kind}), {pairs} at most "

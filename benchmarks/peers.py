@@ -1,6 +1,6 @@
-"""Other tools of the same trade beside ours, in turns: PyTorch Lightning's loop, and trackers.
+"""Comparison with other tools: PyTorch Lightning's loop, and experiment trackers.
 
-They come with `pip install '.[bench]'`; one that is not installed is left out, and its row says so.
+`pip install '.[bench]'` installs them. A tool that is not installed is skipped, and its row says so.
 """
 
 import tempfile
@@ -19,15 +19,15 @@ __all__ = ["measure"]
 
 _LIGHTNING = "lightning"
 _LABELS = {
-    "steps": "tracking a step: its loss written, its correct predictions counted",
+    "steps": "tracking a step (loss logged, correct predictions counted)",
     "epochs": f"epoch of the CNN, {tracker_sides.NUM_STEPS} tracked steps, batch size {tracker_sides.BATCH_SIZE}",
 }
 _STOPPING_RULE = StoppingRule(min_rounds=6, max_rounds=15, max_seconds=60, half_width=0.03)
-"""For each of the three: Lightning's epoch, a tracked step, a tracked epoch."""
+"""For each of the three comparisons: Lightning's epoch, a tracked step, a tracked epoch."""
 
 
 def measure(settings: Settings) -> list[Row]:
-    """The rows of Lightning's epochs, of a step's tracking, and of tracked epochs."""
+    """Return the rows of Lightning's epochs, tracked steps and tracked epochs."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         return [
@@ -48,27 +48,27 @@ def _lightning_rows(settings: Settings, folder: Path) -> list[Row]:
     what = f"epoch of {lightning_sides.NUM_SAMPLES:,} images ({images.name}), batch size {lightning_sides.BATCH_SIZE}"
     pairs = {
         f"{what}: PyTorch Lightning {version}, torchvision's dataset in a DataLoader / ours": ("lightning", "ours"),
-        f"epoch of as many, our network and resident loader on both sides: PyTorch Lightning {version} / ours": (
+        f"the same with our network and resident loader on both sides: PyTorch Lightning {version} / ours": (
             "lightning with our loader",
             "ours with nothing but the loader",
         ),
     }
     return [
-        ratio_row(said, ours=seconds[ours], other=seconds[other], inverse=True)[0]
-        for said, (other, ours) in pairs.items()
+        ratio_row(label, ours=seconds[ours], other=seconds[other], inverse=True)[0]
+        for label, (other, ours) in pairs.items()
     ]
 
 
 def _tracker_rows(settings: Settings, folder: Path, work: str) -> list[Row]:
     versions = {name: version_of(needs) for name, (needs, _) in PEERS.items()}
-    there = [name for name, version in versions.items() if version is not None]
-    # Nothing is tracked in no time, so only an epoch that trains is compared with that.
-    beside = [UNTRACKED] if work == "epochs" else []
+    installed = [name for name, version in versions.items() if version is not None]
+    # Only training epochs are compared with the untracked loop: without training it does nothing.
+    baselines = [UNTRACKED] if work == "epochs" else []
     args = ("-m", "benchmarks.tracker_sides", "--device", settings.device, work)
-    sides = {name: (*args, name) for name in (OURS, *beside, *there)}
+    sides = {name: (*args, name) for name in (OURS, *baselines, *installed)}
     seconds = _in_turns(settings, folder, sides, parts=tracker_sides.PARTS[work])
     rows = []
-    for name in (*beside, *PEERS):
+    for name in (*baselines, *PEERS):
         version = f" ({PEERS[name][0]} {versions[name]})" if versions.get(name) else ""
         what = f"{_LABELS[work]}: {name}{version} / ours"
         if name in seconds:
@@ -87,7 +87,7 @@ def _in_turns(
 
 
 def _missing(what: str, distribution: str) -> Row:
-    return Row(what, f"left out: {distribution} is not installed", rounds="0")
+    return Row(what, f"skipped: {distribution} is not installed", rounds="0")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Delays of known length in every part of an epoch: does each come back in its own phase?
+"""Accuracy of phase times: delays of known length in each part of an epoch against the measured phases.
 
 python -m benchmarks.phase_truth --write
 """
@@ -26,7 +26,7 @@ __all__ = ["DELAYS", "Deviation", "InjectedDelays", "deviations", "section", "tr
 
 MAX_DEVIATIONS = {**dict.fromkeys(PHASES, 0.02), "wall": 0.01}
 DELAYS = {"data": 0.05, "transfer": 0.03, "compute": 0.1, "eval": 0.06, "tracking": 0.1}
-"""Seconds a batch; of `tracking` seconds an epoch."""
+"""Seconds per batch; for `tracking`, per epoch."""
 
 _NUM_BATCHES = 10
 _SHAPE = (4, 8)
@@ -34,9 +34,9 @@ _SHAPE = (4, 8)
 
 @dataclass
 class InjectedDelays:
-    """Waits in a part of an epoch, and keeps how long that really took by a clock that the timer does not use.
+    """Injects delays into the parts of an epoch and records their true lengths with a clock independent of the timer.
 
-    No wait ends on time on a busy machine, so the length asked for is not the length there was.
+    On a busy machine a delay takes longer than requested, so the true length is measured.
     """
 
     pause: Callable[[float], None] = time.sleep
@@ -44,13 +44,13 @@ class InjectedDelays:
     spent: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def wait(self, phase: str) -> None:
-        """Wait once in `phase`."""
+        """Delay once in `phase`."""
         begin = self.now()
         self.pause(DELAYS[phase])
         self.spent[phase] += self.now() - begin
 
     def loader(self, *, slow: bool) -> Iterator[Any]:
-        """Batches that are waited for where `slow`, and whose inputs take long to move."""
+        """Yield batches, with `slow` after a delay and with inputs that are slow to transfer."""
         for _ in range(_NUM_BATCHES):
             if slow:
                 self.wait("data")
@@ -61,7 +61,7 @@ class InjectedDelays:
 
 
 class _Slow(torch.Tensor):
-    """A tensor that takes long to move to a device."""
+    """Tensor with a slow transfer to the device."""
 
     delays: InjectedDelays
 
@@ -72,7 +72,7 @@ class _Slow(torch.Tensor):
 
 @dataclass
 class _SlowSink:
-    """A sink that takes long over each epoch, and then closes the account of what was waited in it."""
+    """Sink that delays each epoch and then stores the delays injected in it."""
 
     delays: InjectedDelays
     accounts: list[dict[str, float]] = field(default_factory=list)
@@ -91,12 +91,12 @@ class _SlowSink:
 
 
 Account = tuple[dict[str, float], EpochRecord]
-"""What an epoch waited in each phase, and its record."""
+"""Injected delays of an epoch by phase, and its record."""
 
 
 def train(folder: Path, delays: InjectedDelays, *, num_epochs: int, device: str = "cpu") -> list[Account]:
-    """Train a tiny model with delays in all its parts, and return the measured epochs."""
-    torch.set_num_threads(1)  # waking a second one after each delay would take the model milliseconds
+    """Train a tiny model with delays in all phases and return the measured epochs."""
+    torch.set_num_threads(1)  # waking a second thread after each delay would take milliseconds
     network = torch.nn.Linear(_SHAPE[1], 3)
     sink = _SlowSink(delays)
     with RunManager(folder, sinks=[sink]).run({"device": device}, network) as run:
@@ -121,9 +121,9 @@ def train(folder: Path, delays: InjectedDelays, *, num_epochs: int, device: str 
 
 @dataclass(frozen=True)
 class Deviation:
-    """What was put into a phase and what came out, in seconds an epoch, and by how much they differ as a share.
+    """Injected and measured seconds per epoch of a phase, and their relative difference.
 
-    Of `wall` the sum of the phases is what was put in.
+    For `wall`, `injected` is the sum of the measured phases.
     """
 
     phase: str
@@ -137,7 +137,7 @@ class Deviation:
 
 
 def deviations(accounts: Sequence[Account]) -> list[Deviation]:
-    """The median epoch's deviation in each phase, and the worst one's of the phases' sum from the wall time."""
+    """Return the median deviation of each phase, and the worst deviation of the wall time from the sum of phases."""
     found = [_deviation(phase, accounts) for phase in PHASES]
     sums = [(sum(_seconds(record, phase) for phase in PHASES), _seconds(record, "wall")) for _, record in accounts]
     total, wall = max(sums, key=lambda each: abs(each[0] / each[1] - 1))
@@ -158,8 +158,11 @@ def _seconds(record: EpochRecord, part: str) -> float:
 
 
 def section(found: Sequence[Deviation], *, num_epochs: int, machine: str, command: str) -> str:
-    """The table of docs/measurement.md."""
-    lines = ["| phase | delays put in | measured | deviation | budget | met |", "| --- | --- | --- | --- | --- | --- |"]
+    """Format the table of docs/measurement.md."""
+    lines = [
+        "| phase | injected delays | measured | deviation | budget | met |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
     for each in found:
         name = "all phases, against `wall_seconds`" if each.phase == "wall" else f"`{each.phase}_seconds`"
         cells = [name, f"{each.injected:.4f} s", f"{each.measured:.4f} s", f"{each.share:+.2%}"]
@@ -169,11 +172,11 @@ def section(found: Sequence[Deviation], *, num_epochs: int, machine: str, comman
 
 
 def main() -> int:
-    """Carry out the command line; status 1 where a phase is off by more than its budget."""
+    """Run the command line. Return 1 if a phase deviates by more than its budget."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=12, help="the first one is warm-up")
+    parser.add_argument("--epochs", type=int, default=12, help="number of epochs; the first one is warm-up")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/measurement.md")
+    parser.add_argument("--write", action="store_true", help="write the table to docs/measurement.md")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         accounts = train(Path(folder), InjectedDelays(), num_epochs=options.epochs, device=options.device)

@@ -1,4 +1,4 @@
-"""The report of a thousand runs: how long the command takes that makes it, and how large the page is."""
+"""Time to write the report of a thousand runs, and the size of the page."""
 
 import tempfile
 from functools import partial
@@ -20,7 +20,7 @@ _RATES = {
     "80 cells with 12 or 13 seeds each": (0.1, 0.03, 0.01, 0.003, 0.001),
     "1,000 cells": tuple(round(0.5 * 0.9**step, 6) for step in range(63)),
 }
-# A product of matrices on several cores would let them spin for each other, which counts as processor time.
+# Matrix products on several threads would spin while waiting, which counts as processor time.
 _ON_ONE_CORE = """
 import os, sys
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
@@ -30,32 +30,32 @@ sys.exit(main())
 
 
 def measure(settings: Settings) -> list[Row]:
-    """Rows for each kind of sweep: the seconds of the command, all tables included, and the bytes of the page.
+    """Return rows for each kind of sweep: seconds of the command, including all tables, and bytes of the page.
 
-    Held to one core, the command waits for nothing: what it takes of the processor is what it takes on a machine that
-    has nothing else to do. The budget is held against that.
+    The command uses one thread and never waits, so its processor time is its time on an idle machine. The budget
+    applies to the processor time.
     """
-    passed: dict[str, list[float]] = {kind: [] for kind in _RATES}
+    elapsed: dict[str, list[float]] = {kind: [] for kind in _RATES}
     with tempfile.TemporaryDirectory() as name:
         sweeps = {
             kind: write_stored_sweep(Path(name, f"{len(rates)}"), num_runs=_NUM_RUNS, num_epochs=_NUM_EPOCHS, lr=rates)
             for kind, rates in _RATES.items()
         }
-        contenders = {kind: partial(_cpu_seconds, sweep, passed[kind]) for kind, sweep in sweeps.items()}
+        contenders = {kind: partial(_cpu_seconds, sweep, elapsed[kind]) for kind, sweep in sweeps.items()}
         seconds = run_interleaved(contenders, stopping_rule=settings.stopping_rule, seed=settings.seed)
         sizes = {kind: sweep.report.stat().st_size for kind, sweep in sweeps.items()}
     rows = []
     for kind in _RATES:
         what = f"report of {_NUM_RUNS:,} runs of {_NUM_EPOCHS} epochs, {kind}"
         rows.append(measurement_row(f"{what}: processor time", seconds[kind], budget=Budget(5, format=format_seconds)))
-        rows.append(measurement_row(f"{what}: until it is there", passed[kind][1:]))
-        rows.append(measurement_row(f"{what}: its size", [sizes[kind]], budget=Budget(5e6, format=format_megabytes)))
+        rows.append(measurement_row(f"{what}: elapsed time", elapsed[kind][1:]))
+        rows.append(measurement_row(f"{what}: size", [sizes[kind]], budget=Budget(5e6, format=format_megabytes)))
     return rows
 
 
-def _cpu_seconds(sweep: SweepPaths, passed: list[float]) -> float:
+def _cpu_seconds(sweep: SweepPaths, elapsed: list[float]) -> float:
     done = run_python("-c", _ON_ONE_CORE, "report", str(sweep.root), folder=sweep.root.parent)
-    passed.append(done.seconds)
+    elapsed.append(done.seconds)
     return done.cpu_seconds
 
 

@@ -1,4 +1,4 @@
-"""The most memory that a run has with its data on the device, over that of a plain loop, by the size of the data."""
+"""Peak memory of a run with its data on the device, minus that of a plain loop, relative to the size of the data."""
 
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -19,9 +19,9 @@ _DESCRIPTIONS = {"tensors": "bytes in tensors", "samples": "floats, read sample 
 
 
 def measure(settings: Settings) -> list[Row]:
-    """What a run has over a plain loop: for the resident loader a budget, and for the other what tracking takes.
+    """Return a row per loader and data set; only the resident loader has a budget, the other shows tracking alone.
 
-    It is the memory of the device, on the CPU that of the process.
+    Measured is the memory of the device, or on the CPU that of the process.
     """
     rows = []
     with tempfile.TemporaryDirectory() as folder:
@@ -61,7 +61,7 @@ def _row(loader: str, data: str, seen: Mapping[str, Sequence[float]]) -> Row:
 
 
 if __name__ == "__main__":
-    # Memory does not drift, so once is enough.
+    # Memory does not drift, so one round suffices.
     run_benchmark(
         "resident_memory",
         measure,

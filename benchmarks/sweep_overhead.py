@@ -1,7 +1,7 @@
-"""What a sweep costs beside its runs: cells whose task returns at once, under our launcher and under Hydra's own.
+"""Overhead of a sweep: cells whose task returns immediately, under our launcher and Hydra's basic launcher.
 
-Hydra's basic launcher runs all cells in one process, ours each in one of its own. Whole commands are timed, from the
-start of Python to its end, with the same application and the same task on both sides.
+Hydra's basic launcher runs all cells in one process; ours runs each cell in a separate process. Whole commands are
+timed, from the start of Python to its end, with the same application and task on both sides.
 """
 
 import shutil
@@ -23,11 +23,11 @@ from runmanager.records.storage.reader import read_sweep
 __all__ = ["NUM_CELLS", "measure"]
 
 NUM_CELLS = 200
-_NUM_SMALL_APPLICATION_CELLS = 30  # there is no budget to meet
+_NUM_SMALL_APPLICATION_CELLS = 30  # has no budget
 _WARM_UP_CELLS = 4
 _FEW_ROUNDS = 6
 _BASIC = "basic"
-_SWEEP = "hydra.sweep.dir=outputs/sweep"  # our own sweeper keeps its sweeps under outputs/ too
+_SWEEP = "hydra.sweep.dir=outputs/sweep"  # our sweeper also writes to outputs/
 _OURS = {
     _BASIC: ("hydra/sweeper=basic", "hydra/launcher=basic", _SWEEP),
     "two workers": ("hydra.launcher.workers=2",),
@@ -44,7 +44,7 @@ _STOPPING_RULE = StoppingRule(min_rounds=5, max_rounds=8, max_seconds=240, half_
 
 
 def measure(settings: Settings) -> list[Row]:
-    """The rows of our application, and those of somebody else's."""
+    """Return the rows of our application and those of a plain Hydra application."""
     few = replace(
         settings, stopping_rule=replace(settings.stopping_rule, min_rounds=_FEW_ROUNDS, max_rounds=_FEW_ROUNDS)
     )
@@ -55,13 +55,14 @@ def measure(settings: Settings) -> list[Row]:
     rows = _rows(f"{_MARK}, our application", ours, _BUDGETS)
     if settings.writes:
         write_row(RELIABILITY, _MARK, _reliability_fields(rows, settings.command))
-    return [*rows, *_rows(f"{_NUM_SMALL_APPLICATION_CELLS} such cells, somebody else's small application", small, {})]
+    small_mark = f"{_NUM_SMALL_APPLICATION_CELLS} cells of a task that returns at once, a plain Hydra application"
+    return [*rows, *_rows(small_mark, small, {})]
 
 
 def _measured(
     settings: Settings, folder: Path, application: str, variants: Mapping[str, tuple[str, ...]], *, num_cells: int
 ) -> dict[str, list[float]]:
-    for args in variants.values():  # a few cells to find files and modules in the machine's memory afterwards
+    for args in variants.values():  # warm-up: brings files and modules into the page cache
         _seconds(folder, application, args, num_cells=_WARM_UP_CELLS)
     timed = partial(_seconds, folder, application, num_cells=num_cells)
     contenders = {name: partial(timed, args) for name, args in variants.items()}
@@ -69,20 +70,20 @@ def _measured(
 
 
 def _seconds(folder: Path, application: str, args: tuple[str, ...], *, num_cells: int) -> float:
-    """One command in an empty folder. Raises `RuntimeError` where a cell did not come to its end."""
-    here = Path(tempfile.mkdtemp(dir=folder))
-    done = run_python("-m", f"benchmarks.{application}", "-m", f"seed=range(0,{num_cells})", *args, folder=here)
+    """Time one command in an empty folder. Raises `RuntimeError` if a cell does not finish."""
+    cwd = Path(tempfile.mkdtemp(dir=folder))
+    done = run_python("-m", f"benchmarks.{application}", "-m", f"seed=range(0,{num_cells})", *args, folder=cwd)
     if application == "instant_application":
-        _check(here, num_cells)
-    shutil.rmtree(here)
+        _check(cwd, num_cells)
+    shutil.rmtree(cwd)
     return done.seconds
 
 
-def _check(here: Path, num_cells: int) -> None:
-    (sweep,) = (here / "outputs").iterdir()
+def _check(cwd: Path, num_cells: int) -> None:
+    (sweep,) = (cwd / "outputs").iterdir()
     finished = sum(run.record.status is Status.FINISHED for run in read_sweep(SweepPaths(sweep)).runs)
     if finished != num_cells:
-        raise RuntimeError(f"{finished} of {num_cells} cells have finished")
+        raise RuntimeError(f"All {num_cells} cells must finish, got {finished}.")
 
 
 def _rows(what: str, seconds: Mapping[str, list[float]], budgets: Mapping[str, Budget]) -> list[Row]:
@@ -101,11 +102,11 @@ def _rows(what: str, seconds: Mapping[str, list[float]], budgets: Mapping[str, B
 
 def _reliability_fields(rows: list[Row], command: str) -> tuple[str, str, str]:
     two, one = rows
-    said = (
-        f"a process each takes {two.ours} with two workers and {one.ours} with one; Hydra's basic launcher, all in one "
+    text = (
+        f"one process per cell takes {two.ours} with two workers and {one.ours} with one; Hydra's basic launcher, all in one "
         f"process, {two.other}: {two.ratio} and {one.ratio} times as long"
     )
-    return f"{_MARK}, our application", said, f"`{command}`"
+    return f"{_MARK}, our application", text, f"`{command}`"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The table of many stored runs, in a process and as a command: its time and its memory; and how soon help is there."""
+"""Time and memory of the table of many stored runs, in process and as a command, and the time of --help."""
 
 import tempfile
 from collections.abc import Callable
@@ -17,7 +17,7 @@ __all__ = ["measure"]
 _NUM_RUNS = 10_000
 _NUM_EPOCHS = 10
 _STOPPING_RULE = StoppingRule(min_rounds=7, max_rounds=15, max_seconds=60)
-# Prints the seconds that the table took, without the imports.
+# Prints the seconds of the table, without the imports.
 _IN_PROCESS = """
 import sys, time
 from pathlib import Path
@@ -31,10 +31,10 @@ print(time.perf_counter() - begin, len(rows))
 
 
 def measure(settings: Settings) -> list[Row]:
-    """The rows of the table, read for the first time and again; of its memory; and of the two helps."""
+    """Return the rows of the table, with and without cache, of its memory, and of the help of both commands."""
     what = f"table of {_NUM_RUNS:,} stored runs of {_NUM_EPOCHS} epochs"
-    again, first = f"{what}, made before", f"{what}, for the first time"
-    peaks: dict[str, list[float]] = {"first": [], "again": []}
+    cached, uncached = f"{what}, cached", f"{what}, without cache"
+    peaks: dict[str, list[float]] = {"uncached": [], "cached": []}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         sweep = write_stored_sweep(folder / "sweep", num_runs=_NUM_RUNS, num_epochs=_NUM_EPOCHS)
@@ -46,9 +46,9 @@ def measure(settings: Settings) -> list[Row]:
 
         contenders: dict[str, Callable[[], float]] = {
             "in process": lambda: _cached(sweep, lambda: _in_process(folder, sweep)),
-            "in process, first": lambda: _uncached(sweep, lambda: _in_process(folder, sweep)),
-            "command": lambda: _cached(sweep, partial(command, "again")),
-            "command, first": lambda: _uncached(sweep, partial(command, "first")),
+            "in process, uncached": lambda: _uncached(sweep, lambda: _in_process(folder, sweep)),
+            "command": lambda: _cached(sweep, partial(command, "cached")),
+            "command, uncached": lambda: _uncached(sweep, partial(command, "uncached")),
             "help": lambda: _cli(folder, "table", "--help").seconds,
             "application's help": lambda: run_python("-m", "runmanager", "--help", folder=folder).seconds,
         }
@@ -59,12 +59,12 @@ def measure(settings: Settings) -> list[Row]:
         Budget(300e6, format=format_megabytes),
     )
     return [
-        measurement_row(f"{again}, in the process", seconds["in process"], budget=in_process),
-        measurement_row(f"{first}, in the process", seconds["in process, first"]),
-        measurement_row(f"{again}, as a command", seconds["command"], budget=as_command),
-        measurement_row(f"{first}, as a command", seconds["command, first"]),
-        measurement_row(f"{again}, peak memory of the command", peaks["again"][1:], budget=memory),
-        measurement_row(f"{first}, peak memory of the command", peaks["first"][1:], budget=memory),
+        measurement_row(f"{cached}, in process", seconds["in process"], budget=in_process),
+        measurement_row(f"{uncached}, in process", seconds["in process, uncached"]),
+        measurement_row(f"{cached}, as a command", seconds["command"], budget=as_command),
+        measurement_row(f"{uncached}, as a command", seconds["command, uncached"]),
+        measurement_row(f"{cached}, peak memory of the command", peaks["cached"][1:], budget=memory),
+        measurement_row(f"{uncached}, peak memory of the command", peaks["uncached"][1:], budget=memory),
         measurement_row("`runmanager table --help`", seconds["help"], budget=Budget(0.5, format=format_seconds)),
         measurement_row(
             "`python -m runmanager --help`", seconds["application's help"], budget=Budget(1.0, format=format_seconds)
@@ -79,20 +79,20 @@ def _in_process(folder: Path, sweep: SweepPaths) -> float:
 
 
 def _uncached(sweep: SweepPaths, work: Callable[[], float]) -> float:
-    """`work` as it is where nobody has made the table before; what it keeps is put where it was."""
-    aside = sweep.root / "aside"
+    """Call `work` without a cache and restore the cache afterwards."""
+    backup = sweep.root / "backup"
     if sweep.summaries.exists():
-        sweep.summaries.rename(aside)
+        sweep.summaries.rename(backup)
     try:
         return work()
     finally:
         sweep.summaries.unlink(missing_ok=True)
-        if aside.exists():
-            aside.rename(sweep.summaries)
+        if backup.exists():
+            backup.rename(sweep.summaries)
 
 
 def _cached(sweep: SweepPaths, work: Callable[[], float]) -> float:
-    """`work` where the table has been made before."""
+    """Call `work` with a cache, after writing one if needed."""
     if not sweep.summaries.exists():
         work()
     return work()

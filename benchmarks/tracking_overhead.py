@@ -1,13 +1,13 @@
-"""What tracking adds to an epoch: the same steps on the same batches, tracked and with nothing tracked, in turns.
+"""Overhead of tracking an epoch: the same steps on the same batches, with and without tracking, interleaved.
 
-Tracked is with per-phase times, loss and accuracy, scalars every step, images and graph, heartbeats, and a record that
-is on disk before the next epoch. Other rows have histograms of all weights and gradients besides, small batches, of
-which a second holds many, and an evaluation, whose scores are kept. On a CPU the sides take turns step by step: what
-else runs on the machine comes and goes within seconds, and hits steps that follow each other alike. The run that is
-tracked is under way meanwhile, so what goes on beside its steps, a heartbeat a second, is in both sides' time; a row
-says what it takes. A run's beginning and end do not count. All is in one process: two would differ by where their
-memory lies. Freed memory is kept, as in a run: to have it mapped anew would make every step longer, and what tracking
-adds a smaller share. The batches lie ready, and nothing is waited for that could hide what tracking costs.
+Tracking covers phase times, loss and accuracy, scalars every step, images and graph, heartbeats, and a record on disk
+before the next epoch. Further rows add histograms of all weights and gradients, small batches (many per second), and an
+evaluation with stored scores. On a CPU the sides alternate step by step: other load on the machine changes within
+seconds and affects adjacent steps alike. The tracked run stays active meanwhile, so its background work, one heartbeat
+per second, counts for both sides; a separate row measures it. The start and end of a run are not counted. Everything
+runs in one process, since two would differ in their memory layout. Freed memory is kept, as in a run: mapping it again
+would lengthen every step and so reduce the relative overhead. The batches are in memory, so that no waiting hides the
+cost of tracking.
 """
 
 import math
@@ -36,21 +36,21 @@ from runmanager.training.step.malloc import keep_freed_memory
 __all__ = ["RunOverheads", "Trainer", "Work", "background_cpu_seconds", "measure", "tracked_parts", "untracked_parts"]
 
 _IN_SHAPE, _NUM_CLASSES = (1, 28, 28), 10
-# About a second, as the end of an epoch is to show: a CPU takes its time for the samples, a GPU for launching a step.
+# About a second, so that the end of an epoch shows: the samples limit a CPU, the launches a GPU.
 _NUM_SAMPLES_ON_CPU, _NUM_STEPS_ON_GPU = 25_000, 1000
-_MAX_PREPARED = 250  # batches; a longer epoch has them again
-_EVALUATED_SHARE = 0.4  # so many beside those of training: more than is usual, so that it shows
+_MAX_PREPARED = 250  # batches; longer epochs repeat them
+_EVALUATED_SHARE = 0.4  # relative to training; larger than usual, so that it shows
 _BACKGROUND_SECONDS = 5.0
 _ON_CPU, _ON_GPU = Budget(1.01), Budget(1.02)
 _STOPPING_RULE = StoppingRule(min_rounds=16, max_rounds=200, max_seconds=150, half_width=0.002)
-_FEW_ROUNDS = 6  # of a row without a budget
+_FEW_ROUNDS = 6  # for rows without a budget
 
 Batches = Sequence[tuple[torch.Tensor, torch.Tensor]]
 
 
 @dataclass(frozen=True)
 class Work:
-    """What an epoch goes over: batches to learn from, and then those to be evaluated on."""
+    """Batches of an epoch: for training, then for evaluation."""
 
     training: Batches
     validation: Batches = ()
@@ -58,7 +58,7 @@ class Work:
 
 @dataclass(frozen=True)
 class RunOverheads:
-    """The seconds of what a run does once, of each run: before its first epoch, and after its last."""
+    """Seconds before the first epoch and after the last, for each run."""
 
     starts: list[float] = field(default_factory=list)
     ends: list[float] = field(default_factory=list)
@@ -66,7 +66,7 @@ class RunOverheads:
 
 @dataclass(frozen=True)
 class _Comparison:
-    """A row: what is tracked, and of what batches."""
+    """A row: what is tracked, and on which batches."""
 
     description: str
     batch_size: int = 1000
@@ -82,20 +82,16 @@ _EVALUATED = _Comparison(f"{_PLAIN.description}, and an evaluation", is_evaluate
 
 
 def measure(settings: Settings) -> list[Row]:
-    """A row for each comparison of epochs, and those of a run's beginning and end, which are no part of an epoch."""
+    """Return a row per comparison of epochs, and rows of the start and end of a run and of background work."""
     device = resolve_device(settings.device)
     keep_freed_memory()
     overheads = {comparison: RunOverheads() for comparison in (_PLAIN, _HISTOGRAMS, _SMALL, _EVALUATED)}
     return [
-        *(_row(settings, device, comparison, beside) for comparison, beside in overheads.items()),
-        # Of each but the first run, which loads what is loaded once.
-        measurement_row(
-            "beginning of a run, once: its folder, environment, images and graph", overheads[_PLAIN].starts[1:]
-        ),
-        measurement_row(
-            "end of a run, once: its record, pictures of its last evaluation, tables", overheads[_EVALUATED].ends[1:]
-        ),
-        measurement_row("processor time of what goes on beside the steps, a second", _background(device)),
+        *(_row(settings, device, comparison, overhead) for comparison, overhead in overheads.items()),
+        # Without the first run, which also imports modules.
+        measurement_row("start of a run: folder, environment, images and graph", overheads[_PLAIN].starts[1:]),
+        measurement_row("end of a run: record, figures of the last evaluation, tables", overheads[_EVALUATED].ends[1:]),
+        measurement_row("processor time of background work, per second", _background(device)),
     ]
 
 
@@ -122,7 +118,7 @@ def _row(settings: Settings, device: torch.device, comparison: _Comparison, over
 def _seconds_per_epoch(
     settings: Settings, device: torch.device, comparison: _Comparison, overheads: RunOverheads
 ) -> tuple[list[float], list[float]]:
-    """The seconds of the untracked epochs, and of the tracked ones."""
+    """Return the seconds per epoch, untracked and tracked."""
     stopping_rule, few = settings.stopping_rule, min(_FEW_ROUNDS, settings.stopping_rule.max_rounds)
     if not comparison.has_budget:
         stopping_rule = replace(stopping_rule, min_rounds=few, max_rounds=few)
@@ -144,7 +140,7 @@ def _seconds_per_epoch(
 
 
 class Trainer:
-    """A network that learns by steps; two of them that are given the same batches do the same."""
+    """A network and its optimiser; two trainers with the same batches compute the same."""
 
     def __init__(self, device: torch.device) -> None:
         torch.manual_seed(0)
@@ -175,13 +171,13 @@ def _batches(num_samples: int, batch_size: int, device: torch.device) -> Batches
 
 
 def untracked_parts(trainer: Trainer, work: Work, *, epochs: int) -> Iterator[bool]:
-    """So many epochs of which nothing is kept, part by part."""
+    """Run `epochs` epochs without tracking, part by part."""
     synchronize(trainer.device)
     yield False
     for _ in range(epochs):
         trainer.network.train()
         for images, labels in work.training:
-            _loss, _preds = trainer.step(images, labels)  # held for as long as the tracked loop holds them
+            _loss, _preds = trainer.step(images, labels)  # kept alive as long as in the tracked loop
             yield from _pause(trainer)
         trainer.network.eval()
         for images, labels in work.validation:
@@ -200,10 +196,10 @@ def tracked_parts(
     """
     manager = RunManager(folder / str(len(overheads.ends)), console=False, tensorboard=tensorboard, owns_sweep=False)
     settings, options = {"device": str(trainer.device)}, RunOptions(log_every=1)
-    began = time.perf_counter()
+    start = time.perf_counter()
     with manager.run(settings, trainer.network, work.training, optimizer=trainer.optimizer, options=options) as run:
         synchronize(trainer.device)
-        overheads.starts.append(time.perf_counter() - began)
+        overheads.starts.append(time.perf_counter() - start)
         yield False
         for epoch in run.epochs(epochs):
             trainer.network.train()
@@ -218,19 +214,19 @@ def tracked_parts(
                     yield from _pause(trainer)
         yield True
         ended = time.perf_counter()
-    write_tables(manager.paths, report=False)  # as a manager does that owns its sweep
+    write_tables(manager.paths, report=False)  # as a manager that owns its sweep does
     overheads.ends.append(time.perf_counter() - ended)
     assert len(run.history) == epochs
 
 
 def _pause(trainer: Trainer) -> Iterator[bool]:
-    """After a step, on a CPU: to wait for an accelerator so often would cost more than what is measurement_row."""
+    """Yield after a step on a CPU; on an accelerator, synchronising so often would cost more than tracking."""
     if trainer.device.type == "cpu":
         yield True
 
 
 def background_cpu_seconds(trainer: Trainer, work: Work, folder: Path, *, seconds: float) -> float:
-    """The processor time that a run takes for each second in which no step is made, as its heartbeat does."""
+    """Return the processor seconds per second of an idle run, such as its heartbeat."""
     manager = RunManager(folder, console=False, owns_sweep=False)
     with manager.run({"device": str(trainer.device)}, trainer.network, work.training) as run:
         next(run.epochs(1))

@@ -1,8 +1,8 @@
-"""The tutorial's epoch and ours: the same network, images, batch size and number of optimiser steps, in turns.
+"""Epoch time of the tutorial and ours with the same network, images, batch size and number of optimiser steps.
 
-Ours has the settings that make it fastest, and its seconds are those of its own record. Beside it stands the share of
-the machine's best matrix product that either reaches: the epoch's FLOP at that rate, which is measured in each round
-too, over the epoch's seconds.
+Ours uses its fastest settings, and its seconds come from its record. Further rows show the share of the machine's
+fastest matrix product that each side reaches: the time of the epoch's FLOP at that rate, measured in the same rounds,
+divided by the epoch's seconds.
 """
 
 import tempfile
@@ -25,7 +25,7 @@ _STOPPING_RULE = StoppingRule(min_rounds=6, max_rounds=15, max_seconds=60, half_
 
 
 def measure(settings: Settings) -> list[Row]:
-    """Two rows a batch size: the epochs' times, and the shares of the ceiling."""
+    """Return two rows per batch size: epoch times and shares of the ceiling."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         images = find_or_generate(folder)
@@ -37,10 +37,10 @@ def _rows(settings: Settings, folder: Path, images: MnistFiles, batch_size: int)
     args = ("--data", str(images.root), "--batch-size", str(batch_size), "--device", settings.device)
     sides = {side: ("-m", "benchmarks.mnist_sides", side, *args) for side in _SIDES}
     stopping_rule = settings.stopping_rule
-    # A GPU is lent by the minute, and takes some seconds to begin.
-    life = ROUNDS_PER_PROCESS if settings.device == "cpu" else stopping_rule.max_rounds
+    # GPU time is scarce, and a process on a GPU takes seconds to start.
+    rounds = ROUNDS_PER_PROCESS if settings.device == "cpu" else stopping_rule.max_rounds
     seconds = run_sides_interleaved(
-        sides, folder=folder, stopping_rule=stopping_rule, seed=settings.seed, rounds_per_process=life
+        sides, folder=folder, stopping_rule=stopping_rule, seed=settings.seed, rounds_per_process=rounds
     )
     ours, tutorial, ceiling = seconds.values()
     budgets = {"cpu": _ON_CPU, "cuda": _ON_CUDA}

@@ -1,7 +1,7 @@
-"""The tutorial's training and ours are the same training: equal losses, and the same accuracy over several seeds.
+"""Check that the tutorial's training and ours are the same: equal losses, and equal accuracy over several seeds.
 
-Both draw the same images in the same order and begin with the same weights. The tutorial's side decodes and steps as
-there; ours has the settings whose speed is measured.
+Both use the same images in the same order and the same initial weights. The tutorial's side decodes and steps as the
+tutorial does; ours uses the settings whose speed is measured.
 """
 
 import tempfile
@@ -47,7 +47,7 @@ _STOPPING_RULE = StoppingRule(min_rounds=5, max_rounds=5, max_seconds=120)
 
 @dataclass(frozen=True)
 class Case:
-    """One training: `is_float64` in float64."""
+    """Settings of one training, in float64 if `is_float64`."""
 
     images: MnistFiles
     device: str
@@ -60,7 +60,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Trained:
-    """What a training came to: the loss of its first step, each epoch's mean loss, the test images' accuracy."""
+    """Result of a training: loss of the first step, mean loss of each epoch, accuracy on the test images."""
 
     first_loss: float
     losses: Sequence[float]
@@ -72,7 +72,7 @@ Pair = tuple[Trained, Trained]
 
 
 class _Float64(nn.Module):
-    """Computes in float64, whatever the images are."""
+    """Computes in float64 for images of any type."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class Float64TutorialNetwork(_Float64, TutorialNetwork):
 
 
 def measure(settings: Settings) -> list[Row]:
-    """The rows of the first loss, of all losses in float64, and of the accuracies."""
+    """Return the rows of the first loss, of all losses in float64, and of the accuracies."""
     with tempfile.TemporaryDirectory() as name:
         images = find_or_generate(Path(name))
         small, large = _BATCH_SIZES
@@ -115,28 +115,28 @@ def rows(
     first: Pair,
     in_float64: Sequence[Pair],
 ) -> list[Row]:
-    """`pairs` are one a seed, `first` is with the large batches, `in_float64` are one a batch size."""
+    """Return the rows from a pair per seed, the first step with large batches, and a float64 pair per batch size."""
     sizes = " and ".join(f"{each:,}" for each in _BATCH_SIZES)
     firsts = [(ours.first_loss, theirs.first_loss) for ours, theirs in (*pairs, first)]
     doubles = [pair for ours, theirs in in_float64 for pair in zip(ours.losses, theirs.losses, strict=True)]
     return [
         _difference(f"first step's loss, {what}, batch size {sizes}", firsts, _FIRST_LOSS),
-        _difference(f"mean loss of each of {_NUM_EPOCHS} epochs in float64, the same", doubles, _LOSSES),
+        _difference(f"mean loss of each of {_NUM_EPOCHS} epochs in float64, the same data", doubles, _LOSSES),
         _accuracy(f"accuracy on the test images after {_NUM_EPOCHS} epochs, mean over seeds, batch size", pairs),
     ]
 
 
 def _difference(what: str, pairs: Sequence[tuple[float, float]], budget: Budget) -> Row:
-    off = [abs(ours / theirs - 1) for ours, theirs in pairs]
-    ours, theirs = pairs[off.index(max(off))]
+    differences = [abs(ours / theirs - 1) for ours, theirs in pairs]
+    ours, theirs = pairs[differences.index(max(differences))]
     return Row(
         what,
         f"{ours:.9g}",
         f"{theirs:.9g}",
-        f"off by {max(off):.2g} at most",
+        f"differs by at most {max(differences):.2g}",
         str(len(pairs)),
         str(budget),
-        budget.verdict(max(off), max(off), max(off)),
+        budget.verdict(max(differences), max(differences), max(differences)),
     )
 
 
@@ -148,7 +148,7 @@ def _accuracy(what: str, pairs: Sequence[Pair]) -> Row:
         f"{what} {_BATCH_SIZES[0]:,}",
         f"{ours:.2%}",
         f"{theirs:.2%}",
-        f"off by {points:.2g} points, in one seed by {widest:.2g} at most",
+        f"differs by {points:.2g} points, by at most {widest:.2g} in one seed",
         str(len(pairs)),
         str(_ACCURACY),
         _ACCURACY.verdict(points, points, points),
@@ -160,7 +160,7 @@ def _both(case: Case) -> Pair:
 
 
 def train_ours(case: Case) -> Trained:
-    """This package's training of the case."""
+    """Train the case with this package."""
     first: list[float] = []
     records: list[EpochRecord] = []
 
@@ -184,7 +184,7 @@ def train_ours(case: Case) -> Trained:
 
 
 def train_tutorial(case: Case) -> Trained:
-    """The tutorial's training of the case: its own loader and loop, and PyTorch's own sampler."""
+    """Train the case with the tutorial's loader and loop, and PyTorch's sampler."""
     seed_everything(case.seed)
     network = (Float64TutorialNetwork() if case.is_float64 else TutorialNetwork()).to(case.device)
     dataset: Any = subset_of(training_set(case.images.root), case.num_samples, seed=case.seed, name="mnist")

@@ -1,6 +1,6 @@
-"""The tutorial's whole run of two epochs with its run manager, and ours, in turns: all that either writes included.
+"""Time of a whole run of two epochs: the tutorial with its run manager and ours, including everything written.
 
-Ours also reads the data, evaluates on the validation set, keeps checkpoints, and writes the sweep's tables and report.
+Ours also reads the data, evaluates on the validation set, writes checkpoints, and writes the sweep's tables and report.
 Both log images, graph, and histograms of all weights and gradients.
 """
 
@@ -23,7 +23,7 @@ _STOPPING_RULE = StoppingRule(min_rounds=6, max_rounds=9, max_seconds=150, half_
 
 
 def measure(settings: Settings) -> list[Row]:
-    """One row."""
+    """Return one row."""
     with tempfile.TemporaryDirectory() as name:
         images = find_or_generate(Path(name))
         args = ("--data", str(images.root), "--batch-size", str(_BATCH_SIZE), "--device", settings.device)

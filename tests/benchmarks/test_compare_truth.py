@@ -14,7 +14,7 @@ def test_each_part_says_its_lines_and_what_version_01_came_to_is_of_lines_that_t
     assert len(set(names)) == len(names)
     assert set(compare_truth.BEFORE) <= set(names)
     for row in rows:
-        assert row.wanted and row.after and str(row).count("|") == 6
+        assert row.wanted and row.now and str(row).count("|") == 6
 
 
 @pytest.mark.parametrize("name", noise_models.MODELS)

@@ -96,7 +96,7 @@ def results(tmp_path: Path) -> Path:
 
 def test_the_page_says_goals_and_what_is_missing(results: Path) -> None:
     text = page(GpuResults(results))
-    assert "on Some GPU, torch 2.11, on a day that is not named, from commit `0123456789ab`" in text
+    assert "on Some GPU, torch 2.11, on an unknown day, from commit `0123456789ab`" in text
     assert "| the tutorial's / ours | 100 (98 to 102) | at least 50 | yes |" in text
     name = "the CNN's epoch at batch size 1,000, steps captured"
     assert [line for line in text.splitlines() if line.startswith(f"| {name}")] == [
@@ -141,7 +141,7 @@ def test_the_page_counts_the_checks_and_names_what_failed(
     (results / "said" / "checks.txt").write_text(said)
     lines = page(GpuResults(results)).splitlines()
     begin = lines.index("## Checks") + 2
-    assert [line for line in lines[begin : lines.index("## The GPU beside the CPU")] if line] == wanted
+    assert [line for line in lines[begin : lines.index("## GPU and CPU compared")] if line] == wanted
 
 
 def test_a_rehearsal_is_never_taken_for_a_gpu(results: Path, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_rehearsal_is_never_taken_for_a_gpu(results: Path, tmp_path: Path) -> 
     path.unlink()
     (results / "REHEARSAL").write_text("This was a rehearsal on cpu.")
     assert "**This was a rehearsal on cpu.**" in page(GpuResults(results))
-    with pytest.raises(UsageError, match="must be a GPU's, got a rehearsal's"):
+    with pytest.raises(UsageError, match="must come from a GPU, got a rehearsal"):
         write_page(GpuResults(results), path)
     assert not path.exists()
     with pytest.raises(UsageError, match=r"unpack gpu-results\.tar\.gz"):
@@ -176,5 +176,5 @@ def test_an_epoch_is_profiled(
     gpu_profile.main()
     said = capsys.readouterr().out
     assert said.count("| `epoch_seconds`, median of ") == 2
-    assert "### Steps captured" in said and "| kernel | times | seconds in all | share |" in said
+    assert "### Captured steps" in said and "| kernel | calls | total seconds | share |" in said
     assert "convolution" in said

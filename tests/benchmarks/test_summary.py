@@ -15,7 +15,7 @@ ROWS = [
     Row("step: quick / ours with all", "2 s", "1 s", "0.5 (0.4 to 0.6)", "5"),
     Row("step: slow / ours", "1 s", "2 s", "2 (1.5 to 2.5)", "5"),
     Row("step: alike / ours", "1 s", "1 s", "1.01 (0.9 to 1.1)", "5"),
-    Row("step: absent / ours", "left out: absent is not installed", rounds="0"),
+    Row("step: absent / ours", "skipped: absent is not installed", rounds="0"),
     Row("one / the other", "1 s", "2 s", "0.5 (0.5 to 0.5)", "5"),
 ]
 
@@ -36,17 +36,17 @@ def test_every_budget_and_comparison_of_the_page_is_in_its_summary(
         summary.main()
     assert path.read_text().startswith(
         "<!-- begin summary -->\n"
-        "| what | found | budget | met | measured by |\n"
+        "| what | measured | budget | met | script |\n"
         "| --- | --- | --- | --- | --- |\n"
         "| a table | 0.4 s (0.3 s to 0.5 s) | at most 0.5 s | yes | `some` |\n"
         "| epoch: theirs / ours | 4 (3.9 to 4.1) | at least 3 | yes | `some` |\n"
         "| - | not measured yet | - | - | `other` |\n"
         "\n"
-        "| other / ours | ratio | ours is | measured by |\n"
+        "| other / ours | ratio | ours is | script |\n"
         "| --- | --- | --- | --- |\n"
         "| step: quick / ours with all | 0.5 (0.4 to 0.6) | slower | `some` |\n"
         "| step: slow / ours | 2 (1.5 to 2.5) | faster | `some` |\n"
         "| step: alike / ours | 1.01 (0.9 to 1.1) | no different within the noise | `some` |\n"
-        "| step: absent / ours | - | left out: absent is not installed | `some` |\n"
+        "| step: absent / ours | - | skipped: absent is not installed | `some` |\n"
         "<!-- end summary -->\n"
     )

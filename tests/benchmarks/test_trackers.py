@@ -49,10 +49,10 @@ def test_a_peer_that_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(peers, "run_sides_interleaved", in_turns)
     monkeypatch.setattr(peers, "version_of", lambda name: "2.9" if name == "torch" else None)
     rows = {row.what: row for row in peers.measure(Settings(StoppingRule(), 0, False, "a command"))}
-    assert rows["epoch by PyTorch Lightning / ours"].ours == "left out: lightning is not installed"
-    steps = "tracking a step: its loss written, its correct predictions counted"
+    assert rows["epoch by PyTorch Lightning / ours"].ours == "skipped: lightning is not installed"
+    steps = "tracking a step (loss logged, correct predictions counted)"
     assert rows[f"{steps}: torch's SummaryWriter (torch 2.9) / ours"].ratio == "2 (2 to 2)"
-    assert rows[f"{steps}: MLflow with SQLite / ours"].ours == "left out: mlflow-skinny is not installed"
+    assert rows[f"{steps}: MLflow with SQLite / ours"].ours == "skipped: mlflow-skinny is not installed"
     assert {args[-1] for args in begun} == {OURS, UNTRACKED, "torch's SummaryWriter"}
 
 

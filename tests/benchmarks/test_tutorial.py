@@ -52,13 +52,13 @@ def test_rows_tell_the_largest_difference() -> None:
     same, other = Trained(2.0, [1.0, 0.5], 0.95), Trained(2.0002, [1.0, 0.5], 0.94)
     first, double, accuracy = rows("images", [(same, same), (same, other)], (same, same), [(same, same)])
     assert (first.ours, first.other, first.rounds, first.met) == ("2", "2.0002", "3", "no")
-    assert first.ratio == "off by 0.0001 at most"
-    assert (double.ratio, double.rounds, double.met) == ("off by 0 at most", "2", "yes")
+    assert first.ratio == "differs by at most 0.0001"
+    assert (double.ratio, double.rounds, double.met) == ("differs by at most 0", "2", "yes")
     assert accuracy == Row(
         "accuracy on the test images after 3 epochs, mean over seeds, batch size 1,000",
         "95.00%",
         "94.50%",
-        "off by 0.5 points, in one seed by 1 at most",
+        "differs by 0.5 points, by at most 1 in one seed",
         "2",
         "at most 0.5 points",
         accuracy.met,
