@@ -21,7 +21,7 @@ _PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "gpu.md"
 _COMMITTED = ("sweep.json", "results.csv", "epochs.csv", "comparison.csv")
 _EPOCH_GOAL = Budget(0.010, format=format_seconds)
 _NONE = "-"
-_NOT_RUN, _CUT_OFF = "not ", "cut off"  # prefixes: not run, not begun; cut off after 9 s
+_NOT_RUN, _CUT_OFF = "not ", "cut off"  # prefixes of outcomes: not run, not started; cut off after 9 s
 _COUNTED = re.compile(r"^=* ?(\d+ (?:passed|failed|skipped)\b.* in [\d.]+s).*$", re.MULTILINE)
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/gpu/.+?)(?: - .*)?$", re.MULTILINE)
 

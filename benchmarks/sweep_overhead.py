@@ -39,7 +39,7 @@ _SMALL_APPLICATION = {
     "one worker": ("hydra/launcher=local", "hydra.launcher.workers=1", _SWEEP),
 }
 _BUDGETS = {"two workers": Budget(4, is_minimum=True), "one worker": Budget(2.5, is_minimum=True)}
-_MARK = f"{NUM_CELLS} cells of a task that returns at once"
+_MARK = f"{NUM_CELLS} cells of a task that returns immediately"
 _STOPPING_RULE = StoppingRule(min_rounds=5, max_rounds=8, max_seconds=240, half_width=0.05)
 
 
@@ -55,7 +55,7 @@ def measure(settings: Settings) -> list[Row]:
     rows = _rows(f"{_MARK}, our application", ours, _BUDGETS)
     if settings.writes:
         write_row(RELIABILITY, _MARK, _reliability_fields(rows, settings.command))
-    small_mark = f"{_NUM_SMALL_APPLICATION_CELLS} cells of a task that returns at once, a plain Hydra application"
+    small_mark = f"{_NUM_SMALL_APPLICATION_CELLS} cells of a task that returns immediately, a plain Hydra application"
     return [*rows, *_rows(small_mark, small, {})]
 
 
@@ -103,8 +103,8 @@ def _rows(what: str, seconds: Mapping[str, list[float]], budgets: Mapping[str, B
 def _reliability_fields(rows: list[Row], command: str) -> tuple[str, str, str]:
     two, one = rows
     text = (
-        f"one process per cell takes {two.ours} with two workers and {one.ours} with one; Hydra's basic launcher, all in one "
-        f"process, {two.other}: {two.ratio} and {one.ratio} times as long"
+        f"one process per cell takes {two.ours} with two workers and {one.ours} with one; Hydra's basic launcher, "
+        f"all in one process, {two.other}: {two.ratio} and {one.ratio} times as long"
     )
     return f"{_MARK}, our application", text, f"`{command}`"
 

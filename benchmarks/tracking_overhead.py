@@ -190,9 +190,9 @@ def untracked_parts(trainer: Trainer, work: Work, *, epochs: int) -> Iterator[bo
 def tracked_parts(
     trainer: Trainer, work: Work, folder: Path, *, epochs: int, tensorboard: TensorBoardOptions, overheads: RunOverheads
 ) -> Iterator[bool]:
-    """So many tracked epochs of a new run, in a new sweep in `folder`, part by part.
+    """Run `epochs` tracked epochs of a new run, in a new sweep in `folder`, part by part.
 
-    The run's beginning and end are put down in `once`, and do not count.
+    The times of the run's start and end are added to `overheads` and not counted.
     """
     manager = RunManager(folder / str(len(overheads.ends)), console=False, tensorboard=tensorboard, owns_sweep=False)
     settings, options = {"device": str(trainer.device)}, RunOptions(log_every=1)

@@ -34,7 +34,7 @@ def summary(results: Path) -> dict[str, str]:
     [
         ({"PYTHON": "true"}, 0, "ok"),
         ({"PYTHON": "false"}, 1, "status 1"),
-        ({"PYTHON": "true", "SECONDS_IN_ALL": "0"}, 1, "not begun: the time was over"),
+        ({"PYTHON": "true", "SECONDS_IN_ALL": "0"}, 1, "not started: out of time"),
     ],
 )
 def test_each_part_is_said_and_kept(tmp_path: Path, variables: dict[str, str], status: int, ended: str) -> None:
@@ -75,7 +75,7 @@ def results(tmp_path: Path) -> Path:
     (folder / "summaries").mkdir()
     for begun_at, lines in {
         1000: ("checks\t9\tok", "epoch\t20\tstatus 1", "tutorial\t30\tok"),
-        2000: ("epoch\t20\tok", "crossover\t70\tcut off after 70 s", "tutorial\t0\tnot begun: the time was over"),
+        2000: ("epoch\t20\tok", "crossover\t70\tcut off after 70 s", "tutorial\t0\tnot started: out of time"),
     }.items():
         (folder / "summaries" / f"{begun_at}.tsv").write_text("\n".join(["part\tseconds\tended", *lines, ""]))
     (folder / "machine.txt").write_text("Some GPU, torch 2.11\n")
@@ -130,7 +130,7 @@ def test_the_page_says_goals_and_what_is_missing(results: Path) -> None:
             "tests/gpu/test_a.py::test_one PASSED [50%]\ntests/gpu/test_a.py::test_two ",
             ["`tests/gpu`: cut off after 9 s, when 1 had passed and 0 had failed."],
         ),
-        ("not begun: the time was over", "", ["`tests/gpu`: not begun: the time was over."]),
+        ("not started: out of time", "", ["`tests/gpu`: not started: out of time."]),
     ],
 )
 def test_the_page_counts_the_checks_and_names_what_failed(
