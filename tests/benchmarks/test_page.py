@@ -1,4 +1,4 @@
-"""Rows, and their way onto the pages."""
+"""Rows of benchmarks, and their sections on the pages."""
 
 import datetime
 import re
@@ -16,7 +16,7 @@ from benchmarks.rows import Budget, Row, format_seconds, measurement_row, ratio_
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_a_compared_row_says_both_sides_their_ratio_and_the_verdict() -> None:
+def test_ratio_row_shows_both_sides_ratio_and_verdict() -> None:
     row, ratio = ratio_row(
         "basic / ours", ours=[2.0] * 5, other=[9.0] * 5, budget=Budget(4, is_minimum=True), inverse=True
     )
@@ -36,13 +36,13 @@ def test_a_compared_row_says_both_sides_their_ratio_and_the_verdict() -> None:
         ([0.6, 0.7, 0.8], "no"),
     ],
 )
-def test_a_measured_row_says_how_far_the_values_reach(values: list[float], met: str) -> None:
+def test_measurement_row_shows_the_range(values: list[float], met: str) -> None:
     row = measurement_row("table", values, budget=Budget(0.5, format=format_seconds))
     assert (row.budget, row.met, row.rounds) == ("at most 0.5 s", met, "3")
     assert row.ours == f"{values[1]:g} s ({values[0]:g} s to {values[2]:g} s)"
 
 
-def test_only_what_stands_between_the_marks_is_replaced(tmp_path: Path) -> None:
+def test_only_the_text_between_the_markers_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "page.md"
     path.write_text("Before.\n<!-- begin a -->\nold\n<!-- end a -->\n<!-- begin b -->\nkept\n<!-- end b -->\n")
     day = datetime.date(2026, 2, 3)
@@ -70,7 +70,7 @@ def test_a_row_is_replaced_in_its_table(tmp_path: Path) -> None:
         page.write_row(path, "Three runs", ("Three runs", "new"))
 
 
-def test_a_command_measures_shows_and_writes(
+def test_command_measures_prints_and_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "page.md"
@@ -82,12 +82,12 @@ def test_a_command_measures_shows_and_writes(
         seen.append(settings)
         return [Row("a thing", "1 s")]
 
-    def give(*args: str) -> None:
+    def run(*args: str) -> None:
         run_benchmark("some", measure, summary=None, stopping_rule=StoppingRule(min_rounds=5, max_rounds=9), argv=args)
 
-    give()
+    run()
     assert path.read_text() == "<!-- begin some -->\n<!-- end some -->\n"
-    give("--rounds", "3", "--seconds", "10", "--seed", "2", "--write")
+    run("--rounds", "3", "--seconds", "10", "--seed", "2", "--write")
     assert "| a thing | 1 s | - | - | 1 | - | - |" in path.read_text()
     assert "`python -m benchmarks.some --rounds 3 --seconds 10 --seed 2`" in path.read_text()
     assert [each.stopping_rule.max_rounds for each in seen] == [9, 3]
@@ -95,7 +95,7 @@ def test_a_command_measures_shows_and_writes(
     assert capsys.readouterr().out.count("| a thing |") == 2
 
 
-def test_every_place_that_the_scripts_write_to_is_there() -> None:
+def test_documents_have_all_markers_that_scripts_write_to() -> None:
     scripts = sorted(
         path.stem for path in Path(page.__file__).parent.glob("*.py") if "run_benchmark(" in path.read_text()
     )

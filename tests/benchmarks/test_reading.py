@@ -1,4 +1,4 @@
-"""The benchmark of reading event files: both readers must find the same."""
+"""The benchmark of reading event files: both readers must find the same values."""
 
 from pathlib import Path
 

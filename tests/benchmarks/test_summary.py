@@ -1,4 +1,4 @@
-"""The summary gathers every budget and every comparison from the page, and says what is missing."""
+"""The summary collects every budget and comparison from the page and shows what is missing."""
 
 import datetime
 import sys
@@ -20,9 +20,7 @@ ROWS = [
 ]
 
 
-def test_every_budget_and_comparison_of_the_page_is_in_its_summary(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_summary_has_every_budget_and_comparison_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "page.md"
     sections = ("summary", "some", "other")
     path.write_text("".join(f"<!-- begin {name} -->\nNothing.\n<!-- end {name} -->\n" for name in sections))
