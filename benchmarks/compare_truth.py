@@ -217,7 +217,7 @@ def false_sweep(model: str, deviation: float, runs: int, are_blocks: bool, seed:
 
 
 def through_records(trials: int) -> Iterator[Row]:
-    """Repeat that with stored runs and `compare`: 3 interleaved seeds, 3% between runs."""
+    """Simulate equal candidates with stored runs and `compare`: 3 interleaved seeds, 3% between runs."""
     trials = max(1, trials // 20)
     generator = np.random.default_rng(0)
     false = 0

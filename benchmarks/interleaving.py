@@ -18,7 +18,7 @@ WorkInParts = Callable[[], Iterator[bool]]
 """Does its work once and yields after each part whether that part is timed."""
 
 Rest = Callable[[], object]
-"""Waits until the aftermath of the previous turn is over."""
+"""Waits until work left over from the previous turn is done."""
 
 
 def _no_rest() -> None:
@@ -115,12 +115,12 @@ def _run_rounds(
 ) -> dict[str, list[float]]:
     for _ in range(warm_up_rounds):
         run_round()
-    seen: dict[str, list[float]] = {}
+    samples: dict[str, list[float]] = {}
     start = clock()
-    while not seen or not should_stop(seen, stopping_rule, spent=clock() - start):
+    while not samples or not should_stop(samples, stopping_rule, spent=clock() - start):
         for name, seconds in run_round().items():
-            seen.setdefault(name, []).append(seconds)
-    return seen
+            samples.setdefault(name, []).append(seconds)
+    return samples
 
 
 def _run_round(contenders: Mapping[str, Contender], order: random.Random, rest: Rest) -> dict[str, float]:
@@ -154,9 +154,9 @@ def _shuffled(names: Iterable[str], order: random.Random) -> list[str]:
     return shuffled
 
 
-def should_stop(seen: Mapping[str, Sequence[float]], stopping_rule: StoppingRule, *, spent: float) -> bool:
-    """Return whether the values `seen`, from rounds that took `spent` seconds in total, satisfy the rule."""
-    first, *others = seen.values()
+def should_stop(samples: Mapping[str, Sequence[float]], stopping_rule: StoppingRule, *, spent: float) -> bool:
+    """Return whether the values `samples`, from rounds that took `spent` seconds in total, satisfy the rule."""
+    first, *others = samples.values()
     if len(first) < stopping_rule.min_rounds:
         return False
     if len(first) >= stopping_rule.max_rounds or spent >= stopping_rule.max_seconds:

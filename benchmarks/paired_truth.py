@@ -74,11 +74,11 @@ def run_trial(
 
     Each process is slower by a further random share with standard deviation `offset`.
     """
-    began = time.monotonic()
+    start = time.monotonic()
     sides = f"+model.slowdown=0,{slowdown}" if slowdown else "+model.side=1,2"
     limits = (f"measure.max_seconds={max_seconds}", f"measure.half_width={half_width}")
     paths = run_sweep_in_process(folder, *_SETTINGS, sides, f"+model.offset={offset}", *limits, f"seed={seed}")
-    seconds = time.monotonic() - began
+    seconds = time.monotonic() - start
     results = read_results(paths)
     (row,) = compare(*results).rows
     first, second = results[0].runs
@@ -159,8 +159,8 @@ def report(
         apart = len(trials) - len(alike)
         if apart:
             lines.append(f"| the same, pairs further apart | {apart} | {_num_slower(trials) - _num_slower(alike)} | |")
-    conditions = ("one thread per run", load_average())
-    return "\n".join([*lines, "", source_line(command, *conditions, machine=describe_machine()), ""])
+    source = source_line(command, "one thread per run", load_average(), machine=describe_machine())
+    return "\n".join([*lines, "", source, ""])
 
 
 def _num_slower(trials: Sequence[Trial]) -> int:

@@ -27,10 +27,10 @@ def measure(settings: Settings) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         for data, loaders in _LOADERS.items():
             contenders = {loader: _peak(loader, data, settings.device, Path(folder)) for loader in ("plain", *loaders)}
-            seen = run_interleaved(
+            samples = run_interleaved(
                 contenders, stopping_rule=settings.stopping_rule, seed=settings.seed, warm_up_rounds=0
             )
-            rows += [_row(loader, data, seen) for loader in loaders]
+            rows += [_row(loader, data, samples) for loader in loaders]
     return rows
 
 
@@ -43,16 +43,16 @@ def _peak(loader: str, data: str, device: str, folder: Path) -> Contender:
     return once
 
 
-def _row(loader: str, data: str, seen: Mapping[str, Sequence[float]]) -> Row:
+def _row(loader: str, data: str, samples: Mapping[str, Sequence[float]]) -> Row:
     size = DATA_BYTES[data]
-    shares = [(ours - plain) / size for ours, plain in zip(seen[loader], seen["plain"], strict=True)]
+    shares = [(ours - plain) / size for ours, plain in zip(samples[loader], samples["plain"], strict=True)]
     middle, low, high = median(shares), min(shares), max(shares)
     is_resident = loader == "resident"
     return Row(
         f"peak memory with `loader={loader}` minus a plain loop's / "
         f"{format_megabytes(size)} of data ({_DESCRIPTIONS[data]})",
-        format_megabytes(median(seen[loader])),
-        format_megabytes(median(seen["plain"])),
+        format_megabytes(median(samples[loader])),
+        format_megabytes(median(samples["plain"])),
         f"{middle:.3g}" if len(shares) == 1 else f"{middle:.3g} ({low:.3g} to {high:.3g})",
         rounds=str(len(shares)),
         budget=str(_BUDGET) if is_resident else "-",

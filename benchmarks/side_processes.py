@@ -113,15 +113,15 @@ def run_sides_interleaved(
     counted. If a side divides its work into `parts`, a round has that many turns of each side, interleaved; their
     seconds, measured in this process, are added up.
     """
-    seen: dict[str, list[float]] = {name: [] for name in sides}
+    samples: dict[str, list[float]] = {name: [] for name in sides}
     start, num_rounds = time.monotonic(), 0
-    while not should_stop(seen, stopping_rule, spent=time.monotonic() - start):
+    while not should_stop(samples, stopping_rule, spent=time.monotonic() - start):
         rounds = min(rounds_per_process, stopping_rule.max_rounds - num_rounds)
         rule = replace(stopping_rule, min_rounds=rounds, max_rounds=rounds)
         for name, seconds in _run_in_new_processes(sides, folder, rule, seed=seed + num_rounds, parts=parts).items():
-            seen[name] += seconds
+            samples[name] += seconds
         num_rounds += rounds
-    return seen
+    return samples
 
 
 def _run_in_new_processes(

@@ -29,7 +29,7 @@ NUM_STEPS, BATCH_SIZE = 100, 100
 PARTS = {"steps": 1, "epochs": 10}
 """Turns per epoch; other load on a machine changes within a second."""
 
-_EPOCHS_PER_TURN = 5  # without training: an epoch takes 3 ms, much of it the aftermath of the previous turn
+_EPOCHS_PER_TURN = 5  # without training: an epoch takes 3 ms, much of it left over from the previous turn
 
 
 def _steps(tracker: Tracker, network: torch.nn.Module, device: torch.device) -> Callable[[], float]:

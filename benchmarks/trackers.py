@@ -134,7 +134,7 @@ def _wandb(folder: Path, device: torch.device) -> Tracker:
 
     quiet = wandb.Settings(silent=True, console="off")
     run = wandb.init(mode="offline", dir=str(folder), settings=quiet)
-    # W&B has one step counter for all metrics, which must increase, so its default is used.
+    # W&B has one step counter for all values, which must increase, so its counter is used instead of `step`.
     return _Peer(device, lambda name, value, _: run.log({name: value}), end=run.finish)
 
 

@@ -119,7 +119,7 @@ class TutorialManager:
         images, _ = next(iter(loader))
         self._writer.add_image("images", torchvision.utils.make_grid(images))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # tracing is deprecated in torch
+            warnings.simplefilter("ignore")  # torch warns about deprecated tracing
             self._writer.add_graph(network, images.to(next(network.parameters()).device))
 
     def epochs(self, num_epochs: int) -> Iterator[Tally]:

@@ -101,9 +101,9 @@ def measure(settings: Settings) -> list[Row]:
         ]
         first = _both(Case(images, settings.device, settings.seed, large, num_epochs=1))
         pairs: list[Pair] = []
-        began, stopping_rule = time.monotonic(), settings.stopping_rule
+        start, stopping_rule = time.monotonic(), settings.stopping_rule
         while len(pairs) < stopping_rule.min_rounds or (
-            len(pairs) < stopping_rule.max_rounds and time.monotonic() - began < stopping_rule.max_seconds
+            len(pairs) < stopping_rule.max_rounds and time.monotonic() - start < stopping_rule.max_seconds
         ):
             pairs.append(_both(Case(images, settings.device, settings.seed + len(pairs), small)))
     return rows(f"{_NUM_SAMPLES:,} of {images.name}", pairs, first, in_float64)

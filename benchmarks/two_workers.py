@@ -43,15 +43,15 @@ def measure(settings: Settings) -> list[Row]:
 
 def _span_seconds(folder: Path, workers: int) -> float:
     """Return the seconds from the first start to the last end. Raises `RuntimeError` if a run fails."""
-    here = Path(tempfile.mkdtemp(dir=folder))
+    cwd = Path(tempfile.mkdtemp(dir=folder))
     args = (*_TRAINING, "-m", "seed=1,2", "device=cpu", "name=two", f"hydra.launcher.workers={workers}", "--quiet")
-    done = run_python("-m", "runmanager", *args, folder=here)
-    records = [run.record for run in read_sweep(SweepPaths(here / "outputs" / "two")).runs]
+    done = run_python("-m", "runmanager", *args, folder=cwd)
+    records = [run.record for run in read_sweep(SweepPaths(cwd / "outputs" / "two")).runs]
     if [record.status for record in records] != [Status.FINISHED] * 2:
         raise RuntimeError(f"Both runs must finish, but did not:\n{done.output}")
     begin = min(_time(record.started_at) for record in records)
     end = max(_time(record.ended_at) for record in records)
-    shutil.rmtree(here)
+    shutil.rmtree(cwd)
     return (end - begin).total_seconds()
 
 

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "commands.md"
 EXAMPLE = ROOT / "docs" / "example_sweep.py"
 NEEDED = {"parquet": "pyarrow"}
-"""Packages required by commands that contain the word."""
+"""Packages required by commands with this argument."""
 
 _BLOCK = re.compile(r"^```console\n\$ (?P<command>.*)\n(?P<output>(?:.*\n)*?)```$", re.M)
 _ANY = "..."
@@ -34,17 +34,17 @@ _ANY = "..."
 class DocumentedCommand:
     """A command on the page and its printed lines."""
 
-    words: tuple[str, ...]
+    args: tuple[str, ...]
     lines: tuple[str, ...]
 
     @property
     def missing(self) -> str | None:
         """A required package that is not installed, or None."""
-        required = [package for word, package in NEEDED.items() if word in self.words]
+        required = [package for argument, package in NEEDED.items() if argument in self.args]
         return next((package for package in required if importlib.util.find_spec(package) is None), None)
 
     def __str__(self) -> str:
-        return shlex.join(self.words)
+        return shlex.join(self.args)
 
 
 def read_page(text: str) -> list[DocumentedCommand]:
@@ -73,9 +73,9 @@ def example_in(folder: Path) -> Iterator[None]:
 def output_of(command: DocumentedCommand) -> list[str]:
     """Return the lines that the command prints, including errors, without trailing spaces."""
     output = io.StringIO()
-    assert command.words[0] == "runmanager", f"the page may only contain our commands: {command}"
+    assert command.args[0] == "runmanager", f"the page may only contain our commands: {command}"
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
-        run_command(command.words[1:])
+        run_command(command.args[1:])
     return [line.rstrip() for line in output.getvalue().rstrip().splitlines()]
 
 

@@ -29,7 +29,7 @@ def test_command_prints_what_the_page_shows(command: DocumentedCommand) -> None:
 
 
 def test_page_shows_every_command_on_results() -> None:
-    shown = {command.words[1] for command in COMMANDS}
+    shown = {command.args[1] for command in COMMANDS}
     assert shown >= {"table", "compare", "best", "show", "diff", "reproduce", "report", "export", "watch"}
 
 
