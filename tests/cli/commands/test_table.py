@@ -40,9 +40,7 @@ def test_every_format_has_every_run(command: Callable, sweep: SweepPaths) -> Non
 
 def test_a_condition_that_no_run_meets_lists_the_values(command: Callable, sweep: SweepPaths) -> None:
     arguments = ("table", "grid", "--where", "device==gpu and batch_size<0")
-    expected = (
-        "0 of 4 runs match device==gpu and batch_size<0. Here device is cpu or cuda; batch_size is 100 or 1000."
-    )
+    expected = "0 of 4 runs match device==gpu and batch_size<0. Here device is cpu or cuda; batch_size is 100 or 1000."
     assert " ".join(command(*arguments).out.split()) == expected
     done = command(*arguments, "--format", "csv")
     assert (done.status, len(done.out.splitlines()), done.err) == (0, 1, f"warning: {expected}\n")
