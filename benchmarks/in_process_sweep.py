@@ -15,7 +15,7 @@ def run_sweep_in_process(folder: Path, *args: str) -> SweepPaths:
     Unlike the command, later calls from the same process find Hydra loaded and the fork server running, which saves
     seconds. Raises `SystemExit` if any run does not finish.
     """
-    from runmanager.app.main import main
+    from runmanager.app.hydra_main import main
 
     status = main(["-m", f"output_root={folder}", f"name={_NAME}", "--quiet", "--yes", *args])
     if status:

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 
 from benchmarks.page import MEASUREMENT, describe_machine, source_line, write_section
 from runmanager import RunManager
-from runmanager.records.run.record import PHASES, EpochRecord, RunRecord
+from runmanager.records.run.run_record import PHASES, EpochRecord, RunRecord
 from runmanager.tracking.sinks import EpochDetails, RunStart
 
 __all__ = ["DELAYS", "Deviation", "InjectedDelays", "deviations", "section", "train"]

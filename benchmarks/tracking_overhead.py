@@ -26,12 +26,12 @@ from benchmarks.command_line import Settings, run_benchmark
 from benchmarks.interleaving import StoppingRule, run_parts_interleaved
 from benchmarks.rows import Budget, Row, measurement_row, ratio_row
 from runmanager import RunManager
-from runmanager.results.writer import write_tables
+from runmanager.results.result_files import write_tables
 from runmanager.tracking.device.devices import resolve_device, synchronize
 from runmanager.tracking.options import RunOptions, TensorBoardOptions
-from runmanager.training.models.models import build_model
+from runmanager.training.models.builtin_models import build_model
 from runmanager.training.options.groups import CnnOptions
-from runmanager.training.step.malloc import keep_freed_memory
+from runmanager.training.step.allocator import keep_freed_memory
 
 __all__ = ["RunOverheads", "Trainer", "Work", "background_cpu_seconds", "measure", "tracked_parts", "untracked_parts"]
 

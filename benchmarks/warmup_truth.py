@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.noise_models import Floats, autoregressive
 from benchmarks.page import MEASUREMENT, write_section
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.tracking.timing.warmup import Warmup, has_settled
 
 _STEPS = 40

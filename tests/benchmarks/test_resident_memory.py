@@ -9,7 +9,7 @@ from benchmarks.command_line import Settings
 from benchmarks.interleaving import StoppingRule
 from benchmarks.processes import CompletedCommand
 from benchmarks.resident_run import DATA_BYTES, Samples
-from runmanager.training.data.registry import load_dataset
+from runmanager.training.datasets.registry import load_dataset
 
 
 def test_rows_show_memory_above_a_plain_loop_relative_to_the_data(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from runmanager.results.compare.pairing import hashable
+from runmanager.results.compare.cell_pairing import hashable
 from runmanager.results.figures.axes import is_drawable, is_log_spaced, is_numeric, needs_log_scale
 from runmanager.results.figures.cell_grid import GridCell, grid_cells, varying_columns
 from runmanager.results.figures.figure import SweepFigure, join_names, sample_evenly, sample_note
@@ -20,8 +20,8 @@ from runmanager.results.figures.style import (
     shortened,
     wrapped_name,
 )
-from runmanager.results.model.columns import OUTCOMES, Table, prefers_larger, setting_name
-from runmanager.results.model.formatting import number
+from runmanager.results.table_model.columns import OUTCOMES, Table, prefers_larger, setting_name
+from runmanager.results.table_model.formatting import number
 from runmanager.results.tables.sorting import sorted_values
 from runmanager.text import format_value, pluralize
 

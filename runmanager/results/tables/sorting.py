@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from runmanager.results.model.columns import Table, prefers_larger
+from runmanager.results.table_model.columns import Table, prefers_larger
 from runmanager.text import format_value
 
 __all__ = ["sort_key", "sorted_by", "sorted_values"]
