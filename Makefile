@@ -1,5 +1,5 @@
-# Set-up and checks. A machine with Python 3.11 to 3.13 and make is enough: each target first makes .venv and installs
-# into it, once; while pyproject.toml and constraints.txt stay as they are, it starts at once and needs no network.
+# Set-up and checks. They need only Python 3.11 to 3.13 and make: each target first creates .venv and installs into it,
+# once. Until pyproject.toml or constraints.txt changes, later calls start immediately and need no network.
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
@@ -7,35 +7,35 @@ PYTEST_WORKERS ?= 2
 
 VENV := .venv
 BIN := $(VENV)/bin
-# The stamp's name is the content of what decides the installation, so a fresh checkout's new file times change nothing.
+# The stamp is named by the checksum of the files that determine the installation, so file times do not matter.
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | tr ' ' '-')
 
 # In the order of the page.
 BENCHMARKS := tutorial_epoch tutorial_run tutorial_equal freed_memory peers sweep_overhead driver_memory two_workers \
 	resident_memory tracking_overhead tracking_growth table reading_growth report_size event_reading board
-# What the measuring itself finds where the truth is known, for docs/measurement.md.
+# The accuracy of the measurements where the truth is known, for docs/measurement.md.
 TRUTHS := phase_truth warmup_truth bound_truth compare_truth paired_truth
-# The tools that are compared with. Without a network they are left out, and the page says so.
+# The tools to compare with. Without a network they are skipped, and the page says so.
 PEERS := $(STAMP:$(VENV)/.installed-%=$(VENV)/.peers-%)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-kill test-deaths bench truths bench-gpu lint clean FORCE
 
 help:
-	@echo "make demo    a small grid on the built-in digits, with its tables, in under a minute"
-	@echo "make test    everything that must hold: lint, types, layers, tests"
-	@echo "make lint    the same without the tests"
-	@echo "make test-kill  200 kills of running sweeps, each gone on with; takes a quarter of an hour"
-	@echo "make test-deaths  eight ways to die under five launchers; takes half an hour"
-	@echo "make bench   every speed in docs/benchmarks.md measured anew; about half an hour on an idle machine"
-	@echo "make truths  what the measuring finds where the truth is known (docs/measurement.md); takes about an hour"
-	@echo "make bench-gpu  checks and figures of an NVIDIA GPU, under ten minutes, into gpu-results/"
+	@echo "make demo    run a small grid on the built-in digits, with its tables, in under a minute"
+	@echo "make test    run all checks: lint, types, layers, tests"
+	@echo "make lint    run all checks except the tests"
+	@echo "make test-kill  kill running sweeps 200 times and resume each; a quarter of an hour"
+	@echo "make test-deaths  end runs in eight ways under five launchers; half an hour"
+	@echo "make bench   measure every speed in docs/benchmarks.md; about half an hour on an idle machine"
+	@echo "make truths  check the measurements against known truths (docs/measurement.md); about an hour"
+	@echo "make bench-gpu  check and measure an NVIDIA GPU, under ten minutes, into gpu-results/"
 	@echo "make clean   remove .venv and caches (never outputs/)"
 
 demo: $(STAMP)
 	@$(BIN)/runmanager demo
 
-# A process of tests that is gone ends them all: a new one in its place would wait for ever for a last test to run.
+# A test process that dies ends all tests: its replacement could wait forever for a last test.
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(PYTEST_ARGS)
 
@@ -54,7 +54,7 @@ truths: $(STAMP)
 	for name in $(TRUTHS); do $(BIN)/python -m benchmarks.$$name --write || failed="$$failed $$name"; done; \
 		if [ -n "$$failed" ]; then echo "error: not measured:$$failed" >&2; exit 1; fi
 
-# On a machine where nothing can be installed: benchmarks/gpu.sh itself, which says how.
+# On a machine where nothing can be installed, run benchmarks/gpu.sh directly; its comments explain how.
 bench-gpu: $(STAMP)
 	PYTHON=$(abspath $(BIN)/python) benchmarks/gpu.sh
 
@@ -64,12 +64,12 @@ lint: $(STAMP)
 	$(BIN)/mypy --strict
 	$(BIN)/lint-imports
 
-# Anew also where .venv's own Python is gone, as after an upgrade of the system's.
+# Also runs if .venv's Python is gone, for instance after a system upgrade.
 $(STAMP): $(if $(wildcard $(BIN)/python),,FORCE)
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || \
 		{ echo "error: Python must be 3.11 to 3.13, got $$($(PYTHON) --version 2>&1); use make PYTHON=python3.12" >&2; exit 2; }
 	@$(PYTHON) -m venv $(VENV) || \
-		{ echo "error: $(PYTHON) must be able to make virtual environments; on Debian and Ubuntu: apt install python3-venv" >&2; \
+		{ echo "error: $(PYTHON) must be able to create virtual environments; on Debian and Ubuntu: apt install python3-venv" >&2; \
 		  exit 2; }
 	$(BIN)/python -m pip install --editable '.[dev]' --constraint constraints.txt
 	@rm -f $(VENV)/.installed-*
@@ -78,7 +78,7 @@ $(STAMP): $(if $(wildcard $(BIN)/python),,FORCE)
 $(PEERS): $(STAMP)
 	@rm -f $(VENV)/.peers-*
 	$(BIN)/python -m pip install --editable '.[bench]' --constraint constraints.txt && touch $@ || \
-		echo "note: the tools of the extra [bench] could not be installed; those that are not there are left out" >&2
+		echo "note: the tools of the extra [bench] could not be installed; missing tools are skipped" >&2
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

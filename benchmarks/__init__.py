@@ -1,1 +1,1 @@
-"""Every speed that is quoted, as a ratio measured side by side: `python -m benchmarks.NAME`, all by `make bench`."""
+"""Benchmarks of every speed the documents quote: `python -m benchmarks.NAME`, or all with `make bench`."""

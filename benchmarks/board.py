@@ -1,4 +1,4 @@
-"""TensorBoard on a thousand runs: how long until all are there, by our command and by its own ways of reading."""
+"""Time until TensorBoard shows a thousand runs: our command against TensorBoard on the run folders."""
 
 import json
 import socket
@@ -10,10 +10,10 @@ import urllib.request
 from functools import partial
 from pathlib import Path
 
-from benchmarks.command import Settings, carry_out
-from benchmarks.interleaving import Patience, in_turns
-from benchmarks.processes import clean_environment
-from benchmarks.rows import Row, compared
+from benchmarks.command_line import Settings, run_benchmark
+from benchmarks.interleaving import StoppingRule, run_interleaved
+from benchmarks.processes import RUNMANAGER, clean_environment
+from benchmarks.rows import Row, ratio_row
 from benchmarks.stored_sweep import write_stored_sweep
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.storage.reader import read_run, run_names
@@ -22,16 +22,16 @@ __all__ = ["measure"]
 
 _NUM_RUNS = 1000
 _NUM_EPOCHS = 10
-_LIMIT_SECONDS = 300.0
-_PATIENCE = Patience(min_rounds=6, max_rounds=6)
-_OURS = ("-c", "import sys; from runmanager.cli.main import main; sys.exit(main())", "tensorboard")
+_TIMEOUT_SECONDS = 300.0
+_STOPPING_RULE = StoppingRule(min_rounds=6, max_rounds=6)
+_OURS = (*RUNMANAGER, "tensorboard")
 _THEIRS = ("-m", "tensorboard.main", "--logdir")
-_FAST = "TensorBoard on the runs' folders, its fast server"
-_SLOW = "TensorBoard on the runs' folders, reading in Python"
+_FAST = "TensorBoard on the run folders, fast data server"
+_SLOW = "TensorBoard on the run folders, Python reader"
 
 
 def measure(settings: Settings) -> list[Row]:
-    """A row for each way in which TensorBoard itself would read the same files."""
+    """Return a row for each of TensorBoard's own ways to read the same files."""
     with tempfile.TemporaryDirectory() as name:
         sweep = write_stored_sweep(Path(name, "many"), num_runs=_NUM_RUNS, num_epochs=_NUM_EPOCHS)
         for run in run_names(sweep):
@@ -41,16 +41,18 @@ def measure(settings: Settings) -> list[Row]:
             _FAST: partial(_seconds, sweep, *_THEIRS, str(sweep.runs)),
             _SLOW: partial(_seconds, sweep, *_THEIRS, str(sweep.runs), "--load_fast=false"),
         }
-        seconds = in_turns(contenders, patience=settings.patience, seed=settings.seed, warm_up_rounds=0)
+        seconds = run_interleaved(
+            contenders, stopping_rule=settings.stopping_rule, seed=settings.seed, warm_up_rounds=0
+        )
     what = f"scalars of {_NUM_RUNS:,} runs of {_NUM_EPOCHS} epochs: {{}} / ours (`runmanager tensorboard`)"
     return [
-        compared(what.format(other), ours=seconds["ours"], other=seconds[other], inverse=True)[0]
+        ratio_row(what.format(other), ours=seconds["ours"], other=seconds[other], inverse=True)[0]
         for other in (_FAST, _SLOW)
     ]
 
 
 def _write_events(run: RunPaths) -> None:
-    """The event file of a stored run, but for images and graph."""
+    """Write the event file of a stored run, without images and graph."""
     from runmanager.tracking.tensorboard.chart_layout import scalar_layout
     from runmanager.tracking.tensorboard.event_writer import EventWriter
     from runmanager.tracking.tensorboard.hparams import session_end, session_start
@@ -66,21 +68,21 @@ def _write_events(run: RunPaths) -> None:
     writer.close()
 
 
-def _seconds(sweep: SweepPaths, *words: str) -> float:
-    """Seconds from the start of Python until TensorBoard has every run's scalars."""
+def _seconds(sweep: SweepPaths, *args: str) -> float:
+    """Return the seconds from the start of Python until TensorBoard serves the scalars of every run."""
     port = _free_port()
     begin = time.perf_counter()
     with subprocess.Popen(
-        [sys.executable, *words, "--port", str(port)],
+        [sys.executable, *args, "--port", str(port)],
         cwd=sweep.root,
         env=clean_environment(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as process:
         try:
-            while _num_loaded(port) < _NUM_RUNS:
-                if process.poll() is not None or time.perf_counter() - begin > _LIMIT_SECONDS:
-                    raise RuntimeError(f"TensorBoard must show {_NUM_RUNS} runs, but did not ({' '.join(words)}).")
+            while _num_runs_shown(port) < _NUM_RUNS:
+                if process.poll() is not None or time.perf_counter() - begin > _TIMEOUT_SECONDS:
+                    raise RuntimeError(f"TensorBoard must show {_NUM_RUNS} runs, but did not ({' '.join(args)}).")
                 time.sleep(0.05)
             return time.perf_counter() - begin
         finally:
@@ -92,14 +94,14 @@ def _free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def _num_loaded(port: int) -> int:
-    """How many runs have scalars; none while nothing answers."""
+def _num_runs_shown(port: int) -> int:
+    """Return the number of runs with scalars, 0 while the server does not answer."""
     try:
-        with urllib.request.urlopen(f"http://localhost:{port}/data/plugin/scalars/tags", timeout=60) as answer:
-            return sum(map(bool, json.load(answer).values()))
+        with urllib.request.urlopen(f"http://localhost:{port}/data/plugin/scalars/tags", timeout=60) as response:
+            return sum(map(bool, json.load(response).values()))
     except OSError:
         return 0
 
 
 if __name__ == "__main__":
-    carry_out("board", measure, summary=__doc__, patience=_PATIENCE)
+    run_benchmark("board", measure, summary=__doc__, stopping_rule=_STOPPING_RULE)

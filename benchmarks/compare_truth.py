@@ -1,12 +1,11 @@
-"""Comparisons of simulated runs whose truth is known: coverage, false verdicts, power, and what is said of many rows.
+"""Error rates of comparisons on simulated runs: coverage, false verdicts, power, and results over many rows.
 
-`python -m benchmarks.compare_truth --write` takes some minutes and writes its figures into docs/measurement.md. The
-noise is that of `noise_models.py`. `BEFORE` has what the method of version 0.1 came to in the same simulations: the
-bootstrap over runs and epochs, and a tolerance of 10% below five runs a side.
+`python -m benchmarks.compare_truth --write` takes some minutes and writes its figures to docs/measurement.md. The noise
+comes from `noise_models.py`. `BEFORE` holds the results of version 0.1 in the same simulations: a bootstrap over runs
+and epochs, and a tolerance of 10% below five runs per side.
 """
 
 import argparse
-import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -16,8 +15,8 @@ import numpy as np
 
 from benchmarks.crossing_simulation import crossing_lines
 from benchmarks.noise_models import MODELS, ratings
-from benchmarks.page import MEASUREMENT, described_machine, write_section
-from benchmarks.simulated import accurate_run, simulated_sweep, timed_run
+from benchmarks.page import MEASUREMENT, describe_machine, source_line, write_section
+from benchmarks.simulated_runs import accurate_run, simulated_sweep, timed_run
 from benchmarks.uneven_simulation import uneven_lines
 from runmanager.records.storage.reader import SweepContents
 from runmanager.results.compare.comparison import compare
@@ -31,7 +30,7 @@ from runmanager.results.stats.descriptive import Estimate
 from runmanager.results.stats.effects import RunValue, make_contrast, run_values, simultaneous_estimates
 
 DEVIATIONS = (0.0, 0.01, 0.03, 0.05)
-MOST_RUNS = 20
+MAX_RUNS = 20
 EFFECT = 1.1
 CANDIDATES = 20
 
@@ -46,23 +45,23 @@ _GRID_BEFORE = {
     "t3 epochs": ("96.9% (26.0%)", "1.2% (7.0%)", "100%", "16.5 points (32.0)", "11.7% (75.8%)"),
     "two modes of runs": ("94.3% (16.0%)", "4.2% (41.0%)", "32%", "29.8 points (48.0)", "35.8% (100%)"),
 }
-"""Of version 0.1, by 100 tables a cell, worst cells in brackets; it made no difference between the designs."""
+"""Results of version 0.1 from 100 tables per cell, worst cells in brackets; it did not distinguish the designs."""
 
 _OTHERS_BEFORE = {
     "interval of one run a side": "a factor of 1.01 to 1.03, of the epochs alone",
     "three seeds rounded to 1/500, a run sd of a tenth of that: coverage": "27.0%",
-    "how much too good the best of 8 equal cells looks": "not said, 0.0084 true",
+    "optimism of the best of 8 equal cells": "not reported, 0.0084 true",
     "best claims what compare does not: 10 seeds, a tenth of them collapsed": "9.5%",
-    "equal curves, 2 to 9 points: a crossing is said": "76.3% (99.8%)",
-    "curves a constant 2% apart, 2 to 9 points: a crossing is said": "51.5% (77.0%)",
-    "two crossings are said as two, each where it is": "0.0%",
-    "one crossing is said, and its interval covers it: power laws": "96.2%",
-    "one crossing is said, and its interval covers it: latency and work": "96.0%",
+    "equal curves, 2 to 9 points: a crossing is reported": "76.3% (99.8%)",
+    "curves a constant 2% apart, 2 to 9 points: a crossing is reported": "51.5% (77.0%)",
+    "two crossings are both reported, each in its place": "0.0%",
+    "one crossing is reported and its interval covers it: power laws": "96.2%",
+    "one crossing is reported and its interval covers it: latency and work": "96.0%",
 }
 
 
 def _before() -> Iterator[tuple[str, str]]:
-    """What version 0.1 came to, by the lines of today."""
+    """Yield the results of version 0.1 by the labels of today's rows."""
     yield from _OTHERS_BEFORE.items()
     for model, (covered, false, found, lost, sweeps) in _GRID_BEFORE.items():
         for design in DESIGNS:
@@ -81,58 +80,58 @@ BEFORE: Mapping[str, str] = dict(_before())
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the page: what was simulated, in how many trials, what came out, and what it should be."""
+    """A table row: what was simulated, the number of trials, the result now, and the target."""
 
     what: str
     trials: int
-    after: str
+    now: str
     wanted: str
 
     def __str__(self) -> str:
-        return f"| {self.what} | {self.trials:,} | {BEFORE.get(self.what, '')} | {self.after} | {self.wanted} |"
+        return f"| {self.what} | {self.trials:,} | {BEFORE.get(self.what, '')} | {self.now} | {self.wanted} |"
 
 
 def values_of(side: Side) -> list[RunValue]:
-    """What the runs of a side count with, as in `compare`."""
+    """Return the values by which the runs of a side count, as in `compare`."""
     return run_values(side, is_ratio=True)
 
 
 def interval_of(baseline: Runs, candidate: Runs, are_paired: bool) -> Estimate:
-    """The interval of a comparison with one row."""
+    """Return the interval of a comparison with one row."""
     return simultaneous_estimates([make_contrast(baseline, candidate, is_ratio=True, are_paired=are_paired)])[0]
 
 
-def said_of(estimate: Estimate, runs: int) -> str:
-    """The verdict on sides that took turns; one run a side cannot, so that it must leave the drift."""
+def verdict_of(estimate: Estimate, runs: int) -> str:
+    """Return the verdict on interleaved sides; with one run per side, which cannot interleave, allow for drift."""
     options = CompareOptions()
     drift = options.drift if runs == 1 else 0.0
     return verdict(THROUGHPUT, estimate.interval, tolerance=drift, margin=options.margin_of("speedup"))
 
 
 def scaled(estimate: Estimate, factor: float) -> Estimate:
-    """The interval of the same runs, were the candidate so many times as fast: it moves with the truth."""
+    """Return the interval of the same runs with a candidate `factor` times as fast."""
     return Estimate(*(factor * end for end in (estimate.value, estimate.low, estimate.high)))
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Shares of tables: the interval covers the truth, equal sides differ, a true 10% is found, or called equal."""
+    """Shares of tables: interval covers the truth, equal sides differ, a true 10% is found, or is called equal."""
 
     covered: float
     false: float
     found: float
-    denied: float
+    called_equal: float
 
 
 Cells = dict[tuple[float, int], Cell]
 
 
-def cells_of(model: str, deviation: float, trials: int) -> dict[str, Cells]:
-    """Tables of two equal sides with 1 to 20 runs each, by design; those of n runs are the first of those with more."""
+def simulate_cells(model: str, deviation: float, trials: int) -> dict[str, Cells]:
+    """Simulate tables of two equal sides with 1 to 20 runs each, by design; n runs are the first n of 20."""
     generator = np.random.default_rng([round(1000 * deviation), list(MODELS).index(model)])
-    tables = np.exp(MODELS[model](generator, deviation, (trials, 2, MOST_RUNS))).tolist()
+    tables = np.exp(MODELS[model](generator, deviation, (trials, 2, MAX_RUNS))).tolist()
     known = [(values_of(low), values_of(high)) for low, high in tables]
-    counts = range(1, MOST_RUNS + 1)
+    counts = range(1, MAX_RUNS + 1)
     return {
         name: {(deviation, runs): _cell(known, runs, are_paired) for runs in counts}
         for name, are_paired in DESIGNS.items()
@@ -141,21 +140,21 @@ def cells_of(model: str, deviation: float, trials: int) -> dict[str, Cells]:
 
 def _cell(tables: Sequence[tuple[Runs, Runs]], runs: int, are_paired: bool) -> Cell:
     equal = [interval_of(low[:runs], high[:runs], are_paired) for low, high in tables]
-    faster = [said_of(scaled(each, EFFECT), runs) for each in equal]
+    faster = [verdict_of(scaled(each, EFFECT), runs) for each in equal]
     return Cell(
         mean(each.low <= 1 <= each.high for each in equal),
-        mean(said_of(each, runs) in ("faster", "slower") for each in equal),
-        mean(said == "faster" for said in faster),
-        mean(said == NO_DIFFERENCE for said in faster),
+        mean(verdict_of(each, runs) in ("faster", "slower") for each in equal),
+        mean(each == "faster" for each in faster),
+        mean(each == NO_DIFFERENCE for each in faster),
     )
 
 
 def grid(trials: int) -> Iterator[Row]:
-    """One to twenty runs a side, each noise and each deviation between runs."""
+    """Simulate one to twenty runs per side, for each noise model and deviation between runs."""
     cases = [(model, deviation) for model in MODELS for deviation in DEVIATIONS]
     of_case: dict[tuple[str, str], Cells] = {(design, model): {} for design in DESIGNS for model in MODELS}
     with ProcessPoolExecutor(2) as pool:
-        found = pool.map(cells_of, *zip(*cases, strict=True), [trials] * len(cases))
+        found = pool.map(simulate_cells, *zip(*cases, strict=True), [trials] * len(cases))
         for (model, _), of_designs in zip(cases, found, strict=True):
             for design, cells in of_designs.items():
                 of_case[design, model].update(cells)
@@ -164,7 +163,7 @@ def grid(trials: int) -> Iterator[Row]:
 
 
 def rows_of_grid(what: str, cells: Cells, trials: int) -> Iterator[Row]:
-    """What a noise model and a design come to."""
+    """Yield the rows of a noise model and a design."""
     number = trials * len(cells)
     covered, false = [each.covered for each in cells.values()], [each.false for each in cells.values()]
     worst = f"{mean(covered):.1%} ({min(covered):.1%})"
@@ -172,29 +171,31 @@ def rows_of_grid(what: str, cells: Cells, trials: int) -> Iterator[Row]:
     yield Row(f"false verdicts: {what}", number, f"{mean(false):.1%} ({max(false):.1%})", "at most 6%")
     if "two modes" not in what:
         powers = [cells[deviation, 5].found for deviation in (0.0, 0.01)]
-        said = f"{min(powers):.1%}"
-        yield Row(f"a true 10% found, 5 runs a side, run sd up to 1%: {what}", trials, said, "at least 90%")
+        power = f"{min(powers):.1%}"
+        yield Row(f"a true 10% found, 5 runs a side, run sd up to 1%: {what}", trials, power, "at least 90%")
     steps = {
         (deviation, runs): cells[deviation, runs].found - cells[deviation, runs + 1].found
         for deviation in DEVIATIONS
-        for runs in range(1, MOST_RUNS)
+        for runs in range(1, MAX_RUNS)
     }
-    pooled = max(mean(steps[deviation, runs] for deviation in DEVIATIONS) for runs in range(1, MOST_RUNS))
-    said = f"{max(pooled, 0.0) * 100:.1f} points ({max(*steps.values(), 0.0) * 100:.1f})"
-    yield Row(f"power lost by one more run: {what}", trials, said, "at most 3 points")
-    denied = max(each.denied for each in cells.values())
-    yield Row(f"a true 10% called no difference, worst cell: {what}", trials, f"{denied:.1%}", "as few as can be")
+    pooled = max(mean(steps[deviation, runs] for deviation in DEVIATIONS) for runs in range(1, MAX_RUNS))
+    lost = f"{max(pooled, 0.0) * 100:.1f} points ({max(*steps.values(), 0.0) * 100:.1f})"
+    yield Row(f"power lost by one more run: {what}", trials, lost, "at most 3 points")
+    called_equal = max(each.called_equal for each in cells.values())
+    yield Row(
+        f"a true 10% called no difference, worst cell: {what}", trials, f"{called_equal:.1%}", "as few as possible"
+    )
 
 
 def one_run(trials: int) -> Iterator[Row]:
-    """What the interval of one run a side comes to."""
+    """Measure the width of the interval with one run per side."""
     low, high = np.exp(MODELS["normal epochs"](np.random.default_rng(0), 0.01, (2, 1))).tolist()
     found = interval_of(values_of(low), values_of(high), False)
     yield Row("interval of one run a side", 1, f"a factor of {found.high / found.value:.2f}", "finite, within 1.4")
 
 
 def equal_candidates(trials: int) -> Iterator[Row]:
-    """Twenty candidates that are all equal to the baseline: whether any row says that one is not."""
+    """Simulate twenty candidates equal to the baseline and count sweeps with any false verdict."""
     trials = max(1, trials // 10)
     for design, are_paired in DESIGNS.items():
         for model in MODELS:
@@ -203,23 +204,23 @@ def equal_candidates(trials: int) -> Iterator[Row]:
                 for deviation in DEVIATIONS
                 for runs in (1, 2, 3, 5, 10)
             ]
-            said = f"{mean(shares):.1%} ({max(shares):.1%})"
+            share = f"{mean(shares):.1%} ({max(shares):.1%})"
             what = f"sweeps of 20 equal candidates with a false verdict: {model}, {design}"
-            yield Row(what, trials * len(shares), said, "at most 6%")
+            yield Row(what, trials * len(shares), share, "at most 6%")
 
 
 def false_sweep(model: str, deviation: float, runs: int, are_paired: bool, seed: int) -> bool:
-    """Whether a sweep of equal candidates holds a false verdict."""
+    """Return whether a sweep of equal candidates has a false verdict."""
     generator = np.random.default_rng([seed, runs, round(1000 * deviation)])
     baseline, *others = map(values_of, np.exp(MODELS[model](generator, deviation, (CANDIDATES + 1, runs))).tolist())
     found = simultaneous_estimates(
         [make_contrast(baseline, other, is_ratio=True, are_paired=are_paired) for other in others]
     )
-    return any(said_of(each, runs) in ("faster", "slower") for each in found)
+    return any(verdict_of(each, runs) in ("faster", "slower") for each in found)
 
 
 def through_records(trials: int) -> Iterator[Row]:
-    """The same from stored runs through `compare`: 3 seeds in turns, 3% between runs."""
+    """Simulate equal candidates with stored runs and `compare`: 3 interleaved seeds, 3% between runs."""
     trials = max(1, trials // 20)
     generator = np.random.default_rng(0)
     false = 0
@@ -236,41 +237,41 @@ def through_records(trials: int) -> Iterator[Row]:
 
 
 def many_pairs(trials: int) -> Iterator[Row]:
-    """Eight pairs of one effect, and eight whose effect depends on one of two settings."""
+    """Simulate eight pairs with one effect, and eight whose effect depends on one of two settings."""
     agreed, covered, named = [], [], []
     for seed in range(trials):
         same, differing = (_over_pairs(seed, effects) for effects in ((1.1,) * 4, (1.0, 1.1, 1.2, 1.3)))
         agreed.append(same.agrees)
         covered.append(same.estimate.low <= EFFECT <= same.estimate.high)
         named.append(not differing.agrees and differing.setting == "a")
-    yield Row("8 equal pairs said to disagree", trials, f"{1 - mean(agreed):.1%}", "at most 6%")
+    yield Row("8 equal pairs reported as disagreeing", trials, f"{1 - mean(agreed):.1%}", "at most 6%")
     yield Row("their geometric mean's interval covers the truth", trials, f"{mean(covered):.1%}", "at least 93%")
-    what = "8 pairs of 1.0 to 1.3 by one of two settings: it is named"
+    what = "8 pairs of 1.0 to 1.3 by one of two settings: the setting is named"
     yield Row(what, trials, f"{mean(named):.1%}", "at least 90%")
 
 
 def _over_pairs(seed: int, effects: Sequence[float]) -> OverallEffect:
-    """Pairs of five runs a side at four values of `a` and two of `b`; the effect depends on `a`."""
+    """Compare five runs per side at four values of `a` and two of `b`; the effect depends on `a`."""
     generator = np.random.default_rng(seed)
-    places = [(a, b) for a in range(4) for b in range(2)]
-    rates = np.exp(MODELS["normal epochs"](generator, 0.02, (len(places), 2, 5)))
-    rates[:, 1] *= np.array([effects[a] for a, _ in places])[:, None, None]
+    settings = [(a, b) for a in range(4) for b in range(2)]
+    rates = np.exp(MODELS["normal epochs"](generator, 0.02, (len(settings), 2, 5)))
+    rates[:, 1] *= np.array([effects[a] for a, _ in settings])[:, None, None]
     pairs = [(values_of(low), values_of(high)) for low, high in rates.tolist()]
     contrasts = [make_contrast(low, high, is_ratio=True, are_paired=True) for low, high in pairs]
     rows = [
         ComparisonRow(
-            {"a": a, "b": b, "verdict": said_of(each, 5)},
+            {"a": a, "b": b, "verdict": verdict_of(each, 5)},
             metric=THROUGHPUT,
-            effect=MeasuredEffect(each, 0.0, 0.03, {str(at): value for at, value in enumerate(pair.differences)}),
+            effect=MeasuredEffect(each, 0.0, 0.03, {str(index): value for index, value in enumerate(pair.differences)}),
             is_stand_in=False,
         )
-        for (a, b), pair, each in zip(places, contrasts, simultaneous_estimates(contrasts), strict=True)
+        for (a, b), pair, each in zip(settings, contrasts, simultaneous_estimates(contrasts), strict=True)
     ]
     return overall_effect(rows, ("a", "b"))
 
 
 def best_cells(trials: int) -> Iterator[Row]:
-    """Accuracies: rounded to a validation set, picked as the best of several, and with seeds that collapsed."""
+    """Simulate accuracies: rounded by the validation set, the best of several, and with collapsed seeds."""
     generator = np.random.default_rng(0)
     levels = 0.9 + generator.uniform(0, 1 / 500, (trials, 2, 1))
     measured = np.round(500 * (levels + generator.normal(0, 2e-4, (trials, 2, 3)))) / 500
@@ -280,19 +281,19 @@ def best_cells(trials: int) -> Iterator[Row]:
     what = "three seeds rounded to 1/500, a run sd of a tenth of that: coverage"
     yield Row(what, trials, f"{covered:.1%}", "at least 93%")
     trials = max(1, trials // 10)
-    said, true, held = [], [], []
+    estimated, true, held = [], [], []
     for _ in range(trials):
         cells = ratings(generator, (8, 3))
         best = find_best(_accuracy_sweep(cells.tolist()), None, metric="val_accuracy")
-        said.append(best.selection_bias or 0.0)
+        estimated.append(best.selection_bias or 0.0)
         true.append(float(best.value) - 0.9)
         held.append(len(best.rivals) == 7)
-    share = f"{mean(said):.4f} said, {mean(true):.4f} true"
-    yield Row("how much too good the best of 8 equal cells looks", trials, share, "equal")
+    share = f"{mean(estimated):.4f} reported, {mean(true):.4f} true"
+    yield Row("optimism of the best of 8 equal cells", trials, share, "equal")
     yield Row("best of 8 equal cells names all 7 others", trials, f"{mean(held):.1%}", "at least 94%")
     false = 0
     for _ in range(trials):
-        levels = np.array([[0.0], [0.02]])  # the second cell is a little better, but for its collapsed seeds
+        levels = np.array([[0.0], [0.02]])  # the second cell is a little better, apart from its collapsed seeds
         sweep = _accuracy_sweep((ratings(generator, (2, 10), collapse=0.1) + levels).tolist())
         best = find_best(sweep, None, metric="val_accuracy")
         (row,) = compare(sweep, None, CompareOptions(axis="lr", metric="val_accuracy")).rows
@@ -318,12 +319,12 @@ def _accuracy_row(cells: Sequence[Sequence[float]]) -> ComparisonRow:
 
 
 def crossings(trials: int) -> Iterator[Row]:
-    """Curves that cross nowhere, once and twice, 5 seeds a side, 3% between runs."""
+    """Simulate curves that cross never, once and twice, with 5 seeds per side and 3% between runs."""
     return (Row(*line) for line in crossing_lines(trials))
 
 
 def uneven_noise(trials: int) -> Iterator[Row]:
-    """Noise that is far larger than the method begins with, or not the same everywhere."""
+    """Simulate noise far above the method's prior, and noise that differs between sides or cells."""
     return (Row(*line) for line in uneven_lines(trials))
 
 
@@ -331,10 +332,10 @@ PARTS = (one_run, grid, equal_candidates, through_records, many_pairs, uneven_no
 
 
 def main() -> None:
-    """Simulate everything, print each line, and write the page if asked."""
+    """Run all simulations, print each row and, with --write, update the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=2000, help="tables of each cell (default: 2000)")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/measurement.md")
+    parser.add_argument("--trials", type=int, default=2000, help="tables per cell (default: 2000)")
+    parser.add_argument("--write", action="store_true", help="write the table to docs/measurement.md")
     options = parser.parse_args()
     lines = ["| simulated | trials | version 0.1 | now | wanted |", "| --- | ---: | --- | --- | --- |"]
     for part in PARTS:
@@ -342,8 +343,8 @@ def main() -> None:
             print(row, flush=True)
             lines.append(str(row))
     if options.write:
-        made = f"`python -m benchmarks.compare_truth --trials {options.trials}`, {datetime.date.today().isoformat()}"
-        lines += ["", f"{made}, on {described_machine()}.", ""]
+        command = f"python -m benchmarks.compare_truth --trials {options.trials}"
+        lines += ["", source_line(command, machine=describe_machine()), ""]
         write_section(MEASUREMENT, "compare_truth", "\n".join(lines))
 
 

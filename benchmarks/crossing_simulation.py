@@ -1,4 +1,4 @@
-"""Simulated curves of two sides whose crossings are known, and what is said of them."""
+"""Simulated curves of two sides with known crossings, and the share that is found."""
 
 from collections.abc import Callable, Iterator, Sequence
 from statistics import mean
@@ -23,57 +23,57 @@ _AHEAD = {"faster": 1, "slower": -1}
 
 
 def crossings_of(xs: Sequence[float], truth: Sequence[float], generator: np.random.Generator) -> list[Crossing]:
-    """The crossings found of curves with these true log ratios: sides of five seeds that took turns."""
+    """Return the crossings found in curves with these true log ratios, from five interleaved seeds per side."""
     noise = MODELS["normal epochs"](generator, DEVIATION, (len(xs), 2, RUNS))
     noise[:, 1] += np.array(truth)[:, None, None]
     sides = [[run_values(side, is_ratio=True) for side in pair] for pair in np.exp(noise).tolist()]
     found = simultaneous_estimates([make_contrast(*pair, is_ratio=True, are_paired=True) for pair in sides])
-    said = [verdict(THROUGHPUT, each.interval, tolerance=0.0, margin=None) for each in found]
+    verdicts = [verdict(THROUGHPUT, each.interval, tolerance=0.0, margin=None) for each in found]
     points = [
-        CurvePoint(x, float(np.log(each.value)), _AHEAD.get(word, 0))
-        for x, each, word in zip(xs, found, said, strict=True)
+        CurvePoint(x, float(np.log(each.value)), _AHEAD.get(each_verdict, 0))
+        for x, each, each_verdict in zip(xs, found, verdicts, strict=True)
     ]
     return find_crossings(points)
 
 
 def crossing_lines(trials: int) -> Iterator[tuple[str, int, str, str]]:
-    """What is simulated, in how many trials, what comes out, and what is wanted."""
+    """Yield label, number of trials, result and target of each simulation."""
     generator = np.random.default_rng(0)
     for what, level in (("equal curves", 0.0), ("curves a constant 2% apart", 0.02)):
         shares = [
             mean(bool(crossings_of(_xs(count), [level] * count, generator)) for _ in range(trials)) for count in POINTS
         ]
-        said = f"{mean(shares):.1%} ({max(shares):.1%})"
-        yield f"{what}, 2 to 9 points: a crossing is said", trials * len(shares), said, "at most 5%"
-    told = mean(_are_two(crossings_of(_xs(len(TWO)), TWO, generator)) for _ in range(trials))
-    yield "two crossings are said as two, each where it is", trials, f"{told:.1%}", "at least 90%"
+        share = f"{mean(shares):.1%} ({max(shares):.1%})"
+        yield f"{what}, 2 to 9 points: a crossing is reported", trials * len(shares), share, "at most 5%"
+    found = mean(_are_two(crossings_of(_xs(len(TWO)), TWO, generator)) for _ in range(trials))
+    yield "two crossings are both reported, each in its place", trials, f"{found:.1%}", "at least 90%"
     for what, curve in (("power laws", _power_laws), ("latency and work", _latency_and_work)):
         covered = mean(_covers(curve, generator) for _ in range(trials))
-        yield f"one crossing is said, and its interval covers it: {what}", trials, f"{covered:.1%}", "at least 93%"
+        yield f"one crossing is reported and its interval covers it: {what}", trials, f"{covered:.1%}", "at least 93%"
 
 
 def _xs(count: int) -> list[float]:
-    return [FACTOR**at for at in range(count)]
+    return [FACTOR**power for power in range(count)]
 
 
 def _are_two(found: Sequence[Crossing]) -> bool:
-    places = [(each.low, each.high, each.candidate_leads) for each in found]
-    return places == [(1, FACTOR, True), (FACTOR**3, FACTOR**4, False)]
+    intervals = [(each.low, each.high, each.candidate_leads) for each in found]
+    return intervals == [(1, FACTOR, True), (FACTOR**3, FACTOR**4, False)]
 
 
 def _power_laws(x: Floats) -> Floats:
-    """Times that grow as x^0.8 and x^0.4, equal at 1."""
+    """Return the log ratio of times that grow as x^0.8 and x^0.4, equal at 1."""
     return 0.4 * np.log(x)
 
 
 def _latency_and_work(x: Floats) -> Floats:
-    """A constant and a part that grows with x, equal at 1: the candidate has twice the constant, and grows slower."""
+    """Return the log ratio of times with a constant and a linear part, equal at 1; the candidate grows more slowly."""
     ratio: Floats = np.log((1 + x) / (1.97 + 0.03 * x))
     return ratio
 
 
 def _covers(curve: Callable[[Floats], Floats], generator: np.random.Generator) -> bool:
-    """Whether one crossing is said of seven points that lie anywhere about 1, and its interval holds 1."""
+    """Return whether seven random points around 1 give one crossing whose interval covers 1."""
     xs = FACTOR ** (np.arange(-3.0, 4.0) + generator.uniform(-0.5, 0.5))
     found = crossings_of(xs.tolist(), curve(xs).tolist(), generator)
     return len(found) == 1 and found[0].low <= 1 <= found[0].high and found[0].candidate_leads

@@ -1,4 +1,4 @@
-"""Reading TensorBoard's event files as other programs write them: ours and TensorBoard's own EventAccumulator."""
+"""Time to read the event files of other programs: our reader against TensorBoard's EventAccumulator."""
 
 import tempfile
 from collections.abc import Callable, Mapping
@@ -6,23 +6,23 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.command import Settings, carry_out
-from benchmarks.interleaving import Patience, in_turns, timed
-from benchmarks.rows import Budget, Row, compared
+from benchmarks.command_line import Settings, run_benchmark
+from benchmarks.interleaving import StoppingRule, run_interleaved, timed
+from benchmarks.rows import Budget, Row, ratio_row
 
 __all__ = ["measure"]
 
 _TAGS = ("train/loss", "train/accuracy", "val/loss", "val/accuracy", "learning_rate")
 _NUM_STEPS = 4000
-_PATIENCE = Patience(min_rounds=6, max_rounds=9, max_seconds=60)
-_AT_LEAST = Budget(8, is_least=True)
+_STOPPING_RULE = StoppingRule(min_rounds=6, max_rounds=9, max_seconds=60)
+_BUDGET = Budget(8, is_minimum=True)
 
 Values = dict[str, list[tuple[int, float]]]
-"""By tag: each step and its value, in the order in which they were written."""
+"""Steps and values by tag, in the order written."""
 
 
 def measure(settings: Settings) -> list[Row]:
-    """A row for each way in which scalars are written: PyTorch's, TensorFlow 2's as tensors, several in an event."""
+    """Return a row per format: PyTorch's, TensorFlow 2's with tensors, and several scalars per event."""
     with tempfile.TemporaryDirectory() as name:
         return [_row(Path(name, kind), kind, write, settings) for kind, write in _WRITERS.items()]
 
@@ -30,11 +30,11 @@ def measure(settings: Settings) -> list[Row]:
 def _row(folder: Path, kind: str, write: Callable[[Path], None], settings: Settings) -> Row:
     write(folder)
     if _ours(folder) != _theirs(folder):
-        raise RuntimeError(f"Both readers must find the same values, got others ({kind}).")
+        raise RuntimeError(f"Both readers must find the same values, got different ones ({kind}).")
     contenders = {"ours": timed(lambda: _ours(folder)), "theirs": timed(lambda: _theirs(folder))}
-    seconds = in_turns(contenders, patience=settings.patience, seed=settings.seed)
+    seconds = run_interleaved(contenders, stopping_rule=settings.stopping_rule, seed=settings.seed)
     what = f"{len(_TAGS) * _NUM_STEPS:,} scalars, {kind}: TensorBoard's EventAccumulator / ours"
-    row, _ = compared(what, ours=seconds["ours"], other=seconds["theirs"], budget=_AT_LEAST, inverse=True)
+    row, _ = ratio_row(what, ours=seconds["ours"], other=seconds["theirs"], budget=_BUDGET, inverse=True)
     return row
 
 
@@ -49,16 +49,18 @@ def _theirs(folder: Path) -> Values:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.util import tensor_util
 
-    everything: Mapping[str, int] = {"scalars": 0, "tensors": 0}
-    read = EventAccumulator(str(folder), size_guidance=dict(everything)).Reload()
-    tags = read.Tags()
-    found: Values = {tag: [(each.step, each.value) for each in read.Scalars(tag)] for tag in tags["scalars"]}
+    no_limit: Mapping[str, int] = {"scalars": 0, "tensors": 0}
+    accumulator = EventAccumulator(str(folder), size_guidance=dict(no_limit)).Reload()
+    tags = accumulator.Tags()
+    found: Values = {tag: [(each.step, each.value) for each in accumulator.Scalars(tag)] for tag in tags["scalars"]}
     for tag in tags["tensors"]:
-        found[tag] = [(each.step, float(tensor_util.make_ndarray(each.tensor_proto))) for each in read.Tensors(tag)]
+        found[tag] = [
+            (each.step, float(tensor_util.make_ndarray(each.tensor_proto))) for each in accumulator.Tensors(tag)
+        ]
     return found
 
 
-def _with_pytorch(folder: Path) -> None:
+def _write_with_pytorch(folder: Path) -> None:
     from torch.utils.tensorboard import SummaryWriter
 
     with SummaryWriter(str(folder)) as writer:
@@ -67,8 +69,8 @@ def _with_pytorch(folder: Path) -> None:
                 writer.add_scalar(tag, value, step)
 
 
-def _with_tensors(folder: Path) -> None:
-    """As `tf.summary.scalar` writes them; TensorFlow itself is not needed for that."""
+def _write_tensors(folder: Path) -> None:
+    """Write scalars in the format of `tf.summary.scalar`, without TensorFlow."""
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.plugins.scalar import metadata
@@ -76,17 +78,17 @@ def _with_tensors(folder: Path) -> None:
     from tensorboard.util import tensor_util
 
     writer = EventFileWriter(str(folder))
-    about = metadata.create_summary_metadata(display_name=None, description=None)
+    summary_metadata = metadata.create_summary_metadata(display_name=None, description=None)
     for step, values in enumerate(_values()):
         for tag, value in zip(_TAGS, values, strict=True):
             tensor = tensor_util.make_tensor_proto(np.float32(value))
-            summary = Summary(value=[Summary.Value(tag=tag, tensor=tensor, metadata=about)])
+            summary = Summary(value=[Summary.Value(tag=tag, tensor=tensor, metadata=summary_metadata)])
             writer.add_event(Event(wall_time=1e9 + step, step=step, summary=summary))
     writer.close()
 
 
-def _with_several_in_one(folder: Path) -> None:
-    """As TensorFlow 1 writes a merged summary, and as our own runs write theirs."""
+def _write_merged(folder: Path) -> None:
+    """Write several scalars per event, as TensorFlow 1 does for a merged summary and as our runs do."""
     from runmanager.tracking.tensorboard.event_writer import EventWriter
 
     folder.mkdir()
@@ -101,11 +103,11 @@ def _values() -> "np.ndarray[tuple[int, int], np.dtype[np.float64]]":
 
 
 _WRITERS: Mapping[str, Callable[[Path], None]] = {
-    "as PyTorch's SummaryWriter writes them": _with_pytorch,
-    "as TensorFlow 2 writes them": _with_tensors,
-    "five in one event, as TensorFlow 1 writes them": _with_several_in_one,
+    "as PyTorch's SummaryWriter writes them": _write_with_pytorch,
+    "as TensorFlow 2 writes them": _write_tensors,
+    "five in one event, as TensorFlow 1 writes them": _write_merged,
 }
 
 
 if __name__ == "__main__":
-    carry_out("event_reading", measure, summary=__doc__, patience=_PATIENCE)
+    run_benchmark("event_reading", measure, summary=__doc__, stopping_rule=_STOPPING_RULE)

@@ -1,7 +1,7 @@
-"""What it gains to keep the memory that steps free: epochs on the CPU with the C library's defaults, and with it kept.
+"""Speed gained by keeping freed memory: CPU epochs with the C library's defaults and with freed memory kept.
 
-Each epoch is the second one of a new process: with the defaults, where its memory came to lie decides what is handed
-back to the kernel, so processes differ.
+Each epoch is the second one of a new process. With the defaults, the memory layout of a process decides what it returns
+to the kernel, so processes differ.
 """
 
 import tempfile
@@ -9,29 +9,31 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import tracker_sides
-from benchmarks.command import Settings, carry_out
-from benchmarks.interleaving import Patience, in_turns
-from benchmarks.rows import Row, compared, measured
-from benchmarks.sides import Side
+from benchmarks.command_line import Settings, run_benchmark
+from benchmarks.interleaving import StoppingRule, run_interleaved
+from benchmarks.rows import Row, measurement_row, ratio_row
+from benchmarks.side_processes import Side
 from benchmarks.trackers import UNTRACKED
 
 __all__ = ["measure"]
 
-_WORDS = ("-m", "benchmarks.tracker_sides", "epochs", UNTRACKED)
+_ARGS = ("-m", "benchmarks.tracker_sides", "epochs", UNTRACKED)
 _WHAT = f"epoch of the CNN, {tracker_sides.NUM_STEPS} steps, batch size {tracker_sides.BATCH_SIZE}"
-_PATIENCE = Patience(min_rounds=7, max_rounds=7)
+_STOPPING_RULE = StoppingRule(min_rounds=7, max_rounds=7)
 
 
 def measure(settings: Settings) -> list[Row]:
-    """How much longer it takes by default, and how far processes lie apart then and with the memory kept."""
+    """Return the ratio of the defaults to kept memory, and the spread between processes for both."""
     with tempfile.TemporaryDirectory() as folder:
         second_epoch = partial(_second_epoch, folder=Path(folder))
         contenders = {
-            "kept": partial(second_epoch, *_WORDS),
-            "default": partial(second_epoch, *_WORDS, "--default-memory"),
+            "kept": partial(second_epoch, *_ARGS),
+            "default": partial(second_epoch, *_ARGS, "--default-memory"),
         }
-        seconds = in_turns(contenders, patience=settings.patience, seed=settings.seed, warm_up_rounds=0)
-    ratio, _ = compared(
+        seconds = run_interleaved(
+            contenders, stopping_rule=settings.stopping_rule, seed=settings.seed, warm_up_rounds=0
+        )
+    ratio, _ = ratio_row(
         f"{_WHAT}: C library's defaults / freed memory kept",
         ours=seconds["kept"],
         other=seconds["default"],
@@ -39,16 +41,16 @@ def measure(settings: Settings) -> list[Row]:
     )
     return [
         ratio,
-        measured(f"{_WHAT}, freed memory kept", seconds["kept"]),
-        measured(f"{_WHAT}, C library's defaults", seconds["default"]),
+        measurement_row(f"{_WHAT}, freed memory kept", seconds["kept"]),
+        measurement_row(f"{_WHAT}, C library's defaults", seconds["default"]),
     ]
 
 
-def _second_epoch(*words: str, folder: Path) -> float:
+def _second_epoch(*args: str, folder: Path) -> float:
     parts = range(tracker_sides.PARTS["epochs"])
-    with Side(*words, folder=folder) as side:
+    with Side(*args, folder=folder) as side:
         return [sum(side() for _ in parts) for _ in range(2)][1]
 
 
 if __name__ == "__main__":
-    carry_out("freed_memory", measure, summary=__doc__, patience=_PATIENCE)
+    run_benchmark("freed_memory", measure, summary=__doc__, stopping_rule=_STOPPING_RULE)

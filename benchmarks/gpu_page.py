@@ -1,4 +1,4 @@
-"""The page of a GPU's figures, docs/results/gpu.md, made of what benchmarks/gpu.sh has brought home.
+"""Write docs/results/gpu.md from the results of benchmarks/gpu.sh.
 
 tar xzf gpu-results.tar.gz && python -m benchmarks.gpu_page gpu-results --write
 """
@@ -12,32 +12,32 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.rows import HEADING, Budget, Row, as_line, as_seconds
+from benchmarks.rows import HEADING, Budget, Row, format_seconds, heading_lines, parse_rows, table_line
 from runmanager.errors import UsageError
 
-__all__ = ["Brought", "page", "write_page"]
+__all__ = ["GpuResults", "page", "write_page"]
 
 _PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "gpu.md"
 _COMMITTED = ("sweep.json", "results.csv", "epochs.csv", "comparison.csv")
-_EPOCH_GOAL = Budget(0.010, words=as_seconds)
+_EPOCH_GOAL = Budget(0.010, format=format_seconds)
 _NONE = "-"
-_NOT_RUN, _CUT_OFF = "not ", "cut off"  # how ends begin: not run, not begun; cut off after 9 s
+_NOT_RUN, _CUT_OFF = "not ", "cut off"  # prefixes of outcomes: not run, not started; cut off after 9 s
 _COUNTED = re.compile(r"^=* ?(\d+ (?:passed|failed|skipped)\b.* in [\d.]+s).*$", re.MULTILINE)
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/gpu/.+?)(?: - .*)?$", re.MULTILINE)
 
 _SECTIONS = {
     "devices": (
-        "The GPU beside the CPU",
+        "GPU and CPU compared",
         "The preset `cuda_vs_cpu` on generated images in MNIST's format, with the tutorial's batch sizes and workers.",
     ),
     "crossover": (
-        "From how many parameters on",
-        "The preset `gpu_crossover`, wider than the tutorial's, which found 700,000; on the GPU operations launched "
-        "one by one, and steps captured (`graphs=true`).",
+        "Number of parameters at which the GPU overtakes",
+        "The preset `gpu_crossover`, wider than the tutorial's, which found 700,000; on the GPU with eager and with "
+        "captured steps (`graphs=true`).",
     ),
     "tutorial": (
-        "The tutorial's epoch beside ours",
-        "In turns: the tutorial's own loop, and the built-in job with the data on the GPU and its steps captured.",
+        "The tutorial's epoch and ours",
+        "Interleaved: the tutorial's loop, and the built-in job with the data on the GPU and captured steps.",
     ),
     "epoch": (
         "The CNN's epoch",
@@ -45,46 +45,46 @@ _SECTIONS = {
     ),
     "profile": (
         "Where the time of that epoch goes",
-        "`torch.profiler` over one epoch, beside the phases of epochs without it and what `compare` says bounds them.",
+        "`torch.profiler` over one epoch, the phases of unprofiled epochs, and the bottleneck that `compare` reports.",
     ),
-    "tracking": ("What tracking adds", "The same steps tracked, with scalars every step, and untracked, in turns."),
+    "tracking": ("What tracking adds", "The same steps with and without tracking (scalars every step), interleaved."),
     "regions": (
-        "Bound by launches, bound by work",
-        "The same network from small batches to the whole set at once: what a captured step gains, and the share of "
-        "the card's measured ceilings that is reached.",
+        "Bound by launches or by work",
+        "The same network from small batches to the whole set in one batch: the gain of captured steps, and the share "
+        "of the GPU's measured ceilings.",
     ),
     "resnet18": (
         "ResNet-18",
-        "On random images of CIFAR's shape: precision, memory format and captured steps, beside the card's best.",
+        "On random images of CIFAR's shape: precision, memory format and captured steps, with the GPU's ceilings.",
     ),
 }
-"""By part of gpu.sh: a heading, and what was measured."""
+"""Heading and description by part of gpu.sh."""
 
 
 @dataclass(frozen=True)
-class Brought:
-    """The unpacked folder of gpu-results.tar.gz. Raises `UsageError` for another one."""
+class GpuResults:
+    """The unpacked folder of gpu-results.tar.gz. Raises `UsageError` for any other folder."""
 
     folder: Path
 
     def __post_init__(self) -> None:
         if not self._summaries:
             way_out = "unpack gpu-results.tar.gz"
-            raise UsageError(f"The folder must hold what benchmarks/gpu.sh wrote, got {self.folder}; {way_out}.")
+            raise UsageError(f"The folder must hold results of benchmarks/gpu.sh, got {self.folder}; {way_out}.")
 
     @property
     def rehearsal(self) -> str:
-        """What says that no GPU made it; empty where one did."""
+        """Notice that the results are a rehearsal without a GPU; empty for real results."""
         return self.text("REHEARSAL")
 
     @property
     def _summaries(self) -> list[Path]:
-        """One a command, in their order: they are named by the second in which it began."""
+        """Summaries in the order of the commands; their names are start times in seconds."""
         return sorted((self.folder / "summaries").glob("*.tsv"))
 
     @property
     def parts(self) -> dict[str, tuple[str, str]]:
-        """How long each part took and how it ended, the last time that it was begun."""
+        """Seconds and outcome of each part, from the last command that started it."""
         found: dict[str, tuple[str, str]] = {}
         for path in self._summaries:
             with path.open(newline="") as file:
@@ -94,25 +94,21 @@ class Brought:
         return found
 
     def text(self, name: str) -> str:
-        """A file of it; empty where it is not there."""
+        """Return the text of a file, empty if it does not exist."""
         path = self.folder / name
         return path.read_text().strip() if path.is_file() else ""
 
     def tables(self, part: str) -> list[str]:
-        """The Markdown that a part wrote."""
+        """Return the Markdown tables of a part."""
         found = sorted((self.folder / "tables").glob(f"{part}*.md"))
         return [text for path in found if (text := path.read_text().strip())]
 
     def rows(self, part: str) -> list[Row]:
-        """The rows of a benchmark's table."""
-        lines = self.text(f"tables/{part}.md").splitlines()
-        if as_line(HEADING) not in lines:
-            return []
-        found = lines[lines.index(as_line(HEADING)) + 1 :]
-        return [Row(*line[2:-2].split(" | ")) for line in found if line.startswith("| ")]
+        """Return the rows of a benchmark's table."""
+        return parse_rows(self.text(f"tables/{part}.md"))
 
     def results(self, sweep: str) -> list[dict[str, str]]:
-        """The rows of a sweep's results.csv."""
+        """Return the rows of a sweep's results.csv."""
         path = self.folder / "sweeps" / sweep / "results.csv"
         if not path.is_file():
             return []
@@ -120,115 +116,120 @@ class Brought:
             return list(csv.DictReader(file))
 
 
-def page(brought: Brought) -> str:
-    """The whole page. A rehearsal's begins by saying so."""
+def page(results: GpuResults) -> str:
+    """Format the whole page; a rehearsal's page starts with a notice."""
     head = ["# On a GPU, measured", ""]
-    if brought.rehearsal:
-        head += [f"**{brought.rehearsal}**", ""]
+    if results.rehearsal:
+        head += [f"**{results.rehearsal}**", ""]
     head += [
-        f"Made by `benchmarks/gpu.sh` on {brought.text('machine.txt') or 'a machine that is not named'}, "
-        f"{brought.text('day.txt') or 'on a day that is not named'}, from commit "
-        f"`{brought.text('commit.txt')[:12] or 'unknown'}`, and written by `python -m benchmarks.gpu_page`. The tables "
-        "of the sweeps, a row a run and a row an epoch, lie beside this page in `gpu/`.",
+        f"Made by `benchmarks/gpu.sh` on {results.text('machine.txt') or 'an unknown machine'}, "
+        f"{results.text('day.txt') or 'on an unknown day'}, from commit "
+        f"`{results.text('commit.txt')[:12] or 'unknown'}`, and written by `python -m benchmarks.gpu_page`. The tables "
+        "of the sweeps, one row per run and one per epoch, are in `gpu/`.",
         "",
     ]
-    sections = ["\n".join(_section(brought, part)) for part in _SECTIONS]
-    return "\n".join([*head, *_goals(brought), *_checks(brought), *sections, *_summary(brought)])
+    sections = ["\n".join(_section(results, part)) for part in _SECTIONS]
+    return "\n".join([*head, *_goals(results), *_checks(results), *sections, *_summary(results)])
 
 
-def _goals(brought: Brought) -> list[str]:
-    heading = ("goal", "found", "wanted", "met")
-    lines = [as_line(heading), as_line(["---"] * len(heading)), *map(as_line, _goal_rows(brought))]
-    return ["## In short", "", *lines, "", *(f"{line}\n" for line in _crossings(brought))]
+def _goals(results: GpuResults) -> list[str]:
+    heading = ("goal", "measured", "target", "met")
+    lines = [*heading_lines(heading), *map(table_line, _goal_rows(results))]
+    return ["## In short", "", *lines, "", *(f"{line}\n" for line in _crossings(results))]
 
 
-def _goal_rows(brought: Brought) -> Iterator[Sequence[str]]:
+def _goal_rows(results: GpuResults) -> Iterator[Sequence[str]]:
     for part in ("tutorial", "tracking"):
-        rows = [row for row in brought.rows(part) if row.budget != _NONE]
+        rows = [row for row in results.rows(part) if row.budget != _NONE]
         yield from ((row.what, row.ratio, row.budget, row.met) for row in rows)
         if not rows:
             yield _SECTIONS[part][0], "not measured", _NONE, _NONE
     name = "the CNN's epoch at batch size 1,000, steps captured"
-    found = [row for row in brought.results("epoch") if row.get("graphs") == "True" and row["epoch_seconds"]]
+    found = [row for row in results.results("epoch") if row.get("graphs") == "True" and row["epoch_seconds"]]
     if not found:
         yield name, "not measured", str(_EPOCH_GOAL), _NONE
     for row in found:
         how = f"{row.get('precision', 'fp32')}{', compiled' if row.get('compile') == 'True' else ''}"
         seconds = float(row["epoch_seconds"])
-        yield f"{name}, {how}", as_seconds(seconds), str(_EPOCH_GOAL), _EPOCH_GOAL.verdict(seconds, seconds, seconds)
+        yield (
+            f"{name}, {how}",
+            format_seconds(seconds),
+            str(_EPOCH_GOAL),
+            _EPOCH_GOAL.verdict(seconds, seconds, seconds),
+        )
 
 
-def _crossings(brought: Brought) -> list[str]:
-    lines = [line for text in brought.tables("crossover") for line in text.splitlines()]
+def _crossings(results: GpuResults) -> list[str]:
+    lines = [line for text in results.tables("crossover") for line in text.splitlines()]
     found = dict.fromkeys(line for line in lines if " overtakes " in line or line.startswith("No crossover"))
-    return ["Where the tutorial saw its GPU ahead from 700,000 parameters on:", *found] if found else []
+    return ["The tutorial's GPU was ahead from 700,000 parameters:", *found] if found else []
 
 
-def _checks(brought: Brought) -> list[str]:
-    said, ended = brought.text("said/checks.txt"), _ended(brought, "checks")
-    counted = _COUNTED.findall(said)
+def _checks(results: GpuResults) -> list[str]:
+    output, ended = results.text("said/checks.txt"), _ended(results, "checks")
+    counted = _COUNTED.findall(output)
     if ended.startswith(_CUT_OFF):
-        counted.append(f"{ended}, when {said.count(' PASSED')} had passed and {said.count(' FAILED')} had failed")
-    failed = [f"- {line}" for line in dict.fromkeys(_FAILED.findall(said))]
+        counted.append(f"{ended}, when {output.count(' PASSED')} had passed and {output.count(' FAILED')} had failed")
+    failed = [f"- {line}" for line in dict.fromkeys(_FAILED.findall(output))]
     return ["## Checks", "", f"`tests/gpu`: {'; '.join(counted) or ended}.", "", *failed, *([""] if failed else [])]
 
 
-def _section(brought: Brought, part: str) -> list[str]:
-    heading, words = _SECTIONS[part]
-    ended = _ended(brought, part)
-    lines = [f"## {heading}", "", words, ""]
+def _section(results: GpuResults, part: str) -> list[str]:
+    heading, description = _SECTIONS[part]
+    ended = _ended(results, part)
+    lines = [f"## {heading}", "", description, ""]
     if ended.startswith(_NOT_RUN):
         lines += [f"This part was {ended}.", ""]
     elif ended != "ok":
-        lines += [f"This part ended early ({ended}): what follows is what it had reached.", ""]
-    for text in brought.tables(part):
+        lines += [f"This part ended early ({ended}); the results below are incomplete.", ""]
+    for text in results.tables(part):
         lines += [_with_rule(text), ""]
     return lines
 
 
 def _with_rule(text: str) -> str:
-    """A benchmark's table on the screen has no line under its heading."""
+    """Add the rule that a printed benchmark table lacks below its heading."""
     lines = text.splitlines()
-    if lines[0] == as_line(HEADING):
-        lines.insert(1, as_line(["---"] * len(HEADING)))
+    if lines[0] == table_line(HEADING):
+        lines[:1] = heading_lines(HEADING)
     return "\n".join(lines)
 
 
-def _ended(brought: Brought, part: str) -> str:
-    """How a part ended, as the summary says."""
-    return brought.parts.get(part, ("", "not run"))[1]
+def _ended(results: GpuResults, part: str) -> str:
+    """Return the outcome of a part."""
+    return results.parts.get(part, ("", "not run"))[1]
 
 
-def _summary(brought: Brought) -> list[str]:
-    lines = [as_line((name, seconds, ended)) for name, (seconds, ended) in brought.parts.items()]
-    return ["## What ran", "", as_line(("part", "seconds", "ended")), as_line(["---"] * 3), *lines, ""]
+def _summary(results: GpuResults) -> list[str]:
+    lines = [table_line((name, seconds, ended)) for name, (seconds, ended) in results.parts.items()]
+    return ["## What ran", "", *heading_lines(("part", "seconds", "ended")), *lines, ""]
 
 
-def write_page(brought: Brought, path: Path) -> None:
-    """Write the page, and the sweeps' tables beside it. Raises `UsageError` for a rehearsal's."""
-    if brought.rehearsal:
-        raise UsageError(f"The figures must be a GPU's, got a rehearsal's in {brought.folder}; leave out --write.")
-    path.write_text(page(brought))
-    for sweep in sorted((brought.folder / "sweeps").glob("*/")):
-        beside = path.with_suffix("") / sweep.name
-        beside.mkdir(parents=True, exist_ok=True)
+def write_page(results: GpuResults, path: Path) -> None:
+    """Write the page and the tables of the sweeps next to it. Raises `UsageError` for a rehearsal."""
+    if results.rehearsal:
+        raise UsageError(f"The results must come from a GPU, got a rehearsal in {results.folder}; leave out --write.")
+    path.write_text(page(results))
+    for sweep in sorted((results.folder / "sweeps").glob("*/")):
+        folder = path.with_suffix("") / sweep.name
+        folder.mkdir(parents=True, exist_ok=True)
         for name in _COMMITTED:
             if (sweep / name).is_file():
-                shutil.copy(sweep / name, beside / name)
+                shutil.copy(sweep / name, folder / name)
 
 
 def main() -> None:
-    """Show the page, or with --write put it into the documents."""
+    """Print the page or, with --write, write it to the documents."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="what gpu-results.tar.gz was unpacked to")
-    parser.add_argument("--write", action="store_true", help="write it and its tables into docs/results")
+    parser.add_argument("folder", type=Path, help="the unpacked gpu-results.tar.gz")
+    parser.add_argument("--write", action="store_true", help="write the page and its tables to docs/results")
     options = parser.parse_args()
     try:
-        brought = Brought(options.folder)
+        results = GpuResults(options.folder)
         if options.write:
-            write_page(brought, _PAGE)
+            write_page(results, _PAGE)
         else:
-            print(page(brought))
+            print(page(results))
     except UsageError as error:
         sys.exit(f"error: {error}")
 

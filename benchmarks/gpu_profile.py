@@ -1,8 +1,8 @@
-"""Where the time of the tutorial's CNN's epoch goes on a GPU: its kernels by torch.profiler, beside the epoch's phases.
+"""Profile of an epoch of the tutorial's CNN on a GPU, in Markdown: kernels by torch.profiler, and the epoch's phases.
 
-Two runs of the built-in job, one that starts each operation and one whose steps are captured, with the data on the
-device. Epochs are timed without the profiler, which slows the host down, not the kernels; the one before the last is
-profiled. Beside it stands what `compare` says bounds the run, to be checked against it. In Markdown.
+There are two runs of the built-in job with the data on the device: one eager, one with captured steps. The epochs that
+are timed run without the profiler, which slows down the host but not the kernels; the second to last epoch is profiled.
+The bottleneck that `compare` reports is shown for comparison.
 """
 
 import argparse
@@ -16,8 +16,8 @@ from statistics import median
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.our_training import CNN_ON_MNIST, Listener, composed, train
-from benchmarks.rows import as_line, as_seconds
+from benchmarks.our_training import CNN_ON_MNIST, EpochListener, compose_cell, train
+from benchmarks.rows import format_seconds, heading_lines, table_line
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.reader import StoredRun, read_run
@@ -34,7 +34,7 @@ _CELL = ("batch_size=1000", "eval_batch_size=10000", "loader=resident", "checkpo
 
 @dataclass(frozen=True)
 class Span:
-    """Something that the device did, from `begin` to `end`, in microseconds of the profiler's clock."""
+    """A span of device activity from `begin` to `end`, in microseconds of the profiler's clock."""
 
     name: str
     begin: float
@@ -43,7 +43,7 @@ class Span:
 
 @dataclass(frozen=True)
 class _Profiled:
-    """A run, and one of its epochs as the profiler saw it."""
+    """A run and the profile of one of its epochs."""
 
     run: StoredRun
     spans: Sequence[Span]
@@ -51,7 +51,7 @@ class _Profiled:
 
 
 def busy_seconds(spans: Iterable[Span]) -> float:
-    """How long at least one of them was going on."""
+    """Return the seconds during which at least one span was active."""
     total, until = 0.0, float("-inf")
     for span in sorted(spans, key=lambda each: each.begin):
         total += max(0.0, span.end - max(span.begin, until))
@@ -59,10 +59,10 @@ def busy_seconds(spans: Iterable[Span]) -> float:
     return total * 1e-6
 
 
-def _profiled(words: Sequence[str], device: torch.device) -> _Profiled:
+def _profiled(args: Sequence[str], device: torch.device) -> _Profiled:
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
     with profile(activities=activities):
-        pass  # its start takes its time; and what it is to see of a captured step, it must be there before the capture
+        pass  # starting is slow, and the profiler sees captured steps only if it ran before the capture
     profiler = profile(activities=activities)
 
     def ended(record: EpochRecord, _: Sequence[float]) -> bool:
@@ -73,13 +73,13 @@ def _profiled(words: Sequence[str], device: torch.device) -> _Profiled:
         return True
 
     with tempfile.TemporaryDirectory() as folder:
-        train(composed(words), Path(folder), listener=Listener(lambda: None, ended))
+        train(compose_cell(args), Path(folder), listener=EpochListener(lambda: None, ended))
         run = read_run(SweepPaths(Path(folder)).run("run"))
     events = list(profiler.events() or ())
     spans = [
         Span(each.name, each.time_range.start, each.time_range.end)
         for each in events
-        # What frames kernels on the device's timeline is none: an optimiser's step, a range that somebody has named.
+        # Ranges that enclose kernels are not kernels: an optimiser step, a user annotation.
         if each.device_type.name == device.type.upper()
         and not each.name.startswith("Optimizer.")
         and not each.is_user_annotation
@@ -89,26 +89,27 @@ def _profiled(words: Sequence[str], device: torch.device) -> _Profiled:
 
 
 def report(name: str, found: "_Profiled") -> str:
-    """A section of Markdown about one run."""
+    """Format a Markdown section about one run."""
     timed = [epoch for epoch in found.run.epochs if not epoch.warmup and epoch.epoch not in (_PROFILED, _PROFILED + 1)]
     parts = ("epoch", "data", "transfer", "compute", "eval")
     times = {part: median(getattr(epoch, f"{part}_seconds") or 0.0 for epoch in timed) for part in parts}
     busy, whole = busy_seconds(found.spans), times["epoch"] + times["eval"]
     rows = [
-        *((f"`{part}_seconds`, median of {len(timed)} epochs", as_seconds(seconds)) for part, seconds in times.items()),
-        ("the device computes, in training and evaluation", f"{as_seconds(busy)}, {busy / whole:.0%} of both"),
+        *(
+            (f"`{part}_seconds`, median of {len(timed)} epochs", format_seconds(seconds))
+            for part, seconds in times.items()
+        ),
+        ("device busy, in training and evaluation", f"{format_seconds(busy)}, {busy / whole:.0%} of both"),
         ("launches by the host, in both", f"{found.num_launches:,}"),
-        ("what bounds it, as `compare` says", _hint(found.run)),
+        ("bottleneck reported by `compare`", _hint(found.run)),
     ]
-    lines = [f"### {name}", "", as_line(("what", "found")), as_line(("---", "---")), *map(as_line, rows), ""]
+    lines = [f"### {name}", "", *heading_lines(("what", "measured")), *map(table_line, rows), ""]
     return "\n".join([*lines, *_kernels(found.spans), ""])
 
 
 def _hint(run: StoredRun) -> str:
     bound = find_bottleneck(run)
-    return (
-        "nothing clear" if bound is None else f"{bound.kind}: {bound.whole_share:.0%} of the wall time {bound.evidence}"
-    )
+    return "none clear" if bound is None else f"{bound.kind}: {bound.whole_share:.0%} of the wall time {bound.evidence}"
 
 
 def _kernels(spans: Sequence[Span]) -> list[str]:
@@ -118,29 +119,31 @@ def _kernels(spans: Sequence[Span]) -> list[str]:
         seconds[span.name] += (span.end - span.begin) * 1e-6
     total = sum(seconds.values())
     longest = sorted(seconds, key=lambda name: -seconds[name])[:_NUM_KERNELS]
-    heading = [as_line(("kernel", "times", "seconds in all", "share")), as_line(("---", "--:", "--:", "--:"))]
+    heading = [table_line(("kernel", "calls", "total seconds", "share")), table_line(("---", "--:", "--:", "--:"))]
     return heading + [
-        as_line((f"`{_short(name)}`", f"{counts[name]:,}", as_seconds(seconds[name]), f"{seconds[name] / total:.1%}"))
+        table_line(
+            (f"`{_short(name)}`", f"{counts[name]:,}", format_seconds(seconds[name]), f"{seconds[name] / total:.1%}")
+        )
         for name in longest
     ]
 
 
 def _short(name: str) -> str:
-    """Kernels have names of hundreds of letters, in which bars would end a table's field."""
+    """Shorten a kernel name and replace characters that would end a table field."""
     return (name if len(name) <= 90 else f"{name[:87]}...").replace("|", "/").replace("`", "'")
 
 
 def main() -> None:
-    """Profile both runs as the command line says."""
+    """Profile both runs given by the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="a folder with MNIST's files")
+    parser.add_argument("--data", type=Path, required=True, help="folder with the files of MNIST")
     parser.add_argument("--device", default="cuda")
     options = parser.parse_args()
     device = torch.device(options.device)
-    words = [*CNN_ON_MNIST, *_CELL, f"data_root={options.data}", f"device={device}"]
+    args = [*CNN_ON_MNIST, *_CELL, f"data_root={options.data}", f"device={device}"]
     captured = "graphs=true" if device.type == "cuda" else "graphs=auto"
-    for name, choice in (("Each operation launched", "graphs=false"), ("Steps captured", captured)):
-        print(report(name, _profiled([*words, choice], device)))
+    for name, choice in (("Eager steps", "graphs=false"), ("Captured steps", captured)):
+        print(report(name, _profiled([*args, choice], device)))
 
 
 if __name__ == "__main__":

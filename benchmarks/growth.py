@@ -1,32 +1,32 @@
-"""How a cost grows with a size: the exponent of the power law through what was measured, and its row in a table."""
+"""Growth of a cost with a size: the exponent of a fitted power law, and its row in a table."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
-from benchmarks.rows import Budget, Row, as_seconds
+from benchmarks.rows import Budget, Row, format_seconds
 
-__all__ = ["exponent", "grown"]
+__all__ = ["exponent", "growth_row"]
 
-_LINEAR = Budget(1.1, words="an exponent of {:g}".format)  # 1, and some room for the noise between two sizes
+_LINEAR = Budget(1.1, format="an exponent of {:g}".format)  # linear, with room for noise between two sizes
 
 
-def grown(
-    what: str, costs: Mapping[int, Sequence[float]], *, of: str, words: Callable[[float], str] = as_seconds
+def growth_row(
+    what: str, costs: Mapping[int, Sequence[float]], *, of: str, format_cost: Callable[[float], str] = format_seconds
 ) -> Row:
-    """The row of costs by size, each measured several times in the same rounds; `of` is what the size counts.
+    """Return the row of costs by size, each measured several times in the same rounds; `of` names the unit of size.
 
-    Judged is the exponent over the last decade or two sizes, where fixed costs, which hide a growth, are least.
+    The budget applies to the exponent between the two largest sizes, where fixed costs hide growth least.
     """
     last = list(costs)[-2:]
     rounds = list(zip(*(costs[size] for size in last), strict=True))
     exponents = [exponent(dict(zip(last, each, strict=True))) for each in rounds]
     value, low, high = median(exponents), min(exponents), max(exponents)
-    over_all = exponent({size: median(each) for size, each in costs.items()})
+    overall = exponent({size: median(each) for size, each in costs.items()})
     return Row(
         f"{what}: {', '.join(f'{size:,}' for size in costs)} {of}",
-        ", ".join(words(median(each)) for each in costs.values()),
-        ratio=f"{of}^{value:.2f} ({low:.2f} to {high:.2f}) at the end, {over_all:.2f} over all",
+        ", ".join(format_cost(median(each)) for each in costs.values()),
+        ratio=f"{of}^{value:.2f} ({low:.2f} to {high:.2f}) at the end, {overall:.2f} overall",
         rounds=str(len(rounds)),
         budget=str(_LINEAR),
         met=_LINEAR.verdict(value, low, high),
@@ -34,7 +34,7 @@ def grown(
 
 
 def exponent(costs: Mapping[int, float]) -> float:
-    """The slope of a cost's logarithm over that of the size, by least squares: 1 is linear, 0 no growth."""
+    """Return the least-squares slope of log cost over log size: 1 is linear, 0 is constant."""
     sizes, logs = [math.log(size) for size in costs], [math.log(cost) for cost in costs.values()]
     middle, mean = sum(sizes) / len(sizes), sum(logs) / len(logs)
     products = sum((size - middle) * (log - mean) for size, log in zip(sizes, logs, strict=True))

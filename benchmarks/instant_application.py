@@ -1,4 +1,4 @@
-"""This package's own application, but for its cells: each has its run folder and its record, and returns at once.
+"""This package's application with cells that only write a run folder and record, and return immediately.
 
 python -m benchmarks.instant_application -m seed=0,1,2
 """
@@ -19,11 +19,11 @@ from runmanager.records.run.status import Status
 from runmanager.records.settings.signature import signature
 from runmanager.records.storage.ownership import claim_run
 
-__all__ = ["return_at_once"]
+__all__ = ["return_immediately"]
 
 
-def return_at_once(cfg: Any) -> None:
-    """A run that is claimed and has finished."""
+def return_immediately(cfg: Any) -> None:
+    """Claim the run and record it as finished."""
     paths = RunPaths(Path(HydraConfig.get().runtime.output_dir))
     config = plain_config(cfg)
     record = RunRecord(
@@ -39,4 +39,4 @@ def return_at_once(cfg: Any) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(task=return_at_once))
+    sys.exit(main(task=return_immediately))

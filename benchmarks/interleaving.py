@@ -1,4 +1,4 @@
-"""Things timed in turns: each round has every one of them once, in a random order, so that drift hits all alike."""
+"""Interleaved timing: each round times every contender once, in random order, so that drift affects all alike."""
 
 import random
 import time
@@ -9,16 +9,16 @@ from statistics import median
 
 import numpy as np
 
-__all__ = ["Patience", "Ratio", "in_small_turns", "in_turns", "is_enough", "ratio_of", "timed"]
+__all__ = ["Ratio", "StoppingRule", "ratio_of", "run_interleaved", "run_parts_interleaved", "should_stop", "timed"]
 
 Contender = Callable[[], float]
-"""Does its work once and returns what is compared, the seconds that it took."""
+"""Does its work once and returns the value to compare, usually its seconds."""
 
-Pausing = Callable[[], Iterator[bool]]
-"""Does its work once, and pauses after each part of it; says there whether that part counts."""
+WorkInParts = Callable[[], Iterator[bool]]
+"""Does its work once and yields after each part whether that part is timed."""
 
 Rest = Callable[[], object]
-"""Waits until what the turn before has left to do is done."""
+"""Waits until work left over from the previous turn is done."""
 
 
 def _no_rest() -> None:
@@ -26,10 +26,11 @@ def _no_rest() -> None:
 
 
 @dataclass(frozen=True)
-class Patience:
-    """How long is measured: until every ratio's interval is within `half_width` of it (a share), or time is spent.
+class StoppingRule:
+    """When to stop: once every ratio's interval is within `half_width` (relative), or after `max_seconds`.
 
-    At least `min_rounds` and at most `max_rounds`; no round is begun after `max_seconds`, but for the least.
+    There are at least `min_rounds`, regardless of time, and at most `max_rounds`. No further round starts after
+    `max_seconds`.
     """
 
     min_rounds: int = 5
@@ -40,7 +41,7 @@ class Patience:
 
 @dataclass(frozen=True)
 class Ratio:
-    """The median over rounds of the ratio within a round, with its 95% bootstrap interval."""
+    """Median over rounds of the ratio within a round, with its 95% bootstrap interval."""
 
     value: float
     low: float
@@ -56,7 +57,7 @@ class Ratio:
 
 
 def timed(work: Callable[[], object], *, clock: Callable[[], float] = time.perf_counter) -> Contender:
-    """What is timed as a whole."""
+    """Return a contender that times one call of `work`."""
 
     def once() -> float:
         begin = clock()
@@ -66,77 +67,83 @@ def timed(work: Callable[[], object], *, clock: Callable[[], float] = time.perf_
     return once
 
 
-def in_turns(
+def run_interleaved(
     contenders: Mapping[str, Contender],
     *,
-    patience: Patience,
+    stopping_rule: StoppingRule,
     seed: int = 0,
     warm_up_rounds: int = 1,
     rest: Rest = _no_rest,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, list[float]]:
-    """What each contender returned in each round, the rounds of all side by side.
+    """Run the contenders in interleaved rounds and return the values of each, by round.
 
-    The ratios looked at are those of each contender to the first. `warm_up_rounds` come first and count nowhere, and
-    nor does the `rest` before each turn.
+    The stopping rule checks the ratio of each contender to the first one. `warm_up_rounds` come first and are not
+    counted; neither is the `rest` before each turn.
     """
     order = random.Random(seed)
-    return _rounds(partial(_whole, contenders, order, rest), patience, warm_up_rounds=warm_up_rounds, clock=clock)
+    return _run_rounds(
+        partial(_run_round, contenders, order, rest), stopping_rule, warm_up_rounds=warm_up_rounds, clock=clock
+    )
 
 
-def in_small_turns(
-    contenders: Mapping[str, Pausing],
+def run_parts_interleaved(
+    contenders: Mapping[str, WorkInParts],
     *,
-    patience: Patience,
+    stopping_rule: StoppingRule,
     seed: int = 0,
     warm_up_rounds: int = 1,
     rest: Rest = _no_rest,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, list[float]]:
-    """As `in_turns`, but within a round each contender does a part at a time: the seconds of its parts that count.
+    """Like `run_interleaved`, but alternate part by part; return the seconds of the timed parts.
 
-    Other load on a machine comes and goes within seconds. Parts that follow each other meet the same, where whole works
-    of some seconds do not, so that fewer rounds are enough.
+    Other load on a machine changes within seconds. Adjacent parts see the same load, while whole contenders of some
+    seconds do not, so fewer rounds suffice.
     """
     order = random.Random(seed)
-    one = partial(_by_parts, contenders, order, rest, clock)
-    return _rounds(one, patience, warm_up_rounds=warm_up_rounds, clock=clock)
+    run_round = partial(_run_round_in_parts, contenders, order, rest, clock)
+    return _run_rounds(run_round, stopping_rule, warm_up_rounds=warm_up_rounds, clock=clock)
 
 
-def _rounds(
-    one: Callable[[], dict[str, float]], patience: Patience, *, warm_up_rounds: int, clock: Callable[[], float]
+def _run_rounds(
+    run_round: Callable[[], dict[str, float]],
+    stopping_rule: StoppingRule,
+    *,
+    warm_up_rounds: int,
+    clock: Callable[[], float],
 ) -> dict[str, list[float]]:
     for _ in range(warm_up_rounds):
-        one()
-    seen: dict[str, list[float]] = {}
-    began = clock()
-    while not seen or not is_enough(seen, patience, spent=clock() - began):
-        for name, seconds in one().items():
-            seen.setdefault(name, []).append(seconds)
-    return seen
+        run_round()
+    samples: dict[str, list[float]] = {}
+    start = clock()
+    while not samples or not should_stop(samples, stopping_rule, spent=clock() - start):
+        for name, seconds in run_round().items():
+            samples.setdefault(name, []).append(seconds)
+    return samples
 
 
-def _whole(contenders: Mapping[str, Contender], order: random.Random, rest: Rest) -> dict[str, float]:
+def _run_round(contenders: Mapping[str, Contender], order: random.Random, rest: Rest) -> dict[str, float]:
     seconds = {}
     for name in _shuffled(contenders, order):
         rest()
         seconds[name] = contenders[name]()
-    return {name: seconds[name] for name in contenders}  # who takes the values relies on their order
+    return {name: seconds[name] for name in contenders}  # callers unpack the values in this order
 
 
-def _by_parts(
-    contenders: Mapping[str, Pausing], order: random.Random, rest: Rest, clock: Callable[[], float]
+def _run_round_in_parts(
+    contenders: Mapping[str, WorkInParts], order: random.Random, rest: Rest, clock: Callable[[], float]
 ) -> dict[str, float]:
     spent = dict.fromkeys(contenders, 0.0)
-    going = {name: begin() for name, begin in contenders.items()}
-    while going:
-        for name in _shuffled(going, order):
+    active = {name: begin() for name, begin in contenders.items()}
+    while active:
+        for name in _shuffled(active, order):
             rest()
             begin = clock()
-            counts = next(going[name], None)
-            if counts is None:
-                del going[name]
-            elif counts:
+            is_timed = next(active[name], None)
+            if is_timed is None:
+                del active[name]
+            elif is_timed:
                 spent[name] += clock() - begin
     return spent
 
@@ -147,25 +154,25 @@ def _shuffled(names: Iterable[str], order: random.Random) -> list[str]:
     return shuffled
 
 
-def is_enough(seen: Mapping[str, Sequence[float]], patience: Patience, *, spent: float) -> bool:
-    """Whether what was `seen` in rounds that took `spent` seconds is as much as `patience` asks for."""
-    first, *others = seen.values()
-    if len(first) < patience.min_rounds:
+def should_stop(samples: Mapping[str, Sequence[float]], stopping_rule: StoppingRule, *, spent: float) -> bool:
+    """Return whether the values `samples`, from rounds that took `spent` seconds in total, satisfy the rule."""
+    first, *others = samples.values()
+    if len(first) < stopping_rule.min_rounds:
         return False
-    if len(first) >= patience.max_rounds or spent >= patience.max_seconds:
+    if len(first) >= stopping_rule.max_rounds or spent >= stopping_rule.max_seconds:
         return True
-    return all(ratio_of(other, first).half_width <= patience.half_width for other in others or [first])
+    return all(ratio_of(other, first).half_width <= stopping_rule.half_width for other in others or [first])
 
 
 def ratio_of(numerator: Sequence[float], denominator: Sequence[float]) -> Ratio:
-    """How much larger one is than the other; the two have been measured in the same rounds."""
+    """Return the ratio of two series that were measured in the same rounds."""
     ratios = [one / other for one, other in zip(numerator, denominator, strict=True)]
     low, high = _interval_of_median(ratios)
     return Ratio(median(ratios), low, high, len(ratios))
 
 
 def _interval_of_median(values: Sequence[float], *, resamples: int = 2000) -> tuple[float, float]:
-    """The 95% percentile interval of the bootstrap (Efron, *Annals of Statistics* 7, 1979), the same at every call."""
-    drawn = np.random.default_rng(0).choice(np.asarray(values), (resamples, len(values)))
-    low, high = np.quantile(np.median(drawn, axis=1), [0.025, 0.975])
+    """Return the 95% percentile bootstrap interval (Efron, *Annals of Statistics* 7, 1979); deterministic."""
+    resampled = np.random.default_rng(0).choice(np.asarray(values), (resamples, len(values)))
+    low, high = np.quantile(np.median(resampled, axis=1), [0.025, 0.975])
     return float(low), float(high)

@@ -1,4 +1,4 @@
-"""The sides of an epoch by PyTorch Lightning's Trainer and one by ours, each a process that takes turns.
+"""Sides of the comparison with PyTorch Lightning: epochs of its Trainer and of ours, one process per side.
 
 python -m benchmarks.lightning_sides lightning --data DIR
 """
@@ -15,7 +15,7 @@ import torch.nn.functional as F
 
 from benchmarks.mnist_sides import serve_our_epochs
 from benchmarks.our_training import CNN_ON_MNIST, FASTEST
-from benchmarks.sides import Turns
+from benchmarks.side_processes import Turns
 from benchmarks.tutorial import LEARNING_RATE, TutorialNetwork, training_set, tutorial_loader
 from runmanager.training.datasets.registry import load_dataset
 from runmanager.training.datasets.splits import random_subset
@@ -28,32 +28,32 @@ __all__ = ["BATCH_SIZE", "NUM_SAMPLES", "SIDES"]
 
 NUM_SAMPLES, BATCH_SIZE = 20_000, 1000
 _PLAIN = ("loader=resident",)
-"""What Lightning is given too."""
+"""The setting that Lightning gets too."""
 
 
 def _fastest(data: Path, device: str, turns: Turns) -> None:
-    """Ours with the settings that make it fastest."""
-    serve_our_epochs([*_words(data, device), *FASTEST], turns)
+    """Run our epochs with the fastest settings."""
+    serve_our_epochs([*_args(data, device), *FASTEST], turns)
 
 
 def _plain(data: Path, device: str, turns: Turns) -> None:
-    """Ours with no setting but the loader."""
-    serve_our_epochs([*_words(data, device), *_PLAIN], turns)
+    """Run our epochs with default settings except for the loader."""
+    serve_our_epochs([*_args(data, device), *_PLAIN], turns)
 
 
-def _words(data: Path, device: str) -> list[str]:
+def _args(data: Path, device: str) -> list[str]:
     size = (f"dataset.size={NUM_SAMPLES}", f"batch_size={BATCH_SIZE}")
     return [*CNN_ON_MNIST, *size, f"data_root={data}", f"device={device}"]
 
 
 def _lightning(data: Path, device: str, turns: Turns) -> None:
-    """The Trainer as its documentation shows it: torchvision's MNIST, a plain DataLoader."""
+    """Run the Trainer as in its documentation: torchvision's MNIST in a plain DataLoader."""
     dataset = random_subset(training_set(data), NUM_SAMPLES, seed=0, name="mnist")
     _serve_trainer(TutorialNetwork(), tutorial_loader(dataset, BATCH_SIZE), device, turns)
 
 
 def _lightning_with_our_loader(data: Path, device: str, turns: Turns) -> None:
-    """The Trainer with our loader, our network, and memory kept as in our runs: what is left is the loop."""
+    """Run the Trainer with our loader, network and kept memory, so that only the loop differs."""
     keep_freed_memory()
     training = load_dataset(MnistOptions(size=NUM_SAMPLES), data_root=data, seed=0).train
     loader = ResidentLoader(training, BATCH_SIZE, shuffle=True, seed=0, device=torch.device(device))
@@ -61,10 +61,10 @@ def _lightning_with_our_loader(data: Path, device: str, turns: Turns) -> None:
 
 
 def _serve_trainer(network: torch.nn.Module, loader: Any, device: str, turns: Turns) -> None:
-    """Epochs of one `fit`, each timed from its beginning to its end by a callback, which also waits for the turns."""
+    """Run the epochs of one `fit`; a callback times each one and waits for the turns."""
     import lightning.pytorch as lightning
 
-    class Model(lightning.LightningModule):  # type: ignore[misc]  # untyped where it is not installed
+    class Model(lightning.LightningModule):  # type: ignore[misc]  # untyped if not installed
         def __init__(self) -> None:
             super().__init__()
             self.network = network
@@ -85,10 +85,10 @@ def _serve_trainer(network: torch.nn.Module, loader: Any, device: str, turns: Tu
             turns.wait()
 
         def on_train_epoch_start(self, trainer: Any, model: Any) -> None:
-            self.began = time.perf_counter()
+            self.start = time.perf_counter()
 
         def on_train_epoch_end(self, trainer: Any, model: Any) -> None:
-            turns.tell(time.perf_counter() - self.began)
+            turns.report(time.perf_counter() - self.start)
             trainer.should_stop = not turns.wait()
 
     with tempfile.TemporaryDirectory() as folder:
@@ -114,7 +114,7 @@ SIDES: dict[str, Callable[[Path, str, Turns], None]] = {
 
 
 def main() -> None:
-    """Take turns as the command line says."""
+    """Serve the side given by the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("side", choices=SIDES)
     parser.add_argument("--data", type=Path, required=True)

@@ -1,4 +1,4 @@
-"""The sides of the tutorial's benchmarks, each a process that takes turns: an epoch or a whole run, theirs and ours.
+"""Sides of the tutorial benchmarks, one process per side: an epoch or a whole run, the tutorial's and ours.
 
 python -m benchmarks.mnist_sides tutorial-epoch --data DIR --batch-size 1000
 """
@@ -6,15 +6,15 @@ python -m benchmarks.mnist_sides tutorial-epoch --data DIR --batch-size 1000
 import argparse
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 import torch
 
-from benchmarks.our_training import CNN_ON_MNIST, Listener, composed, fastest_on, train
-from benchmarks.sides import Turns
+from benchmarks.interleaving import timed
+from benchmarks.our_training import CNN_ON_MNIST, EpochListener, compose_cell, fastest_settings, train
+from benchmarks.side_processes import Turns
 from benchmarks.tutorial import (
     LEARNING_RATE,
     Tally,
@@ -29,47 +29,47 @@ from runmanager.tracking.introspect.step_cost import count_step_cost
 from runmanager.tracking.monitoring.calibration import best_seconds, probes
 from runmanager.tracking.timing.timer import clock_for
 
-__all__ = ["NUM_EPOCHS_A_RUN", "NUM_SAMPLES", "serve_our_epochs"]
+__all__ = ["NUM_EPOCHS_PER_RUN", "NUM_SAMPLES", "serve_our_epochs"]
 
 NUM_SAMPLES = 60_000
-NUM_EPOCHS_A_RUN = 2
+NUM_EPOCHS_PER_RUN = 2
 _ENDLESS = 1_000_000
 _CEILING_SECONDS = 0.5
 
 
 def _tutorial_epochs(data: Path, batch_size: int, device: str, turns: Turns) -> None:
-    """Epochs of one training, without the run manager."""
+    """Run the tutorial's epochs in one training, without its run manager."""
     torch.manual_seed(0)
     loader = tutorial_loader(training_set(data), batch_size)
     network = TutorialNetwork().to(device)
     optimizer = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
 
     def epoch() -> None:
-        tutorial_epoch(network, loader, optimizer, Tally())  # it fetches each step's loss, and so waits for the device
+        tutorial_epoch(network, loader, optimizer, Tally())  # fetching each step's loss synchronises the device
 
-    turns.serve(partial(_seconds, epoch))
+    turns.serve(timed(epoch))
 
 
 def _our_epochs(data: Path, batch_size: int, device: str, turns: Turns) -> None:
-    """Epochs of one run."""
-    serve_our_epochs([*_words(data, batch_size, device), *fastest_on(device)], turns)
+    """Run our epochs in one run."""
+    serve_our_epochs([*_args(data, batch_size, device), *fastest_settings(device)], turns)
 
 
-def serve_our_epochs(words: Sequence[str], turns: Turns) -> None:
-    """Take turns with epochs of one run of the cell that `words` say; told of each is its own `epoch_seconds`."""
+def serve_our_epochs(args: Sequence[str], turns: Turns) -> None:
+    """Run one epoch per turn in a run of the cell given by `args`, and report its `epoch_seconds`."""
 
     def ended(record: EpochRecord, _: Sequence[float]) -> bool:
         assert record.epoch_seconds is not None
-        turns.tell(record.epoch_seconds)
+        turns.report(record.epoch_seconds)
         return turns.wait()
 
     with tempfile.TemporaryDirectory() as folder:
-        once = ("checkpoint.every=0", f"epochs={_ENDLESS}")
-        train(composed([*words, *once]), Path(folder), listener=Listener(turns.wait, ended))
+        settings = ("checkpoint.every=0", f"epochs={_ENDLESS}")
+        train(compose_cell([*args, *settings]), Path(folder), listener=EpochListener(turns.wait, ended))
 
 
 def _tutorial_runs(data: Path, batch_size: int, device: str, turns: Turns) -> None:
-    """Whole runs with the run manager, from the network's making to the last byte in its files."""
+    """Run whole tutorial runs with the run manager, from building the network to the last byte written."""
     dataset = training_set(data)
 
     def run(folder: Path) -> None:
@@ -77,7 +77,7 @@ def _tutorial_runs(data: Path, batch_size: int, device: str, turns: Turns) -> No
         network, loader = TutorialNetwork().to(device), tutorial_loader(dataset, batch_size)
         optimizer = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
         manager = TutorialManager(folder, network, loader, lr=LEARNING_RATE, batch_size=batch_size, device=device)
-        for tally in manager.epochs(NUM_EPOCHS_A_RUN):
+        for tally in manager.epochs(NUM_EPOCHS_PER_RUN):
             tutorial_epoch(network, loader, optimizer, tally)
         manager.save(folder / "results")
 
@@ -85,14 +85,14 @@ def _tutorial_runs(data: Path, batch_size: int, device: str, turns: Turns) -> No
 
 
 def _our_runs(data: Path, batch_size: int, device: str, turns: Turns) -> None:
-    """Whole runs with all that ours does beside: data read, validation, checkpoints, records, tables, report."""
-    tracked = (f"epochs={NUM_EPOCHS_A_RUN}", "tensorboard.histograms=true")
-    words = [*_words(data, batch_size, device), *tracked, *fastest_on(device)]
-    turns.serve(partial(_in_a_new_folder, partial(train, composed(words))))
+    """Run whole runs of ours, which also read data, validate, and write checkpoints, records, tables and the report."""
+    tracked = (f"epochs={NUM_EPOCHS_PER_RUN}", "tensorboard.histograms=true")
+    args = [*_args(data, batch_size, device), *tracked, *fastest_settings(device)]
+    turns.serve(partial(_in_a_new_folder, partial(train, compose_cell(args))))
 
 
 def _ceiling(_: Path, batch_size: int, device: str, turns: Turns) -> None:
-    """The seconds that an epoch's FLOP would take at the rate of the device's best matrix product."""
+    """Report the seconds that an epoch's FLOP would take at the rate of the device's fastest matrix product."""
     steps, rest = divmod(NUM_SAMPLES, batch_size)
     assert rest == 0
     flop = count_step_cost(TutorialNetwork(), torch.empty(batch_size, 1, 28, 28)).flop
@@ -107,20 +107,14 @@ def _ceiling(_: Path, batch_size: int, device: str, turns: Turns) -> None:
     turns.serve(best)
 
 
-def _words(data: Path, batch_size: int, device: str) -> list[str]:
+def _args(data: Path, batch_size: int, device: str) -> list[str]:
     return [*CNN_ON_MNIST, f"data_root={data}", f"batch_size={batch_size}", f"device={device}"]
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    begin = time.perf_counter()
-    work()
-    return time.perf_counter() - begin
 
 
 def _in_a_new_folder(work: Callable[[Path], object]) -> float:
     folder = Path(tempfile.mkdtemp())
     try:
-        return _seconds(partial(work, folder))
+        return timed(partial(work, folder))()
     finally:
         shutil.rmtree(folder)
 
@@ -135,7 +129,7 @@ _SIDES: dict[str, Callable[[Path, int, str, Turns], None]] = {
 
 
 def main() -> None:
-    """Take turns as the command line says."""
+    """Serve the side given by the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("side", choices=_SIDES)
     parser.add_argument("--data", type=Path, required=True)

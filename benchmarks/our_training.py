@@ -1,4 +1,4 @@
-"""This package's own training of one cell, given as the words of a command, with somebody who hears of its epochs."""
+"""Train one cell with this package in this process, with a callback after each epoch."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,43 +15,43 @@ from runmanager.tracking.run import ActiveRun
 from runmanager.tracking.sinks import EpochDetails, RunStart, Sink
 from runmanager.training.job import train_run
 
-__all__ = ["CNN_ON_MNIST", "FASTEST", "Cell", "Listener", "composed", "fastest_on", "train"]
+__all__ = ["CNN_ON_MNIST", "FASTEST", "Cell", "EpochListener", "compose_cell", "fastest_settings", "train"]
 
 CNN_ON_MNIST = ("dataset=mnist", "model=cnn", "optimizer=adam", "lr=0.01")
-"""The tutorial's cell; its images are MNIST's here."""
+"""Settings of the tutorial's cell, on MNIST."""
 
 FASTEST = ("loader=resident", "channels_last=true", "micro_batch=auto")
-"""The settings that make the CNN's epoch fastest on a CPU, and nothing else."""
+"""Settings that make the CNN's epoch fastest on a CPU without changing its results."""
 
-_FASTEST_ON_CUDA = ("loader=resident", "graphs=true")  # where the epoch is bound by how fast operations are started
+_FASTEST_ON_CUDA = ("loader=resident", "graphs=true")  # there the launches of operations are the bottleneck
 
-_HYDRAS_OWN = ("hydra/sweeper=basic", "hydra/launcher=basic")  # there is nothing to launch
+_HYDRA_DEFAULTS = ("hydra/sweeper=basic", "hydra/launcher=basic")  # nothing is launched
 
 
-def fastest_on(device: str) -> tuple[str, ...]:
-    """The settings that make the CNN's epoch fastest on `device`."""
+def fastest_settings(device: str) -> tuple[str, ...]:
+    """Return the settings that make the CNN's epoch fastest on `device`."""
     return _FASTEST_ON_CUDA if device.partition(":")[0] == "cuda" else FASTEST
 
 
 @dataclass
-class Listener:
-    """A sink that is called when training is about to begin and after each epoch; where it says no, that was the last.
+class EpochListener:
+    """Sink that calls back before training and after each epoch; training stops when `on_epoch_end` returns False.
 
-    `epoch` is given the record and the losses of the steps, where these are logged.
+    `on_epoch_end` gets the record and the losses of the steps if they are logged.
     """
 
-    begin_epochs: Callable[[], object]
-    epoch_ended: Callable[[EpochRecord, Sequence[float]], bool]
+    on_training_start: Callable[[], object]
+    on_epoch_end: Callable[[EpochRecord, Sequence[float]], bool]
     run: ActiveRun | None = None
 
     def begin(self, start: RunStart) -> Sequence[str]:
-        self.begin_epochs()
+        self.on_training_start()
         return ()
 
     def epoch(self, record: EpochRecord, details: EpochDetails) -> Sequence[str]:
         assert self.run is not None
-        if not self.epoch_ended(record, details.step_losses.values):
-            self.run.stop_early("nobody wants another epoch")
+        if not self.on_epoch_end(record, details.step_losses.values):
+            self.run.stop_early("the benchmark has enough epochs")
         return ()
 
     def end(self, record: RunRecord) -> None:
@@ -60,24 +60,24 @@ class Listener:
 
 @dataclass(frozen=True)
 class Cell:
-    """A composed cell: what the job is told, and the settings that are stored."""
+    """A composed cell: the options of the job and the settings to store."""
 
     options: Config
     params: Mapping[str, Any]
 
 
-def composed(words: Sequence[str]) -> Cell:
-    """The cell that `words` say."""
+def compose_cell(args: Sequence[str]) -> Cell:
+    """Compose the cell given by overrides."""
     register_schema()
     with initialize_config_dir(str(conf_folder()), version_base="1.3"):
-        cfg = compose("config", overrides=[*_HYDRAS_OWN, *words])
+        cfg = compose("config", overrides=[*_HYDRA_DEFAULTS, *args])
     return Cell(read_config(cfg), plain_config(cfg))
 
 
-def train(cell: Cell, folder: Path, *, listener: Listener | None = None) -> RunRecord:
-    """Train the cell as one run of a sweep in `folder`, tracked as it says, and return its record.
+def train(cell: Cell, folder: Path, *, listener: EpochListener | None = None) -> RunRecord:
+    """Train the cell as one run of a sweep in `folder`, tracked according to its settings, and return its record.
 
-    With a `listener` nothing else is tracked, but for the record of each epoch.
+    With a `listener`, only the epoch records are tracked.
     """
     sinks: list[Sink] | None = None if listener is None else [listener]
     manager = RunManager(folder, tensorboard=cell.options.tensorboard, console=False, sinks=sinks)

@@ -1,20 +1,23 @@
-"""The rows of a benchmark on its page: a section a script, with the machine, the day and the command."""
+"""Read and write the benchmark sections of the documents: one section per script, with command, date and machine."""
 
 import datetime
+import os
 import platform
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.rows import HEADING, Row, as_line
+from benchmarks.rows import HEADING, Row, heading_lines, parse_rows, table_line
 
 __all__ = [
     "BENCHMARKS",
     "MEASUREMENT",
     "RELIABILITY",
-    "described_machine",
+    "describe_machine",
+    "load_average",
     "read_rows",
     "section",
+    "source_line",
     "write_row",
     "write_section",
 ]
@@ -25,9 +28,9 @@ MEASUREMENT = _DOCS / "measurement.md"
 RELIABILITY = _DOCS / "reliability.md"
 
 
-def described_machine(device: str = "cpu") -> str:
-    """The machine in one line: another device than the CPU, processor, cores, system, Python, torch."""
-    import torch  # seconds; and what was measured is done by now
+def describe_machine(device: str = "cpu") -> str:
+    """Describe the machine in one line: device if not the CPU, processor, cores, system, Python, torch."""
+    import torch  # the import takes seconds; here it is after the measurement
 
     from runmanager.tracking.device.devices import device_facts, resolve_device
     from runmanager.tracking.environment.environment import capture_environment
@@ -42,38 +45,39 @@ def described_machine(device: str = "cpu") -> str:
 
 
 def section(rows: Sequence[Row], *, machine: str, command: str, day: datetime.date, seconds: float) -> str:
-    """The table of a script, and below it how, when and where it was made, and how long that took."""
-    lines = [as_line(HEADING), as_line(["---"] * len(HEADING)), *(as_line(row.fields) for row in rows)]
+    """Format the table of a script, followed by its command, date, duration and machine."""
+    lines = [*heading_lines(HEADING), *(table_line(row.fields) for row in rows)]
     return "\n".join([*lines, "", f"`{command}`, {day.isoformat()}, in {seconds:.0f} s, on {machine}.", ""])
 
 
+def source_line(command: str, *conditions: str, machine: str) -> str:
+    """Format the command, conditions, today's date and machine that produced a table."""
+    return f"{', '.join([f'`{command}`', *conditions, datetime.date.today().isoformat()])}, on {machine}."
+
+
+def load_average() -> str:
+    """Describe the load of the machine over the last five minutes."""
+    return f"load {os.getloadavg()[1]:.1f} in the last five minutes"
+
+
 def read_rows(page: Path) -> dict[str, list[Row]]:
-    """The rows that stand on the page, by the script that wrote them; none where nothing was measured yet."""
+    """Return the rows on the page by the script that wrote them; an empty list if a script was not run yet."""
     found = re.findall(r"^<!-- begin (\w+) -->\n(.*?)^<!-- end \1 -->", page.read_text(), re.DOTALL | re.MULTILINE)
-    return {name: [Row(*line[2:-2].split(" | ")) for line in _body(text)] for name, text in found}
-
-
-def _body(text: str) -> list[str]:
-    """The lines of the table of rows in a section, without its heading."""
-    lines = text.splitlines()
-    heading = as_line(HEADING)
-    if heading not in lines:
-        return []
-    return [line for line in lines[lines.index(heading) + 2 :] if line.startswith("| ")]
+    return {name: parse_rows(text) for name, text in found}
 
 
 def write_section(page: Path, name: str, text: str) -> None:
-    """Replace what stands on the page between the marks of `name`. Raises `RuntimeError` where it has none."""
+    """Replace the text between the markers of `name`. Raises `RuntimeError` if the page has no such markers."""
     _replace(page, rf"(?<=<!-- begin {re.escape(name)} -->\n).*?(?=<!-- end {re.escape(name)} -->)", text)
 
 
 def write_row(page: Path, mark: str, fields: Sequence[str]) -> None:
-    """Replace the row of a table whose first field begins with `mark`. Raises `RuntimeError` where there is none."""
-    _replace(page, rf"^\| {re.escape(mark)}[^\n]*$", as_line(fields))
+    """Replace the table row whose first field starts with `mark`. Raises `RuntimeError` if no such row exists."""
+    _replace(page, rf"^\| {re.escape(mark)}[^\n]*$", table_line(fields))
 
 
 def _replace(page: Path, pattern: str, text: str) -> None:
     new, count = re.subn(pattern, lambda _: text, page.read_text(), count=1, flags=re.DOTALL | re.MULTILINE)
     if not count:
-        raise RuntimeError(f"{page} must have a place for what is to be written, got none; look for {pattern}.")
+        raise RuntimeError(f"{page} must match {pattern}, got no match; add the markers or the row.")
     page.write_text(new)

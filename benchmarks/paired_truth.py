@@ -1,12 +1,12 @@
-"""Whether paired measurement tells the truth: simulated, and with real duels of equal and of slowed sides.
+"""Accuracy of paired measurement: simulated, and in real trials with equal sides and with one side slowed down.
 
 python -m benchmarks.paired_truth --write
 
-takes half an hour. The simulated part has process offsets and noises of known size (`benchmarks/paired_simulation.py`).
-Each real trial is a paired sweep of two cells, as `runmanager sweep measure=paired` runs it: its turns have the length
-that users get, its processes are restarted as theirs, and its answer is the row of comparison.csv. With `--burners` the
-machine is made busy for the equal sides: so many processes work and rest in turns of random length. Each run has one
-thread, as several that wait for each other crawl where another process takes one of their cores.
+It takes half an hour. The simulation has known process offsets and noise (`benchmarks/paired_simulation.py`). Each real
+trial is a paired sweep of two cells, as `runmanager sweep measure=paired` runs it, with the default turn length and
+process restarts; its result is the row of comparison.csv. `--burners` adds load to the trials with equal sides: that
+many processes alternately compute and sleep for random times. Each run has one thread, since several threads that wait
+for each other slow down badly when another process takes one of their cores.
 """
 
 import argparse
@@ -25,22 +25,22 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks.application import run_in_process
-from benchmarks.page import MEASUREMENT, described_machine, write_section
+from benchmarks.in_process_sweep import run_sweep_in_process
+from benchmarks.page import MEASUREMENT, describe_machine, load_average, source_line, write_section
 from benchmarks.paired_simulation import simulated_table
 from runmanager.results.compare.comparison import compare
 from runmanager.results.load.loader import read_results
 from runmanager.results.stats.descriptive import Estimate
 from runmanager.results.stats.paired_speedup import log_ratios_by_session, paired_speedup
 
-_SAME_SECONDS = 17.0  # of turns and restarts, so that a trial with its first start and its tables takes 20 seconds
-_SLOWED_SECONDS = 50.0  # and within a minute
-_SLOWDOWNS = {0.03: 0.005, 0.10: 0.02}  # each with the half width to stop at: small beside what is to be found
-_ALIKE = 0.005  # the spread of pairs of processes within which a 3% is to be found
+_SAME_SECONDS = 17.0  # turns and restarts; a whole trial with start-up and tables takes 20 seconds
+_SLOWED_SECONDS = 50.0  # a whole trial takes up to a minute
+_SLOWDOWNS = {0.03: 0.005, 0.10: 0.02}  # with the half width to stop at, small compared with the slowdown
+_ALIKE = 0.005  # spread of process pairs up to which 3% must be found
 _SETTINGS = (
     *("measure=paired", "device=cpu", "epochs=1", "batch_size=100", "tensorboard.enabled=false"),
     *("dataset=fake", "dataset.size=10000", "dataset.val_size=100", "loader=resident"),
-    *("model=custom", "model._target_=benchmarks.slowed.Slowed"),
+    *("model=custom", "model._target_=benchmarks.slowed_network.Slowed"),
 )
 _BURNER = """
 import random, time
@@ -54,13 +54,13 @@ while True:
 
 @dataclass(frozen=True)
 class Trial:
-    """What one trial came to; `seconds` are those of the whole trial."""
+    """Result of one trial; `seconds` cover the whole trial."""
 
     estimate: Estimate | None
     verdict: str
     rounds: int
     seconds: float
-    spread: float | None = None  # of the pairs of processes
+    spread: float | None = None  # between pairs of processes
 
     @property
     def covers_one(self) -> bool:
@@ -70,15 +70,15 @@ class Trial:
 def run_trial(
     folder: Path, *, slowdown: float, max_seconds: float, half_width: float, seed: int, offset: float = 0.0
 ) -> Trial:
-    """Two runs of the same network take turns, one of them slower by the share `slowdown`.
+    """Compare two runs of the same network, one of them slower by the share `slowdown`.
 
-    Each of their processes is slower by a share of its own, with the standard deviation `offset`.
+    Each process is slower by a further random share with standard deviation `offset`.
     """
-    began = time.monotonic()
+    start = time.monotonic()
     sides = f"+model.slowdown=0,{slowdown}" if slowdown else "+model.side=1,2"
     limits = (f"measure.max_seconds={max_seconds}", f"measure.half_width={half_width}")
-    paths = run_in_process(folder, *_SETTINGS, sides, f"+model.offset={offset}", *limits, f"seed={seed}")
-    seconds = time.monotonic() - began
+    paths = run_sweep_in_process(folder, *_SETTINGS, sides, f"+model.offset={offset}", *limits, f"seed={seed}")
+    seconds = time.monotonic() - start
     results = read_results(paths)
     (row,) = compare(*results).rows
     first, second = results[0].runs
@@ -91,7 +91,7 @@ def run_trial(
 def run_trials(
     count: int, *, slowdown: float, max_seconds: float, half_width: float, seed: int, offset: float = 0.0
 ) -> list[Trial]:
-    """`count` trials, each in a folder that goes with it, said as they end."""
+    """Run `count` trials, each in a temporary folder, and print each result."""
     trials = []
     for number in range(count):
         with tempfile.TemporaryDirectory(prefix="paired-truth-") as folder:
@@ -104,11 +104,11 @@ def run_trials(
                 seed=random.Random(f"{seed} {slowdown} {number}").getrandbits(32),
             )
         trials.append(trial)
-        print(f"{number + 1}/{count}  slowdown {slowdown:.0%}  {_said(trial)}", flush=True)
+        print(f"{number + 1}/{count}  slowdown {slowdown:.0%}  {_format_trial(trial)}", flush=True)
     return trials
 
 
-def _said(trial: Trial) -> str:
+def _format_trial(trial: Trial) -> str:
     estimate = trial.estimate
     ratio = "no interval" if estimate is None else f"{estimate.value:.4f} [{estimate.low:.4f}, {estimate.high:.4f}]"
     covers = ", covers 1" if trial.covers_one else ""
@@ -118,7 +118,7 @@ def _said(trial: Trial) -> str:
 
 @contextmanager
 def burners(count: int) -> Iterator[None]:
-    """So many processes that burn a core for a fifth of a second, then rest as long, on average."""
+    """Run `count` processes that alternately compute and sleep for 0.2 s on average."""
     started = [subprocess.Popen([sys.executable, "-c", _BURNER]) for _ in range(count)]
     try:
         yield
@@ -131,42 +131,39 @@ def burners(count: int) -> Iterator[None]:
 def report(
     same: Sequence[Trial], slowed: dict[float, list[Trial]], *, num_burners: int, command: str, offset: float = 0.0
 ) -> str:
-    """The figures as a table in Markdown."""
+    """Format the results as a Markdown table."""
     lines = [
         "| what | trials | seen | wanted |",
         "| --- | --- | --- | --- |",
     ]
     if same:
-        covering, least = sum(trial.covers_one for trial in same), math.ceil(0.92 * len(same))
-        beside = f", {num_burners} burners" if num_burners else ""
-        beside += f", processes {offset:.1%} apart" if offset else ""
+        num_covering, minimum = sum(trial.covers_one for trial in same), math.ceil(0.92 * len(same))
+        conditions = f", {num_burners} burners" if num_burners else ""
+        conditions += f", processes {offset:.1%} apart" if offset else ""
         lines.append(
-            f"| same settings on both sides{beside}, {_longest(same):.0f} s a trial at most: the 95% interval covers 1 "
-            f"| {len(same)} | {covering} | {least} at least |"
+            f"| same settings on both sides{conditions}, at most {_longest(same):.0f} s per trial: "
+            f"the 95% interval covers 1 | {len(same)} | {num_covering} | at least {minimum} |"
         )
         verdicts = Counter(trial.verdict for trial in same)
         wrong = verdicts["faster"] + verdicts["slower"]
-        lines.append(f"| the same: the verdict `faster` or `slower` | {len(same)} | {wrong} | as few as can be |")
+        lines.append(f"| the same: the verdict `faster` or `slower` | {len(same)} | {wrong} | as few as possible |")
         if unknown := verdicts["not measured"]:
-            lines.append(f"| the same: too few rounds for an interval | {len(same)} | {unknown} | as few as can be |")
+            lines.append(f"| the same: too few rounds for an interval | {len(same)} | {unknown} | as few as possible |")
     for share, trials in slowed.items():
         alike = [trial for trial in trials if share >= 0.1 or (trial.spread is not None and trial.spread <= _ALIKE)]
-        where = "" if share >= 0.1 else f", pairs that lie {_ALIKE:.1%} apart at most"
+        condition = "" if share >= 0.1 else f", pairs at most {_ALIKE:.1%} apart"
         lines.append(
-            f"| one side slowed by {share:.0%}{where}, {_longest(trials):.0f} s a trial at most: the verdict `slower` "
-            f"| {len(alike)} | {_said_slower(alike)} | {math.ceil(0.9 * len(alike))} at least |"
+            f"| one side slowed by {share:.0%}{condition}, at most {_longest(trials):.0f} s per trial: "
+            f"the verdict `slower` | {len(alike)} | {_num_slower(alike)} | at least {math.ceil(0.9 * len(alike))} |"
         )
         apart = len(trials) - len(alike)
         if apart:
-            lines.append(
-                f"| the same, pairs further apart | {apart} | {_said_slower(trials) - _said_slower(alike)} | |"
-            )
-    load = f"load {os.getloadavg()[1]:.1f} in the last five minutes"
-    day = datetime.date.today().isoformat()
-    return "\n".join([*lines, "", f"`{command}`, a thread a run, {day}, {load}, on {described_machine()}.", ""])
+            lines.append(f"| the same, pairs further apart | {apart} | {_num_slower(trials) - _num_slower(alike)} | |")
+    source = source_line(command, "one thread per run", load_average(), machine=describe_machine())
+    return "\n".join([*lines, "", source, ""])
 
 
-def _said_slower(trials: Sequence[Trial]) -> int:
+def _num_slower(trials: Sequence[Trial]) -> int:
     return sum(trial.verdict == "slower" for trial in trials)
 
 
@@ -174,8 +171,8 @@ def _longest(trials: Sequence[Trial]) -> float:
     return max(trial.seconds for trial in trials)
 
 
-def _real_duels(options: argparse.Namespace, command: str) -> str:
-    with tempfile.TemporaryDirectory(prefix="paired-truth-") as folder:  # reads the packages from the disk: not counted
+def _real_trials(options: argparse.Namespace, command: str) -> str:
+    with tempfile.TemporaryDirectory(prefix="paired-truth-") as folder:  # warm-up: reads the packages from disk
         run_trial(Path(folder), slowdown=0.0, max_seconds=1.0, half_width=0.01, seed=options.seed)
     trials = partial(run_trials, seed=options.seed)
     with burners(options.burners):
@@ -189,15 +186,19 @@ def _real_duels(options: argparse.Namespace, command: str) -> str:
 
 
 def main() -> int:
-    """Run the trials that the command line asks for, and say what they came to."""
+    """Run the trials given by the command line and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--simulated", type=int, default=2000, help="simulated trials of each kind")
-    parser.add_argument("--trials", type=int, default=40, help="with the same settings on both sides")
-    parser.add_argument("--slowed", type=int, default=10, help="trials for each slowdown, of a minute each")
-    parser.add_argument("--burners", type=int, default=0, help="what makes the machine busy meanwhile")
-    parser.add_argument("--offset", type=float, default=0.0, help="how far processes of equal settings lie apart")
+    parser.add_argument(
+        "--simulated", type=int, default=2000, help="simulated trials of each kind (default: %(default)s)"
+    )
+    parser.add_argument("--trials", type=int, default=40, help="real trials with the same settings on both sides")
+    parser.add_argument("--slowed", type=int, default=10, help="real trials per slowdown, a minute each")
+    parser.add_argument("--burners", type=int, default=0, help="number of processes that load the machine")
+    parser.add_argument(
+        "--offset", type=float, default=0.0, help="standard deviation between processes with equal settings"
+    )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--write", action="store_true", help="put the table into docs/measurement.md")
+    parser.add_argument("--write", action="store_true", help="write the table to docs/measurement.md")
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
     command = f"python -m benchmarks.paired_truth --simulated {options.simulated} --trials {options.trials}"
@@ -205,7 +206,7 @@ def main() -> int:
     command += f" --seed {options.seed}"
     text = simulated_table(trials=options.simulated, seed=options.seed) if options.simulated else ""
     if options.trials or options.slowed:
-        text += "\n" * bool(text) + _real_duels(options, command)
+        text += "\n" * bool(text) + _real_trials(options, command)
     else:
         text += f"\n`{command}`, {datetime.date.today().isoformat()}.\n"
     print(text)

@@ -1,6 +1,6 @@
-"""Other tools of the same trade beside ours, in turns: PyTorch Lightning's loop, and trackers.
+"""Comparison with other tools: PyTorch Lightning's loop, and experiment trackers.
 
-They come with `pip install '.[bench]'`; one that is not installed is left out, and its row says so.
+`pip install '.[bench]'` installs them. A tool that is not installed is skipped, and its row says so.
 """
 
 import tempfile
@@ -8,26 +8,26 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks import lightning_sides, tracker_sides
-from benchmarks.command import Settings, carry_out
-from benchmarks.interleaving import Patience
+from benchmarks.command_line import Settings, run_benchmark
+from benchmarks.interleaving import StoppingRule
 from benchmarks.mnist_files import find_or_generate
-from benchmarks.rows import Row, compared
-from benchmarks.sides import sides_in_turns
+from benchmarks.rows import Row, ratio_row
+from benchmarks.side_processes import run_sides_interleaved
 from benchmarks.trackers import OURS, PEERS, UNTRACKED, version_of
 
 __all__ = ["measure"]
 
 _LIGHTNING = "lightning"
-_SAID = {
-    "steps": "tracking a step: its loss written, its correct predictions counted",
+_LABELS = {
+    "steps": "tracking a step (loss logged, correct predictions counted)",
     "epochs": f"epoch of the CNN, {tracker_sides.NUM_STEPS} tracked steps, batch size {tracker_sides.BATCH_SIZE}",
 }
-_PATIENCE = Patience(min_rounds=6, max_rounds=15, max_seconds=60, half_width=0.03)
-"""For each of the three: Lightning's epoch, a tracked step, a tracked epoch."""
+_STOPPING_RULE = StoppingRule(min_rounds=6, max_rounds=15, max_seconds=60, half_width=0.03)
+"""For each of the three comparisons: Lightning's epoch, a tracked step, a tracked epoch."""
 
 
 def measure(settings: Settings) -> list[Row]:
-    """The rows of Lightning's epochs, of a step's tracking, and of tracked epochs."""
+    """Return the rows of Lightning's epochs, tracked steps and tracked epochs."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         return [
@@ -42,37 +42,37 @@ def _lightning_rows(settings: Settings, folder: Path) -> list[Row]:
     if version is None:
         return [_missing("epoch by PyTorch Lightning / ours", _LIGHTNING)]
     images = find_or_generate(folder)
-    words = ("--data", str(images.root), "--device", settings.device)
-    sides = {side: ("-m", "benchmarks.lightning_sides", side, *words) for side in lightning_sides.SIDES}
+    args = ("--data", str(images.root), "--device", settings.device)
+    sides = {side: ("-m", "benchmarks.lightning_sides", side, *args) for side in lightning_sides.SIDES}
     seconds = _in_turns(settings, folder, sides)
     what = f"epoch of {lightning_sides.NUM_SAMPLES:,} images ({images.name}), batch size {lightning_sides.BATCH_SIZE}"
     pairs = {
         f"{what}: PyTorch Lightning {version}, torchvision's dataset in a DataLoader / ours": ("lightning", "ours"),
-        f"epoch of as many, our network and resident loader on both sides: PyTorch Lightning {version} / ours": (
+        f"the same with our network and resident loader on both sides: PyTorch Lightning {version} / ours": (
             "lightning with our loader",
             "ours with nothing but the loader",
         ),
     }
     return [
-        compared(said, ours=seconds[ours], other=seconds[other], inverse=True)[0]
-        for said, (other, ours) in pairs.items()
+        ratio_row(label, ours=seconds[ours], other=seconds[other], inverse=True)[0]
+        for label, (other, ours) in pairs.items()
     ]
 
 
 def _tracker_rows(settings: Settings, folder: Path, work: str) -> list[Row]:
     versions = {name: version_of(needs) for name, (needs, _) in PEERS.items()}
-    there = [name for name, version in versions.items() if version is not None]
-    # Nothing is tracked in no time, so only an epoch that trains is compared with that.
-    beside = [UNTRACKED] if work == "epochs" else []
-    words = ("-m", "benchmarks.tracker_sides", "--device", settings.device, work)
-    sides = {name: (*words, name) for name in (OURS, *beside, *there)}
+    installed = [name for name, version in versions.items() if version is not None]
+    # Only training epochs are compared with the untracked loop: without training it does nothing.
+    baselines = [UNTRACKED] if work == "epochs" else []
+    args = ("-m", "benchmarks.tracker_sides", "--device", settings.device, work)
+    sides = {name: (*args, name) for name in (OURS, *baselines, *installed)}
     seconds = _in_turns(settings, folder, sides, parts=tracker_sides.PARTS[work])
     rows = []
-    for name in (*beside, *PEERS):
+    for name in (*baselines, *PEERS):
         version = f" ({PEERS[name][0]} {versions[name]})" if versions.get(name) else ""
-        what = f"{_SAID[work]}: {name}{version} / ours"
+        what = f"{_LABELS[work]}: {name}{version} / ours"
         if name in seconds:
-            rows.append(compared(what, ours=seconds[OURS], other=seconds[name], inverse=True)[0])
+            rows.append(ratio_row(what, ours=seconds[OURS], other=seconds[name], inverse=True)[0])
         else:
             rows.append(_missing(what, PEERS[name][0]))
     return rows
@@ -81,12 +81,14 @@ def _tracker_rows(settings: Settings, folder: Path, work: str) -> list[Row]:
 def _in_turns(
     settings: Settings, folder: Path, sides: Mapping[str, tuple[str, ...]], *, parts: int = 1
 ) -> dict[str, list[float]]:
-    return sides_in_turns(sides, folder=folder, patience=settings.patience, seed=settings.seed, parts=parts)
+    return run_sides_interleaved(
+        sides, folder=folder, stopping_rule=settings.stopping_rule, seed=settings.seed, parts=parts
+    )
 
 
 def _missing(what: str, distribution: str) -> Row:
-    return Row(what, f"left out: {distribution} is not installed", rounds="0")
+    return Row(what, f"skipped: {distribution} is not installed", rounds="0")
 
 
 if __name__ == "__main__":
-    carry_out("peers", measure, summary=__doc__, patience=_PATIENCE, has_device=True)
+    run_benchmark("peers", measure, summary=__doc__, stopping_rule=_STOPPING_RULE, has_device=True)

@@ -1,6 +1,6 @@
-"""How the cost of looking at stored runs grows from 10 to 10,000: the table, the plan of a resumed sweep, a watcher.
+"""Growth of the cost of reading 10 to 10,000 stored runs: the table, the plan of a resumed sweep, and `watch`.
 
-Counted in seconds of CPU: the files are in memory, and what else the machine does would hide how a cost grows.
+Costs are CPU seconds: the files are in memory, and other load on the machine would hide the growth.
 """
 
 import tempfile
@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmarks.command import Settings, carry_out
-from benchmarks.growth import grown
-from benchmarks.interleaving import Patience, in_turns, timed
+from benchmarks.command_line import Settings, run_benchmark
+from benchmarks.growth import growth_row
+from benchmarks.interleaving import StoppingRule, run_interleaved, timed
 from benchmarks.rows import Row
 from benchmarks.stored_sweep import write_stored_sweep
 from runmanager.app.follow.sweep_state import SweepReader
@@ -26,27 +26,27 @@ __all__ = ["measure"]
 
 _SIZES = (10, 100, 1000, 10_000)
 _NUM_EPOCHS = 10
-_PATIENCE = Patience(min_rounds=5, max_rounds=9, max_seconds=60)
+_STOPPING_RULE = StoppingRule(min_rounds=5, max_rounds=9, max_seconds=60)
 
 
 def measure(settings: Settings) -> list[Row]:
-    """A row for each way of looking: its seconds by the number of runs, and the exponent over the last decade."""
+    """Return a row per operation: seconds by number of runs, and the exponent over the last decade."""
     with tempfile.TemporaryDirectory() as name:
         sweeps = {
             number: write_stored_sweep(Path(name, str(number)), num_runs=number, num_epochs=_NUM_EPOCHS)
             for number in _SIZES
         }
-        looks = {
+        contenders = {
             (what, number): timed(work, clock=time.process_time)
             for number, sweep in sweeps.items()
             for what, work in _works(sweep).items()
         }
-        names = {f"{what}, {number}": look for (what, number), look in looks.items()}
-        seconds = in_turns(names, patience=settings.patience, seed=settings.seed)
-    found = dict(zip(looks, seconds.values(), strict=True))
+        named = {f"{what}, {number}": contender for (what, number), contender in contenders.items()}
+        seconds = run_interleaved(named, stopping_rule=settings.stopping_rule, seed=settings.seed)
+    found = dict(zip(contenders, seconds.values(), strict=True))
     return [
-        grown(what, {number: found[what, number] for number in _SIZES}, of="runs")
-        for what in dict.fromkeys(w for w, _ in looks)
+        growth_row(what, {number: found[what, number] for number in _SIZES}, of="runs")
+        for what in dict.fromkeys(w for w, _ in contenders)
     ]
 
 
@@ -55,16 +55,16 @@ def _works(sweep: SweepPaths) -> Mapping[str, Callable[[], object]]:
     cells = [Cell(run.signature, run.name, {}, ()) for run in summary.runs]
     reader = SweepReader(sweep)
     return {
-        "table, first reading": partial(_table_anew, sweep),
-        "table": lambda: result_rows(*read_summary(sweep)),
+        "table without cache": partial(_uncached_table, sweep),
+        "table from cache": lambda: result_rows(*read_summary(sweep)),
         "plan of a resumed sweep": partial(_plan, cells, sweep),
-        "watch, first look": lambda: SweepReader(sweep).read(),
-        "watch, each look after": reader.read,
+        "watch, first read": lambda: SweepReader(sweep).read(),
+        "watch, each later read": reader.read,
     }
 
 
-def _table_anew(sweep: SweepPaths) -> None:
-    """The table as it is made the first time; what it keeps serves the other one."""
+def _uncached_table(sweep: SweepPaths) -> None:
+    """Build the table without a cache; the cache that this writes serves the cached table."""
     sweep.summaries.unlink(missing_ok=True)
     result_rows(*read_summary(sweep))
 
@@ -75,4 +75,4 @@ def _plan(cells: Sequence[Cell], sweep: SweepPaths) -> None:
 
 
 if __name__ == "__main__":
-    carry_out("reading_growth", measure, summary=__doc__, patience=_PATIENCE)
+    run_benchmark("reading_growth", measure, summary=__doc__, stopping_rule=_STOPPING_RULE)

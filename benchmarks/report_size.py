@@ -1,13 +1,13 @@
-"""The report of a thousand runs: how long the command takes that makes it, and how large the page is."""
+"""Time to write the report of a thousand runs, and the size of the page."""
 
 import tempfile
 from functools import partial
 from pathlib import Path
 
-from benchmarks.command import Settings, carry_out
-from benchmarks.interleaving import Patience, in_turns
+from benchmarks.command_line import Settings, run_benchmark
+from benchmarks.interleaving import StoppingRule, run_interleaved
 from benchmarks.processes import run_python
-from benchmarks.rows import Budget, Row, as_seconds, measured
+from benchmarks.rows import Budget, Row, format_megabytes, format_seconds, measurement_row
 from benchmarks.stored_sweep import write_stored_sweep
 from runmanager.records.files.paths import SweepPaths
 
@@ -15,12 +15,12 @@ __all__ = ["measure"]
 
 _NUM_RUNS = 1000
 _NUM_EPOCHS = 20
-_PATIENCE = Patience(min_rounds=5, max_rounds=7, max_seconds=60)
+_STOPPING_RULE = StoppingRule(min_rounds=5, max_rounds=7, max_seconds=60)
 _RATES = {
     "80 cells with 12 or 13 seeds each": (0.1, 0.03, 0.01, 0.003, 0.001),
     "1,000 cells": tuple(round(0.5 * 0.9**step, 6) for step in range(63)),
 }
-# A product of matrices on several cores would let them spin for each other, which counts as processor time.
+# Matrix products on several threads would spin while waiting, which counts as processor time.
 _ON_ONE_CORE = """
 import os, sys
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
@@ -30,38 +30,34 @@ sys.exit(main())
 
 
 def measure(settings: Settings) -> list[Row]:
-    """Rows for each kind of sweep: the seconds of the command, all tables included, and the bytes of the page.
+    """Return rows for each kind of sweep: seconds of the command, including all tables, and bytes of the page.
 
-    Held to one core, the command waits for nothing: what it takes of the processor is what it takes on a machine that
-    has nothing else to do. The budget is held against that.
+    The command uses one thread and never waits, so its processor time is its time on an idle machine. The budget
+    applies to the processor time.
     """
-    passed: dict[str, list[float]] = {kind: [] for kind in _RATES}
+    elapsed: dict[str, list[float]] = {kind: [] for kind in _RATES}
     with tempfile.TemporaryDirectory() as name:
         sweeps = {
             kind: write_stored_sweep(Path(name, f"{len(rates)}"), num_runs=_NUM_RUNS, num_epochs=_NUM_EPOCHS, lr=rates)
             for kind, rates in _RATES.items()
         }
-        contenders = {kind: partial(_cpu_seconds, sweep, passed[kind]) for kind, sweep in sweeps.items()}
-        seconds = in_turns(contenders, patience=settings.patience, seed=settings.seed)
+        contenders = {kind: partial(_cpu_seconds, sweep, elapsed[kind]) for kind, sweep in sweeps.items()}
+        seconds = run_interleaved(contenders, stopping_rule=settings.stopping_rule, seed=settings.seed)
         sizes = {kind: sweep.report.stat().st_size for kind, sweep in sweeps.items()}
     rows = []
     for kind in _RATES:
         what = f"report of {_NUM_RUNS:,} runs of {_NUM_EPOCHS} epochs, {kind}"
-        rows.append(measured(f"{what}: processor time", seconds[kind], budget=Budget(5, words=as_seconds)))
-        rows.append(measured(f"{what}: until it is there", passed[kind][1:]))
-        rows.append(measured(f"{what}: its size", [sizes[kind]], budget=Budget(5e6, words=_megabytes)))
+        rows.append(measurement_row(f"{what}: processor time", seconds[kind], budget=Budget(5, format=format_seconds)))
+        rows.append(measurement_row(f"{what}: elapsed time", elapsed[kind][1:]))
+        rows.append(measurement_row(f"{what}: size", [sizes[kind]], budget=Budget(5e6, format=format_megabytes)))
     return rows
 
 
-def _cpu_seconds(sweep: SweepPaths, passed: list[float]) -> float:
+def _cpu_seconds(sweep: SweepPaths, elapsed: list[float]) -> float:
     done = run_python("-c", _ON_ONE_CORE, "report", str(sweep.root), folder=sweep.root.parent)
-    passed.append(done.seconds)
+    elapsed.append(done.seconds)
     return done.cpu_seconds
 
 
-def _megabytes(count: float) -> str:
-    return f"{count / 1e6:.2f} MB"
-
-
 if __name__ == "__main__":
-    carry_out("report_size", measure, summary=__doc__, patience=_PATIENCE)
+    run_benchmark("report_size", measure, summary=__doc__, stopping_rule=_STOPPING_RULE)

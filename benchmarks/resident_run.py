@@ -1,4 +1,4 @@
-"""An epoch in a process of its own, for the memory that it takes: a plain loop's, or a run's with one of its loaders.
+"""Run one epoch in this process and print its peak memory: a plain loop, or a run with one of the loaders.
 
 python -m benchmarks.resident_run plain|dataloader|resident tensors|samples [--device cuda]
 """
@@ -35,7 +35,7 @@ __all__ = ["DATA_BYTES", "Samples"]
 _NUM_SAMPLES = {"tensors": 640_000, "samples": 160_000}
 _NUM_VALIDATION = 40_000
 DATA_BYTES = {"tensors": _NUM_SAMPLES["tensors"] * 784, "samples": _NUM_SAMPLES["samples"] * 784 * 4}
-"""The size of a set's images, of both parts: bytes in tensors, or floats that a dataset makes one by one."""
+"""Size of the images of both splits: bytes in tensors, or floats that a dataset creates one by one."""
 _SETS: dict[str, Any] = {
     "tensors": FakeOptions(size=_NUM_SAMPLES["tensors"] - _NUM_VALIDATION, val_size=_NUM_VALIDATION),
     "samples": {"name": "custom", "_target_": "benchmarks.resident_run.Samples", "holdout": _NUM_VALIDATION},
@@ -46,7 +46,7 @@ _RATE = 0.01
 
 
 class Samples(Dataset[tuple[Tensor, int]]):
-    """Somebody's own dataset, which holds nothing itself."""
+    """Custom dataset that creates each sample on access."""
 
     classes = tuple(range(10))
 
@@ -58,7 +58,7 @@ class Samples(Dataset[tuple[Tensor, int]]):
 
 
 def _plain_loop(data: Data, device: torch.device) -> None:
-    """What somebody would write who tracks nothing: PyTorch's loader over the same samples."""
+    """Run a plain loop without tracking: PyTorch's DataLoader over the same samples."""
     network = build_model(LogisticOptions(), in_shape=data.in_shape, num_classes=data.num_classes).to(device)
     optimizer = torch.optim.SGD(network.parameters(), lr=_RATE)
     train, validation = (
@@ -98,18 +98,18 @@ def _run(loader: str, dataset: Any, device: str) -> None:
 
 
 def main() -> None:
-    """Train as the command line says, and print the peak of memory in bytes: the device's, on the CPU the process's."""
+    """Run the given variant and print its peak memory in bytes: of the device, or on the CPU of the process."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.resident_run", description=__doc__)
     parser.add_argument("loader", choices=["plain", *_LOADERS])
     parser.add_argument("set", choices=_SETS)
     parser.add_argument("--device", default="cpu")
-    words = parser.parse_args()
-    torch.set_num_threads(1)  # nothing is timed, and threads that wait for each other crawl on a busy machine
-    device = torch.device(words.device)
-    if words.loader == "plain":
-        _plain_loop(load_dataset(_SETS[words.set], data_root=Path("unused"), seed=0), device)
+    args = parser.parse_args()
+    torch.set_num_threads(1)  # nothing is timed, and threads that wait for each other are slow on a busy machine
+    device = torch.device(args.device)
+    if args.loader == "plain":
+        _plain_loop(load_dataset(_SETS[args.set], data_root=Path("unused"), seed=0), device)
     else:
-        _run(words.loader, _SETS[words.set], words.device)
+        _run(args.loader, _SETS[args.set], args.device)
     print(peak_host_bytes() if device.type == "cpu" else peak_memory_bytes(device))
 
 

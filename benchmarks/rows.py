@@ -1,4 +1,4 @@
-"""What a benchmark found, as a row of its table: both sides, their ratio, and whether it is within the budget."""
+"""Rows of benchmark tables: both sides, their ratio, and whether it meets the budget."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,82 +6,102 @@ from statistics import median
 
 from benchmarks.interleaving import Ratio, ratio_of
 
-__all__ = ["HEADING", "Budget", "Row", "as_line", "as_seconds", "compared", "measured"]
+__all__ = ["HEADING", "Budget", "Row", "format_seconds", "measurement_row", "ratio_row", "table_line"]
 
 HEADING = ("what", "ours", "other", "ratio (95% interval)", "rounds", "budget", "met")
-_NOTHING = "-"
+_EMPTY = "-"
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What a value may be at most, or with `is_least` must be at least; `words` shows a limit with its unit."""
+    """Upper limit of a value, or lower limit with `is_minimum`; `format` formats a value with its unit."""
 
     limit: float
-    is_least: bool = False
-    words: Callable[[float], str] = "{:g}".format
+    is_minimum: bool = False
+    format: Callable[[float], str] = "{:g}".format
 
     def __str__(self) -> str:
-        return f"at {'least' if self.is_least else 'most'} {self.words(self.limit)}"
+        return f"at {'least' if self.is_minimum else 'most'} {self.format(self.limit)}"
 
     def verdict(self, value: float, low: float, high: float) -> str:
-        """`yes`, `no`, or what the interval leaves open."""
-        is_met = value >= self.limit if self.is_least else value <= self.limit
-        is_open = low < self.limit < high
-        return ("yes" if is_met else "no") + (", within the noise" if is_open else "")
+        """Return `yes` or `no`, followed by `, within the noise` if the limit lies inside the interval."""
+        is_met = value >= self.limit if self.is_minimum else value <= self.limit
+        is_uncertain = low < self.limit < high
+        return ("yes" if is_met else "no") + (", within the noise" if is_uncertain else "")
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table, each field as it is to be shown; `-` where there is nothing to say."""
+    """A table row of formatted fields; `-` marks an empty field."""
 
     what: str
     ours: str
-    other: str = _NOTHING
-    ratio: str = _NOTHING
+    other: str = _EMPTY
+    ratio: str = _EMPTY
     rounds: str = "1"
-    budget: str = _NOTHING
-    met: str = _NOTHING
+    budget: str = _EMPTY
+    met: str = _EMPTY
 
     @property
     def fields(self) -> tuple[str, ...]:
         return (self.what, self.ours, self.other, self.ratio, self.rounds, self.budget, self.met)
 
 
-def as_line(fields: Sequence[str]) -> str:
-    """A row of a Markdown table."""
+def table_line(fields: Sequence[str]) -> str:
+    """Format a row of a Markdown table."""
     return f"| {' | '.join(fields)} |"
 
 
-def as_seconds(value: float) -> str:
-    """Seconds for people."""
+def heading_lines(heading: Sequence[str]) -> list[str]:
+    """Format the heading of a Markdown table and the rule below it."""
+    return [table_line(heading), table_line(["---"] * len(heading))]
+
+
+def parse_rows(text: str) -> list[Row]:
+    """Return the rows of the first benchmark table in a text, with or without a rule below its heading."""
+    lines = text.splitlines()
+    heading = table_line(HEADING)
+    if heading not in lines:
+        return []
+    body = lines[lines.index(heading) + 1 :]
+    return [Row(*line[2:-2].split(" | ")) for line in body if line.startswith("| ") and not line.startswith("| ---")]
+
+
+def format_megabytes(count: float) -> str:
+    """Format a number of bytes in megabytes, with two decimals below 10 MB."""
+    return f"{count / 1e6:.{2 if count < 10e6 else 0}f} MB"
+
+
+def format_seconds(value: float) -> str:
+    """Format seconds, in milliseconds below 0.1 s."""
     return f"{value * 1e3:.3g} ms" if value < 0.1 else f"{value:.3g} s"
 
 
-def compared(
+def ratio_row(
     what: str, *, ours: Sequence[float], other: Sequence[float], budget: Budget | None = None, inverse: bool = False
 ) -> tuple[Row, Ratio]:
-    """The row of two sides measured in turns, in seconds: ours / other, or with `inverse` other / ours."""
+    """Return the row and ratio of two interleaved sides in seconds: ours / other, or with `inverse` other / ours."""
     ratio = ratio_of(other, ours) if inverse else ratio_of(ours, other)
     row = Row(
         what,
-        as_seconds(median(ours)),
-        as_seconds(median(other)),
+        format_seconds(median(ours)),
+        format_seconds(median(other)),
         str(ratio),
         str(ratio.rounds),
-        _NOTHING if budget is None else str(budget),
-        _NOTHING if budget is None else budget.verdict(ratio.value, ratio.low, ratio.high),
+        _EMPTY if budget is None else str(budget),
+        _EMPTY if budget is None else budget.verdict(ratio.value, ratio.low, ratio.high),
     )
     return row, ratio
 
 
-def measured(what: str, values: Sequence[float], *, budget: Budget | None = None) -> Row:
-    """The row of one thing measured several times: its median, and how far the values reach."""
-    words = as_seconds if budget is None else budget.words
+def measurement_row(what: str, values: Sequence[float], *, budget: Budget | None = None) -> Row:
+    """Return the row of one repeated measurement: median, minimum and maximum."""
+    format_value = format_seconds if budget is None else budget.format
     middle = median(values)
     return Row(
         what,
-        f"{words(middle)} ({words(min(values))} to {words(max(values))})",
+        f"{format_value(middle)} ({format_value(min(values))} to {format_value(max(values))})",
         rounds=str(len(values)),
-        budget=_NOTHING if budget is None else str(budget),
-        met=_NOTHING if budget is None else budget.verdict(middle, min(values), max(values)),
+        budget=_EMPTY if budget is None else str(budget),
+        met=_EMPTY if budget is None else budget.verdict(middle, min(values), max(values)),
     )

@@ -1,4 +1,4 @@
-"""Somebody else's small Hydra application, whose task returns at once; it knows of this package's launcher, no more.
+"""A plain Hydra application whose task returns immediately; it uses only this package's launcher.
 
 python -m benchmarks.small_application -m lr=0.1,0.2 hydra/launcher=local
 """
@@ -14,7 +14,7 @@ from runmanager.launching.hydra_launcher import register
 
 @dataclass
 class Settings:
-    """The application's settings."""
+    """Settings of the application."""
 
     lr: float = 0.1
     batch_size: int = 100
@@ -27,7 +27,7 @@ ConfigStore.instance().store(name="small", node=Settings)
 
 @hydra.main(version_base="1.3", config_path=None, config_name="small")
 def train(cfg: Any) -> None:
-    """Nothing."""
+    """Return immediately."""
 
 
 if __name__ == "__main__":

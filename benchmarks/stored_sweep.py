@@ -1,4 +1,4 @@
-"""A sweep of many runs as they would lie on disk, written without running anything."""
+"""Write a sweep of many finished runs to disk without running anything."""
 
 import datetime
 import itertools
@@ -18,7 +18,7 @@ from runmanager.records.sweep.sweep_record import plan_cell, write_cells
 
 __all__ = ["write_stored_sweep"]
 
-_BEGIN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+_START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 _SAMPLES = 60_000
 _RATES = (0.1, 0.03, 0.01, 0.003, 0.001)
 _SHARED = {
@@ -55,12 +55,12 @@ _ENVIRONMENT = Environment(
 def write_stored_sweep(
     folder: Path, *, num_runs: int, num_epochs: int, seed: int = 0, lr: Sequence[float] = _RATES
 ) -> SweepPaths:
-    """Finished runs over `lr`, batch size, workers, device and seed, one after the other, with made-up times.
+    """Write finished runs over `lr`, batch size, workers, device and seed, with made-up times.
 
-    There are as many seeds as the runs need.
+    The number of seeds follows from the number of runs.
     """
     sweep = SweepPaths(folder)
-    chosen = random.Random(seed)
+    generator = random.Random(seed)
     cells = []
     axes: dict[str, list[Any]] = {
         "lr": list(lr),
@@ -75,7 +75,7 @@ def write_stored_sweep(
         run = sweep.run(record.name)
         run.root.mkdir(parents=True)
         run.record.write_bytes(encode_record(record))
-        run.epochs.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in _epochs(num_epochs, chosen)))
+        run.epochs.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in _epochs(num_epochs, generator)))
         cells.append(plan_cell(record.signature, record.name, config))
     write_cells(sweep, cells, axes=axes, command=_ENVIRONMENT.command)
     return sweep
@@ -83,15 +83,15 @@ def write_stored_sweep(
 
 def _record(config: dict[str, Any], number: int) -> RunRecord:
     identity = signature(config)
-    begin = _BEGIN + datetime.timedelta(seconds=100 * number)
+    start = _START + datetime.timedelta(seconds=100 * number)
     return RunRecord(
         name=f"lr={config['lr']},batch_size={config['batch_size']},seed={config['seed']}-{short_signature(identity)}",
         signature=identity,
         status=Status.FINISHED,
         config=config,
         epochs_planned=config["epochs"],
-        started_at=begin.isoformat(),
-        ended_at=(begin + datetime.timedelta(seconds=90)).isoformat(),
+        started_at=start.isoformat(),
+        ended_at=(start + datetime.timedelta(seconds=90)).isoformat(),
         run_seconds=90.0,
         num_parameters=32_998,
         peak_memory_bytes=300_000_000,
@@ -99,7 +99,7 @@ def _record(config: dict[str, Any], number: int) -> RunRecord:
     )
 
 
-def _epochs(num_epochs: int, chosen: random.Random) -> list[EpochRecord]:
+def _epochs(num_epochs: int, generator: random.Random) -> list[EpochRecord]:
     return [
         EpochRecord(
             epoch=epoch,
@@ -107,7 +107,7 @@ def _epochs(num_epochs: int, chosen: random.Random) -> list[EpochRecord]:
             accuracy=1 - 0.5 / epoch,
             val_loss=1.1 / epoch,
             val_accuracy=1 - 0.6 / epoch,
-            epoch_seconds=(seconds := chosen.lognormvariate(1.0, 0.1)),
+            epoch_seconds=(seconds := generator.lognormvariate(1.0, 0.1)),
             wall_seconds=1.2 * seconds,
             run_seconds=9.0 * epoch,
             samples=_SAMPLES,

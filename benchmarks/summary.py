@@ -1,4 +1,4 @@
-"""The page's first tables, gathered from the rows that stand on it: every budget, and every comparison with others.
+"""Summary tables of the benchmarks page, from its rows: all budgets, and all comparisons with other tools.
 
 python -m benchmarks.summary --write
 """
@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from benchmarks.page import BENCHMARKS, read_rows, write_section
-from benchmarks.rows import Row, as_line
+from benchmarks.rows import Row, heading_lines, table_line
 
 __all__ = ["summary"]
 
@@ -18,9 +18,9 @@ _RATIO = re.compile(r"(?P<value>\S+) \((?P<low>\S+) to (?P<high>\S+)\)")
 
 
 def summary(rows: Mapping[str, Sequence[Row]]) -> str:
-    """Two tables from the rows of each script: what has a budget, and what else is compared with ours."""
-    budgets = ("what", "found", "budget", "met", "measured by")
-    comparisons = ("other / ours", "ratio", "ours is", "measured by")
+    """Format two tables from the rows of each script: rows with a budget, and other comparisons with ours."""
+    budgets = ("what", "measured", "budget", "met", "script")
+    comparisons = ("other / ours", "ratio", "ours is", "script")
     return f"{_table(budgets, list(_budgets(rows)))}\n\n{_table(comparisons, list(_comparisons(rows)))}\n"
 
 
@@ -41,23 +41,23 @@ def _comparisons(rows: Mapping[str, Sequence[Row]]) -> Iterator[tuple[str, ...]]
 
 
 def _verdict(row: Row) -> str:
-    """Which side is faster, where the whole interval says so."""
+    """Return which side is faster, if the whole interval agrees."""
     ratio = _RATIO.fullmatch(row.ratio)
     if ratio is None:
-        return row.ours  # it was left out, and why
+        return row.ours  # skipped, with the reason
     if float(ratio["low"]) > 1:
         return "faster"
     return "slower" if float(ratio["high"]) < 1 else "no different within the noise"
 
 
 def _table(heading: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    return "\n".join(map(as_line, [heading, ["---"] * len(heading), *lines]))
+    return "\n".join([*heading_lines(heading), *map(table_line, lines)])
 
 
 def main() -> None:
-    """Show the tables, and with --write put them on the page."""
+    """Print the tables and, with --write, update the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="write them into the documents")
+    parser.add_argument("--write", action="store_true", help="write the tables to the page")
     options = parser.parse_args()
     text = summary(read_rows(BENCHMARKS))
     print(text)

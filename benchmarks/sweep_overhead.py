@@ -1,7 +1,7 @@
-"""What a sweep costs beside its runs: cells whose task returns at once, under our launcher and under Hydra's own.
+"""Overhead of a sweep: cells whose task returns immediately, under our launcher and Hydra's basic launcher.
 
-Hydra's basic launcher runs all cells in one process, ours each in one of its own. Whole commands are timed, from the
-start of Python to its end, with the same application and the same task on both sides.
+Hydra's basic launcher runs all cells in one process; ours runs each cell in a separate process. Whole commands are
+timed, from the start of Python to its end, with the same application and task on both sides.
 """
 
 import shutil
@@ -11,11 +11,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from benchmarks.command import Settings, carry_out
-from benchmarks.interleaving import Patience, in_turns
+from benchmarks.command_line import Settings, run_benchmark
+from benchmarks.interleaving import StoppingRule, run_interleaved
 from benchmarks.page import RELIABILITY, write_row
 from benchmarks.processes import run_python
-from benchmarks.rows import Budget, Row, compared
+from benchmarks.rows import Budget, Row, ratio_row
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import read_sweep
@@ -23,69 +23,72 @@ from runmanager.records.storage.reader import read_sweep
 __all__ = ["NUM_CELLS", "measure"]
 
 NUM_CELLS = 200
-_SOMEBODYS_CELLS = 30  # there is no budget to meet
+_NUM_SMALL_APPLICATION_CELLS = 30  # has no budget
 _WARM_UP_CELLS = 4
 _FEW_ROUNDS = 6
 _BASIC = "basic"
-_SWEEP = "hydra.sweep.dir=outputs/sweep"  # our own sweeper keeps its sweeps under outputs/ too
+_SWEEP = "hydra.sweep.dir=outputs/sweep"  # our sweeper also writes to outputs/
 _OURS = {
     _BASIC: ("hydra/sweeper=basic", "hydra/launcher=basic", _SWEEP),
     "two workers": ("hydra.launcher.workers=2",),
     "one worker": ("hydra.launcher.workers=1",),
 }
-_SOMEBODYS = {
+_SMALL_APPLICATION = {
     _BASIC: ("hydra/launcher=basic", _SWEEP),
     "two workers": ("hydra/launcher=local", "hydra.launcher.workers=2", _SWEEP),
     "one worker": ("hydra/launcher=local", "hydra.launcher.workers=1", _SWEEP),
 }
-_BUDGETS = {"two workers": Budget(4, is_least=True), "one worker": Budget(2.5, is_least=True)}
-_MARK = f"{NUM_CELLS} cells of a task that returns at once"
-_PATIENCE = Patience(min_rounds=5, max_rounds=8, max_seconds=240, half_width=0.05)
+_BUDGETS = {"two workers": Budget(4, is_minimum=True), "one worker": Budget(2.5, is_minimum=True)}
+_MARK = f"{NUM_CELLS} cells of a task that returns immediately"
+_STOPPING_RULE = StoppingRule(min_rounds=5, max_rounds=8, max_seconds=240, half_width=0.05)
 
 
 def measure(settings: Settings) -> list[Row]:
-    """The rows of our application, and those of somebody else's."""
-    few = replace(settings, patience=replace(settings.patience, min_rounds=_FEW_ROUNDS, max_rounds=_FEW_ROUNDS))
+    """Return the rows of our application and those of a plain Hydra application."""
+    few = replace(
+        settings, stopping_rule=replace(settings.stopping_rule, min_rounds=_FEW_ROUNDS, max_rounds=_FEW_ROUNDS)
+    )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         ours = _measured(settings, folder, "instant_application", _OURS, num_cells=NUM_CELLS)
-        somebodys = _measured(few, folder, "small_application", _SOMEBODYS, num_cells=_SOMEBODYS_CELLS)
+        small = _measured(few, folder, "small_application", _SMALL_APPLICATION, num_cells=_NUM_SMALL_APPLICATION_CELLS)
     rows = _rows(f"{_MARK}, our application", ours, _BUDGETS)
     if settings.writes:
-        write_row(RELIABILITY, _MARK, _reliability_row(rows, settings.command))
-    return [*rows, *_rows(f"{_SOMEBODYS_CELLS} such cells, somebody else's small application", somebodys, {})]
+        write_row(RELIABILITY, _MARK, _reliability_fields(rows, settings.command))
+    small_mark = f"{_NUM_SMALL_APPLICATION_CELLS} cells of a task that returns immediately, a plain Hydra application"
+    return [*rows, *_rows(small_mark, small, {})]
 
 
 def _measured(
     settings: Settings, folder: Path, application: str, variants: Mapping[str, tuple[str, ...]], *, num_cells: int
 ) -> dict[str, list[float]]:
-    for words in variants.values():  # a few cells to find files and modules in the machine's memory afterwards
-        _seconds(folder, application, words, num_cells=_WARM_UP_CELLS)
+    for args in variants.values():  # warm-up: brings files and modules into the page cache
+        _seconds(folder, application, args, num_cells=_WARM_UP_CELLS)
     timed = partial(_seconds, folder, application, num_cells=num_cells)
-    contenders = {name: partial(timed, words) for name, words in variants.items()}
-    return in_turns(contenders, patience=settings.patience, seed=settings.seed, warm_up_rounds=0)
+    contenders = {name: partial(timed, args) for name, args in variants.items()}
+    return run_interleaved(contenders, stopping_rule=settings.stopping_rule, seed=settings.seed, warm_up_rounds=0)
 
 
-def _seconds(folder: Path, application: str, words: tuple[str, ...], *, num_cells: int) -> float:
-    """One command in an empty folder. Raises `RuntimeError` where a cell did not come to its end."""
-    here = Path(tempfile.mkdtemp(dir=folder))
-    done = run_python("-m", f"benchmarks.{application}", "-m", f"seed=range(0,{num_cells})", *words, folder=here)
+def _seconds(folder: Path, application: str, args: tuple[str, ...], *, num_cells: int) -> float:
+    """Time one command in an empty folder. Raises `RuntimeError` if a cell does not finish."""
+    cwd = Path(tempfile.mkdtemp(dir=folder))
+    done = run_python("-m", f"benchmarks.{application}", "-m", f"seed=range(0,{num_cells})", *args, folder=cwd)
     if application == "instant_application":
-        _check(here, num_cells)
-    shutil.rmtree(here)
+        _check(cwd, num_cells)
+    shutil.rmtree(cwd)
     return done.seconds
 
 
-def _check(here: Path, num_cells: int) -> None:
-    (sweep,) = (here / "outputs").iterdir()
+def _check(cwd: Path, num_cells: int) -> None:
+    (sweep,) = (cwd / "outputs").iterdir()
     finished = sum(run.record.status is Status.FINISHED for run in read_sweep(SweepPaths(sweep)).runs)
     if finished != num_cells:
-        raise RuntimeError(f"{finished} of {num_cells} cells have finished")
+        raise RuntimeError(f"All {num_cells} cells must finish, got {finished}.")
 
 
 def _rows(what: str, seconds: Mapping[str, list[float]], budgets: Mapping[str, Budget]) -> list[Row]:
     return [
-        compared(
+        ratio_row(
             f"{what}: Hydra's basic launcher / ours with {name}",
             ours=seconds[name],
             other=seconds[_BASIC],
@@ -97,14 +100,14 @@ def _rows(what: str, seconds: Mapping[str, list[float]], budgets: Mapping[str, B
     ]
 
 
-def _reliability_row(rows: list[Row], command: str) -> tuple[str, str, str]:
+def _reliability_fields(rows: list[Row], command: str) -> tuple[str, str, str]:
     two, one = rows
-    said = (
-        f"a process each takes {two.ours} with two workers and {one.ours} with one; Hydra's basic launcher, all in one "
-        f"process, {two.other}: {two.ratio} and {one.ratio} times as long"
+    text = (
+        f"one process per cell takes {two.ours} with two workers and {one.ours} with one; Hydra's basic launcher, "
+        f"all in one process, {two.other}: {two.ratio} and {one.ratio} times as long"
     )
-    return f"{_MARK}, our application", said, f"`{command}`"
+    return f"{_MARK}, our application", text, f"`{command}`"
 
 
 if __name__ == "__main__":
-    carry_out("sweep_overhead", measure, summary=__doc__, patience=_PATIENCE)
+    run_benchmark("sweep_overhead", measure, summary=__doc__, stopping_rule=_STOPPING_RULE)

@@ -1,14 +1,14 @@
-"""The table of many stored runs, in a process and as a command: its time and its memory; and how soon help is there."""
+"""Time and memory of the table of many stored runs, in process and as a command, and the time of --help."""
 
 import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from benchmarks.command import Settings, carry_out
-from benchmarks.interleaving import Patience, in_turns
-from benchmarks.processes import Finished, run_python
-from benchmarks.rows import Budget, Row, as_seconds, measured
+from benchmarks.command_line import Settings, run_benchmark
+from benchmarks.interleaving import StoppingRule, run_interleaved
+from benchmarks.processes import RUNMANAGER, CompletedCommand, run_python
+from benchmarks.rows import Budget, Row, format_megabytes, format_seconds, measurement_row
 from benchmarks.stored_sweep import write_stored_sweep
 from runmanager.records.files.paths import SweepPaths
 
@@ -16,8 +16,8 @@ __all__ = ["measure"]
 
 _NUM_RUNS = 10_000
 _NUM_EPOCHS = 10
-_PATIENCE = Patience(min_rounds=7, max_rounds=15, max_seconds=60)
-# Prints the seconds that the table took, without the imports.
+_STOPPING_RULE = StoppingRule(min_rounds=7, max_rounds=15, max_seconds=60)
+# Prints the seconds of the table, without the imports.
 _IN_PROCESS = """
 import sys, time
 from pathlib import Path
@@ -31,10 +31,10 @@ print(time.perf_counter() - begin, len(rows))
 
 
 def measure(settings: Settings) -> list[Row]:
-    """The rows of the table, read for the first time and again; of its memory; and of the two helps."""
+    """Return the rows of the table, with and without cache, of its memory, and of the help of both commands."""
     what = f"table of {_NUM_RUNS:,} stored runs of {_NUM_EPOCHS} epochs"
-    again, first = f"{what}, made before", f"{what}, for the first time"
-    peaks: dict[str, list[float]] = {"first": [], "again": []}
+    cached, uncached = f"{what}, cached", f"{what}, without cache"
+    peaks: dict[str, list[float]] = {"uncached": [], "cached": []}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         sweep = write_stored_sweep(folder / "sweep", num_runs=_NUM_RUNS, num_epochs=_NUM_EPOCHS)
@@ -45,28 +45,30 @@ def measure(settings: Settings) -> list[Row]:
             return done.seconds
 
         contenders: dict[str, Callable[[], float]] = {
-            "in process": lambda: _kept(sweep, lambda: _in_process(folder, sweep)),
-            "in process, first": lambda: _anew(sweep, lambda: _in_process(folder, sweep)),
-            "command": lambda: _kept(sweep, partial(command, "again")),
-            "command, first": lambda: _anew(sweep, partial(command, "first")),
+            "in process": lambda: _cached(sweep, lambda: _in_process(folder, sweep)),
+            "in process, uncached": lambda: _uncached(sweep, lambda: _in_process(folder, sweep)),
+            "command": lambda: _cached(sweep, partial(command, "cached")),
+            "command, uncached": lambda: _uncached(sweep, partial(command, "uncached")),
             "help": lambda: _cli(folder, "table", "--help").seconds,
             "application's help": lambda: run_python("-m", "runmanager", "--help", folder=folder).seconds,
         }
-        seconds = in_turns(contenders, patience=settings.patience, seed=settings.seed)
+        seconds = run_interleaved(contenders, stopping_rule=settings.stopping_rule, seed=settings.seed)
     in_process, as_command, memory = (
-        Budget(0.5, words=as_seconds),
-        Budget(1.5, words=as_seconds),
-        Budget(300e6, words=_megabytes),
+        Budget(0.5, format=format_seconds),
+        Budget(1.5, format=format_seconds),
+        Budget(300e6, format=format_megabytes),
     )
     return [
-        measured(f"{again}, in the process", seconds["in process"], budget=in_process),
-        measured(f"{first}, in the process", seconds["in process, first"]),
-        measured(f"{again}, as a command", seconds["command"], budget=as_command),
-        measured(f"{first}, as a command", seconds["command, first"]),
-        measured(f"{again}, peak memory of the command", peaks["again"][1:], budget=memory),
-        measured(f"{first}, peak memory of the command", peaks["first"][1:], budget=memory),
-        measured("`runmanager table --help`", seconds["help"], budget=Budget(0.5, words=as_seconds)),
-        measured("`python -m runmanager --help`", seconds["application's help"], budget=Budget(1.0, words=as_seconds)),
+        measurement_row(f"{cached}, in process", seconds["in process"], budget=in_process),
+        measurement_row(f"{uncached}, in process", seconds["in process, uncached"]),
+        measurement_row(f"{cached}, as a command", seconds["command"], budget=as_command),
+        measurement_row(f"{uncached}, as a command", seconds["command, uncached"]),
+        measurement_row(f"{cached}, peak memory of the command", peaks["cached"][1:], budget=memory),
+        measurement_row(f"{uncached}, peak memory of the command", peaks["uncached"][1:], budget=memory),
+        measurement_row("`runmanager table --help`", seconds["help"], budget=Budget(0.5, format=format_seconds)),
+        measurement_row(
+            "`python -m runmanager --help`", seconds["application's help"], budget=Budget(1.0, format=format_seconds)
+        ),
     ]
 
 
@@ -76,33 +78,29 @@ def _in_process(folder: Path, sweep: SweepPaths) -> float:
     return float(seconds)
 
 
-def _anew(sweep: SweepPaths, work: Callable[[], float]) -> float:
-    """`work` as it is where nobody has made the table before; what it keeps is put where it was."""
-    aside = sweep.root / "aside"
+def _uncached(sweep: SweepPaths, work: Callable[[], float]) -> float:
+    """Call `work` without a cache and restore the cache afterwards."""
+    backup = sweep.root / "backup"
     if sweep.summaries.exists():
-        sweep.summaries.rename(aside)
+        sweep.summaries.rename(backup)
     try:
         return work()
     finally:
         sweep.summaries.unlink(missing_ok=True)
-        if aside.exists():
-            aside.rename(sweep.summaries)
+        if backup.exists():
+            backup.rename(sweep.summaries)
 
 
-def _kept(sweep: SweepPaths, work: Callable[[], float]) -> float:
-    """`work` where the table has been made before."""
+def _cached(sweep: SweepPaths, work: Callable[[], float]) -> float:
+    """Call `work` with a cache, after writing one if needed."""
     if not sweep.summaries.exists():
         work()
     return work()
 
 
-def _cli(folder: Path, *words: str) -> Finished:
-    return run_python("-c", "import sys; from runmanager.cli.main import main; sys.exit(main())", *words, folder=folder)
-
-
-def _megabytes(count: float) -> str:
-    return f"{count / 1e6:.0f} MB"
+def _cli(folder: Path, *args: str) -> CompletedCommand:
+    return run_python(*RUNMANAGER, *args, folder=folder)
 
 
 if __name__ == "__main__":
-    carry_out("table", measure, summary=__doc__, patience=_PATIENCE)
+    run_benchmark("table", measure, summary=__doc__, stopping_rule=_STOPPING_RULE)

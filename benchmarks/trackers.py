@@ -1,4 +1,4 @@
-"""Trackers as their users write them into a loop: each logs every step's loss, and loss and accuracy of each epoch."""
+"""Trackers as their users write them into a loop: log each step's loss, and loss and accuracy of each epoch."""
 
 import importlib.metadata
 import os
@@ -15,13 +15,13 @@ from runmanager import RunManager
 from runmanager.tracking.options import RunOptions, TensorBoardOptions
 from runmanager.tracking.run import InactiveRun
 
-__all__ = ["OURS", "PEERS", "UNTRACKED", "TrackedEpoch", "Tracker", "begin_tracker", "version_of"]
+__all__ = ["OURS", "PEERS", "UNTRACKED", "TrackedEpoch", "Tracker", "start_tracker", "version_of"]
 
 OURS, UNTRACKED = "ours", "untracked"
 
 
 class TrackedEpoch(Protocol):
-    """An epoch while it is running: where its batches pass, and who hears of each step."""
+    """A running epoch: passes batches on and tracks steps."""
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]: ...
 
@@ -29,19 +29,19 @@ class TrackedEpoch(Protocol):
 
 
 class Tracker(Protocol):
-    """A run that is being tracked."""
+    """A tracked run."""
 
     def epoch(self) -> AbstractContextManager[TrackedEpoch]:
-        """An epoch, which is written down where the context ends."""
+        """Return an epoch that is logged when its context exits."""
         ...
 
     def end(self) -> None:
-        """The run has ended."""
+        """End the run."""
         ...
 
 
 class _Untracked:
-    """Nothing is tracked; batches are moved to the device."""
+    """No tracking; moves batches to the device."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -62,13 +62,13 @@ class _Untracked:
 
 
 class _Ours:
-    """This package's run manager, with all that it tracks: times, record, event file."""
+    """This package's run manager with times, record and event file."""
 
     def __init__(self, folder: Path, network: torch.nn.Module, device: torch.device) -> None:
         options = TensorBoardOptions(images=False, graph=False)
         manager = RunManager(folder, console=False, tensorboard=options)
         run = manager.run({"device": str(device)}, network, [], options=RunOptions(log_every=1))
-        assert not isinstance(run, InactiveRun)  # the folder is new, and the device is there
+        assert not isinstance(run, InactiveRun)  # new folder, available device
         self._run = run.__enter__()
 
     @contextmanager
@@ -82,7 +82,7 @@ class _Ours:
 
 
 class _Peer(_Untracked):
-    """A tracker that is given numbers one by one, by `log(name, value, step)`, and flushed once an epoch."""
+    """A tracker that logs single values by `log(name, value, step)` and is flushed once per epoch."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ def _wandb(folder: Path, device: torch.device) -> Tracker:
 
     quiet = wandb.Settings(silent=True, console="off")
     run = wandb.init(mode="offline", dir=str(folder), settings=quiet)
-    # It has one step for all that is logged, which must rise; so its own counter is used.
+    # W&B has one step counter for all values, which must increase, so its counter is used instead of `step`.
     return _Peer(device, lambda name, value, _: run.log({name: value}), end=run.finish)
 
 
@@ -153,19 +153,19 @@ PEERS: dict[str, tuple[str, Callable[[Path, torch.device], Tracker]]] = {
     "W&B offline": ("wandb", _wandb),
     "MLflow with SQLite": ("mlflow-skinny", _mlflow),
 }
-"""By the name that a table shows: the distribution that must be installed, and how a run begins."""
+"""Required distribution and factory by the name shown in tables."""
 
 
 def version_of(distribution: str) -> str | None:
-    """The version that is installed; None where it is not."""
+    """Return the installed version, or None."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return None
 
 
-def begin_tracker(name: str, folder: Path, network: torch.nn.Module, device: torch.device) -> Tracker:
-    """Begin a run on `device` with the tracker of this name, or with `OURS` or `UNTRACKED`."""
+def start_tracker(name: str, folder: Path, network: torch.nn.Module, device: torch.device) -> Tracker:
+    """Start a run on `device` with the tracker of this name, `OURS` or `UNTRACKED`."""
     if name == UNTRACKED:
         return _Untracked(device)
     if name == OURS:

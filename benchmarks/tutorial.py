@@ -1,8 +1,8 @@
-"""What the tutorial does, written anew: its network, its training loop, its run manager.
+"""Reimplementation of the tutorial: its network, training loop and run manager.
 
-The same work is done in the same places as there: images are decoded and made tensors one by one, a step fetches its
-loss and its correct predictions from the device, and the run manager shows the whole first batch, traces the graph on
-it, writes histograms of all weights and gradients, and makes its table anew, each epoch.
+It does the same work in the same places as the tutorial: images are decoded and converted to tensors one by one, each
+step fetches its loss and correct predictions from the device, and the run manager logs the whole first batch, traces
+the graph on it, and in each epoch writes histograms of all weights and gradients and rebuilds its table.
 """
 
 import time
@@ -33,7 +33,7 @@ LEARNING_RATE = 0.01
 
 
 class TutorialNetwork(nn.Module):
-    """Two convolutions, each with ReLU and then pooling, and three linear layers."""
+    """Two convolutions, each followed by ReLU and pooling, and three linear layers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class TutorialNetwork(nn.Module):
         self.out = nn.Linear(60, 10)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits (batch, 10) of images (batch, 1, 28, 28)."""
+        """Return logits (batch, 10) of images (batch, 1, 28, 28)."""
         features = F.max_pool2d(F.relu(self.conv1(images)), 2, 2)
         features = F.max_pool2d(F.relu(self.conv2(features)), 2, 2)
         features = F.relu(self.fc1(features.reshape(-1, 12 * 4 * 4)))
@@ -53,24 +53,24 @@ class TutorialNetwork(nn.Module):
 
 
 def training_set(root: Path) -> Dataset[Any]:
-    """torchvision's MNIST: an image is a PIL image that is made a float tensor whenever it is asked for."""
+    """Return torchvision's MNIST, which converts a PIL image to a float tensor on each access."""
     found: Dataset[Any] = torchvision.datasets.MNIST(root, train=True, transform=torchvision.transforms.ToTensor())
     return found
 
 
 def tutorial_loader(dataset: Dataset[Any], batch_size: int, *, sampler: Sampler[int] | None = None) -> DataLoader[Any]:
-    """A plain DataLoader that shuffles, or draws what `sampler` says."""
+    """Return a plain DataLoader that shuffles or uses `sampler`."""
     return DataLoader(dataset, batch_size=batch_size, shuffle=sampler is None, sampler=sampler)
 
 
-class Tracker(Protocol):
-    """Who hears of each step."""
+class StepTracker(Protocol):
+    """Tracks steps."""
 
     def track(self, loss: Tensor, preds: Tensor, labels: Tensor) -> None: ...
 
 
 class Tally:
-    """Loss and correct predictions of an epoch, each step's fetched from the device at once."""
+    """Loss and correct predictions of an epoch, fetched from the device after each step."""
 
     def __init__(self) -> None:
         self.step_losses: list[float] = []
@@ -92,9 +92,9 @@ class Tally:
 
 
 def tutorial_epoch(
-    network: nn.Module, loader: DataLoader[Any], optimizer: torch.optim.Optimizer, tracker: Tracker
+    network: nn.Module, loader: DataLoader[Any], optimizer: torch.optim.Optimizer, tracker: StepTracker
 ) -> None:
-    """One epoch of the tutorial's loop, on the network's device."""
+    """Run one epoch of the tutorial's loop on the network's device."""
     device = next(network.parameters()).device
     for batch in loader:
         images = batch[0].to(device)
@@ -108,29 +108,29 @@ def tutorial_epoch(
 
 
 class TutorialManager:
-    """The tutorial's run manager: TensorBoard by torch's own writer, a row an epoch, a table made anew each time."""
+    """The tutorial's run manager: torch's SummaryWriter, one row per epoch, and a table rebuilt each time."""
 
     def __init__(self, folder: Path, network: nn.Module, loader: DataLoader[Any], **settings: Any) -> None:
         self._network, self._settings = network, settings
-        self._began = time.time()
+        self._start = time.time()
         self._rows: list[dict[str, Any]] = []
         self.table = pd.DataFrame()
         self._writer = SummaryWriter(str(folder))
         images, _ = next(iter(loader))
         self._writer.add_image("images", torchvision.utils.make_grid(images))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch says what of its tracing is deprecated
+            warnings.simplefilter("ignore")  # torch warns about deprecated tracing
             self._writer.add_graph(network, images.to(next(network.parameters()).device))
 
     def epochs(self, num_epochs: int) -> Iterator[Tally]:
-        """The epochs, each as what counts its steps; it is written down when the next one is asked for."""
+        """Yield a tally for each epoch; the epoch is logged when the next one is requested."""
         for number in range(1, num_epochs + 1):
-            began, tally = time.time(), Tally()
+            start, tally = time.time(), Tally()
             yield tally
-            self._end_epoch(number, tally, began)
+            self._end_epoch(number, tally, start)
 
-    def _end_epoch(self, number: int, tally: Tally, began: float) -> None:
-        durations = {"epoch duration": time.time() - began, "run duration": time.time() - self._began}
+    def _end_epoch(self, number: int, tally: Tally, start: float) -> None:
+        durations = {"epoch duration": time.time() - start, "run duration": time.time() - self._start}
         self._writer.add_scalar("Loss", tally.loss, number)
         self._writer.add_scalar("Accuracy", tally.accuracy, number)
         for name, parameter in self._network.named_parameters():
@@ -141,7 +141,7 @@ class TutorialManager:
         self.table = pd.DataFrame(self._rows)
 
     def save(self, path: Path) -> None:
-        """End the run: all that was logged is in files, and the table too."""
+        """End the run and write its files and table."""
         self._writer.close()
         self.table.to_csv(path.with_suffix(".csv"))
         self.table.to_json(path.with_suffix(".json"), orient="records", indent=4)

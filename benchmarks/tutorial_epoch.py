@@ -1,31 +1,31 @@
-"""The tutorial's epoch and ours: the same network, images, batch size and number of optimiser steps, in turns.
+"""Epoch time of the tutorial and ours with the same network, images, batch size and number of optimiser steps.
 
-Ours has the settings that make it fastest, and its seconds are those of its own record. Beside it stands the share of
-the machine's best matrix product that either reaches: the epoch's FLOP at that rate, which is measured in each round
-too, over the epoch's seconds.
+Ours uses its fastest settings, and its seconds come from its record. Further rows show the share of the machine's
+fastest matrix product that each side reaches: the time of the epoch's FLOP at that rate, measured in the same rounds,
+divided by the epoch's seconds.
 """
 
 import tempfile
 from pathlib import Path
 
-from benchmarks.command import Settings, carry_out
-from benchmarks.interleaving import Patience, ratio_of
+from benchmarks.command_line import Settings, run_benchmark
+from benchmarks.interleaving import StoppingRule, ratio_of
 from benchmarks.mnist_files import MnistFiles, find_or_generate
 from benchmarks.mnist_sides import NUM_SAMPLES
-from benchmarks.rows import Budget, Row, compared
-from benchmarks.sides import ROUNDS_A_LIFE, sides_in_turns
+from benchmarks.rows import Budget, Row, ratio_row
+from benchmarks.side_processes import ROUNDS_PER_PROCESS, run_sides_interleaved
 
 __all__ = ["measure"]
 
-_ON_CPU = {1000: Budget(3, is_least=True), 10_000: Budget(4, is_least=True)}
-_ON_CUDA = dict.fromkeys(_ON_CPU, Budget(50, is_least=True))
+_ON_CPU = {1000: Budget(3, is_minimum=True), 10_000: Budget(4, is_minimum=True)}
+_ON_CUDA = dict.fromkeys(_ON_CPU, Budget(50, is_minimum=True))
 _SIDES = ("our-epoch", "tutorial-epoch", "ceiling")
-_PATIENCE = Patience(min_rounds=6, max_rounds=15, max_seconds=60, half_width=0.02)
+_STOPPING_RULE = StoppingRule(min_rounds=6, max_rounds=15, max_seconds=60, half_width=0.02)
 """For each batch size."""
 
 
 def measure(settings: Settings) -> list[Row]:
-    """Two rows a batch size: the epochs' times, and the shares of the ceiling."""
+    """Return two rows per batch size: epoch times and shares of the ceiling."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         images = find_or_generate(folder)
@@ -34,15 +34,17 @@ def measure(settings: Settings) -> list[Row]:
 
 
 def _rows(settings: Settings, folder: Path, images: MnistFiles, batch_size: int) -> tuple[Row, Row]:
-    words = ("--data", str(images.root), "--batch-size", str(batch_size), "--device", settings.device)
-    sides = {side: ("-m", "benchmarks.mnist_sides", side, *words) for side in _SIDES}
-    patience = settings.patience
-    # A GPU is lent by the minute, and takes some seconds to begin.
-    life = ROUNDS_A_LIFE if settings.device == "cpu" else patience.max_rounds
-    seconds = sides_in_turns(sides, folder=folder, patience=patience, seed=settings.seed, rounds_a_life=life)
+    args = ("--data", str(images.root), "--batch-size", str(batch_size), "--device", settings.device)
+    sides = {side: ("-m", "benchmarks.mnist_sides", side, *args) for side in _SIDES}
+    stopping_rule = settings.stopping_rule
+    # GPU time is scarce, and a process on a GPU takes seconds to start.
+    rounds = ROUNDS_PER_PROCESS if settings.device == "cpu" else stopping_rule.max_rounds
+    seconds = run_sides_interleaved(
+        sides, folder=folder, stopping_rule=stopping_rule, seed=settings.seed, rounds_per_process=rounds
+    )
     ours, tutorial, ceiling = seconds.values()
     budgets = {"cpu": _ON_CPU, "cuda": _ON_CUDA}
-    times, ratio = compared(
+    times, ratio = ratio_row(
         f"epoch of {images.name}, {NUM_SAMPLES:,}, batch size {batch_size}: the tutorial's loop / ours",
         ours=ours,
         other=tutorial,
@@ -60,4 +62,4 @@ def _rows(settings: Settings, folder: Path, images: MnistFiles, batch_size: int)
 
 
 if __name__ == "__main__":
-    carry_out("tutorial_epoch", measure, summary=__doc__, patience=_PATIENCE, has_device=True)
+    run_benchmark("tutorial_epoch", measure, summary=__doc__, stopping_rule=_STOPPING_RULE, has_device=True)

@@ -1,7 +1,7 @@
-"""The tutorial's training and ours are the same training: equal losses, and the same accuracy over several seeds.
+"""Check that the tutorial's training and ours are the same: equal losses, and equal accuracy over several seeds.
 
-Both draw the same images in the same order and begin with the same weights. The tutorial's side decodes and steps as
-there; ours has the settings whose speed is measured.
+Both use the same images in the same order and the same initial weights. The tutorial's side decodes and steps as the
+tutorial does; ours uses the settings whose speed is measured.
 """
 
 import tempfile
@@ -17,10 +17,10 @@ import torchvision
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, RandomSampler
 
-from benchmarks.command import Settings, carry_out
-from benchmarks.interleaving import Patience
+from benchmarks.command_line import Settings, run_benchmark
+from benchmarks.interleaving import StoppingRule
 from benchmarks.mnist_files import MnistFiles, find_or_generate
-from benchmarks.our_training import CNN_ON_MNIST, FASTEST, Listener, composed, train
+from benchmarks.our_training import CNN_ON_MNIST, FASTEST, EpochListener, compose_cell, train
 from benchmarks.rows import Budget, Row
 from benchmarks.tutorial import (
     LEARNING_RATE,
@@ -36,18 +36,18 @@ from runmanager.training.datasets.splits import random_subset
 from runmanager.training.loading.batch_sampler import epoch_seed
 from runmanager.training.models.builtin_models import Network
 
-__all__ = ["Case", "DoubleNetwork", "Trained", "measure", "rows", "train_ours", "train_tutorial"]
+__all__ = ["Case", "Float64Network", "Trained", "measure", "rows", "train_ours", "train_tutorial"]
 
 _NUM_SAMPLES = 20_000
 _NUM_EPOCHS = 3
 _BATCH_SIZES = (1000, 10_000)
-_FIRST_LOSS, _LOSSES, _ACCURACY = Budget(1e-5), Budget(1e-6), Budget(0.5, words="{:g} points".format)
-_PATIENCE = Patience(min_rounds=5, max_rounds=5, max_seconds=120)
+_FIRST_LOSS, _LOSSES, _ACCURACY = Budget(1e-5), Budget(1e-6), Budget(0.5, format="{:g} points".format)
+_STOPPING_RULE = StoppingRule(min_rounds=5, max_rounds=5, max_seconds=120)
 
 
 @dataclass(frozen=True)
 class Case:
-    """One training: `is_double` in float64."""
+    """Settings of one training, in float64 if `is_float64`."""
 
     images: MnistFiles
     device: str
@@ -55,12 +55,12 @@ class Case:
     batch_size: int
     num_epochs: int = _NUM_EPOCHS
     num_samples: int = _NUM_SAMPLES
-    is_double: bool = False
+    is_float64: bool = False
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What a training came to: the loss of its first step, each epoch's mean loss, the test images' accuracy."""
+    """Result of a training: loss of the first step, mean loss of each epoch, accuracy on the test images."""
 
     first_loss: float
     losses: Sequence[float]
@@ -71,8 +71,8 @@ Pair = tuple[Trained, Trained]
 """Ours and the tutorial's."""
 
 
-class _InDouble(nn.Module):
-    """Computes in float64, whatever the images are."""
+class _Float64(nn.Module):
+    """Computes in float64 for images of any type."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,58 +83,60 @@ class _InDouble(nn.Module):
         return logits
 
 
-class DoubleNetwork(_InDouble, Network):
+class Float64Network(_Float64, Network):
     """Our network in float64."""
 
 
-class DoubleTutorialNetwork(_InDouble, TutorialNetwork):
+class Float64TutorialNetwork(_Float64, TutorialNetwork):
     """The tutorial's network in float64."""
 
 
 def measure(settings: Settings) -> list[Row]:
-    """The rows of the first loss, of all losses in float64, and of the accuracies."""
+    """Return the rows of the first loss, of all losses in float64, and of the accuracies."""
     with tempfile.TemporaryDirectory() as name:
         images = find_or_generate(Path(name))
         small, large = _BATCH_SIZES
-        in_double = [_both(Case(images, settings.device, settings.seed, each, is_double=True)) for each in _BATCH_SIZES]
+        in_float64 = [
+            _both(Case(images, settings.device, settings.seed, each, is_float64=True)) for each in _BATCH_SIZES
+        ]
         first = _both(Case(images, settings.device, settings.seed, large, num_epochs=1))
         pairs: list[Pair] = []
-        began, patience = time.monotonic(), settings.patience
-        while len(pairs) < patience.min_rounds or (
-            len(pairs) < patience.max_rounds and time.monotonic() - began < patience.max_seconds
+        start, stopping_rule = time.monotonic(), settings.stopping_rule
+        while len(pairs) < stopping_rule.min_rounds or (
+            len(pairs) < stopping_rule.max_rounds and time.monotonic() - start < stopping_rule.max_seconds
         ):
             pairs.append(_both(Case(images, settings.device, settings.seed + len(pairs), small)))
-    return rows(f"{_NUM_SAMPLES:,} of {images.name}", pairs, first, in_double)
+    return rows(f"{_NUM_SAMPLES:,} of {images.name}", pairs, first, in_float64)
 
 
 def rows(
     what: str,
     pairs: Sequence[Pair],
     first: Pair,
-    in_double: Sequence[Pair],
+    in_float64: Sequence[Pair],
 ) -> list[Row]:
-    """`pairs` are one a seed, `first` is with the large batches, `in_double` are one a batch size."""
+    """Return the rows from a pair per seed, the first step with large batches, and a float64 pair per batch size."""
     sizes = " and ".join(f"{each:,}" for each in _BATCH_SIZES)
     firsts = [(ours.first_loss, theirs.first_loss) for ours, theirs in (*pairs, first)]
-    doubles = [pair for ours, theirs in in_double for pair in zip(ours.losses, theirs.losses, strict=True)]
+    doubles = [pair for ours, theirs in in_float64 for pair in zip(ours.losses, theirs.losses, strict=True)]
     return [
         _difference(f"first step's loss, {what}, batch size {sizes}", firsts, _FIRST_LOSS),
-        _difference(f"mean loss of each of {_NUM_EPOCHS} epochs in float64, the same", doubles, _LOSSES),
+        _difference(f"mean loss of each of {_NUM_EPOCHS} epochs in float64, the same data", doubles, _LOSSES),
         _accuracy(f"accuracy on the test images after {_NUM_EPOCHS} epochs, mean over seeds, batch size", pairs),
     ]
 
 
 def _difference(what: str, pairs: Sequence[tuple[float, float]], budget: Budget) -> Row:
-    off = [abs(ours / theirs - 1) for ours, theirs in pairs]
-    ours, theirs = pairs[off.index(max(off))]
+    differences = [abs(ours / theirs - 1) for ours, theirs in pairs]
+    ours, theirs = pairs[differences.index(max(differences))]
     return Row(
         what,
         f"{ours:.9g}",
         f"{theirs:.9g}",
-        f"off by {max(off):.2g} at most",
+        f"differs by at most {max(differences):.2g}",
         str(len(pairs)),
         str(budget),
-        budget.verdict(max(off), max(off), max(off)),
+        budget.verdict(max(differences), max(differences), max(differences)),
     )
 
 
@@ -146,7 +148,7 @@ def _accuracy(what: str, pairs: Sequence[Pair]) -> Row:
         f"{what} {_BATCH_SIZES[0]:,}",
         f"{ours:.2%}",
         f"{theirs:.2%}",
-        f"off by {points:.2g} points, in one seed by {widest:.2g} at most",
+        f"differs by {points:.2g} points, by at most {widest:.2g} in one seed",
         str(len(pairs)),
         str(_ACCURACY),
         _ACCURACY.verdict(points, points, points),
@@ -158,7 +160,7 @@ def _both(case: Case) -> Pair:
 
 
 def train_ours(case: Case) -> Trained:
-    """This package's training of the case."""
+    """Train the case with this package."""
     first: list[float] = []
     records: list[EpochRecord] = []
 
@@ -167,24 +169,24 @@ def train_ours(case: Case) -> Trained:
         first.extend(step_losses[:1])
         return True
 
-    target = "benchmarks.tutorial_equal.DoubleNetwork"
-    words = [
+    target = "benchmarks.tutorial_equal.Float64Network"
+    args = [
         *(*CNN_ON_MNIST, f"data_root={case.images.root}", f"dataset.size={case.num_samples}"),
-        *(("model=custom", f"model._target_={target}") if case.is_double else ()),
+        *(("model=custom", f"model._target_={target}") if case.is_float64 else ()),
         *(f"seed={case.seed}", f"batch_size={case.batch_size}", f"epochs={case.num_epochs}", f"device={case.device}"),
         *("log_every=1", "checkpoint.every=0", *FASTEST),
     ]
     with tempfile.TemporaryDirectory() as folder:
-        train(composed(words), Path(folder), listener=Listener(lambda: None, ended))
+        train(compose_cell(args), Path(folder), listener=EpochListener(lambda: None, ended))
     last = records[-1]
     assert last.val_accuracy is not None
     return Trained(first[0], [float(record.loss or 0) for record in records], last.val_accuracy)
 
 
 def train_tutorial(case: Case) -> Trained:
-    """The tutorial's training of the case: its own loader and loop, and PyTorch's own sampler."""
+    """Train the case with the tutorial's loader and loop, and PyTorch's sampler."""
     seed_everything(case.seed)
-    network = (DoubleTutorialNetwork() if case.is_double else TutorialNetwork()).to(case.device)
+    network = (Float64TutorialNetwork() if case.is_float64 else TutorialNetwork()).to(case.device)
     dataset: Any = random_subset(training_set(case.images.root), case.num_samples, seed=case.seed, name="mnist")
     generator = torch.Generator()
     sampler = RandomSampler(dataset, generator=generator)
@@ -211,4 +213,4 @@ def _test_accuracy(root: Path, network: nn.Module) -> float:
 
 
 if __name__ == "__main__":
-    carry_out("tutorial_equal", measure, summary=__doc__, patience=_PATIENCE, has_device=True)
+    run_benchmark("tutorial_equal", measure, summary=__doc__, stopping_rule=_STOPPING_RULE, has_device=True)

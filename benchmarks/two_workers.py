@@ -1,7 +1,7 @@
-"""Two training runs at a time on two cores, against one after the other: what sharing the machine costs them.
+"""Time of two concurrent training runs on two cores against one after the other.
 
-Real runs of this application on the CPU. With one worker a run has both cores' threads; with two, each has one. Timed
-is the span from the first run's start to the last one's end, as their records say.
+These are real runs of this application on the CPU. With one worker a run has two threads; with two, each run has one.
+The time spans from the start of the first run to the end of the last, according to their records.
 """
 
 import datetime
@@ -10,11 +10,11 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from benchmarks.command import Settings, carry_out
-from benchmarks.interleaving import Patience, in_turns
+from benchmarks.command_line import Settings, run_benchmark
+from benchmarks.interleaving import StoppingRule, run_interleaved
 from benchmarks.page import RELIABILITY, write_row
 from benchmarks.processes import run_python
-from benchmarks.rows import Budget, Row, compared
+from benchmarks.rows import Budget, Row, ratio_row
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import read_sweep
@@ -24,34 +24,34 @@ __all__ = ["measure"]
 _TRAINING = ("dataset=fake", "dataset.size=10000", "dataset.in_shape=[1,28,28]", "batch_size=1000", "epochs=3")
 _BUDGET = Budget(1.15)
 _MARK = "Two CPU runs on two cores"
-_PATIENCE = Patience(min_rounds=6, max_rounds=12, max_seconds=60, half_width=0.05)
+_STOPPING_RULE = StoppingRule(min_rounds=6, max_rounds=12, max_seconds=60, half_width=0.05)
 
 
 def measure(settings: Settings) -> list[Row]:
-    """One row."""
+    """Return one row."""
     with tempfile.TemporaryDirectory() as folder:
         contenders = {f"{workers}": partial(_span_seconds, Path(folder), workers) for workers in (1, 2)}
-        seconds = in_turns(contenders, patience=settings.patience, seed=settings.seed)
-    row, ratio = compared(
-        f"{_MARK}: both at once / one after the other", ours=seconds["2"], other=seconds["1"], budget=_BUDGET
+        seconds = run_interleaved(contenders, stopping_rule=settings.stopping_rule, seed=settings.seed)
+    row, ratio = ratio_row(
+        f"{_MARK}: concurrent / one after the other", ours=seconds["2"], other=seconds["1"], budget=_BUDGET
     )
     if settings.writes:
-        said = f"both at once take {ratio} times as long as one after the other ({ratio.rounds} rounds)"
-        write_row(RELIABILITY, _MARK, (_MARK, said, f"`{settings.command}`"))
+        text = f"run concurrently, they take {ratio} times as long as one after the other ({ratio.rounds} rounds)"
+        write_row(RELIABILITY, _MARK, (_MARK, text, f"`{settings.command}`"))
     return [row]
 
 
 def _span_seconds(folder: Path, workers: int) -> float:
-    """From the start of the first of two runs to the end of the last. Raises `RuntimeError` where one fails."""
-    here = Path(tempfile.mkdtemp(dir=folder))
-    words = (*_TRAINING, "-m", "seed=1,2", "device=cpu", "name=two", f"hydra.launcher.workers={workers}", "--quiet")
-    done = run_python("-m", "runmanager", *words, folder=here)
-    records = [run.record for run in read_sweep(SweepPaths(here / "outputs" / "two")).runs]
+    """Return the seconds from the first start to the last end. Raises `RuntimeError` if a run fails."""
+    cwd = Path(tempfile.mkdtemp(dir=folder))
+    args = (*_TRAINING, "-m", "seed=1,2", "device=cpu", "name=two", f"hydra.launcher.workers={workers}", "--quiet")
+    done = run_python("-m", "runmanager", *args, folder=cwd)
+    records = [run.record for run in read_sweep(SweepPaths(cwd / "outputs" / "two")).runs]
     if [record.status for record in records] != [Status.FINISHED] * 2:
-        raise RuntimeError(f"the two runs must finish:\n{done.output}")
+        raise RuntimeError(f"Both runs must finish, but did not:\n{done.output}")
     begin = min(_time(record.started_at) for record in records)
     end = max(_time(record.ended_at) for record in records)
-    shutil.rmtree(here)
+    shutil.rmtree(cwd)
     return (end - begin).total_seconds()
 
 
@@ -61,4 +61,4 @@ def _time(text: str | None) -> datetime.datetime:
 
 
 if __name__ == "__main__":
-    carry_out("two_workers", measure, summary=__doc__, patience=_PATIENCE)
+    run_benchmark("two_workers", measure, summary=__doc__, stopping_rule=_STOPPING_RULE)

@@ -1,10 +1,10 @@
-"""Comparisons of equal sides whose noise is not what the method begins with: far larger, or not the same everywhere."""
+"""Simulated comparisons of equal sides whose noise is far above the method's prior or differs between sides."""
 
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from benchmarks.noise_models import Floats
 from runmanager.results.compare.comparison_table import ComparisonRow, MeasuredEffect
 from runmanager.results.compare.metrics import find_metric
 from runmanager.results.compare.overall_effect import overall_effect
@@ -13,7 +13,6 @@ from runmanager.results.stats.effects import make_contrast, run_values, simultan
 
 __all__ = ["uneven_lines"]
 
-Floats = npt.NDArray[np.float64]
 Line = tuple[str, int, str, str]
 
 _LOUD = 0.2
@@ -25,28 +24,28 @@ _CELLS = {
 
 
 def uneven_lines(trials: int) -> Iterator[Line]:
-    """Loud runs, sides of unequal numbers and noise, cells of unequal noise, and pairs that share their seeds' luck."""
+    """Yield results for noisy runs, unequal sides, cells of unequal noise, and pairs with noise shared by seed."""
     generator = np.random.default_rng(0)
     for runs in (2, 3, 5):
         held = [_holds(_rows(generator.normal(0, _LOUD, (2, runs)), is_ratio=True)) for _ in range(trials)]
-        yield f"runs that differ by 20%, {runs} a side: coverage", trials, _share(held), "as near 95% as can be"
+        yield f"runs that differ by 20%, {runs} a side: coverage", trials, _share(held), "as near 95% as possible"
     few = max(1, trials // 10)
     held = [_holds(_rows(generator.normal(0, _LOUD, (21, 3)), is_ratio=True)) for _ in range(few)]
     yield "20 equal candidates, runs that differ by 20%, 3 a side: a false interval", few, _lost(held), "at most 6%"
     held = [_holds(_two_samples(generator.normal(0, 0.01, 20), generator.normal(0, 0.1, 3))) for _ in range(trials)]
-    yield "20 runs that differ by 1% against 3 that do by 10%: coverage", trials, _share(held), "at least 93%"
+    yield "20 runs that differ by 1% against 3 that differ by 10%: coverage", trials, _share(held), "at least 93%"
     for what, (deviations, seeds) in _CELLS.items():
         scale = np.array(deviations)[:, None]
-        held = [_holds(_rows(generator.normal(0, 1, (len(scale), seeds)) * scale), nothing=0.0) for _ in range(few)]
+        held = [_holds(_rows(generator.normal(0, 1, (len(scale), seeds)) * scale), no_effect=0.0) for _ in range(few)]
         yield f"accuracies, {what}: a false interval", few, _lost(held), "at most 6%"
     for shared in (0.01, 0.02):
         held = [_mean_holds(generator, shared) for _ in range(few)]
-        what = f"8 pairs with a noise of 1% and {shared:.0%} of their seeds' own, 5 seeds: their mean's interval covers"
+        what = f"8 pairs, noise of 1% per run and {shared:.0%} per seed, 5 seeds: the interval of their mean covers"
         yield what, few, _share(held), "at least 93%"
 
 
 def _rows(cells: Floats, *, is_ratio: bool = False) -> list[Estimate]:
-    """Each cell against the first one, seed by seed."""
+    """Compare each cell with the first one, seed by seed."""
     values = [run_values(_as_runs(cell, is_ratio), is_ratio=is_ratio) for cell in cells]
     return simultaneous_estimates(
         [make_contrast(values[0], each, is_ratio=is_ratio, are_paired=True) for each in values[1:]]
@@ -63,16 +62,16 @@ def _as_runs(cell: Floats, is_ratio: bool) -> list[list[float]]:
     return [[float(value)] for value in values]
 
 
-def _holds(rows: Sequence[Estimate], *, nothing: float = 1.0) -> bool:
-    """Whether `nothing`, the effect of equal sides, lies in every interval."""
-    return all(row.low <= nothing <= row.high for row in rows)
+def _holds(rows: Sequence[Estimate], *, no_effect: float = 1.0) -> bool:
+    """Return whether every interval covers `no_effect`, the effect of equal sides."""
+    return all(row.low <= no_effect <= row.high for row in rows)
 
 
 def _mean_holds(generator: np.random.Generator, shared: float) -> bool:
     effects = generator.normal(0, 0.01, (8, 5)) + generator.normal(0, shared, 5)
-    nothing = run_values([[0.0]] * 5, is_ratio=False)
+    baseline = run_values([[0.0]] * 5, is_ratio=False)
     pairs = [
-        make_contrast(nothing, run_values(_as_runs(each, False), is_ratio=False), is_ratio=False, are_paired=True)
+        make_contrast(baseline, run_values(_as_runs(each, False), is_ratio=False), is_ratio=False, are_paired=True)
         for each in effects
     ]
     rows = [

@@ -1,4 +1,4 @@
-"""Writes the example sweep of docs/commands.md into outputs/digits; its figures are made up, and always the same."""
+"""Write the example sweep of docs/commands.md to outputs/digits, with made-up, deterministic figures."""
 
 import datetime
 import math
@@ -25,7 +25,7 @@ COMMAND = (
 AXES: dict[str, list[Any]] = {"batch_size": [100, 1000], "lr": [0.001, 0.01], "seed": [0, 1, 2]}
 EPOCHS = 7
 SAMPLES = 5000
-BEGIN = datetime.datetime(2026, 11, 2, 9, 0, tzinfo=datetime.UTC)
+START = datetime.datetime(2026, 11, 2, 9, 0, tzinfo=datetime.UTC)
 DIVERGED = {"batch_size": 100, "lr": 0.01, "seed": 2}
 
 SETTINGS: dict[str, Any] = {
@@ -76,19 +76,19 @@ ENVIRONMENT = Environment(
 
 
 def write_example(folder: Path = FOLDER) -> SweepPaths:
-    """Twelve runs, one after the other, of which one diverged."""
+    """Write twelve sequential runs, one of which diverged."""
     sweep = SweepPaths(folder)
     cells = []
     for number, chosen in enumerate(expand_grid(**AXES)):
         config = {"lr": chosen.lr, "batch_size": chosen.batch_size, **SETTINGS, "seed": chosen.seed}
         name = f"{readable_name(chosen)}-{short_signature(signature(config))}"
-        _write_run(sweep.run(name), config, BEGIN + datetime.timedelta(minutes=2 * number), dict(chosen) == DIVERGED)
+        _write_run(sweep.run(name), config, START + datetime.timedelta(minutes=2 * number), dict(chosen) == DIVERGED)
         cells.append(plan_cell(signature(config), name, config))
     write_cells(sweep, cells, axes=AXES, command=COMMAND)
     return sweep
 
 
-def _write_run(paths: RunPaths, config: dict[str, Any], begin: datetime.datetime, diverges: bool) -> None:
+def _write_run(paths: RunPaths, config: dict[str, Any], start: datetime.datetime, diverges: bool) -> None:
     epochs = _epochs(config)[: 2 if diverges else EPOCHS]
     seconds = (epochs[-1].run_seconds or 0.0) + 0.5
     record = RunRecord(
@@ -99,8 +99,8 @@ def _write_run(paths: RunPaths, config: dict[str, Any], begin: datetime.datetime
         message="the loss was nan in epoch 3" if diverges else "",
         config=config,
         epochs_planned=EPOCHS,
-        started_at=begin.isoformat(),
-        ended_at=(begin + datetime.timedelta(seconds=round(seconds, 3))).isoformat(),
+        started_at=start.isoformat(),
+        ended_at=(start + datetime.timedelta(seconds=round(seconds, 3))).isoformat(),
         run_seconds=seconds,
         num_parameters=32_998,
         peak_memory_bytes=420 * 2**20,
@@ -111,7 +111,7 @@ def _write_run(paths: RunPaths, config: dict[str, Any], begin: datetime.datetime
         folder.append(epoch)
     folder.close()
     replace_file(paths.config, "".join(f"{name}: {value}\n" for name, value in flatten(config).items()))
-    replace_file(paths.log, "".join(f"{_said(epoch)}\n" for epoch in epochs))
+    replace_file(paths.log, "".join(f"{_log_line(epoch)}\n" for epoch in epochs))
     for weights in (paths.checkpoint, *(() if diverges else (paths.best,))):
         replace_file(weights, b"an example has no weights\n")
     if diverges:
@@ -119,15 +119,15 @@ def _write_run(paths: RunPaths, config: dict[str, Any], begin: datetime.datetime
 
 
 def _epochs(config: dict[str, Any]) -> list[EpochRecord]:
-    """Large batches are quick and learn slowly; each seed is a little different."""
-    chosen = random.Random(signature(config))
-    seconds_at_rest = 0.9 if config["batch_size"] == 1000 else 1.6
+    """Return the epochs of a run: large batches are faster and learn more slowly; seeds differ slightly."""
+    generator = random.Random(signature(config))
+    typical_seconds = 0.9 if config["batch_size"] == 1000 else 1.6
     speed = {(100, 0.001): 0.75, (100, 0.01): 0.85, (1000, 0.001): 0.3, (1000, 0.01): 0.7}
     rate = speed[config["batch_size"], config["lr"]]
-    level = 0.02 + chosen.uniform(-0.004, 0.004)
+    level = 0.02 + generator.uniform(-0.004, 0.004)
     epochs, spent = [], 0.0
     for number in range(1, EPOCHS + 1):
-        seconds = seconds_at_rest * (1.5 if number == 1 else 1.0) * chosen.uniform(0.98, 1.02)
+        seconds = typical_seconds * (1.5 if number == 1 else 1.0) * generator.uniform(0.98, 1.02)
         error = level + 0.88 * math.exp(-rate * number)
         spent += seconds + 0.25
         epochs.append(_epoch(number, error, seconds, spent))
@@ -154,10 +154,10 @@ def _epoch(number: int, error: float, seconds: float, spent: float) -> EpochReco
     )
 
 
-def _said(epoch: EpochRecord) -> str:
+def _log_line(epoch: EpochRecord) -> str:
     note = "  (warm-up)" if epoch.warmup else ""
     return f"epoch {epoch.epoch}  loss {epoch.loss:.4f}  val_accuracy {epoch.val_accuracy:.4f}{note}"
 
 
 if __name__ == "__main__":
-    print(f"The example sweep lies in {write_example().root}.")
+    print(f"Wrote the example sweep to {write_example().root}.")

@@ -1,6 +1,6 @@
-"""Makes the pictures of docs/images/: `python docs/screenshots.py`, or only those it names.
+"""Create the images of docs/images/: `python docs/screenshots.py [NAME...]`, by default all of them.
 
-Needs Chromium and playwright, as the tests in tests/browser do. Each function of PICTURES writes the files of its name.
+Needs Chromium and playwright, like tests/browser. Each function in PICTURES writes the images of its name.
 """
 
 import contextlib
@@ -23,13 +23,13 @@ DOCS = Path(__file__).resolve().parent
 IMAGES = DOCS / "images"
 WIDTH = 1400
 HEIGHT = 955
-MOST_BYTES = 200_000  # of a picture: it is downloaded with the page that shows it
+MAX_BYTES = 200_000  # per image, since readers of the page download it
 
 Picture = Callable[[Browser, SweepPaths], None]
 
 
 def report(browser: Browser, sweep: SweepPaths) -> None:
-    """The top of the example's report, light and dark."""
+    """Capture the top of the example's report, light and dark."""
     write_tables(sweep)
     for scheme, name in (("light", "report.png"), ("dark", "report-dark.png")):
         options: dict[str, Any] = {"color_scheme": scheme, "viewport": {"width": WIDTH, "height": HEIGHT}}
@@ -40,12 +40,12 @@ def report(browser: Browser, sweep: SweepPaths) -> None:
 
 
 def tensorboard(browser: Browser, sweep: SweepPaths) -> None:
-    """TensorBoard's tabs. The example has no event files, so it is on runs of its own."""
+    """Capture TensorBoard's tabs, from a separate sweep, since the example has no event files."""
     write_tensorboard_pictures(browser, IMAGES)
 
 
 def terminal(browser: Browser, sweep: SweepPaths) -> None:
-    """What commands show: of the example, and of a sweep that is run for it."""
+    """Capture the output of commands: of the example, and of a sweep run for this purpose."""
     for picture in (comparison, live_table):
         picture(Path.cwd())
 
@@ -54,12 +54,12 @@ PICTURES: dict[str, Picture] = {"report": report, "tensorboard": tensorboard, "t
 
 
 def main(names: list[str]) -> None:
-    """Make the named pictures, all of them where none is named."""
+    """Create the named images, or all of them."""
     if unknown := [name for name in names if name not in PICTURES]:
-        sys.exit(f"error: a picture must be one of {', '.join(PICTURES)}, got {', '.join(unknown)}.")
+        sys.exit(f"error: an image must be one of {', '.join(PICTURES)}, got {', '.join(unknown)}.")
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
-        sys.exit("error: pictures need Chromium, and none is installed; on Debian and Ubuntu: apt install chromium")
+        sys.exit("error: images need Chromium, which is not installed; on Debian and Ubuntu: apt install chromium")
     IMAGES.mkdir(exist_ok=True)
     write_example = runpy.run_path(str(DOCS / "example_sweep.py"))["write_example"]
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), sync_playwright() as playwright:
@@ -70,7 +70,7 @@ def main(names: list[str]) -> None:
         browser.close()
     for picture in sorted(IMAGES.iterdir()):
         size = picture.stat().st_size
-        print(f"{picture.relative_to(DOCS.parent)}: {size:,} bytes{', too large' if size > MOST_BYTES else ''}")
+        print(f"{picture.relative_to(DOCS.parent)}: {size:,} bytes{', too large' if size > MAX_BYTES else ''}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The pictures of TensorBoard in docs/images/: `runmanager tensorboard` on a small sweep of real runs, tab by tab."""
+"""Images of TensorBoard in docs/images/: the tabs of `runmanager tensorboard` on a small sweep of real runs."""
 
 import contextlib
 import re
@@ -20,7 +20,7 @@ expect.set_options(timeout=LIMIT_MILLISECONDS)
 
 
 def write_tensorboard_pictures(browser: Browser, images: Path) -> None:
-    """tensorboard-custom-scalars.png, -hparams.png, -parallel.png and -images.png, of runs that it makes anew."""
+    """Run a sweep and write tensorboard-custom-scalars.png, -hparams.png, -parallel.png and -images.png."""
     program = [sys.executable, "-c", "from runmanager.cli.main import main; main()"]
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([*program, "sweep", *GRID, "device=cpu"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
@@ -50,7 +50,7 @@ def _write(browser: Browser, address: str, images: Path, name: str) -> None:
 
 
 def _await_runs(page: Page, name: str) -> None:
-    """Wait until the tab shows all there is."""
+    """Wait until the tab is complete."""
     if name == "hparams":
         expect(page.locator("tf-hparams-table-view").get_by_text(re.compile("^lr=0"))).to_have_count(RUNS)
     elif name == "images":

@@ -1,4 +1,4 @@
-"""Pictures of the terminal, from what commands truly showed; `python docs/screenshots.py terminal` makes them."""
+"""Images of the terminal from real command output; `python docs/screenshots.py terminal` creates them."""
 
 import io
 import itertools
@@ -26,59 +26,59 @@ SWEEP = (
 _NUM_RUNS = 4
 _Screen = runpy.run_path(str(DOCS.parent / "tests" / "app" / "screens.py"))["Screen"]
 _COMMAND = "import sys; from runmanager.cli.main import run_command; sys.exit(run_command(sys.argv[1:]))"
-_FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)  # which a reader's browser would have to get from another host
+_FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)  # a browser would have to load these from another host
 
 
 def live_table(folder: Path) -> None:
-    """terminal.svg: the table of a small sweep on the built-in digits, in its middle; the sweep is run in `folder`."""
+    """Write terminal.svg: the live table of a small sweep on the built-in digits, halfway through; runs in `folder`."""
     screen = _begin(SWEEP, folder)
-    screen.wait_for(lambda now: _is_in_the_middle(now.lines), "a run that has ended beside two that run")
+    screen.wait_for(lambda now: _is_halfway(now.lines), "one finished run and two running ones")
     _draw(screen.cells, SWEEP, IMAGES / "terminal.svg")
     assert screen.end() == 0, screen.shown
 
 
 def comparison(folder: Path) -> None:
-    """compare.svg: what `compare` says of the example sweep, which lies in `folder`."""
+    """Write compare.svg: the output of `compare` for the example sweep in `folder`."""
     draw_command(("compare", "digits", "--axis", "batch_size"), folder, IMAGES / "compare.svg")
 
 
-def _is_in_the_middle(lines: Sequence[str]) -> bool:
-    ended = sum(line.startswith("✓") for line in lines)
+def _is_halfway(lines: Sequence[str]) -> bool:
+    num_ended = sum(line.startswith("✓") for line in lines)
     running = [line for line in lines if line.startswith(">")]
-    to_come = next((int(found[1]) for line in lines if (found := re.search(r"running · (\d+) to come", line))), 0)
-    # A run that has just ended is for a moment in both parts of the table.
-    is_whole = ended + len(running) + to_come == _NUM_RUNS
-    return is_whole and ended >= 1 and any("━━━" in line and "╌╌" in line for line in running)
+    num_queued = next((int(found[1]) for line in lines if (found := re.search(r"running · (\d+) to come", line))), 0)
+    # A run that has just ended is briefly in both parts of the table.
+    is_consistent = num_ended + len(running) + num_queued == _NUM_RUNS
+    return is_consistent and num_ended >= 1 and any("━━━" in line and "╌╌" in line for line in running)
 
 
-def _begin(words: Sequence[str], folder: Path) -> Any:
+def _begin(args: Sequence[str], folder: Path) -> Any:
     environment = {**os.environ, "PYTHONPATH": str(DOCS.parent)}
-    command = [sys.executable, "-c", _COMMAND, *words]
+    command = [sys.executable, "-c", _COMMAND, *args]
     return _Screen(command, folder=folder, environment=environment, columns=COLUMNS, rows=ROWS)
 
 
-def draw_command(words: Sequence[str], folder: Path, path: Path) -> None:
-    """Draw what a command shows that is given in `folder`, with the command above it."""
-    screen = _begin(words, folder)
+def draw_command(args: Sequence[str], folder: Path, path: Path) -> None:
+    """Run a command in `folder` and draw its output below the command line."""
+    screen = _begin(args, folder)
     assert screen.end() == 0, screen.shown
-    _draw(screen.cells, words, path)
+    _draw(screen.cells, args, path)
 
 
-def _draw(cells: Sequence[Sequence[Any]], words: Sequence[str], path: Path) -> None:
-    """Write a screen as SVG, the command above it, without the empty lines at its end."""
+def _draw(cells: Sequence[Sequence[Any]], args: Sequence[str], path: Path) -> None:
+    """Write a screen as SVG below the command line, without trailing empty lines."""
     lines = [_line(row) for row in cells]
     while lines and not lines[-1].plain.strip():
         lines.pop()
     console = Console(width=COLUMNS, record=True, file=io.StringIO(), force_terminal=True, legacy_windows=False)
-    for line in (*_prompt(words), *lines):
+    for line in (*_prompt(args), *lines):
         console.print(line, no_wrap=True, crop=True)
     path.parent.mkdir(exist_ok=True)
     path.write_text(_FONTS.sub("", console.export_svg(title="", unique_id=path.stem)))
 
 
-def _prompt(words: Sequence[str]) -> list[Text]:
-    """The command as it was typed, on as many lines as it needs."""
-    typed = Text(f"$ runmanager {shlex.join(words)}", style="bold")
+def _prompt(args: Sequence[str]) -> list[Text]:
+    """Return the command line, wrapped to the width of the screen."""
+    typed = Text(f"$ runmanager {shlex.join(args)}", style="bold")
     return list(typed.wrap(Console(width=COLUMNS), COLUMNS))
 
 

@@ -1,7 +1,7 @@
-"""The commands of docs/commands.md with what they print: run on the example sweep, compared, and written anew.
+"""Run the commands of docs/commands.md on the example sweep, and compare or update their printed output.
 
-`python -m tests.documented` writes the page's outputs anew; lines `...`, which stand for any lines, are kept where they
-still fit.
+`python -m tests.documented` updates the outputs on the page. Lines `...`, which match any lines, are kept while they
+still match.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "commands.md"
 EXAMPLE = ROOT / "docs" / "example_sweep.py"
 NEEDED = {"parquet": "pyarrow"}
-"""What must be installed for a command that has the word."""
+"""Packages required by commands with this argument."""
 
 _BLOCK = re.compile(r"^```console\n\$ (?P<command>.*)\n(?P<output>(?:.*\n)*?)```$", re.M)
 _ANY = "..."
@@ -32,23 +32,23 @@ _ANY = "..."
 
 @dataclass(frozen=True)
 class DocumentedCommand:
-    """One command of the page and the lines below it."""
+    """A command on the page and its printed lines."""
 
-    words: tuple[str, ...]
+    args: tuple[str, ...]
     lines: tuple[str, ...]
 
     @property
     def missing(self) -> str | None:
-        """A package that it needs and that is not installed."""
-        wanted = [package for word, package in NEEDED.items() if word in self.words]
-        return next((package for package in wanted if importlib.util.find_spec(package) is None), None)
+        """A required package that is not installed, or None."""
+        required = [package for argument, package in NEEDED.items() if argument in self.args]
+        return next((package for package in required if importlib.util.find_spec(package) is None), None)
 
     def __str__(self) -> str:
-        return shlex.join(self.words)
+        return shlex.join(self.args)
 
 
 def read_page(text: str) -> list[DocumentedCommand]:
-    """Every console block of the page, in order."""
+    """Return all console blocks of the page, in order."""
     return [
         DocumentedCommand(tuple(shlex.split(block["command"])), tuple(block["output"].splitlines()))
         for block in _BLOCK.finditer(text)
@@ -57,7 +57,7 @@ def read_page(text: str) -> list[DocumentedCommand]:
 
 @contextlib.contextmanager
 def example_in(folder: Path) -> Iterator[None]:
-    """The example sweep in `folder`, which is the current one meanwhile, and a terminal of 80 columns."""
+    """Write the example sweep to `folder` and make it the current folder, with a terminal of 80 columns."""
     width = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = "80"
     with contextlib.chdir(folder):
@@ -71,35 +71,35 @@ def example_in(folder: Path) -> Iterator[None]:
 
 
 def output_of(command: DocumentedCommand) -> list[str]:
-    """What the command prints, errors too, without blanks at the ends of lines."""
-    said = io.StringIO()
-    assert command.words[0] == "runmanager", f"the page may hold our commands only: {command}"
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-        run_command(command.words[1:])
-    return [line.rstrip() for line in said.getvalue().rstrip().splitlines()]
+    """Return the lines that the command prints, including errors, without trailing spaces."""
+    output = io.StringIO()
+    assert command.args[0] == "runmanager", f"the page may only contain our commands: {command}"
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+        run_command(command.args[1:])
+    return [line.rstrip() for line in output.getvalue().rstrip().splitlines()]
 
 
 def fits(expected: tuple[str, ...], got: list[str]) -> bool:
-    """Whether the lines are the expected ones, where `...` stands for any."""
+    """Return whether the lines match the expected ones, where `...` matches any lines."""
     patterns = [r"(?:[^\n]*\n)*?" if line.strip() == _ANY else re.escape(line.rstrip()) + r"\n" for line in expected]
     return re.fullmatch("".join(patterns), "".join(f"{line}\n" for line in got)) is not None
 
 
 def main() -> None:
-    """Write the outputs anew."""
+    """Update the outputs on the page."""
     commands = iter(read_page(PAGE.read_text()))
 
-    def written(block: re.Match[str]) -> str:
+    def updated(block: re.Match[str]) -> str:
         command = next(commands)
         if command.missing is not None:
-            print(f"kept, for want of {command.missing}: {command}")
+            print(f"kept, {command.missing} is not installed: {command}")
             return block[0]
         got = output_of(command)
         lines = command.lines if fits(command.lines, got) else got
         return "\n".join(["```console", f"$ {block['command']}", *lines, "```"])
 
     with tempfile.TemporaryDirectory() as folder, example_in(Path(folder)):
-        text = _BLOCK.sub(written, PAGE.read_text())
+        text = _BLOCK.sub(updated, PAGE.read_text())
     PAGE.write_text(text)
 
 

@@ -1,6 +1,6 @@
-"""The example notebook, carried out by a real kernel: for its test, and to write its outputs anew.
+"""Execute the example notebook in a real kernel, for its test and to update its outputs.
 
-`python -m tests.notebook` runs docs/example.ipynb in an empty folder and stores what came out in it.
+`python -m tests.notebook` executes docs/example.ipynb in an empty folder and stores the outputs in it.
 """
 
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 
-__all__ = ["EXAMPLE", "executed", "kernel_environment"]
+__all__ = ["EXAMPLE", "execute_example", "kernel_environment"]
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ROOT / "docs" / "example.ipynb"
@@ -25,12 +25,16 @@ _KEPT_METADATA = {
 
 @contextmanager
 def kernel_environment(folder: Path) -> Iterator[None]:
-    """What a kernel finds: this checkout, and no settings, history or kernels of the user's."""
-    wanted = {"PYTHONPATH": str(ROOT), "IPYTHONDIR": str(folder / "ipython")}
-    wanted |= {"JUPYTER_RUNTIME_DIR": str(folder), "JUPYTER_DATA_DIR": str(folder), "JUPYTER_CONFIG_DIR": str(folder)}
-    before = {name: os.environ.get(name) for name in (*wanted, "MPLBACKEND")}
-    os.environ.update(wanted)
-    os.environ.pop("MPLBACKEND", None)  # the kernel's own is the one that shows figures
+    """Set the environment of a kernel: this checkout, without the user's settings, history or kernels."""
+    variables = {"PYTHONPATH": str(ROOT), "IPYTHONDIR": str(folder / "ipython")}
+    variables |= {
+        "JUPYTER_RUNTIME_DIR": str(folder),
+        "JUPYTER_DATA_DIR": str(folder),
+        "JUPYTER_CONFIG_DIR": str(folder),
+    }
+    before = {name: os.environ.get(name) for name in (*variables, "MPLBACKEND")}
+    os.environ.update(variables)
+    os.environ.pop("MPLBACKEND", None)  # the kernel's backend shows figures
     try:
         yield
     finally:
@@ -41,8 +45,8 @@ def kernel_environment(folder: Path) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def executed(folder: Path) -> nbformat.NotebookNode:
-    """The example with the outputs of its execution in `folder`. Raises `CellExecutionError` where a cell raises."""
+def execute_example(folder: Path) -> nbformat.NotebookNode:
+    """Execute the example in `folder` and return it with its outputs. Raises `CellExecutionError` if a cell raises."""
     notebook = nbformat.read(EXAMPLE, as_version=4)
     settings = folder / "settings"
     settings.mkdir()
@@ -58,9 +62,9 @@ def executed(folder: Path) -> nbformat.NotebookNode:
 
 
 def main() -> None:
-    """Write the outputs anew; what is of this machine and this day alone stays out of the file."""
+    """Update the stored outputs, without metadata of this machine and day."""
     with tempfile.TemporaryDirectory() as folder:
-        notebook = executed(Path(folder))
+        notebook = execute_example(Path(folder))
     notebook.metadata = nbformat.from_dict(_KEPT_METADATA)
     nbformat.validate(notebook)
     nbformat.write(notebook, EXAMPLE)

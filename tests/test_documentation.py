@@ -1,4 +1,4 @@
-"""The documentation keeps its word: links lead somewhere, code blocks and commands run."""
+"""Tests of the documentation: links resolve, and code blocks and commands run."""
 
 import os
 import re
@@ -16,7 +16,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")])
 
 RUN_MARK = "<!-- run -->"
 NOT_RUN_MARK = re.compile(r"<!-- not run: .+ -->")
-"""Before a python block that cannot run here, with the reason."""
+"""Marks a Python block that cannot run here, with the reason."""
 
 FENCE = re.compile(r"^(?P<fence>`{3,}|~{3,})(?P<language>[\w+-]*)[^\n]*\n(?P<body>.*?)^(?P=fence)\s*$", re.M | re.S)
 LINK = re.compile(r"!?\[[^\]]*\]\((?P<inline>[^)\s]+)[^)]*\)|^\[[^\]]+\]:\s*(?P<reference>\S+)", re.M)
@@ -26,7 +26,7 @@ TIME_LIMIT_SECONDS = 240
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block, with the last line that stands before it."""
+    """A fenced block with the line before it."""
 
     document: Path
     line: int
@@ -52,7 +52,7 @@ def blocks(document: Path, text: str) -> Iterator[Block]:
 
 
 def commands(block: Block) -> list[list[str]]:
-    """The commands of a block: after `$ ` in a console block, every line but comments in another."""
+    """Return the commands of a block: lines after `$ ` in console blocks, all lines except comments in others."""
     lines = block.body.replace("\\\n", " ").splitlines()
     if block.language == "console":
         lines = [line[2:] for line in lines if line.startswith("$ ")]
@@ -63,10 +63,10 @@ def commands(block: Block) -> list[list[str]]:
 def broken_links(document: Path, text: str) -> list[str]:
     prose = FENCE.sub("", text)
     targets = [match["inline"] or match["reference"] for match in LINK.finditer(prose)]
-    return [target for target in targets if "://" not in target and not leads_somewhere(document, target)]
+    return [target for target in targets if "://" not in target and not resolves(document, target)]
 
 
-def leads_somewhere(document: Path, target: str) -> bool:
+def resolves(document: Path, target: str) -> bool:
     if target.startswith("mailto:"):
         return True
     name, _, anchor = target.partition("#")
@@ -77,16 +77,16 @@ def leads_somewhere(document: Path, target: str) -> bool:
 
 
 def anchors(text: str) -> set[str]:
-    """The headings as their links spell them: lower case, hyphens for spaces, no other punctuation."""
+    """Return the headings as link anchors: lower case, hyphens for spaces, without other punctuation."""
     headings = HEADING.findall(FENCE.sub("", text))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def process(words: list[str]) -> list[str]:
-    """The process for one documented command: of this interpreter, whatever PATH says."""
+def process_args(words: list[str]) -> list[str]:
+    """Return the arguments that run a documented command with this interpreter, regardless of PATH."""
     if words[0] == "runmanager":
         return [sys.executable, "-c", "from runmanager.cli.main import main; main()", *words[1:]]
-    assert words[:3] == ["python", "-m", "runmanager"], f"a block marked to be run may hold our commands only: {words}"
+    assert words[:3] == ["python", "-m", "runmanager"], f"a block marked to run may only contain our commands: {words}"
     return [sys.executable, *words[1:]]
 
 
@@ -103,7 +103,7 @@ RUNNABLE = [block for document in DOCUMENTS for block in blocks(document, docume
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Path]:
-    """One folder a document: what an earlier block writes, a later one may read, as its reader would."""
+    """One folder per document, so that later blocks can read what earlier blocks wrote."""
     return {document: tmp_path_factory.mktemp(document.stem) for document in DOCUMENTS}
 
 
@@ -116,9 +116,9 @@ def test_block_runs(block: Block, folders: dict[Path, Path]) -> None:
         run([sys.executable, script.name], folder)
         return
     found = commands(block)
-    assert found, f"{block} is marked to be run and holds no command"
+    assert found, f"{block} is marked to run but contains no command"
     for words in found:
-        run(process(words), folder)
+        run(process_args(words), folder)
 
 
 def test_readme_shows_code_and_commands_that_are_run() -> None:
@@ -128,7 +128,7 @@ def test_readme_shows_code_and_commands_that_are_run() -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
-def test_links_lead_somewhere(document: Path) -> None:
+def test_links_resolve(document: Path) -> None:
     assert broken_links(document, document.read_text()) == []
 
 
@@ -161,7 +161,7 @@ print("one")
 """
 
 
-def test_the_reader_of_documents_sees_links_blocks_and_commands(tmp_path: Path) -> None:
+def test_links_blocks_and_commands_are_found(tmp_path: Path) -> None:
     document = tmp_path / "sample.md"
     document.write_text(SAMPLE)
     assert broken_links(document, SAMPLE) == ["gone.png", "#nowhere", "missing.md"]

@@ -1,4 +1,4 @@
-"""What is installed is whole, the set-up commands do their work once, and imports stay light."""
+"""Tests of packaging: complete installations, set-up commands that run once, and light imports."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ PACKAGED = ("pyproject.toml", "README.md", "LICENSE", ".gitignore", "runmanager"
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of what a wheel is built from: building writes nothing into the repository."""
+    """A copy of the sources of a wheel, so that building writes nothing to the repository."""
     folder = tmp_path_factory.mktemp("checkout")
     for name in PACKAGED:
         source = ROOT / name
@@ -43,7 +43,7 @@ def wheel(checkout: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel unpacked, which is what an installation puts on the path."""
+    """The unpacked wheel, as an installation puts it on the path."""
     folder = tmp_path_factory.mktemp("installed")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder)
@@ -65,7 +65,7 @@ def python(code: str, *, path: Path = ROOT, folder: Path | None = None) -> str:
     return done.stdout.strip()
 
 
-def test_wheel_holds_configuration_templates_and_types(installed: Path) -> None:
+def test_wheel_contains_configuration_templates_and_types(installed: Path) -> None:
     package = installed / "runmanager"
     assert (package / "py.typed").exists()
     for source in ("conf/**/*.yaml", "runmanager/**/*.py", "runmanager/results/report/templates/*.html"):
@@ -76,7 +76,7 @@ def test_wheel_holds_configuration_templates_and_types(installed: Path) -> None:
     assert (package / "conf" / "config.yaml").exists()
 
 
-def test_wheel_holds_nothing_else(installed: Path) -> None:
+def test_wheel_contains_nothing_else(installed: Path) -> None:
     version = runmanager.__version__
     assert {entry.name for entry in installed.iterdir()} == {"runmanager", f"torch_runmanager-{version}.dist-info"}
 
@@ -106,7 +106,7 @@ def test_editable_install_copies_no_file(checkout: Path) -> None:
 
 
 @pytest.mark.parametrize("name", runmanager.__all__)
-def test_public_name_is_there(name: str) -> None:
+def test_public_name_exists(name: str) -> None:
     assert getattr(runmanager, name) is not None
     assert name in dir(runmanager)
 
@@ -137,11 +137,11 @@ def test_constraints_pin_every_requirement_within_its_range() -> None:
     required = [Requirement(line) for line in PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"]]
     assert [each.name for each in required if canonicalize_name(each.name) not in pinned] == []
     assert [str(each) for each in required if pinned[canonicalize_name(each.name)] not in each.specifier] == []
-    # torch brings the CUDA libraries that it was built with; a pin would forbid its CPU build.
+    # torch pins the CUDA libraries it was built with; a pin here would exclude its CPU build.
     assert [name for name in pinned if name.startswith(("nvidia", "cuda", "triton"))] == []
 
 
-def test_lowest_versions_are_the_bounds_of_what_is_required() -> None:
+def test_lowest_versions_are_the_lower_bounds_of_the_requirements() -> None:
     lines = [Requirement(line) for line in (ROOT / "lowest.txt").read_text().splitlines() if not line.startswith("#")]
     lowest = {line.name: str(line.specifier).removeprefix("==") for line in lines if str(line.specifier)[:2] == "=="}
     required = {each.name: each.specifier for each in map(Requirement, PROJECT["dependencies"])}
@@ -165,7 +165,7 @@ TOOL = 'echo "${0##*/} $*" >> calls.txt'
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """The set-up's files beside a Python whose virtual environments only write down what is asked of them."""
+    """The set-up files, with a Python whose virtual environments only record their calls."""
     folder = tmp_path / "project"
     folder.mkdir()
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
@@ -182,7 +182,7 @@ def project(tmp_path: Path) -> Path:
 
 def make(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = ["make", f"PYTHON={project.parent / 'python'}", *arguments]
-    # Run from inside `make test`, this make is none of its children.
+    # Inside `make test`, this make must not inherit its variables.
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
     return subprocess.run(
         command, cwd=project, env=environment, capture_output=True, text=True, check=False, timeout=120
@@ -197,7 +197,7 @@ def calls(project: Path) -> list[str]:
 class TestMake:
     INSTALL = "python -m pip install --editable .[dev] --constraint constraints.txt"
 
-    def test_installs_once_and_again_when_requirements_change(self, project: Path) -> None:
+    def test_installs_once_and_again_after_requirements_change(self, project: Path) -> None:
         assert make(project, "demo").returncode == 0
         assert calls(project) == [self.INSTALL, "runmanager demo"]
         (project / "constraints.txt").touch()
@@ -208,13 +208,13 @@ class TestMake:
         make(project, "demo")
         assert calls(project)[3:] == [self.INSTALL, "runmanager demo"]
 
-    def test_installs_again_when_the_environment_lost_its_python(self, project: Path) -> None:
+    def test_installs_again_if_the_environment_lost_its_python(self, project: Path) -> None:
         make(project, "demo")
         (project / ".venv" / "bin" / "python").unlink()
         make(project, "demo")
         assert calls(project)[2:] == [self.INSTALL, "runmanager demo"]
 
-    def test_bench_installs_what_it_compares_with_once_and_goes_on_without_it(self, project: Path) -> None:
+    def test_bench_installs_the_compared_tools_once_and_works_without_them(self, project: Path) -> None:
         install = self.INSTALL.replace("dev", "bench")
         measures = ["python -m benchmarks.peers --write", "python -m benchmarks.summary --write"]
         for expected in ([self.INSTALL, install, *measures], measures):
@@ -226,9 +226,9 @@ class TestMake:
         executable(project / ".venv/bin/python", f"{TOOL}; case $* in *bench]*) exit 1; esac")
         done = make(project, "bench", "BENCHMARKS=peers")
         assert (done.returncode, calls(project)) == (0, [install, *measures])
-        assert "those that are not there are left out" in done.stderr
+        assert "missing tools are skipped" in done.stderr
 
-    def test_refuses_an_unfit_python_in_one_line(self, project: Path) -> None:
+    def test_rejects_an_unsupported_python_in_one_line(self, project: Path) -> None:
         executable(project.parent / "python", '[ "$1" = --version ] && echo Python 3.9.1 || exit 1')
         done = make(project, "demo")
         assert done.returncode == 2
@@ -238,12 +238,12 @@ class TestMake:
 
 @pytest.mark.parametrize("status", [0, 3])
 @pytest.mark.parametrize("has_data", [True, False])
-def test_ci_runs_make_test_with_the_data_that_is_there(project: Path, status: int, has_data: bool) -> None:
+def test_ci_runs_make_test_with_available_data(project: Path, status: int, has_data: bool) -> None:
     data = project.parent / "shared" / "data"
     if has_data:
         data.mkdir(parents=True)
     executable(project.parent / "bin" / "make", f'echo "$* $PWD ${{RUNMANAGER_DATA:-none}}"; exit {status}')
-    executable(project.parent / "bin" / "apt-get", "exit 100")  # nothing is installed, and no network waited for
+    executable(project.parent / "bin" / "apt-get", "exit 100")  # installs nothing and needs no network
     environment = {**os.environ, "PATH": f"{project.parent / 'bin'}:{os.environ['PATH']}"}
     environment.pop("RUNMANAGER_DATA", None)
     done = subprocess.run(

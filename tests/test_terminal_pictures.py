@@ -1,4 +1,4 @@
-"""A test of the pictures of the terminal: what a command truly showed, and nothing that asks another host."""
+"""Images of the terminal show real output and load nothing from other hosts."""
 
 import runpy
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from .documented import ROOT, example_in
 
 
-def test_a_picture_shows_what_the_command_showed(tmp_path: Path) -> None:
+def test_image_shows_the_output_of_the_command(tmp_path: Path) -> None:
     pytest.importorskip("pyte")
     draw = runpy.run_path(str(ROOT / "docs" / "terminal_pictures.py"))["draw_command"]
     with example_in(tmp_path):

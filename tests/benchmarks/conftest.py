@@ -1,4 +1,4 @@
-"""Few images in MNIST's format, for what the benchmarks do with many."""
+"""Fixtures of the benchmark tests: a few images in MNIST's format."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Runs that are built to be bound by one thing, in the real job: what their stored records say, and no other thing."""
+"""Bottleneck hints for real runs that are built with one bottleneck."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from benchmarks import bound
-from benchmarks.bound import SlowSamples, SlowToMove
+from benchmarks import bound_workloads
 from benchmarks.bound_truth import CASES, report
+from benchmarks.bound_workloads import SlowSamples, SlowTransfers
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.device_peaks import DevicePeaks
 from runmanager.records.storage.reader import StoredRun, read_run
@@ -32,23 +32,25 @@ from runmanager.training.options.job import CheckpointOptions, TrainingOptions
 
 SLOW = {"loader": DataLoaderOptions(), "model": LogisticOptions(), "batch_size": 50, "epochs": 3}
 RUNS: dict[str, dict[str, Any]] = {
-    "input": SLOW | {"dataset": {"_target_": f"benchmarks.bound.{SlowSamples.__name__}", "milliseconds": 1.0}},
-    "transfer": SLOW | {"dataset": {"_target_": f"benchmarks.bound.{SlowToMove.__name__}", "milliseconds": 50.0}},
+    "input": SLOW
+    | {"dataset": {"_target_": f"benchmarks.bound_workloads.{SlowSamples.__name__}", "milliseconds": 1.0}},
+    "transfer": SLOW
+    | {"dataset": {"_target_": f"benchmarks.bound_workloads.{SlowTransfers.__name__}", "milliseconds": 50.0}},
     "compute": {
         "dataset": FakeOptions(size=256, val_size=8),
         "model": MlpOptions(hidden=[512, 512]),
         "batch_size": 128,
     },
-    "memory": {"model": {"_target_": "benchmarks.bound.Elementwise", "length": 2_000_000}},
-    "launch": {"model": {"_target_": "benchmarks.bound.ManySmall"}},
+    "memory": {"model": {"_target_": "benchmarks.bound_workloads.Elementwise", "length": 2_000_000}},
+    "launch": {"model": {"_target_": "benchmarks.bound_workloads.ManySmallOperations"}},
     "eval": {"dataset": FakeOptions(size=8, val_size=20_000), "model": LogisticOptions(), "epochs": 3},
 }
-# Of a usual core: 100 GFLOP/s, 10 GB/s, a microsecond to start an operation.
-USUAL = {"flops_per_second": 1e11, "copy_bytes_per_second": 1e10, "dispatch_seconds": 1e-6}
+# A typical core: 100 GFLOP/s, 10 GB/s, one microsecond per launch.
+TYPICAL = {"flops_per_second": 1e11, "copy_bytes_per_second": 1e10, "dispatch_seconds": 1e-6}
 
 
 def train(folder: Path, fields: dict[str, Any]) -> StoredRun:
-    """A run as the application makes it, read back; of enough epochs that a median bears a disturbance of some."""
+    """Train a run as the application does and read it back; enough epochs make the median robust."""
     options = TrainingOptions(
         **{
             "device": "cpu",
@@ -69,10 +71,10 @@ def train(folder: Path, fields: dict[str, Any]) -> StoredRun:
     return read_run(paths)
 
 
-def on_a_usual_core(run: StoredRun, *, reached: float) -> StoredRun:
-    """The run as if its core were as much slower than a usual one, in everything, that it reached so much of its best.
+def on_typical_core(run: StoredRun, *, reached: float) -> StoredRun:
+    """Return the run with ceilings of a typical core, slowed down so that the run reaches the share `reached` of them.
 
-    How fast this machine is, and what else it has to do, then changes nothing of the hint: the counts decide.
+    The hint then depends on the counted work alone, not on the speed and load of this machine.
     """
     environment = run.record.environment
     compute = [epoch.compute_seconds for epoch in run.epochs if not epoch.warmup]
@@ -81,9 +83,9 @@ def on_a_usual_core(run: StoredRun, *, reached: float) -> StoredRun:
         ceilings = DevicePeaks(
             device_name=environment.device_name,
             threads=environment.torch_threads,
-            flops_per_second={"fp32": USUAL["flops_per_second"] / times},
-            copy_bytes_per_second=USUAL["copy_bytes_per_second"] / times,
-            dispatch_seconds=USUAL["dispatch_seconds"] * times,
+            flops_per_second={"fp32": TYPICAL["flops_per_second"] / times},
+            copy_bytes_per_second=TYPICAL["copy_bytes_per_second"] / times,
+            dispatch_seconds=TYPICAL["dispatch_seconds"] * times,
         )
         facts = msgspec.structs.replace(run.record.measurements, ceilings=ceilings)
         record = msgspec.structs.replace(run.record, measurements=facts)
@@ -95,11 +97,11 @@ def on_a_usual_core(run: StoredRun, *, reached: float) -> StoredRun:
 
 
 @pytest.mark.parametrize("kind", ["input", "transfer"])
-def test_a_run_that_waits_is_said_to_wait_for_what_it_does(
+def test_hint_names_what_a_run_waits_for(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch, let_pass: Callable[[float], None]
 ) -> None:
-    # A thousand times as long, and at once: whatever else a busy machine does is little beside it.
-    monkeypatch.setattr(bound, "time", SimpleNamespace(sleep=lambda seconds: let_pass(1000 * seconds)))
+    # Simulated delays a thousand times as long, so that other load hardly matters.
+    monkeypatch.setattr(bound_workloads, "time", SimpleNamespace(sleep=lambda seconds: let_pass(1000 * seconds)))
     found = find_bottleneck(train(tmp_path, RUNS[kind]))
     assert found is not None
     assert found.kind == kind
@@ -107,23 +109,23 @@ def test_a_run_that_waits_is_said_to_wait_for_what_it_does(
 
 
 @pytest.mark.parametrize("kind", ["compute", "memory", "launch"])
-def test_a_run_that_works_is_said_to_be_bound_by_the_work_that_it_was_built_of(tmp_path: Path, kind: str) -> None:
+def test_hint_names_the_work_that_bounds_a_run(tmp_path: Path, kind: str) -> None:
     run = train(tmp_path, RUNS[kind])
-    found = find_bottleneck(on_a_usual_core(run, reached=0.8))
+    found = find_bottleneck(on_typical_core(run, reached=0.8))
     assert found is not None
     assert found.kind == kind
-    # Where the work explains less than half of the time, something else has it, and nothing is said.
-    assert find_bottleneck(on_a_usual_core(run, reached=0.4)) is None
+    # Work that explains less than half of the time gives no hint.
+    assert find_bottleneck(on_typical_core(run, reached=0.4)) is None
 
 
-def test_a_run_that_mostly_evaluates_is_said_to(tmp_path: Path) -> None:
+def test_hint_names_evaluation(tmp_path: Path) -> None:
     found = find_bottleneck(train(tmp_path, RUNS["eval"]))
     assert found is not None
     assert (found.kind, found.share) == ("eval", None)
     assert found.whole_at_most == pytest.approx(1 / (1 - found.whole_share))
 
 
-def test_the_table_counts_what_was_said_of_each_kind() -> None:
+def test_table_counts_hints_by_kind() -> None:
     right = [Bottleneck("input", share, 2.0, share, 2.0, "", "") for share in (0.5, 0.75)]
     wrong = Bottleneck("memory", 0.9, 1.1, 0.9, 1.1, "", "")
     text = report([(CASES[0], [*right, wrong, None]), (CASES[1], [None])], command="the command", machine="here")

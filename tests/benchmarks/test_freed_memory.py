@@ -1,12 +1,12 @@
-"""Kept memory beside the C library's defaults: each epoch by a new process of the tracker's side."""
+"""The benchmark of kept memory against the C library's defaults, each epoch in a new process."""
 
-from benchmarks.command import Settings
+from benchmarks.command_line import Settings
 from benchmarks.freed_memory import measure
-from benchmarks.interleaving import Patience
+from benchmarks.interleaving import StoppingRule
 
 
-def test_each_way_has_its_row_and_the_two_are_compared() -> None:
-    rows = measure(Settings(Patience(min_rounds=1, max_rounds=1), 0, False, "a command"))
+def test_both_variants_have_a_row_and_are_compared() -> None:
+    rows = measure(Settings(StoppingRule(min_rounds=1, max_rounds=1), 0, False, "a command"))
     compared, kept, default = rows
     assert compared.what.endswith("C library's defaults / freed memory kept")
     assert (kept.what.rpartition(", ")[2], default.what.rpartition(", ")[2]) == (

@@ -1,4 +1,4 @@
-"""What is measured on a GPU: no part is lost to another, a rehearsal stays one, and the page says what was found."""
+"""GPU measurements: parts are independent, a rehearsal is marked, and the page shows the results."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import gpu_profile
-from benchmarks.gpu_page import Brought, page, write_page
+from benchmarks.gpu_page import GpuResults, page, write_page
 from benchmarks.gpu_profile import Span, busy_seconds
 from benchmarks.mnist_files import MnistFiles
 from runmanager.errors import UsageError
@@ -17,8 +17,8 @@ SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "gpu.sh"
 REHEARSED = {"DEVICE": "cpu", "SMALL": "1"}
 
 
-def carried_out(results: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The script with these variables; `true` and `false` stand for a Python with which all goes well, or nothing."""
+def run_script(results: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run the script with these variables; PYTHON `true` always succeeds and `false` always fails."""
     environment = {**os.environ, **variables}
     return subprocess.run([SCRIPT, results], env=environment, capture_output=True, text=True, timeout=120)
 
@@ -34,11 +34,13 @@ def summary(results: Path) -> dict[str, str]:
     [
         ({"PYTHON": "true"}, 0, "ok"),
         ({"PYTHON": "false"}, 1, "status 1"),
-        ({"PYTHON": "true", "SECONDS_IN_ALL": "0"}, 1, "not begun: the time was over"),
+        ({"PYTHON": "true", "SECONDS_IN_ALL": "0"}, 1, "not started: out of time"),
     ],
 )
-def test_each_part_is_said_and_kept(tmp_path: Path, variables: dict[str, str], status: int, ended: str) -> None:
-    done = carried_out(tmp_path, PARTS="data tutorial", **REHEARSED, **variables)
+def test_each_part_is_summarised_and_archived(
+    tmp_path: Path, variables: dict[str, str], status: int, ended: str
+) -> None:
+    done = run_script(tmp_path, PARTS="data tutorial", **REHEARSED, **variables)
     assert done.returncode == status, done.stderr
     assert summary(tmp_path) == {"data": ended, "tutorial": ended}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["gpu-results.tar.gz", "summary.tsv"]
@@ -50,34 +52,34 @@ def test_each_part_is_said_and_kept(tmp_path: Path, variables: dict[str, str], s
 
 
 @pytest.mark.parametrize(
-    ("variables", "said"),
+    ("variables", "message"),
     [
         ({"DEVICE": "cpu", "SMALL": ""}, "DEVICE must be cuda, or a rehearsal with SMALL=1, got cpu."),
         ({**REHEARSED, "PARTS": "data lunch"}, "PARTS must be of "),
         ({**REHEARSED, "PYTHON": "false", "WHEELS": "nowhere"}, "the wheels in nowhere could not be unpacked."),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_runs(tmp_path: Path, variables: dict[str, str], said: str) -> None:
-    done = carried_out(tmp_path, **variables)
-    assert done.returncode == 2 and said in done.stderr and done.stderr.startswith("error: ")
+def test_invalid_settings_are_rejected_before_anything_runs(
+    tmp_path: Path, variables: dict[str, str], message: str
+) -> None:
+    done = run_script(tmp_path, **variables)
+    assert done.returncode == 2 and message in done.stderr and done.stderr.startswith("error: ")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture
-def brought(tmp_path: Path) -> Path:
-    """What two runs of the script may have brought home: parts that ended, the second time if not the first; one that
-    did not, and others that were not begun.
-    """
+def results(tmp_path: Path) -> Path:
+    """Results of two runs of the script: finished parts, some only the second time, one cut off, others not started."""
     folder = tmp_path / "gpu-results"
     (folder / "sweeps" / "epoch").mkdir(parents=True)
     (folder / "tables").mkdir()
     (folder / "said").mkdir()
     (folder / "summaries").mkdir()
-    for begun_at, lines in {
+    for started_at, lines in {
         1000: ("checks\t9\tok", "epoch\t20\tstatus 1", "tutorial\t30\tok"),
-        2000: ("epoch\t20\tok", "crossover\t70\tcut off after 70 s", "tutorial\t0\tnot begun: the time was over"),
+        2000: ("epoch\t20\tok", "crossover\t70\tcut off after 70 s", "tutorial\t0\tnot started: out of time"),
     }.items():
-        (folder / "summaries" / f"{begun_at}.tsv").write_text("\n".join(["part\tseconds\tended", *lines, ""]))
+        (folder / "summaries" / f"{started_at}.tsv").write_text("\n".join(["part\tseconds\tended", *lines, ""]))
     (folder / "machine.txt").write_text("Some GPU, torch 2.11\n")
     (folder / "commit.txt").write_text("0123456789abcdef\n")
     (folder / "said" / "checks.txt").write_text("....\n5 passed, 1 skipped in 9.00s\n")
@@ -94,9 +96,9 @@ def brought(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_page_says_goals_and_what_is_missing(brought: Path) -> None:
-    text = page(Brought(brought))
-    assert "on Some GPU, torch 2.11, on a day that is not named, from commit `0123456789ab`" in text
+def test_page_shows_goals_and_missing_parts(results: Path) -> None:
+    text = page(GpuResults(results))
+    assert "on Some GPU, torch 2.11, on an unknown day, from commit `0123456789ab`" in text
     assert "| the tutorial's / ours | 100 (98 to 102) | at least 50 | yes |" in text
     name = "the CNN's epoch at batch size 1,000, steps captured"
     assert [line for line in text.splitlines() if line.startswith(f"| {name}")] == [
@@ -113,7 +115,7 @@ def test_the_page_says_goals_and_what_is_missing(brought: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ended", "said", "wanted"),
+    ("ended", "output", "expected"),
     [
         (
             "ok",
@@ -130,40 +132,38 @@ def test_the_page_says_goals_and_what_is_missing(brought: Path) -> None:
             "tests/gpu/test_a.py::test_one PASSED [50%]\ntests/gpu/test_a.py::test_two ",
             ["`tests/gpu`: cut off after 9 s, when 1 had passed and 0 had failed."],
         ),
-        ("not begun: the time was over", "", ["`tests/gpu`: not begun: the time was over."]),
+        ("not started: out of time", "", ["`tests/gpu`: not started: out of time."]),
     ],
 )
-def test_the_page_counts_the_checks_and_names_what_failed(
-    brought: Path, ended: str, said: str, wanted: list[str]
-) -> None:
-    (brought / "summaries" / "3000.tsv").write_text(f"part\tseconds\tended\nchecks\t9\t{ended}\n")
-    (brought / "summaries" / "1000.tsv").unlink()
-    (brought / "said" / "checks.txt").write_text(said)
-    lines = page(Brought(brought)).splitlines()
+def test_page_counts_checks_and_names_failures(results: Path, ended: str, output: str, expected: list[str]) -> None:
+    (results / "summaries" / "3000.tsv").write_text(f"part\tseconds\tended\nchecks\t9\t{ended}\n")
+    (results / "summaries" / "1000.tsv").unlink()
+    (results / "said" / "checks.txt").write_text(output)
+    lines = page(GpuResults(results)).splitlines()
     begin = lines.index("## Checks") + 2
-    assert [line for line in lines[begin : lines.index("## The GPU beside the CPU")] if line] == wanted
+    assert [line for line in lines[begin : lines.index("## GPU and CPU compared")] if line] == expected
 
 
-def test_a_rehearsal_is_never_taken_for_a_gpu(brought: Path, tmp_path: Path) -> None:
+def test_rehearsal_is_never_written_as_gpu_results(results: Path, tmp_path: Path) -> None:
     path = tmp_path / "docs" / "gpu.md"
     path.parent.mkdir()
-    write_page(Brought(brought), path)
-    assert path.read_text() == page(Brought(brought))
+    write_page(GpuResults(results), path)
+    assert path.read_text() == page(GpuResults(results))
     assert [str(each.relative_to(path.parent)) for each in path.parent.rglob("*.*")] == [
         "gpu.md",
         "gpu/epoch/results.csv",
     ]
     path.unlink()
-    (brought / "REHEARSAL").write_text("This was a rehearsal on cpu.")
-    assert "**This was a rehearsal on cpu.**" in page(Brought(brought))
-    with pytest.raises(UsageError, match="must be a GPU's, got a rehearsal's"):
-        write_page(Brought(brought), path)
+    (results / "REHEARSAL").write_text("This was a rehearsal on cpu.")
+    assert "**This was a rehearsal on cpu.**" in page(GpuResults(results))
+    with pytest.raises(UsageError, match="must come from a GPU, got a rehearsal"):
+        write_page(GpuResults(results), path)
     assert not path.exists()
     with pytest.raises(UsageError, match=r"unpack gpu-results\.tar\.gz"):
-        Brought(tmp_path)
+        GpuResults(tmp_path)
 
 
-def test_a_device_is_busy_while_anything_goes_on() -> None:
+def test_device_is_busy_while_any_span_is_active() -> None:
     spans = [Span("b", 5, 20), Span("a", 0, 10), Span("within", 6, 7), Span("later", 30, 40)]
     assert busy_seconds(spans) == pytest.approx(30e-6)
     assert busy_seconds([]) == 0
@@ -174,7 +174,7 @@ def test_an_epoch_is_profiled(
 ) -> None:
     monkeypatch.setattr("sys.argv", ["gpu_profile", "--device", "cpu", "--data", str(few_images.root)])
     gpu_profile.main()
-    said = capsys.readouterr().out
-    assert said.count("| `epoch_seconds`, median of ") == 2
-    assert "### Steps captured" in said and "| kernel | times | seconds in all | share |" in said
-    assert "convolution" in said
+    output = capsys.readouterr().out
+    assert output.count("| `epoch_seconds`, median of ") == 2
+    assert "### Captured steps" in output and "| kernel | calls | total seconds | share |" in output
+    assert "convolution" in output

@@ -1,4 +1,4 @@
-"""Generated images are read as MNIST's, by us and by torchvision; the real ones are taken where they are."""
+"""Generated images are read as MNIST by us and by torchvision; real images are used if available."""
 
 import shutil
 from pathlib import Path
@@ -14,7 +14,7 @@ from runmanager.training.datasets.registry import load_dataset
 from runmanager.training.options.dataset import MnistOptions
 
 
-def test_generated_images_are_mnist_to_every_reader(few_images: MnistFiles) -> None:
+def test_generated_images_are_read_as_mnist(few_images: MnistFiles) -> None:
     ours = load_dataset(MnistOptions(), data_root=few_images.root, seed=0)
     theirs = torchvision.datasets.MNIST(few_images.root, train=True)
     assert (len(ours.train), len(ours.validation), len(theirs)) == (600, 200, 600)  # type: ignore[arg-type]
@@ -24,7 +24,7 @@ def test_generated_images_are_mnist_to_every_reader(few_images: MnistFiles) -> N
     assert set(theirs.targets.tolist()) == set(range(10))
 
 
-def test_real_images_are_taken_where_they_are(
+def test_real_images_are_used_if_available(
     few_images: MnistFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generated = "generated images in MNIST's format"

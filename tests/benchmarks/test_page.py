@@ -1,4 +1,4 @@
-"""Rows, and their way onto the pages."""
+"""Rows of benchmarks, and their sections on the pages."""
 
 import datetime
 import re
@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import command, page
-from benchmarks.command import Settings, carry_out
-from benchmarks.interleaving import Patience
+from benchmarks import command_line, page
+from benchmarks.command_line import Settings, run_benchmark
+from benchmarks.interleaving import StoppingRule
 from benchmarks.our_training import FASTEST
-from benchmarks.rows import Budget, Row, as_seconds, compared, measured
+from benchmarks.rows import Budget, Row, format_seconds, measurement_row, ratio_row
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_a_compared_row_says_both_sides_their_ratio_and_the_verdict() -> None:
-    row, ratio = compared(
-        "basic / ours", ours=[2.0] * 5, other=[9.0] * 5, budget=Budget(4, is_least=True), inverse=True
+def test_ratio_row_shows_both_sides_ratio_and_verdict() -> None:
+    row, ratio = ratio_row(
+        "basic / ours", ours=[2.0] * 5, other=[9.0] * 5, budget=Budget(4, is_minimum=True), inverse=True
     )
     assert row.fields == ("basic / ours", "2 s", "9 s", "4.5 (4.5 to 4.5)", "5", "at least 4", "yes")
     assert ratio.value == 4.5
-    assert compared("ours / basic", ours=[0.05] * 5, other=[0.04] * 5)[0].fields == (
+    assert ratio_row("ours / basic", ours=[0.05] * 5, other=[0.04] * 5)[0].fields == (
         *("ours / basic", "50 ms", "40 ms", "1.25 (1.25 to 1.25)", "5", "-", "-"),
     )
 
@@ -36,13 +36,13 @@ def test_a_compared_row_says_both_sides_their_ratio_and_the_verdict() -> None:
         ([0.6, 0.7, 0.8], "no"),
     ],
 )
-def test_a_measured_row_says_how_far_the_values_reach(values: list[float], met: str) -> None:
-    row = measured("table", values, budget=Budget(0.5, words=as_seconds))
+def test_measurement_row_shows_the_range(values: list[float], met: str) -> None:
+    row = measurement_row("table", values, budget=Budget(0.5, format=format_seconds))
     assert (row.budget, row.met, row.rounds) == ("at most 0.5 s", met, "3")
     assert row.ours == f"{values[1]:g} s ({values[0]:g} s to {values[2]:g} s)"
 
 
-def test_only_what_stands_between_the_marks_is_replaced(tmp_path: Path) -> None:
+def test_only_the_text_between_the_markers_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "page.md"
     path.write_text("Before.\n<!-- begin a -->\nold\n<!-- end a -->\n<!-- begin b -->\nkept\n<!-- end b -->\n")
     day = datetime.date(2026, 2, 3)
@@ -57,7 +57,7 @@ def test_only_what_stands_between_the_marks_is_replaced(tmp_path: Path) -> None:
         "\n`python -m a`, 2026-02-03, in 72 s, on a machine.\n"
         "<!-- end a -->\n<!-- begin b -->\nkept\n<!-- end b -->\n"
     )
-    with pytest.raises(RuntimeError, match="must have a place"):
+    with pytest.raises(RuntimeError, match="must match"):
         page.write_section(path, "c", text)
 
 
@@ -66,39 +66,41 @@ def test_a_row_is_replaced_in_its_table(tmp_path: Path) -> None:
     path.write_text("| what | seen |\n| --- | --- |\n| Kills | none |\n| Two runs | old |\n\nMore.\n")
     page.write_row(path, "Two runs", ("Two runs", r"new \1"))
     assert path.read_text() == ("| what | seen |\n| --- | --- |\n| Kills | none |\n| Two runs | new \\1 |\n\nMore.\n")
-    with pytest.raises(RuntimeError, match="must have a place"):
+    with pytest.raises(RuntimeError, match="must match"):
         page.write_row(path, "Three runs", ("Three runs", "new"))
 
 
-def test_a_command_measures_shows_and_writes(
+def test_command_measures_prints_and_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "page.md"
     path.write_text("<!-- begin some -->\n<!-- end some -->\n")
-    monkeypatch.setattr(command, "BENCHMARKS", path)
+    monkeypatch.setattr(command_line, "BENCHMARKS", path)
     seen: list[Settings] = []
 
     def measure(settings: Settings) -> Sequence[Row]:
         seen.append(settings)
         return [Row("a thing", "1 s")]
 
-    def give(*words: str) -> None:
-        carry_out("some", measure, summary=None, patience=Patience(min_rounds=5, max_rounds=9), argv=words)
+    def run(*args: str) -> None:
+        run_benchmark("some", measure, summary=None, stopping_rule=StoppingRule(min_rounds=5, max_rounds=9), argv=args)
 
-    give()
+    run()
     assert path.read_text() == "<!-- begin some -->\n<!-- end some -->\n"
-    give("--rounds", "3", "--seconds", "10", "--seed", "2", "--write")
+    run("--rounds", "3", "--seconds", "10", "--seed", "2", "--write")
     assert "| a thing | 1 s | - | - | 1 | - | - |" in path.read_text()
     assert "`python -m benchmarks.some --rounds 3 --seconds 10 --seed 2`" in path.read_text()
-    assert [each.patience.max_rounds for each in seen] == [9, 3]
-    assert seen[1].patience == Patience(min_rounds=3, max_rounds=3, max_seconds=10)
+    assert [each.stopping_rule.max_rounds for each in seen] == [9, 3]
+    assert seen[1].stopping_rule == StoppingRule(min_rounds=3, max_rounds=3, max_seconds=10)
     assert capsys.readouterr().out.count("| a thing |") == 2
 
 
-def test_every_place_that_the_scripts_write_to_is_there() -> None:
-    scripts = sorted(path.stem for path in Path(page.__file__).parent.glob("*.py") if "carry_out(" in path.read_text())
+def test_documents_have_all_markers_that_scripts_write_to() -> None:
+    scripts = sorted(
+        path.stem for path in Path(page.__file__).parent.glob("*.py") if "run_benchmark(" in path.read_text()
+    )
     text = page.BENCHMARKS.read_text()
-    names = [name for name in scripts if name != "command"]
+    names = [name for name in scripts if name != "command_line"]
     makefile = (ROOT / "Makefile").read_text().replace("\\\n", " ")
     run_by_make = re.findall(r"^BENCHMARKS := (.*)$", makefile, re.MULTILINE)[0].split()
     assert [name for name in names if name not in run_by_make] == []

@@ -1,4 +1,4 @@
-"""The proof of paired measurement: its counts, and how they reach the page."""
+"""Counts of the trials of paired measurement, and their table."""
 
 import time
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from benchmarks.paired_truth import Trial, report
-from benchmarks.slowed import slow_down
+from benchmarks.slowed_network import slow_down
 from runmanager.results.compare.metrics import THROUGHPUT
 from runmanager.results.compare.verdict import verdict
 from runmanager.results.stats.descriptive import Estimate
@@ -14,16 +14,19 @@ from runmanager.results.stats.descriptive import Estimate
 
 def trials(*intervals: tuple[float, float] | None, spread: float = 0.004) -> list[Trial]:
     estimates = [None if each is None else Estimate(1.0, *each) for each in intervals]
-    words = [
+    verdicts = [
         "not measured" if each is None else verdict(THROUGHPUT, each.interval, tolerance=0.01, margin=0.03)
         for each in estimates
     ]
-    return [Trial(estimate, word, 20, 7.0, spread) for estimate, word in zip(estimates, words, strict=True)]
+    return [
+        Trial(estimate, each_verdict, 20, 7.0, spread)
+        for estimate, each_verdict in zip(estimates, verdicts, strict=True)
+    ]
 
 
-def test_what_covers_and_what_is_found_is_counted() -> None:
+def test_covering_intervals_and_verdicts_are_counted() -> None:
     same = trials((0.98, 1.01), (1.02, 1.03), (1.0, 1.0), None)
-    apart = trials((0.96, 0.98), spread=0.02)  # counted by itself: no 3% is promised there
+    apart = trials((0.96, 0.98), spread=0.02)  # counted separately: finding 3% is not promised there
     others = {0.03: [*trials((0.96, 0.98), (0.96, 0.995)), *apart], 0.10: trials((0.89, 0.92))}
     text = report(same, others, num_burners=2, command="the command")
     rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")][1:]
@@ -34,7 +37,7 @@ def test_what_covers_and_what_is_found_is_counted() -> None:
     assert "`the command`, " in text
 
 
-def test_a_slowdown_is_that_share_of_each_step_and_of_no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slowdown_extends_steps_but_not_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
 
     def tick() -> float:
@@ -52,7 +55,7 @@ def test_a_slowdown_is_that_share_of_each_step_and_of_no_wait(monkeypatch: pytes
             optimizer.step()
             lost.append(now[0] - began)
     assert lost[:3] == pytest.approx([0.0003] * 3, rel=0.05)
-    assert lost[3:] == pytest.approx([0.0003] * 2, rel=0.05)  # others had the machine meanwhile
+    assert lost[3:] == pytest.approx([0.0003] * 2, rel=0.05)  # other runs had the machine meanwhile
     optimizer.step()
     began = now[0]
     optimizer.step()

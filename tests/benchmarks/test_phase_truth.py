@@ -1,15 +1,15 @@
-"""The truth of the phases, under a clock that the test moves on: every delay comes back in its own phase, exactly."""
+"""Phase times on a simulated clock: every delay is measured in its phase, exactly."""
 
 import time
 from pathlib import Path
 
 import pytest
 
-from benchmarks.phase_truth import DELAYS, Delayed, Deviation, deviations, section, train
+from benchmarks.phase_truth import DELAYS, Deviation, InjectedDelays, deviations, section, train
 
 
-class Time:
-    """The process's clock, which stands still but for the delays."""
+class SimulatedClock:
+    """A clock that advances only by delays."""
 
     def __init__(self) -> None:
         self.nanoseconds = 10**9
@@ -22,15 +22,17 @@ class Time:
 
 
 @pytest.fixture
-def controlled(monkeypatch: pytest.MonkeyPatch) -> Time:
-    controlled = Time()
+def controlled(monkeypatch: pytest.MonkeyPatch) -> SimulatedClock:
+    controlled = SimulatedClock()
     monkeypatch.setattr(time, "perf_counter_ns", lambda: controlled.nanoseconds)
     monkeypatch.setattr(time, "perf_counter", controlled.seconds)
     return controlled
 
 
-def test_each_delay_comes_back_in_its_own_phase_and_all_sum_to_the_wall_time(tmp_path: Path, controlled: Time) -> None:
-    accounts = train(tmp_path / "sweep", Delayed(controlled.wait, controlled.seconds), num_epochs=3)
+def test_each_delay_is_measured_in_its_phase_and_phases_sum_to_the_wall_time(
+    tmp_path: Path, controlled: SimulatedClock
+) -> None:
+    accounts = train(tmp_path / "sweep", InjectedDelays(controlled.wait, controlled.seconds), num_epochs=3)
     assert [record.epoch for _, record in accounts] == [2, 3], "the first one is warm-up"
     for waited, record in accounts:
         assert set(waited) == set(DELAYS)
@@ -44,13 +46,13 @@ def test_each_delay_comes_back_in_its_own_phase_and_all_sum_to_the_wall_time(tmp
     assert all(each.is_met and abs(each.share) < 1e-6 for each in found)
 
 
-def test_a_phase_that_is_off_is_not_met() -> None:
+def test_phase_with_a_large_deviation_misses_its_budget() -> None:
     assert Deviation("data", 1.0, 1.02, 0.02).is_met and Deviation("data", 1.0, 0.98, -0.02).is_met
     assert not Deviation("data", 1.0, 1.03, 0.03).is_met
     assert not Deviation("wall", 1.0, 0.98, -0.02).is_met
 
 
-def test_the_table_has_a_row_a_phase() -> None:
+def test_table_has_a_row_per_phase() -> None:
     found = [Deviation("data", 0.5, 0.505, 0.01), Deviation("wall", 1.0, 1.0, 0.0)]
     text = section(found, num_epochs=3, machine="a machine", command="python -m benchmarks.phase_truth")
     assert "| `data_seconds` | 0.5000 s | 0.5050 s | +1.00% | 2% | yes |" in text

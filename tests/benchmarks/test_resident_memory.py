@@ -1,27 +1,27 @@
-"""Memory beside the size of the data: what a row says, and that the process behind it trains with what it names."""
+"""Memory relative to the size of the data: the rows, and the data of the measured process."""
 
 from pathlib import Path
 
 import pytest
 
 from benchmarks import resident_memory
-from benchmarks.command import Settings
-from benchmarks.interleaving import Patience
-from benchmarks.processes import Finished
+from benchmarks.command_line import Settings
+from benchmarks.interleaving import StoppingRule
+from benchmarks.processes import CompletedCommand
 from benchmarks.resident_run import DATA_BYTES, Samples
 from runmanager.training.datasets.registry import load_dataset
 
 
-def test_rows_say_how_much_is_over_a_plain_loop_in_sizes_of_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_show_memory_above_a_plain_loop_relative_to_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
     over = {"plain": 0.0, "dataloader": 0.1, "resident": 1.25}
 
-    def run_python(*words: str, folder: Path) -> Finished:
-        *_, loader, data, _, device = words
+    def run_python(*args: str, folder: Path) -> CompletedCommand:
+        *_, loader, data, _, device = args
         assert device == "cpu"
-        return Finished(1.0, 0, f"a remark\n{1e9 + over[loader] * DATA_BYTES[data]:.0f}\n", 1.0)
+        return CompletedCommand(1.0, 0, f"a remark\n{1e9 + over[loader] * DATA_BYTES[data]:.0f}\n", 1.0)
 
     monkeypatch.setattr(resident_memory, "run_python", run_python)
-    rows = resident_memory.measure(Settings(Patience(min_rounds=2, max_rounds=2), 0, False, "command"))
+    rows = resident_memory.measure(Settings(StoppingRule(min_rounds=2, max_rounds=2), 0, False, "command"))
     assert [(row.ratio, row.budget, row.met) for row in rows] == [
         ("1.25 (1.25 to 1.25)", "at most 1.2", "no"),
         ("0.1 (0.1 to 0.1)", "-", "-"),
@@ -30,7 +30,7 @@ def test_rows_say_how_much_is_over_a_plain_loop_in_sizes_of_the_data(monkeypatch
     assert (rows[0].other, rows[0].ours, rows[0].rounds) == ("1000 MB", "1627 MB", "2")
 
 
-def test_the_sizes_are_those_of_the_data() -> None:
+def test_sizes_match_the_data() -> None:
     settings = {"name": "custom", "_target_": f"{Samples.__module__}.{Samples.__qualname__}"}
     data = load_dataset(settings, data_root=Path("unused"), seed=0)
     image = data.train[0][0]

@@ -1,4 +1,4 @@
-"""The sweep that is written, not run, is one that every reader takes for a whole one."""
+"""A sweep written without running is read as a complete sweep."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from runmanager.results.load.loader import read_results
 from runmanager.results.tables.results_table import result_rows
 
 
-def test_it_reads_as_a_finished_sweep(tmp_path: Path) -> None:
+def test_stored_sweep_is_read_as_finished(tmp_path: Path) -> None:
     sweep = write_stored_sweep(tmp_path / "sweep", num_runs=90, num_epochs=3)
     contents, plan = read_results(sweep)
     assert not contents.damaged

@@ -1,4 +1,4 @@
-"""The sides of the tracking benchmark do the same work, pause alike, and leave no run alive."""
+"""The sides of the tracking benchmark do the same work in the same parts and leave no run active."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -6,8 +6,15 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.interleaving import Patience, in_small_turns
-from benchmarks.tracking_overhead import Learner, Once, Work, beside_seconds, tracked_parts, untracked_parts
+from benchmarks.interleaving import StoppingRule, run_parts_interleaved
+from benchmarks.tracking_overhead import (
+    RunOverheads,
+    Trainer,
+    Work,
+    background_cpu_seconds,
+    tracked_parts,
+    untracked_parts,
+)
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import read_sweep
 from runmanager.tracking.options import TensorBoardOptions
@@ -16,33 +23,33 @@ CPU = torch.device("cpu")
 BATCHES = [(torch.rand(4, 1, 28, 28), torch.tensor([0, 1, 2, 3])) for _ in range(3)]
 
 
-def test_both_sides_learn_the_same_in_as_many_parts_and_no_run_is_left(tmp_path: Path) -> None:
-    tracked, untracked = Learner(CPU), Learner(CPU)
-    work, once = Work(BATCHES, BATCHES[:2]), Once()
+def test_both_sides_train_alike_in_equal_parts_and_no_run_stays_active(tmp_path: Path) -> None:
+    tracked, untracked = Trainer(CPU), Trainer(CPU)
+    work, overheads = Work(BATCHES, BATCHES[:2]), RunOverheads()
     pauses: dict[str, list[bool]] = {"untracked": [], "tracked": []}
 
-    def heard(name: str, parts: Callable[[], Iterator[bool]]) -> Callable[[], Iterator[bool]]:
-        def begin() -> Iterator[bool]:
+    def recorded(name: str, parts: Callable[[], Iterator[bool]]) -> Callable[[], Iterator[bool]]:
+        def record() -> Iterator[bool]:
             for counts in parts():
                 pauses[name].append(counts)
                 yield counts
 
-        return begin
+        return record
 
     def tracking() -> Iterator[bool]:
-        return tracked_parts(tracked, work, tmp_path, epochs=2, tensorboard=TensorBoardOptions(), once=once)
+        return tracked_parts(tracked, work, tmp_path, epochs=2, tensorboard=TensorBoardOptions(), overheads=overheads)
 
     sides = {
-        "untracked": heard("untracked", lambda: untracked_parts(untracked, work, epochs=2)),
-        "tracked": heard("tracked", tracking),
+        "untracked": recorded("untracked", lambda: untracked_parts(untracked, work, epochs=2)),
+        "tracked": recorded("tracked", tracking),
     }
-    seconds = in_small_turns(sides, patience=Patience(min_rounds=1, max_rounds=1))
+    seconds = run_parts_interleaved(sides, stopping_rule=StoppingRule(min_rounds=1, max_rounds=1))
     assert all(each > 0 for (each,) in seconds.values())
     assert pauses["tracked"] == pauses["untracked"] == [False, *[True] * 11] * 2  # 2 epochs of 5 steps, and their end
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("runmanager")]
     for one, other in zip(tracked.network.parameters(), untracked.network.parameters(), strict=True):
         assert torch.equal(one, other)
-    assert len(once.beginnings) == len(once.ends) == 2
+    assert len(overheads.starts) == len(overheads.ends) == 2
     for sweep in (SweepPaths(tmp_path / name) for name in ("0", "1")):
         (run,) = read_sweep(sweep).runs
         assert [each.val_accuracy is not None for each in run.epochs] == [True, True]
@@ -50,5 +57,5 @@ def test_both_sides_learn_the_same_in_as_many_parts_and_no_run_is_left(tmp_path:
         assert b"confusion_matrix" in run.paths.events.read_bytes()
 
 
-def test_what_goes_on_beside_the_steps_is_a_share_of_the_time(tmp_path: Path) -> None:
-    assert beside_seconds(Learner(CPU), Work(BATCHES), tmp_path, seconds=0.01) >= 0
+def test_background_work_is_a_share_of_the_time(tmp_path: Path) -> None:
+    assert background_cpu_seconds(Trainer(CPU), Work(BATCHES), tmp_path, seconds=0.01) >= 0

@@ -1,4 +1,4 @@
-"""The tutorial's way of training does the tutorial's work, and ours comes to the same numbers."""
+"""The reimplemented tutorial does the tutorial's work, and ours gives the same numbers."""
 
 import sys
 from dataclasses import replace
@@ -12,12 +12,12 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from benchmarks import mnist_sides
 from benchmarks.mnist_files import MnistFiles
 from benchmarks.rows import Row
-from benchmarks.sides import Turns
+from benchmarks.side_processes import Turns
 from benchmarks.tutorial import TutorialManager, TutorialNetwork, training_set, tutorial_epoch, tutorial_loader
 from benchmarks.tutorial_equal import Case, Trained, rows, train_ours, train_tutorial
 
 
-def test_its_run_manager_leaves_all_that_the_tutorials_does(few_images: MnistFiles, tmp_path: Path) -> None:
+def test_tutorial_manager_writes_the_files_of_the_tutorial(few_images: MnistFiles, tmp_path: Path) -> None:
     torch.manual_seed(0)
     network, loader = TutorialNetwork(), tutorial_loader(training_set(few_images.root), 300)
     optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
@@ -37,28 +37,28 @@ def test_its_run_manager_leaves_all_that_the_tutorials_does(few_images: MnistFil
     assert (tmp_path / "results.csv").exists() and (tmp_path / "results.json").exists()
 
 
-def test_ours_and_the_tutorials_training_come_to_the_same(few_images: MnistFiles) -> None:
-    case = Case(few_images, "cpu", seed=3, batch_size=200, num_epochs=2, num_samples=500, is_double=True)
+def test_our_training_equals_the_tutorials(few_images: MnistFiles) -> None:
+    case = Case(few_images, "cpu", seed=3, batch_size=200, num_epochs=2, num_samples=500, is_float64=True)
     ours, theirs = train_ours(case), train_tutorial(case)
     assert ours.losses == pytest.approx(theirs.losses, rel=1e-9)
     assert ours.accuracy == theirs.accuracy
-    single = replace(case, is_double=False, num_epochs=1)
+    single = replace(case, is_float64=False, num_epochs=1)
     ours, theirs = train_ours(single), train_tutorial(single)
     assert ours.first_loss == pytest.approx(theirs.first_loss, rel=1e-6)
     assert ours.first_loss != pytest.approx(ours.losses[0], rel=1e-6)
 
 
-def test_rows_tell_the_largest_difference() -> None:
+def test_rows_show_the_largest_difference() -> None:
     same, other = Trained(2.0, [1.0, 0.5], 0.95), Trained(2.0002, [1.0, 0.5], 0.94)
     first, double, accuracy = rows("images", [(same, same), (same, other)], (same, same), [(same, same)])
     assert (first.ours, first.other, first.rounds, first.met) == ("2", "2.0002", "3", "no")
-    assert first.ratio == "off by 0.0001 at most"
-    assert (double.ratio, double.rounds, double.met) == ("off by 0 at most", "2", "yes")
+    assert first.ratio == "differs by at most 0.0001"
+    assert (double.ratio, double.rounds, double.met) == ("differs by at most 0", "2", "yes")
     assert accuracy == Row(
         "accuracy on the test images after 3 epochs, mean over seeds, batch size 1,000",
         "95.00%",
         "94.50%",
-        "off by 0.5 points, in one seed by 1 at most",
+        "differs by 0.5 points, by at most 1 in one seed",
         "2",
         "at most 0.5 points",
         accuracy.met,
@@ -66,26 +66,26 @@ def test_rows_tell_the_largest_difference() -> None:
 
 
 class _TwoTurns:
-    """What a side takes its turns from, with two of them."""
+    """Stand-in for `Turns` with two turns."""
 
-    told: ClassVar[list[float]] = []
+    reported: ClassVar[list[float]] = []
 
     def wait(self) -> bool:
-        return len(self.told) < 2
+        return len(self.reported) < 2
 
-    def tell(self, seconds: float) -> None:
-        self.told.append(seconds)
+    def report(self, seconds: float) -> None:
+        self.reported.append(seconds)
 
     serve = Turns.serve
 
 
 @pytest.mark.parametrize("side", ["our-epoch", "tutorial-epoch", "our-run", "tutorial-run", "ceiling"])
-def test_every_side_tells_its_seconds_in_each_turn(
+def test_every_side_reports_its_seconds_in_each_turn(
     few_images: MnistFiles, monkeypatch: pytest.MonkeyPatch, side: str
 ) -> None:
-    monkeypatch.setattr(_TwoTurns, "told", [])
+    monkeypatch.setattr(_TwoTurns, "reported", [])
     monkeypatch.setattr(mnist_sides, "Turns", _TwoTurns)
     monkeypatch.setattr(sys, "argv", [side, side, "--data", str(few_images.root), "--batch-size", "300"])
     mnist_sides.main()
-    assert len(_TwoTurns.told) == 2
-    assert min(_TwoTurns.told) > 0
+    assert len(_TwoTurns.reported) == 2
+    assert min(_TwoTurns.reported) > 0

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.our_training import Listener, composed, train
+from benchmarks.our_training import EpochListener, compose_cell, train
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.reader import StoredRun, read_run
@@ -53,10 +53,10 @@ ONLY_ON_CUDA = ("tf32", "fp16", "captured fp16", "compiled and captured")
 
 
 def trained(
-    folder: Path, *overrides: str, device: torch.device = DEVICE, listener: Listener | None = None
+    folder: Path, *overrides: str, device: torch.device = DEVICE, listener: EpochListener | None = None
 ) -> StoredRun:
     """Train one cell in this process, and return the stored run."""
-    train(composed([*CELL, *overrides, f"device={device}"]), folder, listener=listener)
+    train(compose_cell([*CELL, *overrides, f"device={device}"]), folder, listener=listener)
     return stored(folder)
 
 
@@ -96,7 +96,7 @@ def test_phases_sum_to_the_wall_time(tmp_path: Path) -> None:
         assert sum(parts) == pytest.approx(epoch.wall_seconds, rel=0.01)
 
 
-class Killed(Listener):
+class Killed(EpochListener):
     """Interrupts the run after its second epoch."""
 
     def __init__(self) -> None:

@@ -60,8 +60,8 @@ def test_interval_covers_the_truth_for_all_noise_models(noise):
     assert coverage(machine, trials=400, seed=1).now >= 0.92 - 3 * math.sqrt(0.92 * 0.08 / 400)
 
 
-def test_difference_is_found_within_a_minute_where_processes_are_alike():
-    assert power(Machine("independent", 0.003, truth=1.03), trials=100, seed=2, most_spread=0.005) >= 0.9
+def test_a_difference_is_found_within_a_minute_where_processes_are_alike():
+    assert power(Machine("independent", 0.003, truth=1.03), trials=100, seed=2, max_spread=0.005) >= 0.9
 
 
 def test_autocorrelated_rounds_are_averaged_in_batches():

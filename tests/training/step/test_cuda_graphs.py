@@ -31,14 +31,14 @@ class CpuGraphDevice:
     """A `GraphDevice` that imitates capturing on the CPU."""
 
     def __init__(self, stepper: Stepper, *, waits: list[str] | None = None, refuses: Exception | None = None) -> None:
-        self.captures = self.replays = self.beside_steps = 0
+        self.captures = self.replays = self.side_steps = 0
         self._network, self._optimizer = stepper.network, stepper._optimizer
         self._waits = waits or []
         self._refuses = refuses
 
     @contextmanager
     def side_stream(self) -> Iterator[None]:
-        self.beside_steps += 1
+        self.side_steps += 1
         yield
 
     @contextmanager

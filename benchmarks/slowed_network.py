@@ -1,4 +1,4 @@
-"""A network whose training steps take longer by a known share: what a comparison is to find."""
+"""A network whose training steps are slowed down by a known share, for tests of comparisons."""
 
 import math
 import random
@@ -14,10 +14,10 @@ __all__ = ["Slowed", "slow_down"]
 
 
 class Slowed(torch.nn.Module):
-    """A small perceptron for samples of shape `in_shape`, whose optimiser steps are longer by the share `slowdown`.
+    """Small perceptron for samples of shape `in_shape` whose optimiser steps take longer by the share `slowdown`.
 
-    `side` changes nothing: it lets two runs of the same settings be two cells. Each process is slower by a further
-    share, drawn evenly with the standard deviation `offset`.
+    `side` has no effect; it makes two cells of otherwise equal settings. Each process is slower by a further share,
+    drawn from a uniform distribution with standard deviation `offset`.
     """
 
     def __init__(
@@ -28,17 +28,17 @@ class Slowed(torch.nn.Module):
         self.layers = torch.nn.Sequential(
             torch.nn.Flatten(), torch.nn.Linear(inputs, 16), torch.nn.ReLU(), torch.nn.Linear(16, num_classes)
         )
-        # For as long as the run's process lives; on the other side too, so that the share is all that differs.
-        slow_down(slowdown + random.SystemRandom().uniform(0, math.sqrt(12) * offset))  # whatever the run's seed is
+        # Lasts for the whole process. The hook is also active on the other side, so that only the share differs.
+        slow_down(slowdown + random.SystemRandom().uniform(0, math.sqrt(12) * offset))  # independent of the run's seed
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Scores (batch, num_classes) of images (batch, *in_shape)."""
+        """Return logits (batch, num_classes) of images (batch, *in_shape)."""
         scores: torch.Tensor = self.layers(images)
         return scores
 
 
 def slow_down(share: float) -> RemovableHandle:
-    """Make each optimiser step of this process longer by `share` of the time since the one before."""
+    """Extend each optimiser step of this process by `share` of the time since the previous one."""
     last = time.perf_counter()
     usual = math.inf
 
@@ -46,7 +46,7 @@ def slow_down(share: float) -> RemovableHandle:
         nonlocal last, usual
         now = time.perf_counter()
         step = now - last
-        # Between two turns the time since the last step is that of the others.
+        # Between two turns, the time since the last step belongs to other runs.
         usual = min(usual * 1.01, step)
         until = now + share * (step if step < 20 * usual else usual)
         while time.perf_counter() < until:

@@ -1,4 +1,4 @@
-"""Parts that bound a run by one thing: a dataset that is slow, batches that move slowly, big or tiny operations."""
+"""Datasets and models that each create one bottleneck: input, transfer, memory or kernel launches."""
 
 import time
 from collections.abc import Sequence
@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset
 
-__all__ = ["Elementwise", "ManySmall", "SlowSamples", "SlowToMove"]
+__all__ = ["Elementwise", "ManySmallOperations", "SlowSamples", "SlowTransfers"]
 
 _IMAGE = (1, 8, 8)
 
 
 class SlowSamples(Dataset[Any]):
-    """Samples each of which takes `milliseconds` to make; 200 of them, the last 20 without delay for validation."""
+    """Dataset whose 200 training samples each take `milliseconds` to load; its 20 validation samples have no delay."""
 
     num_classes = 10
 
@@ -29,24 +29,24 @@ class SlowSamples(Dataset[Any]):
         return torch.full(_IMAGE, index / 200), index % self.num_classes
 
 
-class SlowToMove(Dataset[Any]):
-    """Samples that stand for those of a device far away: each batch of them takes `milliseconds` to arrive."""
+class SlowTransfers(Dataset[Any]):
+    """Dataset whose batches each take `milliseconds` to transfer to the device."""
 
     num_classes = 10
 
     def __init__(self, train: bool, milliseconds: float = 20.0) -> None:
         self._count = 200 if train else 20
-        _Distant.seconds = milliseconds / 1000
+        _SlowToTransfer.seconds = milliseconds / 1000
 
     def __len__(self) -> int:
         return self._count
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        return torch.full(_IMAGE, index / 200).as_subclass(_Distant), index % self.num_classes
+        return torch.full(_IMAGE, index / 200).as_subclass(_SlowToTransfer), index % self.num_classes
 
 
-class _Distant(torch.Tensor):
-    """A tensor that takes long to move; what is made of several of them does too."""
+class _SlowToTransfer(torch.Tensor):
+    """Tensor with a slow `to`; tensors made from it, such as a batch, are slow too."""
 
     seconds = 0.0
 
@@ -56,7 +56,7 @@ class _Distant(torch.Tensor):
 
 
 class Elementwise(torch.nn.Module):
-    """Reads and writes memory: a few multiplications of one long vector, far larger than caches, and little else."""
+    """Memory-bound model: a few multiplications of one vector that is far larger than the caches."""
 
     def __init__(self, in_shape: Sequence[int], num_classes: int, length: int = 4_000_000, times: int = 4) -> None:
         super().__init__()
@@ -64,15 +64,15 @@ class Elementwise(torch.nn.Module):
         self._num_classes, self._times = num_classes, times
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Scores (batch, num_classes) of images (batch, *in_shape)."""
+        """Return logits (batch, num_classes) of images (batch, *in_shape)."""
         values: torch.Tensor = self.vector
         for _ in range(self._times):
             values = values * 1.0001
         return images.flatten(1).mean(1, keepdim=True) + values.view(self._num_classes, -1).mean(1)
 
 
-class ManySmall(torch.nn.Module):
-    """Starts operations: hundreds of them a step, on a handful of numbers each."""
+class ManySmallOperations(torch.nn.Module):
+    """Launch-bound model: hundreds of operations per step, each on a few numbers."""
 
     def __init__(self, in_shape: Sequence[int], num_classes: int, times: int = 400) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class ManySmall(torch.nn.Module):
         self._times = times
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Scores (batch, num_classes) of images (batch, *in_shape)."""
+        """Return logits (batch, num_classes) of images (batch, *in_shape)."""
         scores: torch.Tensor = self.scores
         for _ in range(self._times):
             scores = -scores

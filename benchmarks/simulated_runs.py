@@ -1,4 +1,4 @@
-"""Finished runs in memory, as a sweep would have stored them."""
+"""Simulated finished runs in memory, as a sweep would store them."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -21,30 +21,30 @@ _HOST = Environment(host="simulated", torch_threads=1)
 
 
 def timed_run(config: Mapping[str, Any], rates: Sequence[float]) -> StoredRun:
-    """A run of these settings whose epochs had these throughputs, after one to warm up."""
+    """Return a run whose epochs have these throughputs, after one warm-up epoch."""
     epochs = [EpochRecord(epoch=1, warmup=True, samples=1, epoch_seconds=9.0)]
-    epochs += [EpochRecord(epoch=2 + at, samples=1, epoch_seconds=1 / rate) for at, rate in enumerate(rates)]
+    epochs += [EpochRecord(epoch=epoch, samples=1, epoch_seconds=1 / rate) for epoch, rate in enumerate(rates, 2)]
     return _run(config, epochs)
 
 
 def accurate_run(config: Mapping[str, Any], accuracy: float) -> StoredRun:
-    """A run of these settings whose last epoch reached an accuracy."""
+    """Return a run whose last epoch has this validation accuracy."""
     return _run(config, [EpochRecord(epoch=1, val_accuracy=accuracy, samples=1)])
 
 
 def simulated_sweep(runs: Sequence[StoredRun]) -> SweepContents:
-    """The sweep of these runs, each of which began a minute after the one before."""
-    begun = [_START + datetime.timedelta(minutes=place) for place in range(len(runs))]
+    """Return the sweep of these runs, started one minute apart."""
+    starts = [_START + datetime.timedelta(minutes=index) for index in range(len(runs))]
     stored = [
         replace(
             run,
             record=msgspec.structs.replace(
                 run.record,
-                started_at=at.isoformat(),
-                ended_at=(at + datetime.timedelta(seconds=30)).isoformat(),
+                started_at=start.isoformat(),
+                ended_at=(start + datetime.timedelta(seconds=30)).isoformat(),
             ),
         )
-        for run, at in zip(runs, begun, strict=True)
+        for run, start in zip(runs, starts, strict=True)
     ]
     return SweepContents(SweepPaths(Path("simulated")), stored)
 
