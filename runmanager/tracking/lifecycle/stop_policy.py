@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from runmanager.records.run.record import EpochRecord
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.tracking.lifecycle.outcome import divergence_of, outcome_of_epochs
-from runmanager.tracking.options import EarlyStopOptions, is_better
+from runmanager.tracking.options import EarlyStopOptions, is_better, metric_value
 
 __all__ = ["EarlyStopping", "StopPolicy"]
 
@@ -22,7 +22,7 @@ class EarlyStopping:
         """Return a readable reason to stop after this epoch, or None. Epochs without the metric are skipped."""
         if self._options.metric is None:
             return None
-        value = getattr(record, self._options.metric)
+        value = metric_value(record, self._options.metric)
         by = self._options.min_delta
         if value is not None and record.epoch > 0 and is_better(self._options.metric, value, self._best, by=by):
             self._best, self._best_epoch = value, record.epoch
