@@ -299,6 +299,7 @@ class ActiveRun:
             if network is not None:
                 self._sinks.ensure_begun(network)
             if outcome.status.is_success:
+                self._notes.extend(self._stop_policy.notes)
                 # Before the record is written: after a kill in between, the run would not be resumed to draw them.
                 self._sinks.finish()
         except BaseException as fault:
