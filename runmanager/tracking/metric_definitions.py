@@ -3,11 +3,13 @@
 import os
 import threading
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runmanager.errors import UsageError
 from runmanager.records.run.metric_direction import is_larger_better, parse_better
-from runmanager.records.storage.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from runmanager.records.storage.run_folder import RunFolder
 
 __all__ = ["RunDirections", "check_name", "declared_directions", "define_metric", "larger_is_better"]
 
@@ -62,7 +64,7 @@ class RunDirections:
     the next `update`, as two threads may not write one record at the same time.
     """
 
-    def __init__(self, folder: RunFolder) -> None:
+    def __init__(self, folder: "RunFolder") -> None:
         self._folder = folder
         self._thread = threading.get_ident()
         self._process = os.getpid()
