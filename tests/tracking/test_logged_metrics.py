@@ -99,6 +99,19 @@ def test_accumulators_are_computed_and_reset_at_the_epochs_end(tmp_path: Path) -
     assert computed == [0, 1] and metric.num_resets == 2, "once in each epoch"
 
 
+def test_a_collection_gives_each_of_its_metrics_below_its_name(tmp_path: Path) -> None:
+    class Collection(MeanMetric):
+        def compute(self) -> Any:
+            return {"F1": torch.tensor(0.5), "ratio": 0.25}
+
+    def log(epoch: Any) -> None:
+        epoch.log(val=collection, lr=0.1)
+
+    collection = Collection()
+    assert run_epochs(tmp_path, log).history[0].metrics == {"val/F1": 0.5, "val/ratio": 0.25, "lr": 0.1}
+    assert collection.num_resets == 1
+
+
 def test_a_metric_that_cannot_be_computed_fails_the_run_with_its_error(
     tmp_path: Path, only_run: Callable[[], StoredRun]
 ) -> None:

@@ -93,8 +93,8 @@ class EpochMetrics:
     def results(self) -> dict[str, float]:
         """Return the values by name, NaN for a mean over no sample; waits for the device.
 
-        Accumulators are computed and then reset. Raises `UsageError` for one that computes something else than a
-        number.
+        Accumulators are computed and then reset; one that computes several numbers by name, as a collection does, gives
+        each below its own name and a slash. Raises `UsageError` for one that computes anything else.
         """
         found: dict[str, float | torch.Tensor] = {}
         accumulators: dict[int, _Accumulator] = {}  # one may have two names
@@ -104,12 +104,21 @@ class EpochMetrics:
             elif isinstance(value, float | torch.Tensor):
                 found[name] = value
             else:
-                found[name] = as_number(name, value.compute())
+                found |= _computed(name, value.compute())
                 accumulators[id(value)] = value
         results = _on_host(found)
         for each in accumulators.values():
             each.reset()
         return results
+
+
+def _computed(name: str, result: Any) -> dict[str, float | torch.Tensor]:
+    if not isinstance(result, Mapping):
+        return {name: as_number(name, result)}
+    named = {f"{name}/{part}": value for part, value in result.items()}
+    for each in named:
+        check_name(each)
+    return {each: as_number(each, value) for each, value in named.items()}
 
 
 def checked_numbers(values: Mapping[str, Any]) -> dict[str, float | torch.Tensor]:
@@ -120,7 +129,7 @@ def checked_numbers(values: Mapping[str, Any]) -> dict[str, float | torch.Tensor
 
 
 def checked_units(units: Mapping[str, Any]) -> dict[str, int]:
-    """Return counts of units. Raises `UsageError` for a name that is no identifier or a count that is not whole."""
+    """Return counts of units. Raises `UsageError` for a name that is not an identifier, or a count that is not whole."""
     for name in units:
         if not name.isidentifier():
             raise UsageError(f"A unit's name must be an identifier, got {name!r}; as in track(loss, …, tokens=512).")

@@ -13,7 +13,7 @@ __all__ = ["num_samples", "whole_number"]
 def num_samples(preds: torch.Tensor | None, labels: torch.Tensor | None, samples: int | None) -> int:
     """Return `samples`, by default the number of rows of labels.
 
-    Raises `UsageError` without either, and for predictions without labels, or that are no tensors.
+    Raises `UsageError` without either, and for predictions without labels, or that are not tensors.
     """
     if preds is not None and labels is None:
         raise UsageError("Tracked predictions must come with their labels, got none; pass both or leave both out.")

@@ -6,7 +6,7 @@
 | `val/loss`, `val/accuracy` | scalar | every epoch with an evaluation; step 0 is the one before training |
 | `time/epoch_seconds`, `time/data_seconds`, `time/transfer_seconds`, `time/compute_seconds`, `time/eval_seconds` | scalar | every epoch, without phases that were not measured |
 | `throughput/samples_per_second`, `throughput/<unit>_per_second` | scalar | every epoch; units as `tokens` that were counted beside samples |
-| `metrics/<name>`, or `<name>` if it contains a slash and is none of these tags | scalar | every epoch with that logged metric |
+| `metrics/<name>`, or `<name>` if it contains a slash and is not one of these tags | scalar | every epoch with that logged metric |
 | `optim/lr` | scalar | every epoch, if the optimiser is known |
 | `step/loss` | scalar | every `log_every` steps, step = optimiser step |
 | `images` | image | once: at most 64 images of the first batch, at most 64 pixels per side |
