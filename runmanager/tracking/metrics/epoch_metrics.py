@@ -129,7 +129,7 @@ def checked_numbers(values: Mapping[str, Any]) -> dict[str, float | torch.Tensor
 
 
 def checked_units(units: Mapping[str, Any]) -> dict[str, int]:
-    """Return counts of units. Raises `UsageError` for a name that is not an identifier, or a count that is not whole."""
+    """Return counts of units. Raises `UsageError` unless names are identifiers and counts whole numbers."""
     for name in units:
         if not name.isidentifier():
             raise UsageError(f"A unit's name must be an identifier, got {name!r}; as in track(loss, …, tokens=512).")

@@ -91,7 +91,7 @@ def session_end(*, succeeded: bool) -> Summary:
 
 
 def metric_tag(name: str) -> str:
-    """Return the tag of a logged metric: its name if that has a slash and is not a tag of ours, else below `metrics/`."""
+    """Return the tag of a logged metric: its name if it has a slash and is not our own tag, else below `metrics/`."""
     group, slash, _ = name.partition("/")
     is_free = bool(slash) and name not in _OWN_TAGS and group not in _OWN_GROUPS
     return name if is_free else f"metrics/{name}"
