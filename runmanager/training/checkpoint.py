@@ -10,11 +10,11 @@ import torch
 from runmanager.errors import RecordError
 from runmanager.records.files.atomic_files import replacement
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.tracking.device.rng import random_states, restore_random_states
 from runmanager.tracking.metric_definitions import larger_is_better
 from runmanager.tracking.options import Progress, is_better, metric_value
-from runmanager.training.data.registry import Data
+from runmanager.training.datasets.registry import Data
 from runmanager.training.step.stepper import Stepper
 
 __all__ = ["TrainingState", "read_state"]

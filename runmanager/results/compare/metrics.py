@@ -7,12 +7,12 @@ from itertools import accumulate
 from typing import Literal
 
 from runmanager.errors import UsageError
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.turn_record import Turn
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.load.run_summary import OVERALL_RATE, measured_epochs, overall_rate
-from runmanager.results.model.columns import COMPARISON_COLUMNS
-from runmanager.results.model.formatting import human
+from runmanager.results.table_model.columns import COMPARISON_COLUMNS
+from runmanager.results.table_model.formatting import human
 from runmanager.validation import did_you_mean
 
 __all__ = ["MEMORY", "METRIC_NAMES", "PLAIN_METRICS", "RUN_TIME", "THROUGHPUT", "Effect", "Metric", "find_metric"]

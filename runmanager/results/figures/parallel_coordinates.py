@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runmanager.records.run.metric_direction import prefers_larger
-from runmanager.results.compare.pairing import hashable
+from runmanager.results.compare.cell_pairing import hashable
 from runmanager.results.figures.axes import is_drawable, is_log_spaced, is_numeric, needs_log_scale
 from runmanager.results.figures.cell_grid import GridCell, grid_cells, varying_columns
 from runmanager.results.figures.figure import SweepFigure, join_names, sample_evenly, sample_note
@@ -21,8 +21,8 @@ from runmanager.results.figures.style import (
     shortened,
     wrapped_name,
 )
-from runmanager.results.model.columns import OUTCOMES, Table, setting_name
-from runmanager.results.model.formatting import number
+from runmanager.results.table_model.columns import OUTCOMES, Table, setting_name
+from runmanager.results.table_model.formatting import number
 from runmanager.results.tables.sorting import sorted_values
 from runmanager.text import format_value, pluralize
 

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import torch
 
 from runmanager.errors import UsageError
+from runmanager.tracking.epoch_metrics.loss_buffer import LossBuffer, sum_type, zeros
 from runmanager.tracking.metric_definitions import check_name
-from runmanager.tracking.metrics.loss_buffer import LossBuffer, sum_type, zeros
 from runmanager.tracking.metrics.sample_count import whole_number
 
 __all__ = ["EpochMetrics", "as_number", "checked_numbers", "checked_units"]

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from runmanager.records.run.record import EpochRecord
-from runmanager.tracking.metrics.epoch_meter import Averages
+from runmanager.records.run.run_record import EpochRecord
+from runmanager.tracking.epoch_metrics.epoch_meter import Averages
 from runmanager.tracking.timing.timer import TRAINING
 
 __all__ = ["epoch_record", "with_metrics"]

@@ -21,7 +21,7 @@ from tensorboard.plugins.hparams.api_pb2 import (
 )
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo, SessionStartInfo
 
-from runmanager.records.run.record import PHASES, EpochRecord
+from runmanager.records.run.run_record import PHASES, EpochRecord
 from runmanager.records.settings.values import differing_settings
 from runmanager.records.storage.reader import StoredRun
 
