@@ -8,20 +8,50 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from runmanager.app.python_api import run_sweep, watch_sweep
+    from runmanager.errors import (
+        ConfigurationError,
+        DatasetError,
+        DeviceUnavailableError,
+        NoRoomError,
+        RecordError,
+        RunBusyError,
+        RunFailedError,
+        RunManagerError,
+        SweepError,
+        TensorMismatchError,
+        UsageError,
+    )
     from runmanager.records.settings.grid import RunBuilder, expand_grid
     from runmanager.results.sweep import Sweep
     from runmanager.tracking.device.transfer import DeviceDataLoader, get_default_device, to_device
     from runmanager.tracking.manager import RunManager
+    from runmanager.tracking.metric_definitions import define_metric
+    from runmanager.tracking.options import EarlyStopOptions, RunOptions, TensorBoardOptions
     from runmanager.training.load_model import load_model
     from runmanager.training.loop import evaluate, fit
     from runmanager.training.step.allocator import keep_freed_memory
 
 __all__ = [
+    "ConfigurationError",
+    "DatasetError",
     "DeviceDataLoader",
+    "DeviceUnavailableError",
+    "EarlyStopOptions",
+    "NoRoomError",
+    "RecordError",
     "RunBuilder",
+    "RunBusyError",
+    "RunFailedError",
     "RunManager",
+    "RunManagerError",
+    "RunOptions",
     "Sweep",
+    "SweepError",
+    "TensorBoardOptions",
+    "TensorMismatchError",
+    "UsageError",
     "__version__",
+    "define_metric",
     "evaluate",
     "expand_grid",
     "fit",
@@ -36,10 +66,25 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
+    "ConfigurationError": "runmanager.errors",
+    "DatasetError": "runmanager.errors",
     "DeviceDataLoader": "runmanager.tracking.device.transfer",
+    "DeviceUnavailableError": "runmanager.errors",
+    "EarlyStopOptions": "runmanager.tracking.options",
+    "NoRoomError": "runmanager.errors",
+    "RecordError": "runmanager.errors",
     "RunBuilder": "runmanager.records.settings.grid",
+    "RunBusyError": "runmanager.errors",
+    "RunFailedError": "runmanager.errors",
     "RunManager": "runmanager.tracking.manager",
+    "RunManagerError": "runmanager.errors",
+    "RunOptions": "runmanager.tracking.options",
     "Sweep": "runmanager.results.sweep",
+    "SweepError": "runmanager.errors",
+    "TensorBoardOptions": "runmanager.tracking.options",
+    "TensorMismatchError": "runmanager.errors",
+    "UsageError": "runmanager.errors",
+    "define_metric": "runmanager.tracking.metric_definitions",
     "evaluate": "runmanager.training.loop",
     "expand_grid": "runmanager.records.settings.grid",
     "fit": "runmanager.training.loop",

@@ -121,6 +121,10 @@ def test_unknown_name_is_an_attribute_error() -> None:
     [
         ("import runmanager", ["torch", "pandas", "hydra", "msgspec", "numpy"]),
         ("from runmanager import expand_grid, RunBuilder", ["torch", "pandas", "hydra"]),
+        (
+            "from runmanager import RunOptions, EarlyStopOptions, UsageError, define_metric",
+            ["torch", "pandas", "hydra"],
+        ),
         ("import runmanager.cli.main", ["torch", "pandas", "hydra", "matplotlib", "numpy", "tensorboard"]),
         ("from runmanager import Sweep", ["torch", "hydra", "matplotlib", "pandas"]),
     ],

@@ -1,6 +1,5 @@
 """A running epoch: times batches, moves them to the device, and sums up losses and predictions there."""
 
-import operator
 import os
 import threading
 import time
@@ -13,10 +12,13 @@ import torch
 from runmanager.errors import UsageError
 from runmanager.records.run.run_record import PHASES, EpochRecord
 from runmanager.tracking.device.prefetch import batch_on_device
-from runmanager.tracking.epoch_metrics.epoch_meter import Averages, EpochMeter
+from runmanager.tracking.epoch_metrics.epoch_meter import EpochMeter
+from runmanager.tracking.epoch_metrics.epoch_summary import epoch_record, with_metrics
 from runmanager.tracking.epoch_metrics.evaluation import Evaluation
+from runmanager.tracking.epoch_metrics.logged_metrics import EpochMetrics, checked_numbers, checked_units
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 from runmanager.tracking.epoch_metrics.prediction_task import IGNORED, PredictionOptions, Task
+from runmanager.tracking.epoch_metrics.sample_count import num_samples, whole_number
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 from runmanager.tracking.timing.phases import PhaseTimes, PhaseTracker, Span
 from runmanager.tracking.timing.timer import TRAINING, PhaseTimer
@@ -66,11 +68,17 @@ class Epoch:
         self._sees_training = self._is_evaluated = False
         self._open_loops = 0
         self._evaluation = Evaluation() if keep_scores else None
+        self._metrics = EpochMetrics()
 
     @property
     def evaluation(self) -> Evaluation | None:
         """The scores of the evaluated samples; None without an evaluation, or if they are not kept."""
         return self._evaluation if self._is_evaluated else None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was closed, though its record may have failed."""
+        return self._thread is None
 
     def _check_owner(self, call: str) -> None:
         if self._thread is None:
@@ -181,6 +189,8 @@ class Epoch:
         task: Task | None = None,
         class_dim: int | None = None,
         ignore_index: int = IGNORED,
+        metrics: Mapping[str, Any] | None = None,
+        **units: int,
     ) -> None:
         """Count one training step; nothing waits for the device.
 
@@ -189,17 +199,26 @@ class Epoch:
         (batch, classes, …) for labels (batch, …), with the classes in dimension `class_dim` (default 1); "binary"
         logits (batch, …), positive above 0; "multilabel" logits (batch, labels, …), each positive above 0.
         Without `task` the predictions are multiclass; raises `UsageError` if the shapes leave that open.
+
+        `metrics` are further means of the step by name, numbers or tensors of one number: the epoch records their
+        means over its samples. Any other keyword counts a unit beside samples, as `tokens=512`, an integer.
         """
         self._check_training_step("track")
-        count = _num_samples(preds, labels, samples)
+        count = num_samples(preds, labels, samples)
+        numbers = self._checked_metrics("track", metrics) if metrics else None
+        counts = checked_units(units) if units else None
         if preds is not None and labels is not None:
             self._train.add_predictions(preds, labels, task, class_dim, ignore_index, samples=count)
         self._count_step(loss, count)
+        if numbers:
+            self._metrics.add_means("track", numbers, count)
+        if counts:
+            self._metrics.add_units(counts)
 
     def track_loss(self, loss: torch.Tensor | float, samples: int) -> None:
         """Count one training step's mean loss over `samples` samples."""
         self._check_training_step("track_loss")
-        self._count_step(loss, _whole_number(samples))
+        self._count_step(loss, whole_number("samples", samples))
 
     def _count_step(self, loss: torch.Tensor | float, samples: int) -> None:
         self._train.add_loss(loss, samples)
@@ -212,7 +231,7 @@ class Epoch:
     ) -> None:
         """Count the correct predictions of a training step, as `track` does."""
         self._check_training_step("track_predictions")
-        self._train.add_predictions(preds, labels, **options, samples=_num_samples(preds, labels, None))
+        self._train.add_predictions(preds, labels, **options, samples=num_samples(preds, labels, None))
 
     def track_eval(
         self,
@@ -224,21 +243,46 @@ class Epoch:
         task: Task | None = None,
         class_dim: int | None = None,
         ignore_index: int = IGNORED,
+        metrics: Mapping[str, Any] | None = None,
     ) -> None:
-        """Count one evaluated batch, as `track` does for training."""
+        """Count one evaluated batch, as `track` does for training; its `metrics` have names of their own."""
         self._check_owner("track_eval")
-        count = _num_samples(preds, labels, samples)
+        count = num_samples(preds, labels, samples)
+        numbers = self._checked_metrics("track_eval", metrics) if metrics else None
         self._is_evaluated = True
         self._eval.add_loss(loss, count)
         if preds is not None and labels is not None:
             self._eval.add_predictions(preds, labels, task, class_dim, ignore_index, samples=count)
             if self._evaluation is not None:
                 self._evaluation.add(preds, labels, self._eval.prediction_format)
+        if numbers:
+            self._metrics.add_means("track_eval", numbers, count)
         self._phases.evaluation_tracked()
+
+    def _checked_metrics(self, call: str, metrics: Mapping[str, Any]) -> Mapping[str, float | torch.Tensor]:
+        numbers = checked_numbers(metrics)
+        self._metrics.check_means(call, numbers)
+        return numbers
+
+    def log(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> None:
+        """Record values of this epoch: `epoch.log(val_f1=0.8)`, or `epoch.log({"val/f1": f1})` for other names.
+
+        A value is a number, a tensor of one number, which stays on its device until the epoch's end, or an object of
+        torchmetrics, or any with `compute()` and `reset()`, which are called at the epoch's end. The last value of a
+        name counts. Raises `UsageError` for other values, an empty name, or a name that is also tracked.
+        """
+        self._check_owner("log")
+        if values is not None and not isinstance(values, Mapping):
+            raise UsageError(
+                f"log() must get names with their values, got {type(values).__name__}; call log(name=value) or "
+                'log({"name": value}).'
+            )
+        self._metrics.log({**(values or {}), **named})
 
     def close(self) -> tuple[EpochRecord, LoggedLosses]:
         """Stop the clock; return the epoch's record and logged step losses. Waits for the device once.
 
+        Logged accumulators are computed after that, so their time is in no phase of the epoch, but in its tracking.
         Without an evaluation `eval_seconds` is None. Time after the last training step that is neither tracked nor
         marked is in no phase. The record lacks what follows (`wall_seconds`, sinks and checkpoint in
         `tracking_seconds`) and what only the run knows (`warmup`, `run_seconds`).
@@ -247,53 +291,6 @@ class Epoch:
         self._thread = None
         self.phase_times = self._phases.resolve()
         train, evaluated = self._train.averages(), self._eval.averages()
-        record = _record(self.number, train, evaluated, self.phase_times.seconds, seen=self._sees_training)
+        record = epoch_record(self.number, train, evaluated, self.phase_times.seconds, seen=self._sees_training)
+        record = with_metrics(record, self._metrics.results(), self._metrics.units)
         return record, self._train.logged_losses()
-
-
-def _num_samples(preds: torch.Tensor | None, labels: torch.Tensor | None, samples: int | None) -> int:
-    if preds is not None and labels is None:
-        raise UsageError("Tracked predictions must come with their labels, got none; pass both or leave both out.")
-    if preds is not None and not (isinstance(preds, torch.Tensor) and isinstance(labels, torch.Tensor)):
-        raise UsageError(
-            f"Predictions and labels must be tensors, got {type(preds).__name__} and {type(labels).__name__}; use "
-            "torch.as_tensor(…)."
-        )
-    if samples is not None:
-        return _whole_number(samples)
-    if labels is None or not labels.ndim:
-        got = "neither labels nor samples=…" if labels is None else "labels of no dimension; pass samples=…"
-        raise UsageError(f"A tracked step must come with its number of samples, got {got}")
-    return int(labels.shape[0])
-
-
-def _whole_number(samples: Any) -> int:
-    """Return the number; tensors are rejected, as reading one would wait for the device."""
-    is_whole = hasattr(samples, "__index__") and not isinstance(samples, bool | torch.Tensor)
-    if not is_whole or samples < 0:
-        raise UsageError(f"`samples` must be a whole number of at least 0, got {samples!r}; pass int(…) of a tensor.")
-    return operator.index(samples)
-
-
-def _record(
-    number: int, train: Averages, evaluated: Averages, seconds: Mapping[str, float], *, seen: bool
-) -> EpochRecord:
-    data, transfer, compute = (seconds.get(name, 0.0 if seen else None) for name in ("data", "transfer", "compute"))
-    rest = seconds.get(TRAINING, 0.0)
-    epoch_seconds = sum((data or 0.0, transfer or 0.0, compute or 0.0, rest))
-    if data is not None:  # with `batches`, the rest of the training time is computing
-        compute = (compute or 0.0) + rest
-    return EpochRecord(
-        epoch=number,
-        loss=train.loss,
-        accuracy=train.accuracy,
-        val_loss=evaluated.loss,
-        val_accuracy=evaluated.accuracy,
-        epoch_seconds=epoch_seconds if number else None,
-        samples=train.samples,
-        data_seconds=data,
-        transfer_seconds=transfer,
-        compute_seconds=compute,
-        eval_seconds=seconds.get("eval"),
-        tracking_seconds=seconds.get("tracking", 0.0),
-    )

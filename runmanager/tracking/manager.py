@@ -38,6 +38,7 @@ from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_metrics.prediction_task import PredictionOptions
 from runmanager.tracking.lifecycle.finalizers import write_tables_if_begun, write_tables_when_dropped
 from runmanager.tracking.lifecycle.open_run import open_run
+from runmanager.tracking.metric_definitions import declared_directions, larger_is_better
 from runmanager.tracking.options import RunOptions, TensorBoardOptions
 from runmanager.tracking.run import ActiveRun, InactiveRun
 from runmanager.tracking.sinks import ConsoleSink, LogSink, Sink
@@ -127,17 +128,19 @@ class RunManager:
         killed run can be resumed. A run that is `running` on another host is watched for up to `heartbeat_timeout`
         first. `unsigned` names top-level settings that do not belong to the run's identity; None stands for those of
         the built-in job.
-        Raises `UsageError` for invalid settings, and in one of several ranks; `RunBusyError` if a living process owns
-        the run.
+        Raises `UsageError` for invalid settings, for early stopping by a metric of unknown direction, and in one of
+        several ranks; `RunBusyError` if a living process owns the run.
         """
         refuse_several_ranks()
+        options = options or RunOptions()
+        if options.early_stop.metric is not None:
+            larger_is_better(options.early_stop.metric)  # raises before anything is written
         settings = plain_settings(params)
         paths, record = self._new_record(settings, folder, unsigned)
         try:
             device = resolve_device(str(settings.get("device") or "cpu"))
         except DeviceUnavailableError as error:
             return self._skip(paths, record, error)
-        options = options or RunOptions()
         code = hash_user_code(settings, is_built_in=options.is_built_in)
         record = msgspec.structs.replace(record, environment=capture_environment(device, code=code))
         self._announce_watching(paths)
@@ -201,6 +204,7 @@ class RunManager:
             started_at=datetime.datetime.now(datetime.UTC).isoformat(),
             owner=ProcessIdentity.current(),
             unsigned=unsigned,
+            better=declared_directions() or msgspec.UNSET,
         )
         return paths or self.paths.run(name), record
 

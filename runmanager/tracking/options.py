@@ -9,6 +9,7 @@ import msgspec
 
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.turn_record import Grant
+from runmanager.tracking.metric_definitions import larger_is_better
 from runmanager.validation import limits
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "TensorBoardOptions",
     "TurnSource",
     "is_better",
+    "metric_value",
 ]
 
 CAPTURING_DEVICES = ("cuda",)
@@ -30,7 +32,7 @@ STREAMING_DEVICES = ("cuda", "xpu")
 """Device types that can copy on one stream while they compute on another."""
 
 METRICS = {"loss": -1, "accuracy": 1, "val_loss": -1, "val_accuracy": 1}
-"""The metrics of an epoch that can be monitored, and which way is better: 1 up, -1 down."""
+"""The metrics of an epoch that have a field of its record, and which way is better: 1 up, -1 down."""
 
 
 @dataclass(frozen=True)
@@ -50,16 +52,30 @@ class TensorBoardOptions:
 
 @dataclass(frozen=True)
 class EarlyStopOptions:
-    """Stop after `patience` epochs in which `metric` improved by no more than `min_delta`; null never stops."""
+    """Stop after `patience` epochs in which `metric` improved by no more than `min_delta`; null never stops.
+
+    In a custom loop `metric` is any metric that its epochs record.
+    """
 
     metric: str | None = field(default=None, metadata=limits(choices=METRICS))
     patience: int = field(default=3, metadata=limits(ge=1))
     min_delta: float = field(default=0.0, metadata=limits(ge=0))
 
 
+def metric_value(record: EpochRecord, metric: str) -> float | None:
+    """Return an epoch's value of a metric, one of `METRICS` or a logged one; None if the epoch lacks it."""
+    if metric in METRICS and (value := getattr(record, metric)) is not None:
+        return float(value)
+    return (record.metrics or {}).get(metric)
+
+
 def is_better(metric: str, value: float, best: float | None, *, by: float = 0.0) -> bool:
-    """Return whether `value` of `metric` is better than `best` by more than `by`; any value is better than None."""
-    return best is None or METRICS[metric] * (value - best) > by
+    """Return whether `value` of `metric` is better than `best` by more than `by`; any value is better than None.
+
+    Raises `UsageError` if it is not known which values of the metric are better.
+    """
+    sign = 1 if larger_is_better(metric) else -1
+    return best is None or sign * (value - best) > by
 
 
 class TurnSource(Protocol):

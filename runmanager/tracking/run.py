@@ -26,6 +26,7 @@ from runmanager.tracking.lifecycle.run_measurements import RunMeasurements, num_
 from runmanager.tracking.lifecycle.run_notes import RunNotes
 from runmanager.tracking.lifecycle.run_sinks import RunSinks
 from runmanager.tracking.lifecycle.stop_policy import StopPolicy
+from runmanager.tracking.metric_definitions import RunDirections
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 from runmanager.tracking.options import Checkpointer, RunOptions
 from runmanager.tracking.sinks import Sink
@@ -76,6 +77,7 @@ class ActiveRun:
         self._on_end = on_end
         self._planned: int | None = folder.record.epochs_planned
         self._stop_policy = StopPolicy(options.early_stop)
+        self._directions = RunDirections(folder)
         self._notes = RunNotes(folder)
         self._sinks = RunSinks(sinks, self._notes, folder, device)
         self._turns = self._make_turns()
@@ -240,6 +242,7 @@ class ActiveRun:
         self._folder.refuse_others()
         record = self._epochs.record(epoch, *self._open.close(epoch))
         self._stop_policy.process_epoch(record)
+        self._directions.update()
         return record
 
     def add_measurements(self, **measurements: Any) -> None:
@@ -292,9 +295,11 @@ class ActiveRun:
         outcome, run_seconds = self._outcome(error), self._clock.seconds()  # before pictures are drawn
         network = self._epochs.network
         try:
+            self._directions.update()
             if network is not None:
                 self._sinks.ensure_begun(network)
             if outcome.status.is_success:
+                self._notes.extend(self._stop_policy.notes)
                 # Before the record is written: after a kill in between, the run would not be resumed to draw them.
                 self._sinks.finish()
         except BaseException as fault:

@@ -1,7 +1,8 @@
 """Sinks for metrics: their protocol, and the sinks for the console, the run's log and memory."""
 
 import datetime
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TextIO, runtime_checkable
@@ -27,9 +28,11 @@ __all__ = [
     "format_epoch",
     "format_run_end",
     "score_sinks",
+    "units_per_second",
 ]
 
 _FIXED_POINT_LIMIT = 1e12  # larger values are shown in exponential notation
+_MAX_LOGGED = 6  # logged metrics in an epoch's line
 
 
 @dataclass(frozen=True)
@@ -123,13 +126,31 @@ def format_epoch(record: EpochRecord, planned: int | None) -> str:
     ):
         if value is not None:
             parts.append(f"{name} {value:.4f}" if abs(value) < _FIXED_POINT_LIMIT else f"{name} {value:.4g}")
+    parts += _format_metrics(record.metrics or {})
     if record.epoch_seconds is not None:
         parts.append(f"{record.epoch_seconds:.3g} s")
     if record.samples_per_second is not None:
         parts.append(f"{record.samples_per_second:,.0f} samples/s")
+    parts += [f"{rate:,.0f} {unit}/s" for unit, rate in units_per_second(record).items()]
     if record.warmup:
         parts.append("(warm-up)")
     return "  ".join(parts)
+
+
+def _format_metrics(metrics: Mapping[str, float | None]) -> list[str]:
+    shown = list(metrics.items())[:_MAX_LOGGED]
+    more = len(metrics) - len(shown)
+    lines = [f"{name} not finite" if value is None else f"{name} {value:.4g}" for name, value in shown]
+    return [*lines, f"(+{more} metrics)"] if more else lines
+
+
+def units_per_second(record: EpochRecord) -> dict[str, float]:
+    """Return the throughput of each unit that an epoch counted, empty if its training time is not known."""
+    seconds = record.epoch_seconds
+    if seconds is None or seconds <= 0:
+        return {}
+    rates = {unit: count / seconds for unit, count in (record.units or {}).items()}
+    return {unit: rate for unit, rate in rates.items() if math.isfinite(rate)}
 
 
 class ConsoleSink:

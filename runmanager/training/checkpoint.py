@@ -12,7 +12,8 @@ from runmanager.records.files.atomic_files import replacement
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.tracking.device.rng import random_states, restore_random_states
-from runmanager.tracking.options import Progress, is_better
+from runmanager.tracking.metric_definitions import larger_is_better
+from runmanager.tracking.options import Progress, is_better, metric_value
 from runmanager.training.datasets.registry import Data
 from runmanager.training.step.stepper import Stepper
 
@@ -32,8 +33,9 @@ class _Best(msgspec.Struct, frozen=True):
 class TrainingState:
     """Saves and restores everything that a resumed run needs to continue as an uninterrupted one would.
 
-    With `keep_best`, the name of a metric, the weights of the best epoch are also kept, in best.pt. The sample shape
-    and the number of classes of `data` are stored too, so that the network can be built again without the data.
+    With `keep_best`, the name of a recorded metric, the weights of the best epoch are also kept, in best.pt. The sample
+    shape and the number of classes of `data` are stored too, so that the network can be built again without the data.
+    Raises `UsageError` if it is not known which values of the metric are better.
     """
 
     def __init__(
@@ -48,6 +50,8 @@ class TrainingState:
         data: Data | None = None,
         stepper: Stepper | None = None,
     ) -> None:
+        if keep_best is not None:
+            larger_is_better(keep_best)  # raises where that is not known, rather than after the first epoch
         self._parts = {"model": network, "optimizer": optimizer, "scheduler": scheduler}
         if stepper is not None:
             self._parts["step"] = stepper
@@ -61,7 +65,7 @@ class TrainingState:
 
     def observe(self, record: EpochRecord) -> None:
         """Note whether this epoch is the best so far."""
-        value = getattr(record, self._keep_best) if self._keep_best else None
+        value = metric_value(record, self._keep_best) if self._keep_best else None
         if self._keep_best is None or value is None or not math.isfinite(value) or record.epoch == 0:
             return
         if is_better(self._keep_best, value, self._best.value if self._best else None):

@@ -82,6 +82,22 @@ def test_the_loop_of_an_epoch_never_waits(tmp_path: Path, waiting_is_an_error: A
         assert sum(parts) == pytest.approx(epoch.wall_seconds, rel=0.05)
 
 
+def test_logging_metrics_never_waits(tmp_path: Path, waiting_is_an_error: Any) -> None:
+    network, _, loader = build()
+    with RunManager(tmp_path / "sweep", console=False).run({"device": str(DEVICE)}, network, loader) as run:
+        for epoch in run.epochs(2):
+            with waiting_is_an_error:
+                total = torch.zeros((), device=DEVICE)
+                for images, labels in epoch.batches(loader):
+                    total += images.new_ones(())
+                    epoch.track(images.mean(), samples=len(labels), tokens=3, metrics={"n": total, "half": 0.5})
+                    epoch.log(total=total, mean=images.mean())
+    for stored in read_run(run.paths).epochs:
+        assert stored.metrics and stored.metrics["total"] == 30.0 and stored.metrics["n"] == 15.5
+        assert stored.metrics["mean"] is not None and stored.metrics["half"] == 0.5
+        assert stored.units == {"tokens": 90}
+
+
 @needs_cuda
 @pytest.mark.parametrize("precision", [Precision.BF16, Precision.FP16])
 def test_a_loop_with_autocast_never_waits(tmp_path: Path, waiting_is_an_error: Any, precision: Precision) -> None:

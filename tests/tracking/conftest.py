@@ -1,6 +1,6 @@
 """Fixtures for the tests of tracking: a small network with state, images to train on, and a plain loop."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.storage.reader import StoredRun, read_run, read_sweep
+from runmanager.tracking import metric_definitions
 
 NUM_SAMPLES = 50
 
@@ -55,6 +56,13 @@ def loader() -> DataLoader[Any]:
     return DataLoader(images(), batch_size=20, shuffle=True)
 
 
+@pytest.fixture
+def own_directions(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Forget the directions that a test declares, as they hold for the whole process."""
+    monkeypatch.setattr(metric_definitions, "_declared", {})
+    yield
+
+
 Body = Callable[..., None]
 
 
@@ -63,7 +71,15 @@ def train() -> Body:
     """Return the body of a tracked run: trains, and evaluates if `validation` is given."""
 
     def train_and_evaluate(
-        run: Any, network: nn.Module, loader: Any, *, epochs: int = 2, lr: float = 0.05, validation: Any = None
+        run: Any,
+        network: nn.Module,
+        loader: Any,
+        *,
+        epochs: int = 2,
+        lr: float = 0.05,
+        validation: Any = None,
+        units: Mapping[str, int] | None = None,
+        logged: Mapping[str, Any] | None = None,
     ) -> None:
         optimizer = torch.optim.SGD(network.parameters(), lr=lr, momentum=0.9)
         for epoch in run.epochs(epochs):
@@ -74,13 +90,15 @@ def train() -> Body:
                 loss = F.cross_entropy(preds, labels)
                 loss.backward()
                 optimizer.step()
-                epoch.track(loss, preds, labels)
+                epoch.track(loss, preds, labels, **(units or {}))
             if validation is not None:
                 network.eval()
                 with torch.no_grad():
                     for inputs, labels in epoch.eval_batches(validation):
                         preds = network(inputs)
                         epoch.track_eval(F.cross_entropy(preds, labels), preds, labels)
+            if logged:
+                epoch.log(logged)
 
     return train_and_evaluate
 

@@ -112,6 +112,15 @@ def test_an_epochs_line_omits_missing_values() -> None:
     assert format_epoch(EpochRecord(epoch=0, val_accuracy=0.1), 5) == "epoch 0/5  val_accuracy 0.1000"
 
 
+def test_an_epochs_line_has_logged_metrics_and_units() -> None:
+    epoch = epoch_record(1, metrics={"val/f1": 0.81234567, "fid": None}, units={"tokens": 5000})
+    line = "epoch 1  loss 0.5000  accuracy 0.7500  val/f1 0.8123  fid not finite  2 s  5 samples/s  2,500 tokens/s"
+    assert format_epoch(epoch, None) == line
+    many = {f"m{number}": 1e-7 * number for number in range(20)}
+    line = format_epoch(EpochRecord(epoch=2, metrics=many, units={"tokens": 3}), None)
+    assert line == "epoch 2  m0 0  m1 1e-07  m2 2e-07  m3 3e-07  m4 4e-07  m5 5e-07  (+14 metrics)"
+
+
 def test_a_custom_sink_needs_three_methods(
     tmp_path: Path, network: torch.nn.Module, loader: Any, train: Callable[..., None]
 ) -> None:

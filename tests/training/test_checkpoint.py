@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from runmanager.errors import RecordError
+from runmanager.errors import RecordError, UsageError
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.tracking.options import Progress
-from runmanager.training.checkpoint import TrainingState
+from runmanager.training.checkpoint import TrainingState, read_state
 from runmanager.training.options.groups import AdamOptions, CosineOptions, OneCycleOptions, SgdOptions
 from runmanager.training.step.optimizers import build_optimizer
 from runmanager.training.step.schedulers import build_scheduler
@@ -22,12 +22,14 @@ PROGRESS = Progress(EpochRecord(epoch=3, loss=0.5, val_loss=float("inf"), sample
 class Trained:
     """A small training with all stateful components."""
 
-    def __init__(self, *, optimizer=None, scheduler=None, seed=0, every=1):
+    def __init__(self, *, optimizer=None, scheduler=None, seed=0, every=1, keep_best=None):
         torch.manual_seed(seed)
         self.network = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Dropout(0.5))
         self.optimizer = build_optimizer(optimizer or AdamOptions(), self.network.parameters(), lr=0.1)
         self.scheduler = build_scheduler(scheduler or CosineOptions(), self.optimizer, num_epochs=10, steps_per_epoch=2)
-        self.state = TrainingState(self.network, self.optimizer, self.scheduler, every=every, num_epochs=10)
+        self.state = TrainingState(
+            self.network, self.optimizer, self.scheduler, every=every, num_epochs=10, keep_best=keep_best
+        )
 
     def step(self):
         noise = torch.rand(5, 4) + random.random() + float(np.random.rand())
@@ -109,3 +111,29 @@ def test_another_version_is_refused(tmp_path, content, got):
 def test_when_a_checkpoint_is_due(every, due):
     state = Trained(every=every).state
     assert [epoch for epoch in range(11) if state.is_due(epoch)] == due
+
+
+@pytest.mark.parametrize(("metric", "best"), [("val/f1", 2), ("val/mae", 1)])
+def test_the_best_epoch_of_a_logged_metric_is_kept(tmp_path, metric, best):
+    """Also across a resume; epochs without the metric are never the best."""
+    values = [0.5, 0.9, None, 0.6]
+    records = [EpochRecord(epoch=number, metrics={metric: value}) for number, value in enumerate(values, start=1)]
+    records.append(EpochRecord(epoch=5, loss=0.0))
+    for record in records:
+        trained = Trained(every=20, keep_best=metric)
+        if record.epoch > 1:
+            trained.state.load(tmp_path / "checkpoint.pt")
+        trained.state.observe(record)
+        trained.state.save(tmp_path / "checkpoint.pt", Progress(record, 0, 0))
+        assert trained.state.is_due(record.epoch) is (record.epoch <= best)
+    kept = read_state(tmp_path / "best.pt")["best"]
+    assert (kept["metric"], kept["record"]["epoch"], kept["record"]["metrics"]) == (
+        metric,
+        best,
+        {metric: kept["value"]},
+    )
+
+
+def test_keeping_the_best_by_a_metric_of_unknown_direction_asks_for_it():
+    with pytest.raises(UsageError, match=r"got 'quux', .*runmanager\.define_metric\('quux', better=…\)"):
+        Trained(keep_best="quux")

@@ -118,6 +118,19 @@ def test_tracking_predictions_of_any_task_waits_for_nothing(
     assert epoch.num_steps == 300
 
 
+def test_metrics_units_and_logged_values_wait_for_nothing() -> None:
+    """Not even where the program reuses one tensor, or logs with a graph attached, more often than a buffer holds."""
+    epoch = Epoch(1, timer=PhaseTimer(CountingClock()), device=META)
+    total = torch.zeros((), device=META)
+    for images, labels in batches(300):
+        images, labels = images.to(META).requires_grad_(), labels.to(META)
+        total += 1
+        epoch.track(images.sum(), images, labels, tokens=8, metrics={"ppl": images.exp().mean(), "f1": total, "n": 1})
+        epoch.track_eval(images.sum(), images, labels, metrics={"val_f1": total.reshape(1, 1)})
+        epoch.log(total=total, ratio=images.mean().bfloat16())
+    assert epoch.num_steps == 300
+
+
 @pytest.mark.parametrize("read", [torch.Tensor.item, torch.Tensor.cpu, torch.Tensor.tolist, bool, print, torch.nonzero])
 def test_a_step_that_waits_would_be_detected(epoch: Epoch, network: nn.Module, read: object) -> None:
     def track(loss: torch.Tensor, preds: torch.Tensor, labels: torch.Tensor) -> None:

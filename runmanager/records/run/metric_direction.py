@@ -1,8 +1,29 @@
 """Whether larger values of a metric are better: as declared, else by the words of its name."""
 
 import re
+from collections.abc import Mapping
 
-__all__ = ["prefers_larger"]
+from runmanager.errors import UsageError
+
+__all__ = ["MAX", "MIN", "is_larger_better", "parse_better", "prefers_larger"]
+
+MIN, MAX = "min", "max"
+
+_WORDS = {"min": MIN, "max": MAX, "smaller": MIN, "larger": MAX}
+
+
+def parse_better(better: str) -> str:
+    """Return `min` or `max` for a direction as users write it. Raises `UsageError` for any other word."""
+    if not isinstance(better, str) or better not in _WORDS:
+        raise UsageError(f"`better` must be min or max (or smaller, larger), got {better!r}.")
+    return _WORDS[better]
+
+
+def is_larger_better(name: str, declared: Mapping[str, str]) -> bool | None:
+    """Whether larger values of metric `name` are better: as `declared` (`min`, `max`), else by its name's words."""
+    if name in declared:
+        return declared[name] == MAX
+    return prefers_larger(name)
 
 
 def prefers_larger(column: str) -> bool | None:

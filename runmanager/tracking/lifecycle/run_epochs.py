@@ -52,9 +52,11 @@ class OpenEpoch:
                     f"end_epoch() must get the run's open epoch, got epoch {epoch.number}, which is not; each is ended "
                     "once, in its own run."
                 )
-            closed = epoch.close()
-            self._epoch = None
-            return closed
+            try:
+                return epoch.close()
+            finally:
+                if epoch.has_ended:  # also if one of its metrics could not be computed
+                    self._epoch = None
 
     def end_or_discard(self, end: Callable[[Epoch], object], *, must_be_whole: bool = False) -> None:
         """Leave no epoch open: pass a whole one, all of whose batches were taken, to `end`; discard any other.

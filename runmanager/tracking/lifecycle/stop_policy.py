@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.tracking.lifecycle.outcome import divergence_of, outcome_of_epochs
-from runmanager.tracking.options import EarlyStopOptions, is_better
+from runmanager.tracking.options import EarlyStopOptions, is_better, metric_value
 
 __all__ = ["EarlyStopping", "StopPolicy"]
 
@@ -18,11 +18,17 @@ class EarlyStopping:
         self._best: float | None = None
         self._best_epoch = 0
 
+    @property
+    def notes(self) -> Sequence[str]:
+        """A note if no epoch so far had the metric."""
+        metric = self._options.metric
+        return [f"no early stopping: no epoch recorded {metric}"] if metric and self._best is None else []
+
     def reason(self, record: EpochRecord) -> str | None:
         """Return a readable reason to stop after this epoch, or None. Epochs without the metric are skipped."""
         if self._options.metric is None:
             return None
-        value = getattr(record, self._options.metric)
+        value = metric_value(record, self._options.metric)
         by = self._options.min_delta
         if value is not None and record.epoch > 0 and is_better(self._options.metric, value, self._best, by=by):
             self._best, self._best_epoch = value, record.epoch
@@ -48,6 +54,11 @@ class StopPolicy:
     def is_interrupted(self) -> bool:
         """Whether the run was interrupted, so that it can be resumed later."""
         return self._interruption is not None
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Readable notes on what could not be decided."""
+        return self._early_stopping.notes
 
     def restore(self, history: Sequence[EpochRecord]) -> None:
         """Process the epochs of earlier attempts; only the last may stop the run, which continued after the others."""

@@ -21,6 +21,7 @@ from tensorboard.plugins.hparams.api_pb2 import (
 )
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo, SessionStartInfo
 
+from runmanager.records.run.run_record import PHASES, EpochRecord
 from runmanager.records.settings.values import differing_settings
 from runmanager.records.storage.reader import StoredRun
 
@@ -28,6 +29,7 @@ __all__ = [
     "METRICS",
     "Metric",
     "experiment_summary",
+    "metric_tag",
     "mixed_type_settings",
     "recorded_metrics",
     "session_end",
@@ -37,10 +39,13 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Metric:
-    """A column of the HParams tab: the last value of the scalar `tag`, from `field` of the epoch records."""
+    """A column of the HParams tab: the last value of the scalar `tag`.
+
+    It is in `field` of the epoch records, None for a logged metric.
+    """
 
     tag: str
-    field: str
+    field: str | None
     name: str
     dataset: Any = DATASET_UNKNOWN
 
@@ -54,6 +59,13 @@ METRICS = (
     Metric("train/accuracy", "accuracy", "train accuracy", DATASET_TRAINING),
 )
 """In the order of the columns: the tab shows the first five by default."""
+
+_OWN_TAGS = {
+    *(metric.tag for metric in METRICS),
+    *(f"time/{name}_seconds" for name in PHASES),
+    *("optim/lr", "step/loss", "config/text_summary"),
+}
+_OWN_GROUPS = ("throughput", "weights", "gradients", "_hparams_")  # whose tags have names of the user
 
 
 def session_start(settings: Mapping[str, Any]) -> Summary:
@@ -78,15 +90,35 @@ def session_end(*, succeeded: bool) -> Summary:
     return _summary("session_end_info", HParamsPluginData(session_end_info=end, version=0))
 
 
-def recorded_metrics(runs: Iterable[StoredRun]) -> list[Metric]:
-    """List the metrics that ended runs have, all if there are none; reads as few runs as possible."""
+def metric_tag(name: str) -> str:
+    """Return the tag of a logged metric: its name if it has a slash and is not our own tag, else below `metrics/`."""
+    group, slash, _ = name.partition("/")
+    is_free = bool(slash) and name not in _OWN_TAGS and group not in _OWN_GROUPS
+    return name if is_free else f"metrics/{name}"
+
+
+def recorded_metrics(runs: Iterable[StoredRun], *, read_all: bool = False) -> list[Metric]:
+    """List the metrics that ended runs have, and after them the logged ones in order of first appearance.
+
+    Without any, all of `METRICS` are listed. Reads as few runs as possible: up to one that adds nothing to all of
+    `METRICS`, unless `read_all` is set, as for runs that log different metrics.
+    """
     found: set[Metric] = set()
+    logged: dict[str, None] = {}
     for run in runs:
+        num_logged = len(logged)
         if run.record.status.is_ended:
-            found |= {each for each in METRICS if any(getattr(epoch, each.field) is not None for epoch in run.epochs)}
-        if len(found) == len(METRICS):
+            found |= {each for each in METRICS if any(_value(epoch, each) is not None for epoch in run.epochs)}
+            for epoch in run.epochs:
+                logged |= dict.fromkeys(epoch.metrics or ())
+        if len(found) == len(METRICS) and len(logged) == num_logged and not read_all:
             break
-    return [each for each in METRICS if each in found] or list(METRICS)
+    listed = [each for each in METRICS if each in found] or ([] if logged else list(METRICS))
+    return [*listed, *(Metric(metric_tag(name), None, name) for name in logged)]
+
+
+def _value(epoch: EpochRecord, metric: Metric) -> float | None:
+    return None if metric.field is None else getattr(epoch, metric.field)
 
 
 def experiment_summary(cells: Sequence[Mapping[str, Any]], metrics: Iterable[Metric] = METRICS) -> Summary:

@@ -5,7 +5,8 @@
 | `train/loss`, `train/accuracy` | scalar | every epoch |
 | `val/loss`, `val/accuracy` | scalar | every epoch with an evaluation; step 0 is the one before training |
 | `time/epoch_seconds`, `time/data_seconds`, `time/transfer_seconds`, `time/compute_seconds`, `time/eval_seconds` | scalar | every epoch, without phases that were not measured |
-| `throughput/samples_per_second` | scalar | every epoch |
+| `throughput/samples_per_second`, `throughput/<unit>_per_second` | scalar | every epoch; units as `tokens` that were counted beside samples |
+| `metrics/<name>`, or `<name>` if it contains a slash and is not one of these tags | scalar | every epoch with that logged metric |
 | `optim/lr` | scalar | every epoch, if the optimiser is known |
 | `step/loss` | scalar | every `log_every` steps, step = optimiser step |
 | `images` | image | once: at most 64 images of the first batch, at most 64 pixels per side |
@@ -30,13 +31,13 @@ from runmanager.tracking.epoch_metrics.evaluation import Evaluation
 from runmanager.tracking.introspect.example_call import example_call
 from runmanager.tracking.introspect.loader_inspection import batch_images
 from runmanager.tracking.options import TensorBoardOptions
-from runmanager.tracking.sinks import EpochDetails, RunStart
+from runmanager.tracking.sinks import EpochDetails, RunStart, units_per_second
 from runmanager.tracking.tensorboard.chart_layout import scalar_layout
 from runmanager.tracking.tensorboard.evaluation_pictures import EvaluationPictures
 from runmanager.tracking.tensorboard.event_writer import EventWriter
 from runmanager.tracking.tensorboard.graph import draw_graph
 from runmanager.tracking.tensorboard.histograms import Histogram, compute_histograms, describe_omissions
-from runmanager.tracking.tensorboard.hparams import session_end, session_start
+from runmanager.tracking.tensorboard.hparams import metric_tag, session_end, session_start
 
 __all__ = ["TensorBoardSink"]
 
@@ -156,7 +157,9 @@ def epoch_scalars(record: EpochRecord, learning_rate: float | None) -> dict[str,
         "val/accuracy": record.val_accuracy,
         **seconds,
         "throughput/samples_per_second": record.samples_per_second,
+        **{f"throughput/{unit}_per_second": rate for unit, rate in units_per_second(record).items()},
         "optim/lr": learning_rate,
+        **{metric_tag(name): value for name, value in (record.metrics or {}).items()},
     }
     return {tag: value for tag, value in values.items() if value is not None}
 

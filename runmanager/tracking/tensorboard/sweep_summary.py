@@ -100,7 +100,7 @@ class SweepSummaryWriter:
         snapshot = SweepSnapshot.read(self._sweep, observer=self._observer)
         runs = snapshot.sweep.runs
         num_ended = sum(run.record.status.is_ended for run in runs)
-        summaries = [experiment_summary(self._runs.cells, recorded_metrics(runs))]
+        summaries = [experiment_summary(self._runs.cells, recorded_metrics(runs, read_all=True))]
         if num_ended:
             summaries.append(_as_summary(summarize_in_markdown(snapshot)))
         self._replace(_name(num_ended, len(self._runs.cells)), summaries)

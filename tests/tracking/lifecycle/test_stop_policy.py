@@ -4,6 +4,7 @@ import pytest
 
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.tracking.lifecycle.stop_policy import EarlyStopping
+from runmanager.tracking.metric_definitions import define_metric
 from runmanager.tracking.options import EarlyStopOptions
 
 
@@ -48,3 +49,32 @@ def test_an_accuracy_must_rise_by_more_than_min_delta() -> None:
 def test_the_evaluation_before_training_does_not_count() -> None:
     options = EarlyStopOptions(metric="val_loss", patience=2)
     assert reason_to_stop(history(0.1, 1.0, 0.9, first=0), options) is None
+
+
+def logged(*values: float | None, name: str = "val/f1") -> list[EpochRecord]:
+    return [EpochRecord(epoch=number, metrics={name: value}) for number, value in enumerate(values, start=1)]
+
+
+@pytest.mark.parametrize(("name", "stops"), [("val/f1", False), ("val/mae", True)])
+def test_a_logged_metric_has_the_direction_of_its_name(name: str, stops: bool) -> None:
+    options = EarlyStopOptions(metric=name, patience=2)
+    assert (reason_to_stop(logged(0.1, 0.2, 0.3, name=name), options) is not None) is stops
+
+
+def test_a_declared_direction_outweighs_the_name(own_directions: None) -> None:
+    define_metric("val/f1", better="min")
+    options = EarlyStopOptions(metric="val/f1", patience=2)
+    assert reason_to_stop(logged(0.1, 0.2, 0.3), options) == "val/f1 was best in epoch 1 (0.1)"
+    define_metric("loss", better="max")
+    assert reason_to_stop(history(1.0, 2.0, 3.0, metric="loss"), EarlyStopOptions(metric="loss", patience=2)) is None
+
+
+def test_epochs_without_the_logged_metric_are_skipped() -> None:
+    options = EarlyStopOptions(metric="val/f1", patience=2)
+    assert reason_to_stop(logged(None, None, None), options) is None
+    assert reason_to_stop([*logged(0.5), *history(1.0, 1.0, first=2)], options) == "val/f1 was best in epoch 1 (0.5)"
+
+
+def test_a_logged_loss_counts_where_the_run_computed_none() -> None:
+    epochs = [EpochRecord(epoch=1, loss=3.0, metrics={"loss": 1.0}), EpochRecord(epoch=2, metrics={"loss": 2.0})]
+    assert reason_to_stop(epochs, EarlyStopOptions(metric="loss", patience=1)) is None

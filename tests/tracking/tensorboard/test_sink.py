@@ -31,8 +31,10 @@ SETTINGS = {
 }
 SCALARS = {
     *("train/loss", "train/accuracy", "val/loss", "val/accuracy", "throughput/samples_per_second", "optim/lr"),
+    *("metrics/f1", "val/iou", "metrics/val/loss", "throughput/tokens_per_second"),
     *(f"time/{part}_seconds" for part in ("epoch", "data", "transfer", "compute", "eval")),
 }
+LOGGED = {"f1": 0.5, "val/iou": 0.25, "val/loss": 7.0, "bad": float("inf")}
 PARAMETERS = {"0.weight", "0.bias", "1.weight", "1.bias", "5.weight", "5.bias"}
 
 
@@ -43,7 +45,8 @@ def one_run(folder: Path, train: Body, *, settings: dict[str, Any], **options: b
     manager = RunManager(folder, console=False, tensorboard=TensorBoardOptions(**options))
     optimizer = torch.optim.SGD(network.parameters(), lr=0.25)
     with manager.run(settings, network, loader, optimizer=optimizer, options=RunOptions(log_every=2)) as run:
-        train(run, network, loader, validation=DataLoader(images(30, seed=1), batch_size=20))
+        validation = DataLoader(images(30, seed=1), batch_size=20)
+        train(run, network, loader, validation=validation, units={"tokens": 7}, logged=LOGGED)
     return stored_runs(folder)[-1]
 
 
@@ -95,6 +98,8 @@ def test_tbparse_reads_every_scalar_at_its_epoch(stored: StoredRun) -> None:
         assert read["time/epoch_seconds"] == pytest.approx(epoch.epoch_seconds)
         assert read["throughput/samples_per_second"] == pytest.approx(epoch.samples_per_second)
         assert read["optim/lr"] == 0.25
+        assert (read["metrics/f1"], read["val/iou"], read["metrics/val/loss"]) == (0.5, 0.25, 7.0)
+        assert epoch.epoch_seconds and read["throughput/tokens_per_second"] == pytest.approx(35 / epoch.epoch_seconds)
 
 
 @by_tbparse
@@ -125,7 +130,9 @@ def test_the_tags_in_the_modules_table_are_those_written(stored: StoredRun) -> N
     documented = {tag for row in rows for tag in re.findall(r"`([^`]+)`", row)}
     written = {value.tag for _, value in summaries(stored)}
     families = {re.sub(r"^(weights|gradients)/.*", r"\1/<parameter>", tag) for tag in written}
-    assert families == documented
+    logged = {"metrics/f1": "metrics/<name>", "metrics/val/loss": "metrics/<name>", "val/iou": "<name>"}
+    logged["throughput/tokens_per_second"] = "throughput/<unit>_per_second"
+    assert {logged.get(tag, tag) for tag in families} == documented
 
 
 def test_scalars_are_classic_and_in_one_file(stored: StoredRun) -> None:

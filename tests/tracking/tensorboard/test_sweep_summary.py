@@ -172,6 +172,27 @@ def test_before_a_run_has_ended_only_columns_are_written(served: Served) -> None
     assert board.metrics() == [metric.tag for metric in METRICS]
 
 
+def test_logged_metrics_have_columns_after_the_others(served: Served) -> None:
+    """Also those of a later run alone, once the sweep is drawn; before the server starts, those of the first runs."""
+    for number, names in enumerate((["f1", "val/iou"], [], ["fid"])):
+        metrics: dict[str, float | None] = dict.fromkeys(names, 0.5)
+        epochs = [msgspec.structs.replace(each, metrics=metrics or msgspec.UNSET) for each in timed_epochs([2.0] * 3)]
+        name = served.maker.run({"number": number}, epochs)
+        writer = EventWriter(served.paths.run(name).root)
+        writer.summary(session_start({"number": number}))
+        writer.close()
+    served.runs.refresh()
+    fixed = [metric.tag for metric in METRICS]
+    served.sweep.declare()
+    board = Board(served.root)
+    board.load()
+    assert board.metrics() == [*fixed, "metrics/f1", "val/iou"]
+    assert served.refresh()
+    board = Board(served.root)
+    board.load()
+    assert board.metrics() == [*fixed, "metrics/f1", "val/iou", "metrics/fid"]
+
+
 def test_a_sweep_without_a_run_is_not_shown(served: Served) -> None:
     served.maker.plan({"lr": 0.1})
     served.sweep.declare()

@@ -1,0 +1,186 @@
+"""Metrics and units of an epoch: logged values, and means over samples, kept on their device until its end."""
+
+import math
+import numbers
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from runmanager.errors import UsageError
+from runmanager.tracking.epoch_metrics.loss_buffer import LossBuffer, sum_type, zeros
+from runmanager.tracking.epoch_metrics.sample_count import whole_number
+from runmanager.tracking.metric_definitions import check_name
+
+__all__ = ["EpochMetrics", "as_number", "checked_numbers", "checked_units"]
+
+
+class _Accumulator(Protocol):
+    """A metric that adds up its state itself, as those of torchmetrics do."""
+
+    def compute(self) -> Any: ...
+
+    def reset(self) -> None: ...
+
+
+@dataclass
+class _Mean:
+    """A mean over samples, of the values that one method gets."""
+
+    call: str
+    values: LossBuffer = field(default_factory=LossBuffer)
+    samples: int = 0
+
+    def result(self) -> float:
+        total = self.values.total()
+        return math.nan if total is None or not self.samples else total / self.samples
+
+
+class EpochMetrics:
+    """The values that a program logs in one epoch, by name, and its counts of units beside samples.
+
+    A name is either logged, and then its last value counts, or a mean of one of `track` and `track_eval`. Values on a
+    device are copied there, as the caller may reuse their memory. Only `results` waits for the device.
+    """
+
+    def __init__(self) -> None:
+        self.units: dict[str, int] = {}
+        self._values: dict[str, float | torch.Tensor | _Accumulator | _Mean] = {}  # in order of first appearance
+
+    def log(self, values: Mapping[str, Any]) -> None:
+        """Keep the values. Raises `UsageError`, and keeps none, for a bad name or for what is not a number."""
+        checked: dict[str, Any] = {}
+        for name, value in values.items():
+            check_name(name)
+            if isinstance(self._values.get(name), _Mean):
+                raise _two_sources(name, "log", self._values[name])
+            checked[name] = value if _is_accumulator(value) else as_number(name, value)
+        for name, value in checked.items():
+            is_on_device = isinstance(value, torch.Tensor)
+            self._values[name] = self._copied(name, value) if is_on_device else value
+
+    def _copied(self, name: str, value: torch.Tensor) -> torch.Tensor:
+        slot = self._values.get(name)
+        if not isinstance(slot, torch.Tensor) or slot.device != value.device:
+            slot = zeros(dtype=sum_type(value.device), device=value.device)
+        return slot.copy_(value.detach().reshape(()))
+
+    def check_means(self, call: str, values: Mapping[str, Any]) -> None:
+        """Raise `UsageError` if one of the names was logged, or is a mean of another method than `call`."""
+        for name in values:
+            known = self._values.get(name)
+            if known is None:
+                check_name(name)
+            elif not isinstance(known, _Mean) or known.call != call:
+                raise _two_sources(name, call, known)
+
+    def add_means(self, call: str, values: Mapping[str, float | torch.Tensor], samples: int) -> None:
+        """Add the checked values of one step or batch, each weighted by its number of samples."""
+        for name, value in values.items():
+            mean = self._values.get(name)
+            if not isinstance(mean, _Mean):
+                mean = self._values[name] = _Mean(call)
+            mean.values.add(value, samples)
+            mean.samples += samples
+
+    def add_units(self, counts: Mapping[str, int]) -> None:
+        """Add checked counts to their sums."""
+        for name, count in counts.items():
+            self.units[name] = self.units.get(name, 0) + count
+
+    def results(self) -> dict[str, float]:
+        """Return the values by name, NaN for a mean over no sample; waits for the device.
+
+        Accumulators are computed and then reset; one that computes several numbers by name, as a collection does, gives
+        each below its own name and a slash. Raises `UsageError` for one that computes anything else.
+        """
+        found: dict[str, float | torch.Tensor] = {}
+        accumulators: dict[int, _Accumulator] = {}  # one may have two names
+        for name, value in self._values.items():
+            if isinstance(value, _Mean):
+                found[name] = value.result()
+            elif isinstance(value, float | torch.Tensor):
+                found[name] = value
+            else:
+                found |= _computed(name, value.compute())
+                accumulators[id(value)] = value
+        results = _on_host(found)
+        for each in accumulators.values():
+            each.reset()
+        return results
+
+
+def _computed(name: str, result: Any) -> dict[str, float | torch.Tensor]:
+    if not isinstance(result, Mapping):
+        return {name: as_number(name, result)}
+    named = {f"{name}/{part}": value for part, value in result.items()}
+    for each in named:
+        check_name(each)
+    return {each: as_number(each, value) for each, value in named.items()}
+
+
+def checked_numbers(values: Mapping[str, Any]) -> dict[str, float | torch.Tensor]:
+    """Return the values of `metrics=` as numbers, on their device. Raises `UsageError` for what is not a number."""
+    if not isinstance(values, Mapping):
+        raise UsageError(f"`metrics` must be a mapping of names to numbers, got {type(values).__name__}.")
+    return {name: as_number(name, value) for name, value in values.items()}
+
+
+def checked_units(units: Mapping[str, Any]) -> dict[str, int]:
+    """Return counts of units. Raises `UsageError` unless names are identifiers and counts whole numbers."""
+    for name in units:
+        if not name.isidentifier():
+            raise UsageError(f"A unit's name must be an identifier, got {name!r}; as in track(loss, …, tokens=512).")
+    return {name: whole_number(name, count) for name, count in units.items()}
+
+
+def as_number(name: str, value: Any) -> float | torch.Tensor:
+    """Return a number, or a tensor of one number on another device than the CPU, which is not waited for.
+
+    Raises `UsageError` for anything else.
+    """
+    if isinstance(value, torch.Tensor):
+        if value.numel() != 1:
+            raise UsageError(
+                f"Metric {name!r} must be one number, got a tensor of shape {tuple(value.shape)}; take its mean."
+            )
+        if value.dtype != torch.bool and not value.is_complex():
+            return float(value.detach()) if value.is_cpu else value
+    elif isinstance(value, numbers.Real) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except OverflowError:  # an integer with more than 300 digits
+            return math.inf if operator.gt(value, 0) else -math.inf
+    elif getattr(value, "size", None) == 1 and hasattr(value, "item"):  # an array of NumPy with one element
+        return as_number(name, value.item())
+    way_out = "; pass it to epoch.log(…)" if _is_accumulator(value) else ""
+    shown = f"a tensor of {value.dtype}" if isinstance(value, torch.Tensor) else f"{type(value).__name__}"
+    raise UsageError(f"Metric {name!r} must be a number or a tensor of one number, got {shown}{way_out}.")
+
+
+def _is_accumulator(value: Any) -> bool:
+    methods = (getattr(value, "compute", None), getattr(value, "reset", None))
+    return not isinstance(value, type) and all(map(callable, methods))
+
+
+def _two_sources(name: str, call: str, known: object) -> UsageError:
+    before = known.call if isinstance(known, _Mean) else "log"
+    return UsageError(
+        f"Metric {name!r} must come from one method in an epoch, got {call}() after {before}(); use two names, as "
+        f"'val_{name}' for the evaluation."
+    )
+
+
+def _on_host(values: Mapping[str, float | torch.Tensor]) -> dict[str, float]:
+    """Return the numbers, with one transfer from each device."""
+    by_device: dict[torch.device, dict[str, torch.Tensor]] = {}
+    for name, value in values.items():
+        if isinstance(value, torch.Tensor):
+            number = value.detach().reshape(()).to(sum_type(value.device))
+            by_device.setdefault(value.device, {})[name] = number
+    transferred: dict[str, float] = {}
+    for tensors in by_device.values():
+        transferred |= dict(zip(tensors, torch.stack(list(tensors.values())).tolist(), strict=True))
+    return {name: transferred[name] if isinstance(value, torch.Tensor) else value for name, value in values.items()}

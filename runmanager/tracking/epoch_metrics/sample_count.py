@@ -1,0 +1,38 @@
+"""The number of samples of a tracked step, and other counts that a program passes."""
+
+import operator
+from typing import Any
+
+import torch
+
+from runmanager.errors import UsageError
+
+__all__ = ["num_samples", "whole_number"]
+
+
+def num_samples(preds: torch.Tensor | None, labels: torch.Tensor | None, samples: int | None) -> int:
+    """Return `samples`, by default the number of rows of labels.
+
+    Raises `UsageError` without either, and for predictions without labels, or that are not tensors.
+    """
+    if preds is not None and labels is None:
+        raise UsageError("Tracked predictions must come with their labels, got none; pass both or leave both out.")
+    if preds is not None and not (isinstance(preds, torch.Tensor) and isinstance(labels, torch.Tensor)):
+        raise UsageError(
+            f"Predictions and labels must be tensors, got {type(preds).__name__} and {type(labels).__name__}; use "
+            "torch.as_tensor(…)."
+        )
+    if samples is not None:
+        return whole_number("samples", samples)
+    if labels is None or not labels.ndim:
+        got = "neither labels nor samples=…" if labels is None else "labels of no dimension; pass samples=…"
+        raise UsageError(f"A tracked step must come with its number of samples, got {got}")
+    return int(labels.shape[0])
+
+
+def whole_number(name: str, count: Any) -> int:
+    """Return the number; tensors are rejected, as reading one would wait for the device."""
+    is_whole = hasattr(count, "__index__") and not isinstance(count, bool | torch.Tensor)
+    if not is_whole or count < 0:
+        raise UsageError(f"`{name}` must be a whole number of at least 0, got {count!r}; pass int(…) of a tensor.")
+    return operator.index(count)
