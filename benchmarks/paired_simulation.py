@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from runmanager.results.compare.metrics import THROUGHPUT
+from runmanager.results.compare.metric import THROUGHPUT
 from runmanager.results.compare.verdict import DIFFERENT, verdict
 from runmanager.results.stats.descriptive import Estimate
 from runmanager.results.stats.paired_speedup import is_narrow, paired_speedup

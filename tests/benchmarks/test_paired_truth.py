@@ -7,7 +7,7 @@ import torch
 
 from benchmarks.paired_truth import Trial, report
 from benchmarks.slowed import slow_down
-from runmanager.results.compare.metrics import THROUGHPUT
+from runmanager.results.compare.metric import THROUGHPUT
 from runmanager.results.compare.verdict import verdict
 from runmanager.results.stats.descriptive import Estimate
 

@@ -7,11 +7,11 @@ from typing import Any
 from runmanager.records.run.record import Environment
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.comparability import differences
+from runmanager.results.compare.metric import LAST
 from runmanager.results.compare.pairing import SEED
 from runmanager.results.compare.side import Side
 from runmanager.results.load.run_summary import OVERALL_RATE, measured_epochs, overall_rate
 from runmanager.results.model.columns import Row
-from runmanager.results.model.formatting import human
 from runmanager.results.stats.descriptive import median
 from runmanager.results.stats.effects import geometric_mean
 from runmanager.text import format_value, pluralize
@@ -63,12 +63,18 @@ def pair_caveats(sides: Sequence[Side]) -> list[str]:
     environment = [*differences(sides, _noteworthy_facts), *devices, *_unknown_code(sides)]
     return [
         *outlier_caveats(sides),
+        *_best_epochs(sides),
         *_deviations(sides),
         *_unlike_precision(sides),
         *environment,
         *uncommitted,
         *partial,
     ]
+
+
+def _best_epochs(sides: Sequence[Side]) -> list[str]:
+    """Say that the epochs of the values were picked by these."""
+    return [] if sides[0].metric.at == LAST else ["of the best epoch of each run, which was picked after looking"]
 
 
 def _noteworthy_facts(environment: Environment) -> dict[str, Any]:
@@ -132,8 +138,8 @@ def _outliers(side: Side) -> str:
     ]
     if not far:
         return ""
-    names = ", ".join(f"{_name(run)} with {human(value, side.metric.name)}" for run, value in far)
-    return f"{side.label}: {names} fell far behind the median of {human(middle, side.metric.name)}"
+    names = ", ".join(f"{_name(run)} with {side.metric.format_value(value)}" for run, value in far)
+    return f"{side.label}: {names} fell far behind the median of {side.metric.format_value(middle)}"
 
 
 def _name(run: StoredRun) -> str:

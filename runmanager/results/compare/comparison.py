@@ -8,7 +8,7 @@ from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.record import SweepRecord
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
 from runmanager.results.compare.matching import Match, Matches, match_sides
-from runmanager.results.compare.metrics import THROUGHPUT, Metric
+from runmanager.results.compare.metric import LAST, THROUGHPUT, Metric
 from runmanager.results.compare.options import CompareOptions
 from runmanager.results.compare.pairing import Axis, varying_axes
 from runmanager.results.compare.verdict import Judgement, judge
@@ -129,6 +129,8 @@ def _legend(matches: Matches) -> str:
         )
     center = "mean" if metric.effect == "difference" else "geometric mean"
     of_run = f"a run's median {metric.name} over measured epochs" if metric.per_epoch else metric.name
+    if metric.at != LAST:
+        of_run = f"{metric.name} at each run's best epoch"
     of = f"of the {center} over runs of {of_run}, with its 95% interval. {_INTERVALS}"
     if metric.is_time:
         return f"The speedup is baseline / candidate, {of}"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from runmanager.results.compare.metrics import Metric
+from runmanager.results.compare.metric import Metric
 from runmanager.results.model.columns import Row, Table
 from runmanager.results.stats.descriptive import Estimate
 

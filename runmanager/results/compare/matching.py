@@ -12,7 +12,8 @@ from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.record import SweepRecord
 from runmanager.results.compare.comparability import obstacles
-from runmanager.results.compare.metrics import Metric, find_metric
+from runmanager.results.compare.metric import Metric
+from runmanager.results.compare.metrics import find_metric
 from runmanager.results.compare.options import ANY_AXIS, CompareOptions
 from runmanager.results.compare.pairing import JOINT, SEED, Axis, default_baseline, find_axis, pair_cells, varying_axes
 from runmanager.results.compare.side import Side, label_of
@@ -102,7 +103,7 @@ def match_sides(sweep: SweepContents, plan: SweepRecord | None, options: Compare
     """
     if faults := options.faults():
         raise UsageError("\n".join(faults))
-    metric = find_metric(options.metric)
+    metric = find_metric(options.metric, sweep.runs, better=options.better, at=options.at)
     if metric.effect != "difference" and (options.margin or 0.0) >= 1:
         raise UsageError(f"`--margin` must be below 1 for {metric.name}, got {options.margin}; 0.03 means 3%.")
     cells = _in_order_of_plan(gather_cells(sweep.runs, sweep.damaged, plan), plan)

@@ -1,79 +1,36 @@
-"""The metrics that runs can be compared by: their values of a run, and which direction is better."""
+"""The metrics that the runs of a sweep can be compared by: the built-in ones, and what their epochs recorded."""
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from runmanager.errors import UsageError
-from runmanager.records.run.record import EpochRecord
-from runmanager.records.run.turn_record import Turn
 from runmanager.records.storage.reader import StoredRun
+from runmanager.results.compare.directions import direction_of, known_direction
+from runmanager.results.compare.epoch_metrics import (
+    EPOCH_COLUMNS,
+    RATE,
+    TIME_TO,
+    UNDER,
+    epoch_metric,
+    logged_name,
+    recorded_metrics,
+    recorded_units,
+    time_to,
+    time_to_accuracy,
+    unit_rate,
+)
+from runmanager.results.compare.metric import LAST, THROUGHPUT, At, Effect, Metric
 from runmanager.results.load.run_summary import OVERALL_RATE, measured_epochs, overall_rate
-from runmanager.results.model.columns import COMPARISON_COLUMNS
-from runmanager.results.model.formatting import human
-from runmanager.validation import did_you_mean
+from runmanager.results.model.columns import OUTCOMES
+from runmanager.validation import did_you_mean, fault
 
-__all__ = ["MEMORY", "METRIC_NAMES", "PLAIN_METRICS", "RUN_TIME", "THROUGHPUT", "Effect", "Metric", "find_metric"]
+__all__ = [
+    *("MEMORY", "METRIC_NAMES", "PLAIN_METRICS", "RUN_TIME"),
+    *("any_direction", "column_name", "default_metrics", "find_metric", "known_metrics"),
+]
 
-Effect = Literal["speedup", "ratio", "difference"]
-TIME_TO = "time_to_accuracy"
-
-
-@dataclass(frozen=True)
-class Metric:
-    """A metric of runs, and the effect by which two sides are compared.
-
-    `effect` is the name of its column. A `speedup` is above 1 where the candidate is faster, also where the metric is a
-    time; a `ratio` is candidate / baseline, a `difference` candidate - baseline. `per_epoch` metrics have a value for
-    each measured epoch, the others one for the run. `lack` describes a run without a value.
-    """
-
-    name: str
-    effect: Effect
-    values: Callable[[StoredRun], list[float]]
-    per_epoch: bool
-    more_is_better: bool
-    lack: str
-
-    @property
-    def is_time(self) -> bool:
-        """Whether smaller values are a speedup."""
-        return self.effect == "speedup" and not self.more_is_better
-
-    def verdict_word(self, direction: int) -> str:
-        """Return the verdict on an effect above (1) or below (-1) no effect."""
-        if self.effect == "speedup":
-            return "faster" if direction > 0 else "slower"
-        return "better" if (direction > 0) == self.more_is_better else "worse"
-
-    def format_effect(self, value: float | None) -> str:
-        """Format an effect, or an end of its interval, for people; a difference is shown like the metric itself."""
-        return human(value, self.name if self.effect == "difference" else self.effect)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of a comparison by this metric; for the throughput those of comparison.csv."""
-        if self == THROUGHPUT:
-            return COMPARISON_COLUMNS
-        return (
-            *("axis", "baseline", "candidate", "metric", "baseline_value", "candidate_value", self.effect),
-            *("ci_low", "ci_high", "verdict", "reason", *self.count_columns),
-        )
-
-    @property
-    def value_columns(self) -> tuple[str, str]:
-        """The columns of the two sides' own values."""
-        if self == THROUGHPUT:
-            return "baseline_samples_per_second", "candidate_samples_per_second"
-        return "baseline_value", "candidate_value"
-
-    @property
-    def count_columns(self) -> tuple[str, str]:
-        """The columns that count the measured values of each side."""
-        counted = "epochs" if self.per_epoch else "runs"
-        return f"baseline_{counted}", f"candidate_{counted}"
+_TIME_TO_ACCURACY = "time_to_accuracy"
 
 
 def _each_epoch(name: str, *, more_is_better: bool) -> Metric:
@@ -81,14 +38,6 @@ def _each_epoch(name: str, *, more_is_better: bool) -> Metric:
         return [value for epoch in run.epochs if not epoch.warmup and (value := getattr(epoch, name))]
 
     return Metric(name, "speedup", values, True, more_is_better, f"no {name}")
-
-
-def _last_epoch(name: str, *, more_is_better: bool) -> Metric:
-    def values(run: StoredRun) -> list[float]:
-        value = getattr(run.epochs[-1], name) if run.epochs else None
-        return [] if value is None else [value]
-
-    return Metric(name, "difference", values, False, more_is_better, f"no {name}")
 
 
 def _whole_run(name: str, effect: Effect) -> Metric:
@@ -99,73 +48,138 @@ def _whole_run(name: str, effect: Effect) -> Metric:
     return Metric(name, effect, values, False, False, f"no {name}")
 
 
-def _time_to(target: float) -> Metric:
-    """Seconds of training (`epoch_seconds`, with warm-up) to the end of the first epoch that reaches `target`.
-
-    The accuracy is `val_accuracy`, or the training accuracy where a run has no validation.
-    """
-
-    def values(run: StoredRun) -> list[float]:
-        spent = accumulate(epoch.epoch_seconds or 0.0 for epoch in run.epochs)
-        for epoch, seconds in zip(run.epochs, spent, strict=True):
-            accuracy = epoch.accuracy if epoch.val_accuracy is None else epoch.val_accuracy
-            if accuracy is not None and accuracy >= target and seconds > 0:
-                return [seconds]
-        return []
-
-    return Metric(f"{TIME_TO}={target:g}", "speedup", values, False, False, f"never reached {target:g}")
-
-
-def _rates(run: StoredRun) -> list[float]:
-    """Return the samples a second of each measured turn, or of each measured epoch for a run without turns."""
-    measured: Sequence[Turn | EpochRecord] = run.turns or run.epochs
-    return [rate for each in measured if not each.warmup and (rate := each.samples_per_second)]
-
-
 def _overall(run: StoredRun) -> list[float]:
     rate = overall_rate(measured_epochs(run))
     return [] if rate is None else [rate]
 
 
-THROUGHPUT = Metric("samples_per_second", "speedup", _rates, True, True, "no samples_per_second")
 OVERALL_THROUGHPUT = Metric(OVERALL_RATE, "speedup", _overall, False, True, f"no {OVERALL_RATE}")
 RUN_TIME = _whole_run("run_seconds", "speedup")
 MEMORY = _whole_run("peak_memory_bytes", "ratio")
 
-_METRICS = (
-    THROUGHPUT,
-    OVERALL_THROUGHPUT,
-    _each_epoch("epoch_seconds", more_is_better=False),
-    _each_epoch("wall_seconds", more_is_better=False),
-    RUN_TIME,
-    *(_last_epoch(name, more_is_better=True) for name in ("accuracy", "val_accuracy")),
-    *(_last_epoch(name, more_is_better=False) for name in ("loss", "val_loss")),
-    MEMORY,
+_SPEEDS = (
+    *(THROUGHPUT, OVERALL_THROUGHPUT, _each_epoch("epoch_seconds", more_is_better=False)),
+    *(_each_epoch("wall_seconds", more_is_better=False), RUN_TIME),
 )
-_BY_NAME = {metric.name: metric for metric in _METRICS}
-PLAIN_METRICS: Sequence[str] = tuple(_BY_NAME)
-METRIC_NAMES: Sequence[str] = (*PLAIN_METRICS, f"{TIME_TO}=SHARE")
+_BY_NAME = {metric.name: metric for metric in (*_SPEEDS, MEMORY)}
+PLAIN_METRICS: Sequence[str] = (
+    *(metric.name for metric in _SPEEDS),
+    *("accuracy", "val_accuracy", "loss", "val_loss", MEMORY.name),
+)
+"""The metrics that any run may have."""
+
+METRIC_NAMES: Sequence[str] = (*PLAIN_METRICS, f"{_TIME_TO_ACCURACY}=SHARE")
 
 
-def find_metric(text: str) -> Metric:
-    """Return the metric of that name; `time_to_accuracy=0.95` includes its target.
+def find_metric(text: str, runs: Sequence[StoredRun] = (), *, better: str | None = None, at: At = LAST) -> Metric:
+    """Return the metric of that name: a built-in one, or one that an epoch of `runs` recorded.
 
-    Raises `UsageError` for an unknown metric, and for a target that is not an accuracy.
+    `time_to_accuracy=0.95` and `time_to_val/f1=0.8` include their target. `tokens_per_second` is the throughput of a
+    recorded unit. Metrics of epochs count `at` the last or the best epoch. Their direction is `better`, else the one
+    that the runs declared, else that of the name's words. A logged metric that has the name of another one is found
+    under `metrics.`.
+
+    Raises `UsageError` for an unknown metric, for a target that is not valid, for a metric of epochs whose direction is
+    not known, and for `better` and `at` with a metric that they do not apply to.
     """
     name, separator, target = text.partition("=")
-    if name == TIME_TO:
-        return _time_to(_parse_accuracy(target, text))
-    if separator or name not in _BY_NAME:
-        way_out = did_you_mean(name, [*_BY_NAME, TIME_TO], max_names=1) or f"they are {', '.join(METRIC_NAMES)}."
-        raise UsageError(f"`--metric` must be a metric of the runs, got '{text}'; {way_out}")
-    return _BY_NAME[name]
+    if name == _TIME_TO_ACCURACY:
+        _refuse(text, better=better, at=at)
+        return time_to_accuracy(_parse_accuracy(target, text))
+    if text in _BY_NAME:
+        _refuse(text, better=better, at=at)
+        return _BY_NAME[text]
+    if (recorded := _of_epochs(text, runs)) is not None:
+        more_is_better = direction_of(recorded["name"], runs, better=better)
+        return epoch_metric(text, **recorded, at=at, more_is_better=more_is_better)
+    if text.endswith(RATE) and text.removesuffix(RATE) in recorded_units(runs):
+        _refuse(text, better=better, at=at)
+        return unit_rate(text.removesuffix(RATE))
+    name, separator, target = text.rpartition("=")
+    goal = name.removeprefix(TIME_TO)
+    if separator and goal != name and (recorded := _of_epochs(goal, runs)) is not None:
+        _refuse(text, at=at)
+        more_is_better = direction_of(recorded["name"], runs, better=better)
+        return time_to(goal, **recorded, target=_parse_number(target, text), more_is_better=more_is_better)
+    raise UsageError(_unknown(text, runs))
+
+
+def known_metrics(runs: Sequence[StoredRun]) -> list[str]:
+    """Return the names of all metrics of these runs, without times to a target."""
+    units = [f"{unit}{RATE}" for unit in recorded_units(runs)]
+    return list(dict.fromkeys([*PLAIN_METRICS, *map(column_name, recorded_metrics(runs)), *units]))
+
+
+def default_metrics(runs: Sequence[StoredRun]) -> Iterator[str]:
+    """Yield the metrics by which cells are ranked where none is requested, the preferred one first.
+
+    They are `OUTCOMES`, then the logged metrics whose direction is known, which are looked for only when they are
+    needed.
+    """
+    yield from OUTCOMES
+    for name in recorded_metrics(runs):
+        if known_direction(name, runs) is not None:
+            yield column_name(name)
+
+
+def any_direction(name: str, runs: Sequence[StoredRun]) -> Metric:
+    """Return one of `known_metrics` for its values: its direction is arbitrary where it is not known."""
+    try:
+        return find_metric(name, runs)
+    except UsageError:
+        return find_metric(name, runs, better="max")
+
+
+def column_name(name: str) -> str:
+    """Return the name of a logged metric in a comparison: under `metrics.` where that is the name of another one."""
+    return f"{UNDER}{name}" if name in PLAIN_METRICS else name
+
+
+def _of_epochs(text: str, runs: Sequence[StoredRun]) -> dict[str, Any] | None:
+    """Return the name in the record of a metric of epochs, and whether it was logged; None for any other text."""
+    if text in EPOCH_COLUMNS:
+        return {"name": text, "logged": False}
+    name = logged_name(text, runs)
+    return None if name is None else {"name": name, "logged": True}
+
+
+def _refuse(text: str, *, better: str | None = None, at: At = LAST) -> None:
+    """Refuse options of metrics of epochs. Raises `UsageError`."""
+    if better is not None:
+        raise UsageError(fault("--better", "go with a metric of epochs", f"'{text}'", "its direction is known"))
+    if at != LAST:
+        raise UsageError(fault("--at", "go with a metric of epochs", f"'{text}'", "it is not that of a single epoch"))
+
+
+def _unknown(text: str, runs: Sequence[StoredRun]) -> str:
+    name = text.partition("=")[0]
+    known = known_metrics(runs)
+    logged = known[len(PLAIN_METRICS) :]
+    goals = [f"{TIME_TO}{each}" for each in (*EPOCH_COLUMNS, *map(column_name, recorded_metrics(runs)))]
+    listed = ", ".join([*METRIC_NAMES, *logged])
+    way_out = did_you_mean(name, dict.fromkeys([*known, _TIME_TO_ACCURACY, *goals]), max_names=1)
+    return f"`--metric` must be a metric of the runs, got '{text}'; {way_out or f'they are {listed}.'}"
 
 
 def _parse_accuracy(target_text: str, text: str) -> float:
-    try:
-        target = float(target_text)
-    except ValueError:
-        target = math.nan
+    target = _number(target_text)
     if not 0 < target <= 1:
-        raise UsageError(f"`--metric` must name an accuracy above 0 and at most 1, got '{text}'; as in {TIME_TO}=0.95.")
+        raise UsageError(
+            f"`--metric` must name an accuracy above 0 and at most 1, got '{text}'; as in {_TIME_TO_ACCURACY}=0.95."
+        )
     return target
+
+
+def _parse_number(target_text: str, text: str) -> float:
+    target = _number(target_text)
+    if not math.isfinite(target):
+        example = f"{text.rpartition('=')[0]}=0.8"
+        raise UsageError(f"`--metric` must end in the number to reach, got '{text}'; as in {example}.")
+    return target
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

@@ -9,7 +9,7 @@ from runmanager.records.run.attempts import session_of_epoch
 from runmanager.results.compare.caveats import ContentionCauses, contention_caveats, hidden_cost_caveats, pair_caveats
 from runmanager.results.compare.comparability import count_values, obstacles
 from runmanager.results.compare.comparison_table import MeasuredEffect
-from runmanager.results.compare.metrics import THROUGHPUT, Metric
+from runmanager.results.compare.metric import THROUGHPUT, Metric
 from runmanager.results.compare.options import CompareOptions
 from runmanager.results.compare.paired_effect import paired_effect, paired_obstacles, paired_rates
 from runmanager.results.compare.run_pairs import RunPair, pair_runs, pair_seeds

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.compare.metrics import Metric
+from runmanager.results.compare.metric import Metric
 from runmanager.results.compare.verdict import DIFFERENT, NOT_MEASURED
 from runmanager.results.findings.best import BestCell, RankedCell
 from runmanager.results.findings.comparison_findings import without_contention

@@ -9,7 +9,7 @@ from runmanager.records.run.record import UNKNOWN_WORK, Measurements
 from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.record import SweepRecord
 from runmanager.results.compare.matching import Matches
-from runmanager.results.compare.metrics import THROUGHPUT
+from runmanager.results.compare.metric import THROUGHPUT
 from runmanager.results.load.cells import gather_cells
 from runmanager.results.model.columns import MISSING, Row, Table, column_of
 from runmanager.results.model.formatting import with_unit_prefix

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.record import SweepRecord
 from runmanager.results.compare.matching import Match, Matches, match_sides
-from runmanager.results.compare.metrics import THROUGHPUT
+from runmanager.results.compare.metric import THROUGHPUT
 from runmanager.results.compare.options import ANY_AXIS, CompareOptions
 from runmanager.results.compare.pairing import SEED
 from runmanager.results.compare.side import Side

@@ -9,7 +9,7 @@ from scipy import stats
 from runmanager.records.run.record import EpochRecord
 from runmanager.results.compare.comparison import CompareOptions, compare
 from runmanager.results.compare.comparison_table import ComparisonRow, MeasuredEffect
-from runmanager.results.compare.metrics import THROUGHPUT
+from runmanager.results.compare.metric import THROUGHPUT
 from runmanager.results.compare.overall_effect import overall_effect
 from runmanager.results.stats.descriptive import Estimate
 

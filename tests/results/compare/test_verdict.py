@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from runmanager.errors import UsageError
 from runmanager.records.run.record import Attempt
 from runmanager.results.compare.comparison import CompareOptions, compare
-from runmanager.results.compare.metrics import THROUGHPUT, find_metric
+from runmanager.results.compare.metric import THROUGHPUT
+from runmanager.results.compare.metrics import find_metric
 from runmanager.results.compare.verdict import verdict
 from runmanager.results.stats.descriptive import Interval
 
