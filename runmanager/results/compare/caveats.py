@@ -7,7 +7,6 @@ from typing import Any
 from runmanager.records.run.record import Environment
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.comparability import differences
-from runmanager.results.compare.metric import LAST
 from runmanager.results.compare.pairing import SEED
 from runmanager.results.compare.side import Side
 from runmanager.results.load.run_summary import OVERALL_RATE, measured_epochs, overall_rate
@@ -63,18 +62,12 @@ def pair_caveats(sides: Sequence[Side]) -> list[str]:
     environment = [*differences(sides, _noteworthy_facts), *devices, *_unknown_code(sides)]
     return [
         *outlier_caveats(sides),
-        *_best_epochs(sides),
         *_deviations(sides),
         *_unlike_precision(sides),
         *environment,
         *uncommitted,
         *partial,
     ]
-
-
-def _best_epochs(sides: Sequence[Side]) -> list[str]:
-    """Say that the epochs of the values were picked by these."""
-    return [] if sides[0].metric.at == LAST else ["of the best epoch of each run, which was picked after looking"]
 
 
 def _noteworthy_facts(environment: Environment) -> dict[str, Any]:

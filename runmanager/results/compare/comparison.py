@@ -78,6 +78,9 @@ def with_numbered_reasons(table: ComparisonTable) -> ComparisonTable:
     )
 
 
+_PICKED = "the best epoch of each run was picked after looking, which flatters its value"
+
+
 def _row(match: Match, found: Judgement, settings: dict[str, str], matches: Matches) -> ComparisonRow:
     metric = matches.metric
     values: dict[str, Any] = {column: match.settings.get(name) for name, column in settings.items()}
@@ -89,6 +92,8 @@ def _row(match: Match, found: Judgement, settings: dict[str, str], matches: Matc
     values |= zip(metric.count_columns, found.counts, strict=True)
     values |= {"verdict": found.verdict, "reason": found.reason}
     if found.effect is not None:
+        if metric.at != LAST:
+            values["reason"] = "; ".join([_PICKED, *filter(None, [found.reason])])
         estimate = found.effect.estimate
         values |= {metric.effect: estimate.value, "ci_low": estimate.low, "ci_high": estimate.high}
     return ComparisonRow(
@@ -135,7 +140,7 @@ def _legend(matches: Matches) -> str:
     if metric.is_time:
         return f"The speedup is baseline / candidate, {of}"
     better = "more" if metric.more_is_better else "less"
-    sign = "/" if metric.effect == "ratio" else "-"
+    sign = "-" if metric.effect == "difference" else "/"
     return f"The {metric.effect} is candidate {sign} baseline, {of} For {metric.name}, {better} is better."
 
 

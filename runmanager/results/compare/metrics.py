@@ -113,13 +113,11 @@ def known_metrics(runs: Sequence[StoredRun]) -> list[str]:
 def default_metrics(runs: Sequence[StoredRun]) -> Iterator[str]:
     """Yield the metrics by which cells are ranked where none is requested, the preferred one first.
 
-    They are `OUTCOMES`, then the logged metrics whose direction is known, which are looked for only when they are
-    needed.
+    They are `OUTCOMES`, then the logged metrics, which are looked for only when they are needed; each only where its
+    direction is known.
     """
-    yield from OUTCOMES
-    for name in recorded_metrics(runs):
-        if known_direction(name, runs) is not None:
-            yield column_name(name)
+    yield from (name for name in OUTCOMES if known_direction(name, runs) is not None)
+    yield from (column_name(name) for name in recorded_metrics(runs) if known_direction(name, runs) is not None)
 
 
 def any_direction(name: str, runs: Sequence[StoredRun]) -> Metric:

@@ -33,8 +33,6 @@ class CompareOptions:
     axis: str | None = None
     baseline: Any = None
     metric: str = "samples_per_second"
-    better: str | None = field(default=None, metadata=limits(choices=BETTER, key="--better"))
-    at: At = field(default=LAST, metadata=limits(choices=get_args(At), key="--at"))
     drift: float = field(default=0.10, metadata=limits(ge=0, lt=1, key="--drift", way_out="0.1 means 10%"))
     paired_drift: float = field(default=0.01, metadata=limits(ge=0, lt=1, way_out="0.1 means 10%"))
     margin: float | None = field(
@@ -42,6 +40,8 @@ class CompareOptions:
     )
     min_epochs: int = field(default=5, metadata=limits(ge=1))
     min_seeds: int = field(default=3, metadata=limits(ge=2))
+    better: str | None = field(default=None, metadata=limits(choices=BETTER, key="--better"))
+    at: At = field(default=LAST, metadata=limits(choices=get_args(At), key="--at"))
 
     def margin_of(self, effect: str) -> float | None:
         """Return the margin for this kind of effect; None for no margin."""
