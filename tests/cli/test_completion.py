@@ -3,10 +3,13 @@
 import shutil
 from collections.abc import Callable
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from runmanager.cli.completion import complete_sweeps
 from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.record import EpochRecord
 
 
 @pytest.mark.parametrize(
@@ -40,6 +43,19 @@ def test_commands_sweeps_and_runs_are_completed(
     found = command().out.split()
     assert len(found) == len(offered)
     assert all(one.startswith(start) for one, start in zip(sorted(found), sorted(offered), strict=True))
+
+
+def test_logged_metrics_and_rates_of_a_sweep_are_completed(
+    command: Callable, sweep: SweepPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in sweep.runs.glob("*/epochs.jsonl"):
+        epochs = [msgspec.json.decode(line, type=EpochRecord) for line in path.read_bytes().splitlines()]
+        more = {"metrics": {"val_f1": 0.5}, "units": {"val_tokens": 3}}
+        path.write_bytes(b"".join(msgspec.json.encode(replace(epoch, **more)) + b"\n" for epoch in epochs))
+    monkeypatch.setenv("_RUNMANAGER_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "runmanager compare grid --metric val_")
+    monkeypatch.setenv("COMP_CWORD", "4")
+    assert command().out.split() == ["val_accuracy", "val_loss", "val_f1", "val_tokens_per_second"]
 
 
 def test_the_completion_script_is_printed(command: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
