@@ -122,7 +122,8 @@ def unit_rate(unit: str) -> Metric:
 
 def _rate(epoch: EpochRecord, unit: str) -> float | None:
     count, seconds = (epoch.units or {}).get(unit), epoch.epoch_seconds
-    return count / seconds if count and seconds and seconds > 0 and math.isfinite(count / seconds) else None
+    rate = count / seconds if count and count > 0 and seconds and seconds > 0 else None
+    return None if rate is None or math.isinf(rate) else rate
 
 
 def _last(run: StoredRun, name: str) -> EpochRecord | None:

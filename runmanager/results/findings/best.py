@@ -131,7 +131,7 @@ def find_best(
     options = dataclasses.replace(options or CompareOptions(), better=better, at=at)
     faults = options.faults()
     if better is not None and metric is None:
-        faults.append(fault("--better", "go with a metric", "none", "name it with --metric"))
+        faults.append(fault("--better", "go with a metric", "none", "name it with `--metric`"))
     if faults:
         raise UsageError("\n".join(faults))
     cells = gather_cells(sweep.runs, sweep.damaged, plan)

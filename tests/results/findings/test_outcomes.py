@@ -58,8 +58,9 @@ def test_the_answer_is_the_best_mean_of_the_logged_outcome(logged):
 
 
 def test_a_value_that_is_not_finite_never_wins(logged):
-    sweep = logged({0.1: (5.0,), 0.2: (None,), 0.3: (math.inf,)})
-    assert "The best fid is 5.000 with lr=0.1." in answered(sweep)
+    values = {0.1: (5.0,), 0.2: (None,), 0.3: (math.inf,)}
+    for word in ("min", "max"):
+        assert "The best fid is 5.000 with lr=0.1." in answered(logged(values, better={"fid": word}))
 
 
 def test_ties_are_counted(logged):
