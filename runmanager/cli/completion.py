@@ -83,7 +83,7 @@ def _some_run(ctx: typer.Context) -> "list[StoredRun]":
     from runmanager.records.storage.reader import read_run, run_names
 
     try:
-        paths = find_sweep(_sweep_of(ctx))
+        paths = find_sweep(_sweep_name(ctx))
         first = next((each for name in run_names(paths) if (each := paths.run(name)).epochs.exists()), None)
         return [] if first is None else [read_run(first)]
     except (RunManagerError, OSError):
@@ -102,16 +102,14 @@ def complete_columns(ctx: typer.Context, incomplete: str) -> list[str]:
 def _plan_of(ctx: typer.Context) -> SweepRecord | None:
     """The plan of the sweep that the command names; None on any error, as a shell cannot show it."""
     try:
-        return read_sweep_record(find_sweep(_sweep_of(ctx)))
+        return read_sweep_record(find_sweep(_sweep_name(ctx)))
     except (RunManagerError, OSError):
         return None
 
 
-def _sweep_of(ctx: typer.Context) -> str:
-    """The sweep that the command names; empty without one."""
+def _sweep_name(ctx: typer.Context) -> str:
     # If the command ends in an option without its value, the parser leaves the positional arguments in `args`.
-    name: str = ctx.params.get("sweep") or next(iter(ctx.args), "")
-    return name
+    return ctx.params.get("sweep") or next(iter(ctx.args), "")
 
 
 def _settings(plan: SweepRecord | None) -> list[str]:

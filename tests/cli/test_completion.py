@@ -5,11 +5,10 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from msgspec.structs import replace
 
 from runmanager.cli.completion import complete_sweeps
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run import record
 
 
 @pytest.mark.parametrize(
@@ -45,19 +44,6 @@ def test_commands_sweeps_and_runs_are_completed(
     assert all(one.startswith(start) for one, start in zip(sorted(found), sorted(offered), strict=True))
 
 
-def test_logged_metrics_and_rates_of_a_sweep_are_completed(
-    command: Callable, sweep: SweepPaths, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for path in sweep.runs.glob("*/epochs.jsonl"):
-        epochs = [msgspec.json.decode(line, type=EpochRecord) for line in path.read_bytes().splitlines()]
-        more = {"metrics": {"val_f1": 0.5}, "units": {"val_tokens": 3}}
-        path.write_bytes(b"".join(msgspec.json.encode(replace(epoch, **more)) + b"\n" for epoch in epochs))
-    monkeypatch.setenv("_RUNMANAGER_COMPLETE", "complete_bash")
-    monkeypatch.setenv("COMP_WORDS", "runmanager compare grid --metric val_")
-    monkeypatch.setenv("COMP_CWORD", "4")
-    assert command().out.split() == ["val_accuracy", "val_loss", "val_f1", "val_tokens_per_second"]
-
-
 def test_the_completion_script_is_printed(command: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
     done = command("--show-completion", "zsh")
@@ -71,3 +57,18 @@ def test_names_with_shell_syntax_are_not_completed(sweep: SweepPaths, monkeypatc
         shutil.copytree(sweep.root, sweep.root.with_name(name))
     assert sorted(complete_sweeps("")) == ["grid", "größe=[1,2]"]
     assert sorted(complete_sweeps("outputs/")) == ["outputs/grid", "outputs/größe=[1,2]"]
+
+
+def test_logged_metrics_and_rates_of_a_sweep_are_completed(
+    command: Callable, sweep: SweepPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in sweep.runs.glob("*/epochs.jsonl"):
+        epochs = [msgspec.json.decode(line, type=record.EpochRecord) for line in path.read_bytes().splitlines()]
+        more = {"metrics": {"val_f1": 0.5}, "units": {"val_tokens": 3}}
+        path.write_bytes(
+            b"".join(msgspec.json.encode(msgspec.structs.replace(epoch, **more)) + b"\n" for epoch in epochs)
+        )
+    monkeypatch.setenv("_RUNMANAGER_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "runmanager compare grid --metric val_")
+    monkeypatch.setenv("COMP_CWORD", "4")
+    assert command().out.split() == ["val_accuracy", "val_loss", "val_f1", "val_tokens_per_second"]
