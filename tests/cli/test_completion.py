@@ -5,10 +5,11 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from runmanager.cli.completion import complete_sweeps
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.run import record
+from runmanager.records.run.record import EpochRecord
 
 
 @pytest.mark.parametrize(
@@ -63,11 +64,9 @@ def test_logged_metrics_and_rates_of_a_sweep_are_completed(
     command: Callable, sweep: SweepPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for path in sweep.runs.glob("*/epochs.jsonl"):
-        epochs = [msgspec.json.decode(line, type=record.EpochRecord) for line in path.read_bytes().splitlines()]
-        more = {"metrics": {"val_f1": 0.5}, "units": {"val_tokens": 3}}
-        path.write_bytes(
-            b"".join(msgspec.json.encode(msgspec.structs.replace(epoch, **more)) + b"\n" for epoch in epochs)
-        )
+        epochs = [msgspec.json.decode(line, type=EpochRecord) for line in path.read_bytes().splitlines()]
+        logged = [replace(epoch, metrics={"val_f1": 0.5}, units={"val_tokens": 3}) for epoch in epochs]
+        path.write_bytes(b"".join(msgspec.json.encode(epoch) + b"\n" for epoch in logged))
     monkeypatch.setenv("_RUNMANAGER_COMPLETE", "complete_bash")
     monkeypatch.setenv("COMP_WORDS", "runmanager compare grid --metric val_")
     monkeypatch.setenv("COMP_CWORD", "4")
