@@ -15,7 +15,7 @@ def run_in_process(folder: Path, *words: str) -> SweepPaths:
     Called again from the same process it finds Hydra loaded and the server of its runs' processes at work: that is the
     difference to the command, and saves seconds. Raises `SystemExit` where not every run is finished.
     """
-    from runmanager.app.main import main
+    from runmanager.app.hydra_main import main
 
     status = main(["-m", f"output_root={folder}", f"name={_NAME}", "--quiet", "--yes", *words])
     if status:

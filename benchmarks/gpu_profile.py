@@ -19,7 +19,7 @@ from torch.profiler import ProfilerActivity, profile
 from benchmarks.our_training import CNN_ON_MNIST, Listener, composed, train
 from benchmarks.rows import as_line, as_seconds
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.reader import StoredRun, read_run
 from runmanager.results.findings.bottleneck import find_bottleneck
 

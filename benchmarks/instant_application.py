@@ -11,10 +11,10 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 
 from runmanager.app.compose.schema import plain_config
-from runmanager.app.main import main
+from runmanager.app.hydra_main import main
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
-from runmanager.records.run.record import RunRecord
+from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.settings.signature import signature
 from runmanager.records.storage.ownership import claim_run

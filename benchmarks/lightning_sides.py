@@ -17,12 +17,12 @@ from benchmarks.mnist_sides import serve_our_epochs
 from benchmarks.our_training import CNN_ON_MNIST, FASTEST
 from benchmarks.sides import Turns
 from benchmarks.tutorial import LEARNING_RATE, TutorialNetwork, training_set, tutorial_loader
-from runmanager.training.data.registry import load_dataset
-from runmanager.training.data.splits import random_subset
+from runmanager.training.datasets.registry import load_dataset
+from runmanager.training.datasets.splits import random_subset
 from runmanager.training.loading.device_resident import ResidentLoader
-from runmanager.training.models.models import Network
+from runmanager.training.models.builtin_models import Network
 from runmanager.training.options.dataset import MnistOptions
-from runmanager.training.step.malloc import keep_freed_memory
+from runmanager.training.step.allocator import keep_freed_memory
 
 __all__ = ["BATCH_SIZE", "NUM_SAMPLES", "SIDES"]
 

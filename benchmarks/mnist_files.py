@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from runmanager.training.data.torchvision_files import SOURCES, missing_files
+from runmanager.training.datasets.torchvision_files import SOURCES, missing_files
 
 __all__ = ["MnistFiles", "find_or_generate"]
 

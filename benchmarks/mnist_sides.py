@@ -24,9 +24,9 @@ from benchmarks.tutorial import (
     tutorial_epoch,
     tutorial_loader,
 )
-from runmanager.records.run.record import EpochRecord
-from runmanager.tracking.environment.calibration import best_seconds, probes
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.tracking.introspect.step_cost import count_step_cost
+from runmanager.tracking.monitoring.calibration import best_seconds, probes
 from runmanager.tracking.timing.timer import clock_for
 
 __all__ = ["NUM_EPOCHS_A_RUN", "NUM_SAMPLES", "serve_our_epochs"]

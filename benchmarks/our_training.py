@@ -9,7 +9,7 @@ from hydra import compose, initialize_config_dir
 
 from runmanager.app.compose.schema import Config, conf_folder, plain_config, read_config, register_schema
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.run.record import EpochRecord, RunRecord
+from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.run import ActiveRun
 from runmanager.tracking.sinks import EpochDetails, RunStart, Sink

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 
 from benchmarks.page import MEASUREMENT, described_machine, write_section
 from runmanager import RunManager
-from runmanager.records.run.record import PHASES, EpochRecord, RunRecord
+from runmanager.records.run.run_record import PHASES, EpochRecord, RunRecord
 from runmanager.tracking.sinks import EpochDetails, RunStart
 
 __all__ = ["DELAYS", "Delayed", "Deviation", "deviations", "section", "train"]

@@ -17,7 +17,7 @@ from benchmarks.stored_sweep import write_stored_sweep
 from runmanager.app.follow.sweep_state import SweepReader
 from runmanager.launching.plan import Cell, Resume, needs_epochs, plan_runs
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.run.record import Environment
+from runmanager.records.run.run_record import Environment
 from runmanager.records.storage.reader import read_sweep
 from runmanager.results.load.loader import read_summary
 from runmanager.results.tables.results_table import result_rows

@@ -16,10 +16,10 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 from runmanager.records.files.paths import SweepPaths
 from runmanager.tracking.device.devices import peak_host_bytes, peak_memory_bytes
 from runmanager.tracking.manager import RunManager
-from runmanager.training.data.array_dataset import ArrayDataset, as_floats
-from runmanager.training.data.registry import Data, load_dataset
+from runmanager.training.datasets.array_dataset import ArrayDataset, as_floats
+from runmanager.training.datasets.registry import Data, load_dataset
 from runmanager.training.job import train_run
-from runmanager.training.models.models import build_model
+from runmanager.training.models.builtin_models import build_model
 from runmanager.training.options.dataset import FakeOptions
 from runmanager.training.options.groups import (
     ConstantOptions,

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from runmanager.records.files.paths import RunPaths, SweepPaths
-from runmanager.records.run.record import Environment, EpochRecord, RunRecord
+from runmanager.records.run.run_record import Environment, EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.settings.signature import signature
 from runmanager.records.storage.reader import StoredRun, SweepContents

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.run.record import Environment, EpochRecord, RunRecord
+from runmanager.records.run.run_record import Environment, EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.settings.signature import short_signature, signature
 from runmanager.records.storage.versioned_file import encode_record
-from runmanager.records.sweep.record import plan_cell, write_cells
+from runmanager.records.sweep.sweep_record import plan_cell, write_cells
 
 __all__ = ["write_stored_sweep"]
 

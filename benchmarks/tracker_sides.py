@@ -19,7 +19,7 @@ from benchmarks.sides import Turns
 from benchmarks.trackers import OURS, PEERS, UNTRACKED, Tracker, begin_tracker
 from benchmarks.tutorial import LEARNING_RATE, TutorialNetwork
 from runmanager.tracking.timing.timer import clock_for
-from runmanager.training.step.malloc import keep_freed_memory
+from runmanager.training.step.allocator import keep_freed_memory
 
 __all__ = ["BATCH_SIZE", "NUM_STEPS", "PARTS"]
 

@@ -21,7 +21,7 @@ from benchmarks.interleaving import Patience, in_turns, timed
 from benchmarks.rows import Row
 from benchmarks.stored_sweep import write_stored_sweep
 from runmanager import RunManager
-from runmanager.results.writer import write_tables
+from runmanager.results.result_files import write_tables
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.options import RunOptions
 from runmanager.tracking.run import ActiveRun

@@ -26,12 +26,12 @@ from benchmarks.command import Settings, carry_out
 from benchmarks.interleaving import Patience, in_small_turns
 from benchmarks.rows import Budget, Row, compared, measured
 from runmanager import RunManager
-from runmanager.results.writer import write_tables
+from runmanager.results.result_files import write_tables
 from runmanager.tracking.device.devices import resolve_device, synchronize
 from runmanager.tracking.options import RunOptions, TensorBoardOptions
-from runmanager.training.models.models import build_model
+from runmanager.training.models.builtin_models import build_model
 from runmanager.training.options.groups import CnnOptions
-from runmanager.training.step.malloc import keep_freed_memory
+from runmanager.training.step.allocator import keep_freed_memory
 
 __all__ = ["Learner", "Once", "Work", "beside_seconds", "measure", "tracked_parts", "untracked_parts"]
 

@@ -30,11 +30,11 @@ from benchmarks.tutorial import (
     tutorial_epoch,
     tutorial_loader,
 )
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.tracking.device.rng import seed_everything
-from runmanager.training.data.splits import random_subset
+from runmanager.training.datasets.splits import random_subset
 from runmanager.training.loading.batch_sampler import epoch_seed
-from runmanager.training.models.models import Network
+from runmanager.training.models.builtin_models import Network
 
 __all__ = ["Case", "DoubleNetwork", "Trained", "measure", "rows", "train_ours", "train_tutorial"]
 

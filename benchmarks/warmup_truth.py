@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.page import MEASUREMENT, write_section
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.tracking.timing.warmup import Warmup, has_settled
 
 _STEPS = 40

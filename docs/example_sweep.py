@@ -8,14 +8,14 @@ from typing import Any
 
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.paths import RunPaths, SweepPaths
-from runmanager.records.run.record import Environment, EpochRecord, RunRecord
+from runmanager.records.run.run_record import Environment, EpochRecord, RunRecord
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.settings.grid import expand_grid
 from runmanager.records.settings.naming import readable_name
 from runmanager.records.settings.signature import short_signature, signature
 from runmanager.records.settings.values import flatten
 from runmanager.records.storage.ownership import claim_run
-from runmanager.records.sweep.record import plan_cell, write_cells
+from runmanager.records.sweep.sweep_record import plan_cell, write_cells
 
 FOLDER = Path("outputs/digits")
 COMMAND = (

@@ -17,7 +17,7 @@ from tensorboard_pictures import write_tensorboard_pictures
 from terminal_pictures import comparison, live_table
 
 from runmanager.records.files.paths import SweepPaths
-from runmanager.results.writer import write_tables
+from runmanager.results.result_files import write_tables
 
 DOCS = Path(__file__).resolve().parent
 IMAGES = DOCS / "images"

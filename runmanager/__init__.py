@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from runmanager.tracking.manager import RunManager
     from runmanager.training.load_model import load_model
     from runmanager.training.loop import evaluate, fit
-    from runmanager.training.step.malloc import keep_freed_memory
+    from runmanager.training.step.allocator import keep_freed_memory
 
 __all__ = [
     "DeviceDataLoader",
@@ -44,7 +44,7 @@ _HOMES = {
     "expand_grid": "runmanager.records.settings.grid",
     "fit": "runmanager.training.loop",
     "get_default_device": "runmanager.tracking.device.transfer",
-    "keep_freed_memory": "runmanager.training.step.malloc",
+    "keep_freed_memory": "runmanager.training.step.allocator",
     "load_model": "runmanager.training.load_model",
     "run_sweep": "runmanager.app.python_api",
     "to_device": "runmanager.tracking.device.transfer",

@@ -2,7 +2,7 @@
 
 import sys
 
-from runmanager.app.main import main
+from runmanager.app.hydra_main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -15,12 +15,12 @@ from jupyter_client.manager import KernelManager
 
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
-from runmanager.records.run.record import EpochRecord, RunRecord
+from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.storage.ownership import claim_run
 from runmanager.records.storage.reader import read_record, read_sweep
 from runmanager.records.storage.run_folder import RunFolder
-from runmanager.records.sweep.record import plan_cell, write_cells
+from runmanager.records.sweep.sweep_record import plan_cell, write_cells
 
 from .notebook import EXAMPLE, ROOT, executed, kernel_environment
 

@@ -5,7 +5,7 @@ from importlib import import_module
 import PIL.Image
 
 for _name in (
-    "runmanager.app.cell_task",
+    "runmanager.app.run_cell",
     "runmanager.app.sweeper_options",
     "importlib.metadata._adapters",  # at the first look-up of a package version, on Python 3.13
     "numpy.random",

@@ -17,14 +17,14 @@ from runmanager.app.compose.override_quoting import format_override
 from runmanager.app.display.notebook_output import CellOutput, in_kernel
 from runmanager.app.display.output_console import make_console
 from runmanager.app.display.progress import terminal_region
-from runmanager.app.follow.follower import POLL_SECONDS, follow_runs, write_missing_report
 from runmanager.app.follow.slurm_state import local_slurm_queue
+from runmanager.app.follow.sweep_follower import POLL_SECONDS, follow_runs, write_missing_report
 from runmanager.app.follow.sweep_state import SweepReader
 from runmanager.errors import RecordError, SweepError, UsageError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.sweep.lookup import find_sweep
-from runmanager.records.sweep.record import read_sweep_record
+from runmanager.records.sweep.sweep_record import read_sweep_record
 from runmanager.results.sweep import Sweep
 from runmanager.signals import handle_signals
 from runmanager.tracking.environment.rank_check import refuse_several_ranks

@@ -15,14 +15,14 @@ from runmanager.app.compose.override_quoting import format_override
 from runmanager.errors import ConfigurationError
 from runmanager.launching.local.gpus import gpu_names
 from runmanager.records.host.process import usable_cores
-from runmanager.records.run.record import Environment, RunRecord
+from runmanager.records.run.run_record import Environment, RunRecord
 from runmanager.records.settings.signature import signature
 from runmanager.records.settings.values import flatten, plain_settings
 from runmanager.text import format_value, full_command
 from runmanager.tracking.device.cpu_model import cpu_model
 from runmanager.tracking.environment.code_hashes import rehash_code
 from runmanager.tracking.environment.environment import git_commit, library_versions
-from runmanager.training.targets import refuse_foreign_targets
+from runmanager.training.custom_targets import refuse_foreign_targets
 from runmanager.validation import fault
 
 if TYPE_CHECKING:

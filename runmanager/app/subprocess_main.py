@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 
-from runmanager.app.main import main
+from runmanager.app.hydra_main import main
 from runmanager.launching.local.parent_death import call_when_orphaned
 
 

@@ -10,7 +10,7 @@ import typer
 
 from runmanager.errors import RunManagerError
 from runmanager.records.sweep.lookup import find_sweep, known_runs, known_sweeps
-from runmanager.records.sweep.record import SweepRecord, read_sweep_record
+from runmanager.records.sweep.sweep_record import SweepRecord, read_sweep_record
 from runmanager.text import format_value
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _some_run(ctx: typer.Context) -> "list[StoredRun]":
 
 def complete_columns(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete the columns of the command's sweep; after a comma, one more column."""
-    from runmanager.results.model.columns import RESULT_COLUMNS, RUN_COLUMNS
+    from runmanager.results.table_model.columns import RESULT_COLUMNS, RUN_COLUMNS
 
     before = incomplete[: incomplete.rfind(",") + 1]
     names = dict.fromkeys([*RUN_COLUMNS, *_settings(_plan_of(ctx)), *RESULT_COLUMNS])

@@ -40,7 +40,7 @@ def calibrate(*, threads: int | None = None) -> int:
 def _measure(threads: int | None) -> list[DevicePeaks]:
     import torch
 
-    from runmanager.tracking.environment import calibration
+    from runmanager.tracking.monitoring import calibration
 
     counts = calibration.thread_counts(usable_cores()) if threads is None else [threads]
     found = [calibration.calibrate(torch.device("cpu"), seconds=SECONDS, threads=count) for count in counts]

@@ -15,6 +15,6 @@ def run_application(ctx: typer.Context, arguments: Sequence[str]) -> int:
     if "--help" in ctx.args:
         typer.echo(ctx.get_help())
         return 0
-    from runmanager.app.main import main  # imports Hydra, which is slow
+    from runmanager.app.hydra_main import main  # imports Hydra, which is slow
 
     return main([*arguments, "--debug"] if ctx.obj else list(arguments))

@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from runmanager.results.model.columns import Table
+    from runmanager.results.table_model.columns import Table
 
 __all__ = ["DATA_FORMATS", "MAX_TEXT_ROWS", "TableFormat", "format_table"]
 
@@ -29,7 +29,7 @@ DATA_FORMATS = (TableFormat.CSV, TableFormat.JSON)
 
 def format_table(table: "Table", format_: TableFormat, *, title: str) -> str:
     """Return `table` as a file of the given format contains it."""
-    from runmanager.results.tables import writers
+    from runmanager.results.tables import text_formats as writers
 
     match format_:
         case TableFormat.CSV:
@@ -39,7 +39,7 @@ def format_table(table: "Table", format_: TableFormat, *, title: str) -> str:
         case TableFormat.LATEX:
             return writers.to_latex(table)
         case TableFormat.HTML:
-            from runmanager.results.report.html import to_html
+            from runmanager.results.report.html_pages import to_html
 
             return to_html(table, title=title)
     return writers.to_markdown(table)

@@ -10,11 +10,11 @@ import msgspec
 
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.environment_changes import changed_files, describe_files, is_same_code
-from runmanager.records.run.record import Environment, RunRecord
+from runmanager.records.run.run_record import Environment, RunRecord
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.settings.signature import short_signature
 from runmanager.records.storage.reader import Damage, StoredRun
-from runmanager.records.sweep.record import PlannedCell, plan_cell
+from runmanager.records.sweep.sweep_record import PlannedCell, plan_cell
 
 __all__ = [
     "Action",

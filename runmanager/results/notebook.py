@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import SweepContents
-from runmanager.results.model.columns import Table
-from runmanager.results.report.html import render_template
+from runmanager.results.report.html_pages import render_template
 from runmanager.results.report.html_table import build_html_table
+from runmanager.results.table_model.columns import Table
 from runmanager.results.tables.seeds import collapse_seeds
 from runmanager.validation import did_you_mean
 

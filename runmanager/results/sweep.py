@@ -13,11 +13,11 @@ from runmanager.errors import UsageError
 from runmanager.records.sweep.lookup import find_sweep
 from runmanager.results.compare.comparison import CompareOptions, compare
 from runmanager.results.compare.metric import LAST, At
-from runmanager.results.findings.answers import answers
+from runmanager.results.findings.answer_sentences import answers
 from runmanager.results.findings.best import BestCell, find_best
-from runmanager.results.model.formatting import human_columns
 from runmanager.results.notebook import choose_figure, draw_for_notebook, sweep_as_html, sweep_as_text
-from runmanager.results.snapshot import SweepSnapshot
+from runmanager.results.sweep_snapshot import SweepSnapshot
+from runmanager.results.table_model.formatting import human_columns
 from runmanager.results.tables.dataframe import to_dataframe
 from runmanager.results.tables.query import TableQuery
 

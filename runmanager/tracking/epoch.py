@@ -11,13 +11,13 @@ from typing import Any, Unpack
 import torch
 
 from runmanager.errors import UsageError
-from runmanager.records.run.record import PHASES, EpochRecord
+from runmanager.records.run.run_record import PHASES, EpochRecord
 from runmanager.tracking.device.prefetch import batch_on_device
-from runmanager.tracking.environment.heartbeat_writer import Heartbeat
-from runmanager.tracking.metrics.epoch_meter import Averages, EpochMeter
-from runmanager.tracking.metrics.evaluation import Evaluation
-from runmanager.tracking.metrics.loss_buffer import LoggedLosses
-from runmanager.tracking.metrics.prediction_task import IGNORED, PredictionOptions, Task
+from runmanager.tracking.epoch_metrics.epoch_meter import Averages, EpochMeter
+from runmanager.tracking.epoch_metrics.evaluation import Evaluation
+from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
+from runmanager.tracking.epoch_metrics.prediction_task import IGNORED, PredictionOptions, Task
+from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 from runmanager.tracking.timing.phases import PhaseTimes, PhaseTracker, Span
 from runmanager.tracking.timing.timer import TRAINING, PhaseTimer
 

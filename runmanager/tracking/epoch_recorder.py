@@ -6,16 +6,16 @@ import msgspec
 import torch
 
 from runmanager.errors import RunBusyError
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.run_folder import RunFolder
-from runmanager.tracking.environment.heartbeat_writer import Heartbeat
 from runmanager.tracking.epoch import Epoch
+from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 from runmanager.tracking.introspect.loader_inspection import batch_inputs
 from runmanager.tracking.lifecycle.run_epochs import EpochHistory
 from runmanager.tracking.lifecycle.run_measurements import RunMeasurements
 from runmanager.tracking.lifecycle.run_notes import RunNotes
 from runmanager.tracking.lifecycle.run_sinks import RunSinks
-from runmanager.tracking.metrics.loss_buffer import LoggedLosses
+from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 from runmanager.tracking.options import Checkpointer, Progress, RunOptions
 from runmanager.tracking.sinks import EpochDetails
 from runmanager.tracking.tensorboard.event_writer import truncate_events

@@ -15,7 +15,7 @@ from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.host.standard_streams import show_line
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver, timeout_faults
-from runmanager.records.run.record import RunRecord
+from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.settings.naming import readable_name
 from runmanager.records.settings.signature import UNSIGNED, short_signature, signature
@@ -23,7 +23,7 @@ from runmanager.records.settings.values import flatten, plain_settings
 from runmanager.records.storage.reader import read_epochs, read_record, read_run, read_sweep
 from runmanager.records.storage.run_end import skipped_record
 from runmanager.records.storage.run_folder import RunFolder
-from runmanager.records.sweep.record import (
+from runmanager.records.sweep.sweep_record import (
     fresh_sweep_folder,
     plan_cell,
     read_sweep_record,
@@ -35,16 +35,16 @@ from runmanager.tracking.environment.code_hashes import hash_user_code
 from runmanager.tracking.environment.environment import capture_environment, command_line
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
 from runmanager.tracking.epoch import Epoch
+from runmanager.tracking.epoch_metrics.prediction_task import PredictionOptions
 from runmanager.tracking.lifecycle.finalizers import write_tables_if_begun, write_tables_when_dropped
 from runmanager.tracking.lifecycle.open_run import open_run
-from runmanager.tracking.metrics.prediction_task import PredictionOptions
 from runmanager.tracking.options import RunOptions, TensorBoardOptions
 from runmanager.tracking.run import ActiveRun, InactiveRun
 from runmanager.tracking.sinks import ConsoleSink, LogSink, Sink
 from runmanager.tracking.tensorboard.sink import TensorBoardSink
 
 if TYPE_CHECKING:
-    from runmanager.results.writer import TableUpdater
+    from runmanager.results.result_files import TableUpdater
 
 __all__ = ["RunManager"]
 
@@ -249,7 +249,7 @@ class RunManager:
 
     def _write_tables(self) -> None:
         if self._owns_sweep:
-            from runmanager.results.writer import TableUpdater
+            from runmanager.results.result_files import TableUpdater
 
             self._tables = self._tables or TableUpdater(self.paths)
             self._tables.run_ended()
@@ -259,7 +259,7 @@ class RunManager:
 
         Missing folders in the name are created.
         """
-        from runmanager.results.writer import write_epochs_table
+        from runmanager.results.result_files import write_epochs_table
 
         runs = [read_run(paths) for paths in dict.fromkeys(self._begun)]
         write_epochs_table(runs, Path(file_name))

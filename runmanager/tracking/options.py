@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.turn_record import Grant
 from runmanager.validation import limits
 

@@ -9,13 +9,12 @@ import torch
 
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.run.record import EpochRecord, RunRecord
+from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.run.status import Outcome
 from runmanager.records.storage.run_end import end_own_run
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.signals import sigchld_ignored
 from runmanager.tracking.device.devices import peak_memory_bytes
-from runmanager.tracking.environment.heartbeat_writer import Heartbeat
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_recorder import EpochRecorder
 from runmanager.tracking.introspect.loader_inspection import full_batch_size, peek_batch
@@ -27,6 +26,7 @@ from runmanager.tracking.lifecycle.run_measurements import RunMeasurements, num_
 from runmanager.tracking.lifecycle.run_notes import RunNotes
 from runmanager.tracking.lifecycle.run_sinks import RunSinks
 from runmanager.tracking.lifecycle.stop_policy import StopPolicy
+from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 from runmanager.tracking.options import Checkpointer, RunOptions
 from runmanager.tracking.sinks import Sink
 from runmanager.tracking.timing.interleaving import RunTurns

@@ -12,9 +12,9 @@ from runmanager.records.files.file_errors import explain_disk_full
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.standard_streams import show_line
 from runmanager.records.run.environment_changes import describe_attempts
-from runmanager.records.run.record import EpochRecord, RunRecord
-from runmanager.tracking.metrics.evaluation import Evaluation
-from runmanager.tracking.metrics.loss_buffer import LoggedLosses
+from runmanager.records.run.run_record import EpochRecord, RunRecord
+from runmanager.tracking.epoch_metrics.evaluation import Evaluation
+from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 
 __all__ = [
     "ConsoleSink",

@@ -10,10 +10,10 @@ import torch
 from runmanager.errors import RecordError
 from runmanager.records.files.atomic_files import replacement
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.tracking.device.rng import random_states, restore_random_states
 from runmanager.tracking.options import Progress, is_better
-from runmanager.training.data.registry import Data
+from runmanager.training.datasets.registry import Data
 from runmanager.training.step.stepper import Stepper
 
 __all__ = ["TrainingState", "read_state"]

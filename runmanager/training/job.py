@@ -7,26 +7,26 @@ from typing import Any
 
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.run.record import RunRecord
+from runmanager.records.run.run_record import RunRecord
 from runmanager.text import pluralize
 from runmanager.tracking.device.rng import seed_everything
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.options import RunOptions, TurnSource
 from runmanager.tracking.run import ActiveRun, InactiveRun
 from runmanager.training.checkpoint import TrainingState
-from runmanager.training.data.registry import Data, load_dataset
+from runmanager.training.datasets.registry import Data, load_dataset
 from runmanager.training.loading.loaders import EpochLoader, Loaders, build_loaders
-from runmanager.training.loading.prefetching import with_prefetch
+from runmanager.training.loading.prefetch_loader import with_prefetch
 from runmanager.training.loop import evaluate_epoch, train_epoch
-from runmanager.training.models.models import build_model
+from runmanager.training.models.builtin_models import build_model
 from runmanager.training.options.groups import PairedOptions
 from runmanager.training.options.job import TrainingOptions
 from runmanager.training.options.step import AUTO, Precision
 from runmanager.training.paired_measurement import measure_in_turns
+from runmanager.training.step.allocator import keep_freed_memory
 from runmanager.training.step.amp import float32_precision
 from runmanager.training.step.compiled import CompiledNetwork
 from runmanager.training.step.cuda_graphs import graph_device
-from runmanager.training.step.malloc import keep_freed_memory
 from runmanager.training.step.optimizers import build_optimizer
 from runmanager.training.step.schedulers import build_scheduler
 from runmanager.training.step.stepper import Stepper, build_stepper

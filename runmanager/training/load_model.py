@@ -10,15 +10,15 @@ from torch import nn
 
 from runmanager.errors import RecordError, RunManagerError, UsageError
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.run.record import RunRecord
+from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.reader import StoredRun, read_record
 from runmanager.records.sweep.lookup import find_run
 from runmanager.text import error_line, truncated
 from runmanager.tracking.device.rng import preserve_random_states
 from runmanager.training.checkpoint import read_state
-from runmanager.training.models.models import build_model
+from runmanager.training.custom_targets import known_network, refuse_foreign_targets, resolve_target
+from runmanager.training.models.builtin_models import build_model
 from runmanager.training.options.groups import OPTION_TYPES
-from runmanager.training.targets import known_network, refuse_foreign_targets, resolve_target
 
 __all__ = ["load_model"]
 

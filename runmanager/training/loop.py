@@ -16,7 +16,7 @@ import torch
 
 from runmanager.errors import UsageError
 from runmanager.tracking.device.transfer import to_device
-from runmanager.tracking.metrics.epoch_meter import EpochMeter
+from runmanager.tracking.epoch_metrics.epoch_meter import EpochMeter
 from runmanager.training.step.stepper import Forward, Stepper
 
 __all__ = ["evaluate", "evaluate_epoch", "fit", "train_epoch"]

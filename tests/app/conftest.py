@@ -19,9 +19,9 @@ from unittest import mock
 import msgspec
 import pytest
 
-from runmanager.app.main import main
+from runmanager.app.hydra_main import main
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.run.record import RunRecord
+from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.reader import read_epochs, read_sweep
 
 from ..processes import TIMEOUT_SECONDS, wait_for_output

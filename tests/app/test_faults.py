@@ -13,7 +13,7 @@ import pytest
 from runmanager.errors import NoRoomError
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.records.storage import run_end
-from runmanager.results import writer as write
+from runmanager.results import result_files as write
 
 
 @pytest.fixture

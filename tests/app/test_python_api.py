@@ -17,7 +17,7 @@ from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.storage.reader import read_sweep
-from runmanager.records.sweep.record import read_sweep_record
+from runmanager.records.sweep.sweep_record import read_sweep_record
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_SECONDS = 120

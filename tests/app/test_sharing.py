@@ -16,7 +16,7 @@ from runmanager.launching.plan import Action, Cell, PlannedRun
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import Beat, HeartbeatObserver, write_beat
-from runmanager.records.run.record import RunRecord
+from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.ownership import claim_run
 from runmanager.records.storage.reader import read_record

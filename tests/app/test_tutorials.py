@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from runmanager import Sweep
-from runmanager.app.main import main
+from runmanager.app.hydra_main import main
 
 
 @pytest.fixture

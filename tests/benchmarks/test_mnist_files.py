@@ -10,7 +10,7 @@ import torchvision
 
 from benchmarks import mnist_files
 from benchmarks.mnist_files import MnistFiles, find_or_generate
-from runmanager.training.data.registry import load_dataset
+from runmanager.training.datasets.registry import load_dataset
 from runmanager.training.options.dataset import MnistOptions
 
 

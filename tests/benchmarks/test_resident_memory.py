@@ -9,7 +9,7 @@ from benchmarks.command import Settings
 from benchmarks.interleaving import Patience
 from benchmarks.processes import Finished
 from benchmarks.resident_run import DATA_BYTES, Samples
-from runmanager.training.data.registry import load_dataset
+from runmanager.training.datasets.registry import load_dataset
 
 
 def test_rows_say_how_much_is_over_a_plain_loop_in_sizes_of_the_data(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,11 +14,11 @@ from playwright.sync_api import Browser, Page
 
 from benchmarks.stored_sweep import write_stored_sweep
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.run.record import EpochRecord, RunRecord
+from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.settings.naming import readable_name
 from runmanager.records.storage.ownership import claim_run
-from runmanager.results.writer import write_tables
+from runmanager.results.result_files import write_tables
 
 from ..documented import example_in
 from .pages import OpenPage

@@ -15,12 +15,12 @@ import pytest
 from runmanager.cli.main import run_command
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
-from runmanager.records.run.record import Environment, EpochRecord, RunRecord
+from runmanager.records.run.run_record import Environment, EpochRecord, RunRecord
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.settings.grid import expand_grid
 from runmanager.records.settings.signature import short_signature, signature
 from runmanager.records.storage.ownership import claim_run
-from runmanager.records.sweep.record import plan_cell, write_cells
+from runmanager.records.sweep.sweep_record import plan_cell, write_cells
 
 from ..documented import example_in
 
@@ -68,9 +68,9 @@ class Application:
 @pytest.fixture
 def application(monkeypatch: pytest.MonkeyPatch) -> Application:
     application = Application()
-    module = ModuleType("runmanager.app.main")
+    module = ModuleType("runmanager.app.hydra_main")
     module.main = application.main  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "runmanager.app.main", module)
+    monkeypatch.setitem(sys.modules, "runmanager.app.hydra_main", module)
     return application
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from runmanager.cli.completion import complete_sweeps
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 
 
 @pytest.mark.parametrize(

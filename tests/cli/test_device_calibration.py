@@ -10,7 +10,7 @@ from runmanager.cli import device_calibration
 from runmanager.cli.device_calibration import peak_rows
 from runmanager.cli.machine_checks import device_peaks_check
 from runmanager.records.host.device_peaks import DevicePeaks, read_device_peaks
-from runmanager.tracking.environment import calibration
+from runmanager.tracking.monitoring import calibration
 
 GPU = DevicePeaks(
     device_name="H200",

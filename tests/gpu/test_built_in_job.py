@@ -9,7 +9,7 @@ import torch
 
 from benchmarks.our_training import Listener, composed, train
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.reader import StoredRun, read_run
 
 from .gpu_device import DEVICE, IS_CUDA, needs_cuda, needs_device

@@ -14,12 +14,12 @@ from runmanager.errors import ConfigurationError
 from runmanager.records.storage.reader import read_run
 from runmanager.tracking.device.prefetch import SideStream, prefetch
 from runmanager.tracking.device.transfer import to_device
-from runmanager.tracking.environment.calibration import calibrate
-from runmanager.tracking.metrics.correct_counter import CorrectCounter
-from runmanager.tracking.metrics.evaluation import Evaluation
+from runmanager.tracking.epoch_metrics.correct_counter import CorrectCounter
+from runmanager.tracking.epoch_metrics.evaluation import Evaluation
+from runmanager.tracking.monitoring.calibration import calibrate
 from runmanager.tracking.timing.timer import PhaseTimer, clock_for
-from runmanager.training.data.array_dataset import as_floats
-from runmanager.training.data.registry import load_dataset
+from runmanager.training.datasets.array_dataset import as_floats
+from runmanager.training.datasets.registry import load_dataset
 from runmanager.training.loading.loaders import build_loaders
 from runmanager.training.loop import evaluate_epoch, train_epoch
 from runmanager.training.options.dataset import FakeOptions

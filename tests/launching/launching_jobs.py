@@ -249,7 +249,7 @@ def hang(pids: Path) -> NoReturn:
 def stall(heartbeat: Path, pids: Path) -> NoReturn:
     """Make some steps and then none, while the heartbeat thread continues."""
     from runmanager.records.run.heartbeat import read_beat
-    from runmanager.tracking.environment.heartbeat_writer import Heartbeat
+    from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 
     beating = Heartbeat(heartbeat, seconds=0.05).start()
     beating.progress = 7

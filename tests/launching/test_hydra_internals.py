@@ -20,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError
 
 from runmanager.app.compose.schema import conf_folder
-from runmanager.app.main import _register
+from runmanager.app.hydra_main import _register
 from runmanager.launching.hydra_internals import (
     HYDRA_VERSIONS,
     OMEGACONF_VERSIONS,

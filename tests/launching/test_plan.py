@@ -10,7 +10,7 @@ import pytest
 from runmanager.launching.plan import Action, Cell, PlannedRun, Resume, is_still_to_run, plan_runs
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.process import ProcessIdentity
-from runmanager.records.run.record import Environment, EpochRecord, RunRecord
+from runmanager.records.run.run_record import Environment, EpochRecord, RunRecord
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.settings.signature import short_signature, signature
 from runmanager.records.storage.ownership import claim_run

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from runmanager.records.host.process import ProcessIdentity
-from runmanager.records.run.record import RunRecord
+from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
 
 PRINT_IDENTITY = """

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
-from runmanager.records.run.record import EpochRecord, RunRecord
+from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.storage.ownership import claim_run
 from runmanager.records.storage.run_folder import RunFolder
 

@@ -23,7 +23,7 @@ from commands import DEADLINE_SECONDS, POLL_SECONDS, killed_at_exit, start, wait
 from page import write_row
 
 from runmanager.records.files.paths import RunPaths, SweepPaths
-from runmanager.records.run.record import EpochRecord, RunRecord
+from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import read_epochs, read_sweep
 

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from runmanager.errors import UsageError
 from runmanager.records.run.status import Reason, Status
+from runmanager.results.result_files import write_tables
 from runmanager.results.sweep import Sweep
-from runmanager.results.writer import write_tables
 
 
 @pytest.fixture

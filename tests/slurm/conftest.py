@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.run.record import RunRecord
+from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.reader import read_epochs, read_sweep
 
 from ..processes import discard, wait_for_output

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from runmanager import RunManager, Sweep, expand_grid
-from runmanager.tracking.environment.resource_sampler import CpuTimes
+from runmanager.tracking.monitoring.resource_sampler import CpuTimes
 
 # Ends by itself if the test does not end it.
 BURNER = "import time\nuntil = time.monotonic() + 120\nwhile time.monotonic() < until: pass"

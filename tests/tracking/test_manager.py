@@ -34,7 +34,7 @@ from runmanager.records.settings.signature import signature
 from runmanager.records.storage.reader import StoredRun
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.storage.versioned_file import encode_record
-from runmanager.records.sweep.record import read_sweep_record
+from runmanager.records.sweep.sweep_record import read_sweep_record
 from runmanager.results.load import loader as results_loader
 from runmanager.results.load import summary_cache
 from runmanager.tracking import manager as manager_module

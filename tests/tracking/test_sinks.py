@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.run.record import EpochRecord, RunRecord
+from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.run.status import Outcome, Reason, Status
-from runmanager.tracking.metrics.loss_buffer import LoggedLosses
+from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 from runmanager.tracking.options import TensorBoardOptions
 from runmanager.tracking.sinks import ConsoleSink, EpochDetails, LogSink, MemorySink, RunStart, Sink, format_epoch
 from runmanager.tracking.tensorboard.sink import TensorBoardSink

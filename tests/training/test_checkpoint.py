@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from runmanager.errors import RecordError
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.tracking.options import Progress
 from runmanager.training.checkpoint import TrainingState
 from runmanager.training.options.groups import AdamOptions, CosineOptions, OneCycleOptions, SgdOptions

@@ -15,7 +15,7 @@ from runmanager.records.storage.reader import read_run
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.sinks import MemorySink
 from runmanager.training.checkpoint import read_state
-from runmanager.training.data.registry import load_dataset
+from runmanager.training.datasets.registry import load_dataset
 from runmanager.training.job import train_run
 from runmanager.training.load_model import load_model
 from runmanager.training.options.dataset import FakeOptions

@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from runmanager.app.compose.cell_loader import CellLoader
-from runmanager.app.compose.cells import parse_overrides, prepare_cells
+from runmanager.app.compose.compose_cells import parse_overrides, prepare_cells
 from runmanager.app.compose.schema import conf_folder
 from runmanager.errors import ConfigurationError
 

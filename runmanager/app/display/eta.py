@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Sequence
 from statistics import median
 
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 
 __all__ = ["run_seconds_left", "sweep_seconds_left"]
 

@@ -17,7 +17,7 @@ from runmanager.app.display.rich_internals import PausableLive
 from runmanager.app.display.run_line import end_reason, run_label, run_line
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.run.record import EpochRecord, RunRecord
+from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.storage.reader import read_epochs, read_record
 from runmanager.text import printable
 

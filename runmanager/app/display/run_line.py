@@ -6,7 +6,7 @@ from typing import Any
 from rich.text import Text
 
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.run.record import EpochRecord, RunRecord
+from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.run.status import Reason
 from runmanager.text import printable
 

@@ -60,7 +60,7 @@ def write_and_show_results(
 
     `show` gets whether the tables were written, so that it does not announce missing files.
     """
-    from runmanager.results.writer import write_tables
+    from runmanager.results.result_files import write_tables
 
     is_written = False
     with faults.kept("The tables could not be written"):

@@ -12,11 +12,11 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, open_dict
 
 from runmanager.app.compose.cell_loader import CellLoader
-from runmanager.app.compose.cells import parse_overrides, prepare_job_cells
+from runmanager.app.compose.compose_cells import parse_overrides, prepare_job_cells
 from runmanager.app.compose.grid_size import count_cells
+from runmanager.app.display.final_summary import show_results
 from runmanager.app.display.output_console import make_console
 from runmanager.app.display.progress import RunDisplay
-from runmanager.app.display.sweep_summary import show_results
 from runmanager.app.driver.driver_faults import DriverFaults, require_sweep_folder, write_and_show_results
 from runmanager.app.driver.host_capacity import check_host_capacity
 from runmanager.app.driver.preflight import check_cells, require_output_root
@@ -24,10 +24,10 @@ from runmanager.errors import ConfigurationError, RecordError, RunFailedError, S
 from runmanager.launching.hydra_internals import job_exception
 from runmanager.records.files.folder_identity import FolderIdentity
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.run.record import RunRecord
+from runmanager.records.run.run_record import RunRecord
 from runmanager.records.settings.values import differing_settings
 from runmanager.records.storage.reader import read_record, run_names
-from runmanager.records.sweep.record import PlannedCell, plan_cell, write_cells
+from runmanager.records.sweep.sweep_record import PlannedCell, plan_cell, write_cells
 from runmanager.tracking.environment.environment import command_line
 
 __all__ = ["OtherSweeper"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from hydra.core.utils import JobReturn
 
-from runmanager.app.compose.cells import Grid
+from runmanager.app.compose.compose_cells import Grid
 from runmanager.app.driver.paired_stopping import PairedSessions, Sides
 from runmanager.app.driver.run_listener import SweepListener
 from runmanager.errors import ConfigurationError, UsageError
@@ -15,8 +15,8 @@ from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.local.turn_keeper import WARMUP_TURNS
 from runmanager.launching.plan import Action, PlannedRun
 from runmanager.records.settings.values import differing_settings
-from runmanager.records.sweep.record import plan_cell
-from runmanager.results.compare.pairing import JOINT, default_baseline, find_axis, pair_cells
+from runmanager.records.sweep.sweep_record import plan_cell
+from runmanager.results.compare.cell_pairing import JOINT, default_baseline, find_axis, pair_cells
 from runmanager.results.load.cells import Cell, Cells
 from runmanager.results.stats.paired_speedup import MIN_ROUNDS
 from runmanager.training.options.groups import PairedOptions

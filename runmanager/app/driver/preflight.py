@@ -8,7 +8,7 @@ from typing import Any
 
 from hydra.plugins.launcher import Launcher
 
-from runmanager.app.compose.cells import Grid
+from runmanager.app.compose.compose_cells import Grid
 from runmanager.app.compose.schema import Config
 from runmanager.app.driver.preflight_process import PreflightRequest, missing_devices, run_preflight
 from runmanager.errors import ConfigurationError, RunManagerError

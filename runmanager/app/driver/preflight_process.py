@@ -56,8 +56,8 @@ def run_preflight(request: PreflightRequest) -> list[str]:
 
     Called in another process, so that the driver never imports torch.
     """
-    from runmanager.training.data.registry import prepare_dataset
-    from runmanager.training.targets import resolve_target
+    from runmanager.training.custom_targets import resolve_target
+    from runmanager.training.datasets.registry import prepare_dataset
 
     faults = [*missing_devices(request.devices).values(), *_accelerator_faults(request.accelerator_settings)]
     faults += _precision_faults(request.precisions) + _compiler_faults(request.compiled)
@@ -116,8 +116,8 @@ def _fitting_faults(dataset: Any, models: Sequence[Any], request: PreflightReque
     """Faults of built-in models on a dataset: shapes, memory and micro-batches."""
     import torch
 
-    from runmanager.training.data.registry import load_dataset
-    from runmanager.training.models.models import build_model
+    from runmanager.training.datasets.registry import load_dataset
+    from runmanager.training.models.builtin_models import build_model
     from runmanager.training.step.micro_batches import piece_faults
 
     data = load_dataset(dataset, data_root=request.data_root, seed=0)
@@ -150,9 +150,9 @@ def _size_faults(network: Any) -> list[str]:
 
 
 def _model_faults(model: Any) -> list[str]:
-    from runmanager.training.models.models import MODEL_ARGUMENTS
+    from runmanager.training.custom_targets import check_arguments, resolve_target
+    from runmanager.training.models.builtin_models import MODEL_ARGUMENTS
     from runmanager.training.models.torchvision_models import architecture_faults
-    from runmanager.training.targets import check_arguments, resolve_target
 
     try:
         if isinstance(model, TorchvisionModelOptions):

@@ -9,9 +9,9 @@ from typing import Self
 
 from rich.console import Console
 
+from runmanager.app.display.final_summary import command_name, show_results
 from runmanager.app.display.progress import RunDisplay
 from runmanager.app.display.run_line import paired_measure_seconds, run_label
-from runmanager.app.display.sweep_summary import command_name, show_results
 from runmanager.app.driver.driver_faults import DriverFaults, require_sweep_folder, write_and_show_results
 from runmanager.app.driver.other_drivers import follow_other_drivers, stored_record
 from runmanager.app.follow.sweep_state import SweepReader
@@ -23,7 +23,7 @@ from runmanager.launching.plan import Action, PlannedRun, is_still_to_run
 from runmanager.records.files.folder_identity import FolderIdentity
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
-from runmanager.records.run.record import RunRecord
+from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Outcome, Status
 from runmanager.records.storage.reader import read_record
 from runmanager.records.storage.run_end import RunEnd, find_end, write_end
@@ -220,7 +220,7 @@ class SweepListener(Listener):
             self._display.say(f"The tables could not be written ({type(error).__name__}: {error}); tried again later.")
 
     def _write_tables(self) -> None:
-        from runmanager.results.writer import write_tables
+        from runmanager.results.result_files import write_tables
 
         with self._pace.writing():
             write_tables(self._sweep, report=False)
@@ -260,7 +260,7 @@ class SweepListener(Listener):
 
 def write_tables_alone(sweep: SweepPaths) -> None:
     """Write the tables of a sweep without a driver, and its report once its last cell has ended."""
-    from runmanager.results.writer import write_tables
+    from runmanager.results.result_files import write_tables
 
     write_tables(sweep, report=all(cell.is_ended for cell in SweepReader(sweep).read().cells))
 

@@ -4,16 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from runmanager.app.compose.cells import Grid
+from runmanager.app.compose.compose_cells import Grid
 from runmanager.app.compose.override_quoting import quote_text
 from runmanager.errors import UsageError
 from runmanager.launching.plan import Action, PlannedCells, PlannedRun, Resume, needs_epochs, plan_runs
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
-from runmanager.records.run.record import Environment
+from runmanager.records.run.run_record import Environment
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import read_sweep
-from runmanager.records.sweep.record import write_cells
+from runmanager.records.sweep.sweep_record import write_cells
 from runmanager.tracking.environment.code_hashes import CodeRehasher
 from runmanager.tracking.environment.environment import command_line, git_commit, library_versions
 

@@ -18,11 +18,11 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
 from runmanager.app.compose.cell_loader import CellLoader
-from runmanager.app.compose.cells import Grid, parse_overrides, prepare_cells
+from runmanager.app.compose.compose_cells import Grid, parse_overrides, prepare_cells
 from runmanager.app.compose.grid_size import count_cells
 from runmanager.app.compose.override_quoting import quote_text
+from runmanager.app.display.final_summary import show_duel, show_results
 from runmanager.app.display.output_console import make_console
-from runmanager.app.display.sweep_summary import show_duel, show_results
 from runmanager.app.driver.host_capacity import check_host_capacity
 from runmanager.app.driver.other_drivers import end_silent_runs
 from runmanager.app.driver.paired_grouping import infer_compared_axis, make_pairing, pairing_notices
@@ -39,7 +39,7 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import HeartbeatObserver, timeout_faults
 from runmanager.records.storage.reader import SweepContents, read_sweep
-from runmanager.records.sweep.record import add_cells, fresh_sweep_folder, leave_sweep, read_sweep_record
+from runmanager.records.sweep.sweep_record import add_cells, fresh_sweep_folder, leave_sweep, read_sweep_record
 from runmanager.text import pluralize
 from runmanager.tracking.environment.environment import DRIVEN_VARIABLE, command_line
 

@@ -10,11 +10,11 @@ from runmanager.launching.slurm.queue import WAITING_STATES, SlurmQueue
 from runmanager.records.files.atomic_files import FileStamp, file_stamp
 from runmanager.records.files.paths import RECORD, RunPaths, SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
-from runmanager.records.run.record import RunRecord
+from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.bulk_reading import SharedParts, gc_paused
 from runmanager.records.storage.reader import read_record, run_names
-from runmanager.records.sweep.record import PlannedCell, SweepRecord, read_sweep_record
+from runmanager.records.sweep.sweep_record import PlannedCell, SweepRecord, read_sweep_record
 from runmanager.text import pluralize
 
 __all__ = ["CellState", "SweepReader", "SweepState"]

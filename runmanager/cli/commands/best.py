@@ -38,7 +38,7 @@ def best(
     from runmanager.results.findings.best import find_best
     from runmanager.results.findings.best_text import best_headline, best_sections, best_sentences, best_to_json
     from runmanager.results.load.loader import read_results
-    from runmanager.results.model.sections import Section, format_sections
+    from runmanager.results.table_model.sections import Section, format_sections
     from runmanager.results.tables.query import TableQuery
     from runmanager.results.tables.sorting import sorted_values
 

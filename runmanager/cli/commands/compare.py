@@ -76,7 +76,7 @@ def compare(
 ) -> None:
     """Compare the runs of a sweep that differ in one setting only, with the noise stated."""
     from runmanager.results.compare import comparison
-    from runmanager.results.compare.matching import match_sides
+    from runmanager.results.compare.matched_pairs import match_sides
     from runmanager.results.findings.bottleneck import bottleneck_notes
     from runmanager.results.findings.crossover import crossover_answers
     from runmanager.results.findings.roofline import roofline_lines
@@ -99,7 +99,7 @@ def compare(
         *(crossover_answers(matches, pairs, crossover) if crossover is not None else []),
     ]
     if format_ is TableFormat.TEXT:
-        from runmanager.results.findings.answers import answers
+        from runmanager.results.findings.answer_sentences import answers
         from runmanager.results.tables.results_table import result_rows
 
         found = answers(result_rows(contents, plan), pairs, runs=contents.runs)

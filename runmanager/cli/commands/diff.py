@@ -9,7 +9,7 @@ __all__ = ["diff"]
 def diff(one: RunName, other: RunName, format_: RunFormatOption = RunFormat.TEXT) -> None:
     """Show what differs between two runs: settings, code, packages, hardware, metrics. Equal values are left out."""
     from runmanager.results.findings.run_diff import diff_runs, difference_sections, difference_to_json
-    from runmanager.results.model.sections import format_sections
+    from runmanager.results.table_model.sections import format_sections
 
     sides = read_named_run(one), read_named_run(other)
     if format_ is RunFormat.JSON:

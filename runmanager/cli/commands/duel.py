@@ -49,7 +49,7 @@ def duel(
 
 def _answer(folder: SweepPaths) -> str:
     from runmanager.results.compare.comparison import compare
-    from runmanager.results.findings.answers import duel_answers
+    from runmanager.results.findings.answer_sentences import duel_answers
     from runmanager.results.load.loader import read_results
 
     return "\n".join(duel_answers(compare(*read_results(folder))))

@@ -32,7 +32,7 @@ def report(
 ) -> None:
     """Rebuild a sweep's tables and report.html from its runs, and print where they are."""
     from runmanager.results.figures.figure import FIGURE_FORMATS
-    from runmanager.results.writer import write_tables
+    from runmanager.results.result_files import write_tables
 
     paths = find_sweep(sweep)
     kinds = [kind for kind in FIGURE_FORMATS if figures in (kind, FigureFormat.BOTH)]

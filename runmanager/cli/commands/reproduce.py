@@ -6,7 +6,7 @@ from runmanager.cli.arguments import RunName, TrustOption, read_named_run
 from runmanager.cli.printing import print_text, wrap_lines
 
 if TYPE_CHECKING:
-    from runmanager.records.run.record import Environment
+    from runmanager.records.run.run_record import Environment
 
 __all__ = ["reproduce"]
 
@@ -18,7 +18,7 @@ def reproduce(run: RunName, trust: TrustOption = False) -> None:
     from runmanager.app.reproduce_command import current_environment
     from runmanager.app.reproduce_command import reproduce as command_for
     from runmanager.results.findings.run_diff import diff_environments, difference_sections
-    from runmanager.results.model.sections import format_sections
+    from runmanager.results.table_model.sections import format_sections
 
     record = read_named_run(run).record
     reproduction = command_for(record, trust=trust)

@@ -8,8 +8,8 @@ __all__ = ["show"]
 
 def show(run: RunName) -> None:
     """Show everything about one run: settings, state, epochs, times, environment, notes, files, log and error."""
-    from runmanager.results.model.sections import format_sections
     from runmanager.results.report.run_details import run_headline, run_sections
+    from runmanager.results.table_model.sections import format_sections
 
     stored = read_named_run(run)
     print_text(format_sections(run_headline(stored), run_sections(stored)))

@@ -14,7 +14,7 @@ from runmanager.errors import UsageError
 from runmanager.records.sweep.lookup import find_sweep
 
 if TYPE_CHECKING:
-    from runmanager.results.model.columns import Table
+    from runmanager.results.table_model.columns import Table
     from runmanager.results.tables.query import TableQuery
 
 __all__ = ["table"]

@@ -23,8 +23,8 @@ from runmanager.launching.local.engine import Listener
 from runmanager.launching.local.multiprocessing_internals import interpreter_state
 from runmanager.launching.local.time_limits import Limits
 from runmanager.launching.plan import Action, PlannedRun
-from runmanager.launching.slurm.follower import SubmittedCell, follow, outcome_of_job
 from runmanager.launching.slurm.job import SlurmRequest
+from runmanager.launching.slurm.job_follower import SubmittedCell, follow, outcome_of_job
 from runmanager.launching.slurm.job_registry import locked_job_registry, read_job_registry, states_in_queue
 from runmanager.launching.slurm.options import SlurmOptions
 from runmanager.launching.slurm.queue import SlurmQueue

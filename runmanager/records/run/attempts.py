@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from runmanager.records.run.heartbeat import Beat
-from runmanager.records.run.record import Attempt, EpochRecord, RunRecord
+from runmanager.records.run.run_record import Attempt, EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 
 __all__ = [

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from runmanager.records.run.record import Environment, RunRecord
+from runmanager.records.run.run_record import Environment, RunRecord
 
 __all__ = [
     "changed_files",

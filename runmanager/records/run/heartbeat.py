@@ -10,7 +10,7 @@ from pathlib import Path
 
 from runmanager.records.files.atomic_files import read_bytes
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.run.record import RunRecord
+from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Outcome, Reason, Status
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from runmanager.records.run.record import RunRecord
+from runmanager.records.run.run_record import RunRecord
 
 __all__ = ["PARTIAL_DECODER", "PartialRecord", "SharedParts", "gc_paused"]
 

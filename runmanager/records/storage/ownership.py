@@ -14,7 +14,7 @@ from runmanager.records.files.file_errors import explain_disk_full
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import Beat, HeartbeatObserver, read_beat
-from runmanager.records.run.record import RunRecord
+from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.claims import claim_attempt, release_claim
 from runmanager.records.storage.reader import read_record

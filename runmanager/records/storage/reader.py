@@ -15,7 +15,7 @@ from runmanager.records.files.file_errors import UNDECODABLE, UNREADABLE, damage
 from runmanager.records.files.paths import EPOCHS, RECORD, RunPaths, SweepPaths
 from runmanager.records.run.attempts import last_sign_of_life
 from runmanager.records.run.heartbeat import Beat, HeartbeatObserver, read_beat
-from runmanager.records.run.record import EpochRecord, RunRecord
+from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.run.turn_record import Turn, read_turns
 from runmanager.records.storage.bulk_reading import PARTIAL_DECODER, SharedParts, gc_paused

@@ -21,7 +21,7 @@ from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import HeartbeatObserver
-from runmanager.records.run.record import RunRecord
+from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.claims import release_claim
 from runmanager.records.storage.ownership import claim_next_attempt

@@ -11,7 +11,7 @@ import msgspec
 from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.atomic_files import LineAppender, replace_file
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.run.record import EpochRecord, RunRecord
+from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.storage.claims import release_claim
 from runmanager.records.storage.reader import read_epochs, read_record
 from runmanager.records.storage.versioned_file import encode_record

@@ -8,7 +8,7 @@ import msgspec
 from runmanager.errors import RecordError
 from runmanager.records.files.atomic_files import read_bytes
 from runmanager.records.files.file_errors import UNDECODABLE, UNREADABLE, damaged_file_error
-from runmanager.records.run.record import SCHEMA_VERSION
+from runmanager.records.run.run_record import SCHEMA_VERSION
 
 __all__ = ["decode_file", "encode_record"]
 

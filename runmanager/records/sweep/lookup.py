@@ -6,7 +6,7 @@ from pathlib import Path
 from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.storage.reader import run_names
-from runmanager.records.sweep.record import open_sweep
+from runmanager.records.sweep.sweep_record import open_sweep
 from runmanager.validation import did_you_mean
 
 __all__ = ["OUTPUT_ROOT", "find_run", "find_sweep", "known_runs", "known_sweeps"]

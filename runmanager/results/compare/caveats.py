@@ -4,15 +4,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runmanager.records.run.record import Environment
+from runmanager.records.run.run_record import Environment
 from runmanager.records.storage.reader import StoredRun
+from runmanager.results.compare.cell_pairing import SEED
 from runmanager.results.compare.comparability import differences
-from runmanager.results.compare.pairing import SEED
-from runmanager.results.compare.side import Side
+from runmanager.results.compare.comparison_side import Side
 from runmanager.results.load.run_summary import OVERALL_RATE, measured_epochs, overall_rate
-from runmanager.results.model.columns import Row
 from runmanager.results.stats.descriptive import median
 from runmanager.results.stats.effects import geometric_mean
+from runmanager.results.table_model.columns import Row
 from runmanager.text import format_value, pluralize
 
 __all__ = [

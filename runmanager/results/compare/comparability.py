@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from runmanager.records.run.environment_changes import changed_files, describe_files
-from runmanager.records.run.record import Environment
+from runmanager.records.run.run_record import Environment
+from runmanager.results.compare.comparison_side import Side
 from runmanager.results.compare.metrics import MEMORY, RUN_TIME
 from runmanager.results.compare.options import CompareOptions
-from runmanager.results.compare.side import Side
 
 __all__ = [
     "TOO_FEW_EPOCHS",

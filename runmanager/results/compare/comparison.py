@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from runmanager.records.storage.reader import SweepContents
-from runmanager.records.sweep.record import SweepRecord
+from runmanager.records.sweep.sweep_record import SweepRecord
+from runmanager.results.compare.cell_pairing import Axis, varying_axes
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
-from runmanager.results.compare.matching import Match, Matches, match_sides
+from runmanager.results.compare.matched_pairs import Match, Matches, match_sides
 from runmanager.results.compare.metric import LAST, THROUGHPUT, Metric
 from runmanager.results.compare.options import CompareOptions
-from runmanager.results.compare.pairing import Axis, varying_axes
 from runmanager.results.compare.verdict import Judgement, judge
 from runmanager.results.load.contention import contention, exposure_of
 from runmanager.results.load.run_summary import damage_notes
-from runmanager.results.model.columns import MISSING, column_of
+from runmanager.results.table_model.columns import MISSING, column_of
 
 __all__ = ["CompareOptions", "compare", "compare_matches", "compare_with_stand_in", "with_numbered_reasons"]
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from runmanager.results.compare.metric import Metric
-from runmanager.results.model.columns import Row, Table
 from runmanager.results.stats.descriptive import Estimate
+from runmanager.results.table_model.columns import Row, Table
 
 __all__ = ["ComparisonRow", "ComparisonTable", "MeasuredEffect"]
 

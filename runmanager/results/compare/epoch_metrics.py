@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable, Iterable
 from itertools import accumulate
 
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.metric import LAST, At, Metric
-from runmanager.results.model.columns import OUTCOMES
+from runmanager.results.table_model.columns import OUTCOMES
 
 __all__ = [
     *("EPOCH_COLUMNS", "RATE", "TIME_TO", "UNDER", "epoch_metric", "logged_name", "recorded_metrics", "recorded_units"),

@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.turn_record import Turn
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.model.columns import COMPARISON_COLUMNS
-from runmanager.results.model.formatting import human
+from runmanager.results.table_model.columns import COMPARISON_COLUMNS
+from runmanager.results.table_model.formatting import human
 
 __all__ = ["LAST", "THROUGHPUT", "At", "Effect", "Metric"]
 

@@ -22,7 +22,7 @@ from runmanager.results.compare.epoch_metrics import (
 )
 from runmanager.results.compare.metric import LAST, THROUGHPUT, At, Effect, Metric
 from runmanager.results.load.run_summary import OVERALL_RATE, measured_epochs, overall_rate
-from runmanager.results.model.columns import OUTCOMES
+from runmanager.results.table_model.columns import OUTCOMES
 from runmanager.validation import did_you_mean, fault
 
 __all__ = [

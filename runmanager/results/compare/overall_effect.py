@@ -4,8 +4,8 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
+from runmanager.results.compare.cell_pairing import hashable
 from runmanager.results.compare.comparison_table import ComparisonRow, MeasuredEffect
-from runmanager.results.compare.pairing import hashable
 from runmanager.results.compare.verdict import verdict
 from runmanager.results.stats.descriptive import Estimate, mean
 from runmanager.results.stats.noise_model import MAX_SHARED_DOF, Noise, Residuals, critical_value

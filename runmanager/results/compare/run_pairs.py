@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.compare.pairing import SEED
+from runmanager.results.compare.cell_pairing import SEED
 
 __all__ = ["RunPair", "pair_runs", "pair_seeds"]
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from runmanager.records.run.attempts import session_of_epoch
 from runmanager.results.compare.caveats import ContentionCauses, contention_caveats, hidden_cost_caveats, pair_caveats
 from runmanager.results.compare.comparability import count_values, obstacles
+from runmanager.results.compare.comparison_side import Side, resolution_of
 from runmanager.results.compare.comparison_table import MeasuredEffect
 from runmanager.results.compare.metric import THROUGHPUT, Metric
 from runmanager.results.compare.options import CompareOptions
 from runmanager.results.compare.paired_effect import paired_effect, paired_obstacles, paired_rates
 from runmanager.results.compare.run_pairs import RunPair, pair_runs, pair_seeds
-from runmanager.results.compare.side import Side, resolution_of
 from runmanager.results.stats.descriptive import Estimate, Interval, median
 from runmanager.results.stats.effects import ROUNDING, Contrast, make_contrast, run_values, simultaneous_estimates
 from runmanager.results.stats.noise_model import Residuals

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from runmanager.errors import UsageError
-from runmanager.records.run.record import PHASES, EpochRecord
+from runmanager.records.run.run_record import PHASES, EpochRecord
 from runmanager.records.storage.reader import StoredRun
 from runmanager.text import pluralize
 

@@ -4,7 +4,7 @@ import datetime
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from runmanager.records.run.record import RunRecord
+from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.settings.values import flatten
 from runmanager.records.storage.reader import StoredRun, SweepContents

@@ -15,7 +15,7 @@ from runmanager.results.figures.throughput import throughput_figures
 from runmanager.results.figures.throughput_by_axis import throughput_by_axis_figures
 from runmanager.results.findings.crossover import Crossover
 from runmanager.results.findings.paired_rounds import Rounds
-from runmanager.results.model.columns import Table
+from runmanager.results.table_model.columns import Table
 
 __all__ = ["sweep_figures"]
 

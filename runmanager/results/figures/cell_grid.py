@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from runmanager.records.run.status import Status
-from runmanager.results.compare.pairing import SEED
+from runmanager.results.compare.cell_pairing import SEED
 from runmanager.results.findings.comparison_findings import named_settings
-from runmanager.results.model.columns import Row, Table
 from runmanager.results.stats.descriptive import mean
+from runmanager.results.table_model.columns import Row, Table
 from runmanager.results.tables.seeds import seed_groups
 from runmanager.text import pluralize
 

@@ -8,7 +8,7 @@ from runmanager.results.figures.axes import set_number_scale
 from runmanager.results.figures.figure import SweepFigure, numbered_names
 from runmanager.results.figures.style import GREY, add_legend_below, label_text, new_figure, series_style
 from runmanager.results.findings.crossover import Crossover, crossover_lines
-from runmanager.results.model.formatting import number
+from runmanager.results.table_model.formatting import number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

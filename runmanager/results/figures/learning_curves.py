@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.figures.axes import is_drawable, set_integer_ticks, set_number_scale
 from runmanager.results.figures.cell_grid import GridCell, grid_cells
 from runmanager.results.figures.figure import SweepFigure, sample_evenly, top_note
 from runmanager.results.figures.style import GREY, add_legend_below, new_figure, series_style, wrapped
 from runmanager.results.findings.outcomes import Outcome, outcomes
-from runmanager.results.model.columns import Table
-from runmanager.results.model.formatting import number
 from runmanager.results.stats.descriptive import mean
+from runmanager.results.table_model.columns import Table
+from runmanager.results.table_model.formatting import number
 from runmanager.text import pluralize
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from runmanager.results.figures.axes import set_integer_ticks, set_number_scale
 from runmanager.results.figures.figure import SweepFigure, numbered_names
 from runmanager.results.figures.style import GREY, label_text, new_figure, series_style
 from runmanager.results.findings.paired_rounds import Rounds
-from runmanager.results.model.columns import setting_name
-from runmanager.results.model.formatting import number
 from runmanager.results.stats.descriptive import quantile
+from runmanager.results.table_model.columns import setting_name
+from runmanager.results.table_model.formatting import number
 from runmanager.text import format_value
 
 if TYPE_CHECKING:

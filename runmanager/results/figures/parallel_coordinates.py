@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runmanager.records.storage.reader import StoredRun
+from runmanager.results.compare.cell_pairing import hashable
 from runmanager.results.compare.metric import THROUGHPUT
-from runmanager.results.compare.pairing import hashable
 from runmanager.results.figures.axes import is_drawable, is_log_spaced, is_numeric, needs_log_scale
 from runmanager.results.figures.cell_grid import GridCell, grid_cells, varying_columns
 from runmanager.results.figures.figure import SweepFigure, join_names, sample_evenly, sample_note
@@ -23,8 +23,8 @@ from runmanager.results.figures.style import (
     wrapped_name,
 )
 from runmanager.results.findings.outcomes import outcomes
-from runmanager.results.model.columns import Row, Table, setting_name
-from runmanager.results.model.formatting import number
+from runmanager.results.table_model.columns import Row, Table, setting_name
+from runmanager.results.table_model.formatting import number
 from runmanager.results.tables.sorting import sorted_values
 from runmanager.text import format_value, pluralize
 

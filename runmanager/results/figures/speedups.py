@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from runmanager.results.compare.comparison_side import label_of
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
-from runmanager.results.compare.side import label_of
 from runmanager.results.compare.verdict import DIFFERENT, INCONCLUSIVE, NO_DIFFERENCE, VERDICTS
 from runmanager.results.figures.axes import set_number_scale
 from runmanager.results.figures.figure import SweepFigure, sample_evenly, sample_note
 from runmanager.results.figures.style import GREY, MAX_ROWS, add_legend_below, new_row_figure, series_style, wrapped
 from runmanager.results.findings.comparison_findings import named_settings
-from runmanager.results.model.columns import effect_column
-from runmanager.results.model.formatting import number
+from runmanager.results.table_model.columns import effect_column
+from runmanager.results.table_model.formatting import number
 from runmanager.text import pluralize
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from runmanager.results.figures.axes import needs_log_scale, set_number_scale
 from runmanager.results.figures.cell_grid import GridCell, grid_cells
 from runmanager.results.figures.figure import SweepFigure, sample_evenly, top_note
 from runmanager.results.figures.style import MAX_ROWS, add_legend_below, label_text, new_row_figure, series_style
-from runmanager.results.model.columns import Table
-from runmanager.results.model.formatting import number
 from runmanager.results.stats.descriptive import mean, quantile
+from runmanager.results.table_model.columns import Table
+from runmanager.results.table_model.formatting import number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,16 +7,16 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.compare.pairing import hashable
-from runmanager.results.compare.side import label_of
+from runmanager.results.compare.cell_pairing import hashable
+from runmanager.results.compare.comparison_side import label_of
 from runmanager.results.figures.axes import AxisPositions, is_numeric, needs_log_scale, set_number_scale
 from runmanager.results.figures.cell_grid import GridCell, grid_cells, varying_columns
 from runmanager.results.figures.figure import SweepFigure, join_names
 from runmanager.results.figures.style import add_legend_below, label_text, new_figure, series_style, wrapped
-from runmanager.results.model.columns import Table, setting_name
-from runmanager.results.model.formatting import number
 from runmanager.results.stats.descriptive import quantile
 from runmanager.results.stats.effects import geometric_mean, typical_interval
+from runmanager.results.table_model.columns import Table, setting_name
+from runmanager.results.table_model.formatting import number
 from runmanager.results.tables.sorting import sorted_values
 from runmanager.text import format_value
 

@@ -10,18 +10,18 @@ from typing import Any
 
 from runmanager.errors import UsageError
 from runmanager.records.storage.reader import StoredRun, SweepContents
-from runmanager.records.sweep.record import SweepRecord
+from runmanager.records.sweep.sweep_record import SweepRecord
+from runmanager.results.compare.cell_pairing import SEED, hashable
+from runmanager.results.compare.comparison_side import Side
 from runmanager.results.compare.metric import LAST, At, Metric
 from runmanager.results.compare.metrics import any_direction, default_metrics, find_metric, known_metrics
 from runmanager.results.compare.options import CompareOptions
-from runmanager.results.compare.pairing import SEED, hashable
-from runmanager.results.compare.side import Side
 from runmanager.results.compare.verdict import DIFFERENT, NOT_MEASURED, Judgement, judge
 from runmanager.results.load.cells import Cell, Cells, gather_cells
 from runmanager.results.load.contention import contention, exposure_of
-from runmanager.results.model.columns import OUTCOMES
-from runmanager.results.model.formatting import Spread
 from runmanager.results.stats.descriptive import mean, median
+from runmanager.results.table_model.columns import OUTCOMES
+from runmanager.results.table_model.formatting import Spread
 from runmanager.text import format_value
 from runmanager.validation import fault
 

@@ -10,7 +10,7 @@ from runmanager.results.compare.metric import LAST, Metric
 from runmanager.results.compare.verdict import DIFFERENT, NOT_MEASURED
 from runmanager.results.findings.best import BestCell, RankedCell
 from runmanager.results.findings.comparison_findings import without_contention
-from runmanager.results.model.sections import Section
+from runmanager.results.table_model.sections import Section
 from runmanager.text import format_value, pluralize
 
 __all__ = ["best_headline", "best_sections", "best_sentences", "best_to_json"]

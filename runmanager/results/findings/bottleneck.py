@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from runmanager.records.run.record import RunRecord
+from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.compare.matching import Matches
+from runmanager.results.compare.matched_pairs import Matches
 from runmanager.results.findings.roofline import WorkKind, full_batches, work_of
 from runmanager.results.load.run_summary import measured_epochs
 from runmanager.results.stats.descriptive import median

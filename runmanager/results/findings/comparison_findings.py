@@ -5,12 +5,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from runmanager.results.compare.caveats import CONTENDED, mentions_hidden_costs
+from runmanager.results.compare.comparison_side import label_of
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
 from runmanager.results.compare.metric import THROUGHPUT
 from runmanager.results.compare.overall_effect import OverallEffect, overall_effect
-from runmanager.results.compare.side import label_of
 from runmanager.results.compare.verdict import DIFFERENT, NO_DIFFERENCE, NOT_MEASURED, VERDICTS
-from runmanager.results.model.columns import Row, Table, setting_name
+from runmanager.results.table_model.columns import Row, Table, setting_name
 from runmanager.text import format_value, pluralize
 
 __all__ = [

@@ -9,12 +9,12 @@ from typing import Any
 
 from runmanager.errors import UsageError
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
-from runmanager.results.compare.matching import Match, Matches
+from runmanager.results.compare.matched_pairs import Match, Matches
 from runmanager.results.compare.verdict import NOT_MEASURED
-from runmanager.results.model.columns import setting_name
-from runmanager.results.model.formatting import number
 from runmanager.results.stats.curve_crossing import Crossing, CurvePoint, find_crossings
 from runmanager.results.stats.descriptive import median
+from runmanager.results.table_model.columns import setting_name
+from runmanager.results.table_model.formatting import number
 from runmanager.text import format_value
 
 __all__ = [

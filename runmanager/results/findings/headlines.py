@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from runmanager.errors import UsageError
 from runmanager.records.storage.reader import SweepContents
-from runmanager.records.sweep.record import SweepRecord
+from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.comparison_table import ComparisonTable
-from runmanager.results.findings.answers import answers, best_row
+from runmanager.results.findings.answer_sentences import answers, best_row
 from runmanager.results.findings.best import find_best
 from runmanager.results.findings.best_text import best_sentences
 from runmanager.results.findings.crossover import Crossover, crossover_lines
-from runmanager.results.model.columns import Table
+from runmanager.results.table_model.columns import Table
 
 __all__ = ["headlines"]
 

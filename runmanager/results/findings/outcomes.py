@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.metric import Metric
 from runmanager.results.compare.metrics import default_metrics, find_metric
-from runmanager.results.model.columns import OUTCOMES, Row, Table
-from runmanager.results.model.formatting import Spread
+from runmanager.results.table_model.columns import OUTCOMES, Row, Table
+from runmanager.results.table_model.formatting import Spread
 
 __all__ = ["Outcome", "outcomes"]
 

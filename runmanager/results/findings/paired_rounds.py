@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Any
 
 from runmanager.results.compare.comparability import disagreements
-from runmanager.results.compare.matching import Match, Matches
+from runmanager.results.compare.matched_pairs import Match, Matches
 from runmanager.results.compare.metric import THROUGHPUT
 from runmanager.results.stats.paired_speedup import PairedSpeedup, log_ratios_by_session, paired_speedup
 

@@ -8,13 +8,13 @@ from typing import Any
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.storage.reader import StoredRun
 from runmanager.records.sweep.lookup import OUTPUT_ROOT
+from runmanager.results.compare.cell_pairing import SEED
 from runmanager.results.compare.comparability import TOO_FEW_EPOCHS
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
 from runmanager.results.compare.options import CompareOptions
-from runmanager.results.compare.pairing import SEED
 from runmanager.results.compare.verdict import INCONCLUSIVE
-from runmanager.results.findings.answers import best_row, finished_cells
-from runmanager.results.model.columns import Row, Table, setting_name
+from runmanager.results.findings.answer_sentences import best_row, finished_cells
+from runmanager.results.table_model.columns import Row, Table, setting_name
 from runmanager.results.tables.seeds import SEEDS, collapse_seeds
 from runmanager.text import format_value, in_backticks, pluralize, shell_command
 

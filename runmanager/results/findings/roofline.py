@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from runmanager.records.host.device_peaks import DevicePeaks
-from runmanager.records.run.record import UNKNOWN_WORK, Measurements
+from runmanager.records.run.run_record import UNKNOWN_WORK, Measurements
 from runmanager.records.storage.reader import StoredRun, SweepContents
-from runmanager.records.sweep.record import SweepRecord
-from runmanager.results.compare.matching import Matches
+from runmanager.records.sweep.sweep_record import SweepRecord
+from runmanager.results.compare.matched_pairs import Matches
 from runmanager.results.compare.metric import THROUGHPUT
 from runmanager.results.load.cells import gather_cells
-from runmanager.results.model.columns import MISSING, Row, Table, column_of
-from runmanager.results.model.formatting import with_unit_prefix
 from runmanager.results.stats.descriptive import median
+from runmanager.results.table_model.columns import MISSING, Row, Table, column_of
+from runmanager.results.table_model.formatting import with_unit_prefix
 
 __all__ = ["Work", "WorkKind", "full_batches", "roofline_lines", "roofline_rows", "work_of"]
 

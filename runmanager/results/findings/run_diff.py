@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 
 from runmanager.records.run.environment_changes import changed_files
-from runmanager.records.run.record import Environment
+from runmanager.records.run.run_record import Environment
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.load.run_summary import SUMMARY_COLUMNS, summarize_run
-from runmanager.results.model.columns import MISSING
-from runmanager.results.model.environment_text import CODE, MACHINE, PYTHON
-from runmanager.results.model.formatting import human
-from runmanager.results.model.sections import Section
+from runmanager.results.table_model.columns import MISSING
+from runmanager.results.table_model.environment_text import CODE, MACHINE, PYTHON
+from runmanager.results.table_model.formatting import human
+from runmanager.results.table_model.sections import Section
 from runmanager.text import format_value
 
 __all__ = ["Difference", "diff_environments", "diff_runs", "difference_sections", "difference_to_json"]

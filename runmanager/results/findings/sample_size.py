@@ -4,12 +4,12 @@ import math
 from collections.abc import Sequence
 
 from runmanager.records.storage.reader import SweepContents
-from runmanager.records.sweep.record import SweepRecord
-from runmanager.results.compare.matching import Match, Matches, match_sides
+from runmanager.records.sweep.sweep_record import SweepRecord
+from runmanager.results.compare.cell_pairing import SEED
+from runmanager.results.compare.comparison_side import Side
+from runmanager.results.compare.matched_pairs import Match, Matches, match_sides
 from runmanager.results.compare.metric import THROUGHPUT
 from runmanager.results.compare.options import ANY_AXIS, CompareOptions
-from runmanager.results.compare.pairing import SEED
-from runmanager.results.compare.side import Side
 from runmanager.results.compare.verdict import residuals_of_pairs, took_turns
 from runmanager.results.stats.effects import residuals_of_side
 from runmanager.results.stats.noise_model import Residuals

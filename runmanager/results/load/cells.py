@@ -6,8 +6,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from runmanager.records.settings.values import differing_settings
 from runmanager.records.storage.reader import Damage, StoredRun
-from runmanager.records.sweep.record import PlannedCell, SweepRecord
-from runmanager.results.model.columns import BASE_SETTINGS
+from runmanager.records.sweep.sweep_record import PlannedCell, SweepRecord
+from runmanager.results.table_model.columns import BASE_SETTINGS
 
 __all__ = ["Cell", "CellWith", "Cells", "CellsWith", "gather_cells"]
 

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Sequence
 import msgspec
 
 from runmanager.records.run.attempts import process_spans, sessions_of
-from runmanager.records.run.record import Environment
+from runmanager.records.run.run_record import Environment
 from runmanager.records.storage.reader import StoredRun
 
 __all__ = [

@@ -17,7 +17,7 @@ from runmanager.records.storage.reader import (
     read_tolerantly,
     run_names,
 )
-from runmanager.records.sweep.record import SweepRecord, read_sweep_record
+from runmanager.records.sweep.sweep_record import SweepRecord, read_sweep_record
 from runmanager.results.load.duplicates import drop_duplicates
 from runmanager.results.load.run_summary import RunSummary, SweepSummary, planned_signatures, summarize_run
 from runmanager.results.load.summary_cache import CachedRun, RunStamps, is_settled, read_cache, stamps_of, write_cache

@@ -10,12 +10,12 @@ import msgspec
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.environment_changes import describe_attempts
 from runmanager.records.run.heartbeat import describe_last_heartbeat
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.reader import Damage, StoredRun, SweepContents
-from runmanager.records.sweep.record import SweepRecord
+from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.load.contention import Exposure, exposure_of
-from runmanager.results.model.columns import PHASE_COLUMNS, RESULT_COLUMNS
 from runmanager.results.stats.descriptive import iqr, median
+from runmanager.results.table_model.columns import PHASE_COLUMNS, RESULT_COLUMNS
 
 __all__ = [
     "OVERALL_RATE",

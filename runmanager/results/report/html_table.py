@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from runmanager.results.model.columns import Row, Table
-from runmanager.results.model.formatting import human_columns, human_field, is_number
-from runmanager.results.tables.writers import csv_fields
+from runmanager.results.table_model.columns import Row, Table
+from runmanager.results.table_model.formatting import human_columns, human_field, is_number
+from runmanager.results.tables.text_formats import csv_fields
 
 if TYPE_CHECKING:
     from markupsafe import Markup

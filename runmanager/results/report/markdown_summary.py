@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from runmanager.results.compare.comparison import with_numbered_reasons
 from runmanager.results.figures.figure import SweepFigure, render
 from runmanager.results.findings.headlines import headlines
-from runmanager.results.model.columns import Table
-from runmanager.results.snapshot import SweepSnapshot
+from runmanager.results.sweep_snapshot import SweepSnapshot
+from runmanager.results.table_model.columns import Table
 from runmanager.results.tables.seeds import collapse_seeds
-from runmanager.results.tables.writers import escape_markdown, to_markdown
+from runmanager.results.tables.text_formats import escape_markdown, to_markdown
 
 __all__ = ["MarkdownSummary", "summarize_in_markdown"]
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from runmanager.records.host.process import ProcessIdentity
-from runmanager.records.run.record import Environment
+from runmanager.records.run.run_record import Environment
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun, SweepContents
-from runmanager.records.sweep.record import SweepRecord
+from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.comparison import with_numbered_reasons
 from runmanager.results.compare.comparison_table import ComparisonTable
 from runmanager.results.figures.figure import inline_svg
@@ -21,12 +21,12 @@ from runmanager.results.findings.headlines import headlines
 from runmanager.results.findings.recommendations import next_steps
 from runmanager.results.findings.roofline import roofline_rows
 from runmanager.results.findings.sample_size import detectable_by_more_runs
-from runmanager.results.model.columns import Row, Table
-from runmanager.results.model.environment_text import FACTS
-from runmanager.results.model.formatting import human
-from runmanager.results.report.html import render_template
+from runmanager.results.report.html_pages import render_template
 from runmanager.results.report.html_table import HtmlTable, build_html_table
-from runmanager.results.snapshot import SweepSnapshot
+from runmanager.results.sweep_snapshot import SweepSnapshot
+from runmanager.results.table_model.columns import Row, Table
+from runmanager.results.table_model.environment_text import FACTS
+from runmanager.results.table_model.formatting import human
 from runmanager.results.tables.seeds import collapse_seeds, seed_groups
 from runmanager.text import in_backticks, pluralize, shell_command
 

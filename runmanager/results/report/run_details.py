@@ -10,13 +10,13 @@ import msgspec
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.device_peaks import DevicePeaks
 from runmanager.records.run.environment_changes import describe_attempts, describe_files
-from runmanager.records.run.record import PHASES, EpochRecord, RunRecord
+from runmanager.records.run.run_record import PHASES, EpochRecord, RunRecord
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.load.run_summary import measured_epochs
-from runmanager.results.model.environment_text import FACTS
-from runmanager.results.model.formatting import human
-from runmanager.results.model.sections import Section
 from runmanager.results.stats.descriptive import median
+from runmanager.results.table_model.environment_text import FACTS
+from runmanager.results.table_model.formatting import human
+from runmanager.results.table_model.sections import Section
 from runmanager.text import format_value
 
 __all__ = ["run_headline", "run_sections"]

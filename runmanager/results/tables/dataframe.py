@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from runmanager.results.model.columns import Table
-from runmanager.results.model.formatting import Spread
+from runmanager.results.table_model.columns import Table
+from runmanager.results.table_model.formatting import Spread
 
 if TYPE_CHECKING:
     import pandas as pd

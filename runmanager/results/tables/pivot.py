@@ -7,9 +7,9 @@ from typing import Any
 
 from runmanager.errors import UsageError
 from runmanager.records.run.status import Status
-from runmanager.results.compare.pairing import hashable
-from runmanager.results.model.columns import MISSING, Row, Table
-from runmanager.results.model.formatting import Median
+from runmanager.results.compare.cell_pairing import hashable
+from runmanager.results.table_model.columns import MISSING, Row, Table
+from runmanager.results.table_model.formatting import Median
 from runmanager.results.tables.sorting import sorted_values
 from runmanager.text import format_value
 

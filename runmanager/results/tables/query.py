@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 from runmanager.errors import UsageError
 from runmanager.records.storage.reader import SweepContents
-from runmanager.records.sweep.record import SweepRecord
-from runmanager.results.compare.pairing import SEED, hashable
+from runmanager.records.sweep.sweep_record import SweepRecord
+from runmanager.results.compare.cell_pairing import SEED, hashable
 from runmanager.results.load.cells import gather_cells
 from runmanager.results.load.run_summary import SweepSummary
-from runmanager.results.model.columns import Table, column_of
-from runmanager.results.model.formatting import human_field, is_number
-from runmanager.results.tables.filter import AVAILABLE_COLUMNS_HINT, Condition, parse_condition
+from runmanager.results.table_model.columns import Table, column_of
+from runmanager.results.table_model.formatting import human_field, is_number
 from runmanager.results.tables.pivot import PivotAxes, parse_pivot, pivot
 from runmanager.results.tables.results_table import result_rows, row_notes
 from runmanager.results.tables.seeds import collapse_seeds
 from runmanager.results.tables.sorting import sort_key, sorted_by
+from runmanager.results.tables.where_condition import AVAILABLE_COLUMNS_HINT, Condition, parse_condition
 from runmanager.text import pluralize
 from runmanager.validation import did_you_mean
 

@@ -7,7 +7,7 @@ from typing import Any
 from runmanager.records.run.status import Status
 from runmanager.records.storage.bulk_reading import gc_paused
 from runmanager.records.storage.reader import SweepContents
-from runmanager.records.sweep.record import SweepRecord
+from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.caveats import hidden_cost_notes
 from runmanager.results.load.cells import CellsWith, gather_cells
 from runmanager.results.load.contention import contention
@@ -19,7 +19,7 @@ from runmanager.results.load.run_summary import (
     damage_notes,
     summarize,
 )
-from runmanager.results.model.columns import (
+from runmanager.results.table_model.columns import (
     BASE_SETTINGS,
     EPOCH_COLUMNS,
     MISSING,

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 
 from runmanager.records.run.status import Status
-from runmanager.results.compare.pairing import SEED, hashable
-from runmanager.results.model.columns import RESULT_COLUMNS, Row, Table
-from runmanager.results.model.formatting import Spread
+from runmanager.results.compare.cell_pairing import SEED, hashable
+from runmanager.results.table_model.columns import RESULT_COLUMNS, Row, Table
+from runmanager.results.table_model.formatting import Spread
 
 __all__ = ["SEEDS", "collapse_seeds", "seed_groups"]
 

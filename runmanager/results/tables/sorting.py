@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from runmanager.records.run.metric_direction import prefers_larger
-from runmanager.results.model.columns import Table
+from runmanager.results.table_model.columns import Table
 from runmanager.text import format_value
 
 __all__ = ["sort_key", "sorted_by", "sorted_values"]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from runmanager.results.compare.comparison import with_numbered_reasons
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
 from runmanager.results.compare.verdict import INCONCLUSIVE, NOT_MEASURED
-from runmanager.results.model.columns import EFFECTS, MISSING, Row, Table, effect_column
-from runmanager.results.model.formatting import human, human_columns, human_field, is_number
+from runmanager.results.table_model.columns import EFFECTS, MISSING, Row, Table, effect_column
+from runmanager.results.table_model.formatting import human, human_columns, human_field, is_number
 from runmanager.results.tables.seeds import SEEDS
 from runmanager.text import format_value, printable
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from runmanager.errors import DeviceUnavailableError, UsageError
-from runmanager.records.run.record import Environment
+from runmanager.records.run.run_record import Environment
 
 __all__ = [
     "default_device",

@@ -1,1 +1,1 @@
-"""The environment of a run: machine, versions and code at its start, and samples of CPU and GPU while it runs."""
+"""The machine and the code that a run is made with."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from runmanager.records.files.paths import device_peaks_file
 from runmanager.records.host.device_peaks import DevicePeaks, find_device_peaks
 from runmanager.records.host.process import usable_cores
-from runmanager.records.run.record import Environment
+from runmanager.records.run.run_record import Environment
 from runmanager.tracking.device.cpu_model import cpu_model
 
 if TYPE_CHECKING:

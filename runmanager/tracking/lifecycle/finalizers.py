@@ -9,7 +9,7 @@ from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.run_end import end_own_run
 from runmanager.records.storage.run_folder import RunFolder
-from runmanager.tracking.environment.heartbeat_writer import Heartbeat
+from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 
 __all__ = ["end_run_when_dropped", "write_tables_if_begun", "write_tables_when_dropped"]
 
@@ -47,7 +47,7 @@ def _end_run(folder: RunFolder, heartbeat: Heartbeat, outcome: Outcome) -> None:
 def write_tables_if_begun(paths: SweepPaths, begun: Sequence[RunPaths]) -> None:
     """Write a sweep's tables and report if any run has begun and its folder still exists."""
     if begun and paths.root.exists():
-        from runmanager.results.writer import write_tables
+        from runmanager.results.result_files import write_tables
 
         write_tables(paths)
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 import torch
 
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.run.record import EpochRecord, RunRecord
+from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.text import pluralize

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
-from runmanager.records.run.record import Attempt, EpochRecord, RunRecord
+from runmanager.records.run.run_record import Attempt, EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.ownership import claim_run
 from runmanager.records.storage.reader import read_epochs, read_last_sign_of_life, read_record

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from runmanager.records.files.atomic_files import replace_file
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.text import encodable, error_line, first_line
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from runmanager.errors import UsageError
 from runmanager.records.run.attempts import attempts_up_to
 from runmanager.records.run.environment_changes import epochs_in_other_environments
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.tracking.epoch import Epoch
-from runmanager.tracking.metrics.loss_buffer import LoggedLosses
+from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 from runmanager.tracking.timing.warmup import Warmup
 
 __all__ = ["EpochHistory", "OpenEpoch"]

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import torch
 
-from runmanager.records.run.record import UNKNOWN_WORK, Environment, EpochRecord, Measurements, RunRecord
+from runmanager.records.run.run_record import UNKNOWN_WORK, Environment, EpochRecord, Measurements, RunRecord
 from runmanager.text import error_line
 from runmanager.tracking.device.devices import (
     peak_host_bytes,
@@ -17,11 +17,11 @@ from runmanager.tracking.device.devices import (
 )
 from runmanager.tracking.environment.code_hashes import LateImports
 from runmanager.tracking.environment.environment import find_peaks, load_average
-from runmanager.tracking.environment.gpu_meter import open_gpu_meter
-from runmanager.tracking.environment.resource_sampler import ResourceSampler
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.introspect.loader_inspection import batch_inputs
 from runmanager.tracking.introspect.step_cost import count_step_cost
+from runmanager.tracking.monitoring.gpu_meter import open_gpu_meter
+from runmanager.tracking.monitoring.resource_sampler import ResourceSampler
 
 __all__ = ["RunMeasurements", "num_parameters", "precision_of"]
 

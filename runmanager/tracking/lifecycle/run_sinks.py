@@ -5,10 +5,10 @@ from typing import Any
 
 import torch
 
-from runmanager.records.run.record import EpochRecord, RunRecord
+from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.storage.run_folder import RunFolder
+from runmanager.tracking.epoch_metrics.evaluation import Evaluation
 from runmanager.tracking.lifecycle.run_notes import RunNotes
-from runmanager.tracking.metrics.evaluation import Evaluation
 from runmanager.tracking.sinks import EpochDetails, RunStart, Sink, score_sinks
 from runmanager.tracking.timing.run_clock import without_wall_times
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.tracking.lifecycle.outcome import divergence_of, outcome_of_epochs
 from runmanager.tracking.options import EarlyStopOptions, is_better

@@ -17,11 +17,11 @@ import torch
 from PIL import Image
 from tensorboard.compat.proto.summary_pb2 import Summary
 
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.text import error_line, pluralize
+from runmanager.tracking.epoch_metrics.evaluation import Evaluation, Scores
+from runmanager.tracking.epoch_metrics.predictions import Prediction, confusion_matrix, count_correct, least_confident
 from runmanager.tracking.introspect.loader_inspection import batch_images, class_names, read_samples
-from runmanager.tracking.metrics.evaluation import Evaluation, Scores
-from runmanager.tracking.metrics.predictions import Prediction, confusion_matrix, count_correct, least_confident
 from runmanager.tracking.options import TensorBoardOptions
 from runmanager.tracking.tensorboard.picture_drawing import MAX_CLASSES, as_png, draw_confusion, draw_predictions
 

@@ -20,7 +20,7 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 from runmanager.records.files.file_errors import explain_disk_full
 
 if TYPE_CHECKING:  # the sweep's own event file is written without torch
-    from runmanager.tracking.metrics.loss_buffer import LoggedLosses
+    from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 
 __all__ = ["EventWriter", "truncate_events"]
 

@@ -8,7 +8,7 @@ from math import gcd, isfinite
 import torch
 
 from runmanager.text import pluralize
-from runmanager.tracking.metrics.loss_buffer import sum_type
+from runmanager.tracking.epoch_metrics.loss_buffer import sum_type
 
 __all__ = ["MAX_PARAMETERS", "MAX_VALUES", "NUM_BINS", "Histogram", "compute_histograms", "describe_omissions"]
 

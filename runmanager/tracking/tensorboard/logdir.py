@@ -11,7 +11,7 @@ from runmanager.errors import RecordError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.settings.naming import short_names
 from runmanager.records.storage.reader import read_record, run_names
-from runmanager.records.sweep.record import PlannedCell, SweepRecord, read_sweep_record
+from runmanager.records.sweep.sweep_record import PlannedCell, SweepRecord, read_sweep_record
 from runmanager.tracking.tensorboard.event_writer import EventWriter
 from runmanager.tracking.tensorboard.hparams import mixed_type_settings, session_start
 

@@ -10,7 +10,7 @@ from functools import cache
 import torch
 from PIL import Image, ImageDraw, ImageFont
 
-from runmanager.tracking.metrics.predictions import Prediction
+from runmanager.tracking.epoch_metrics.predictions import Prediction
 
 __all__ = ["MAX_CLASSES", "as_png", "draw_confusion", "draw_predictions", "format_percent"]
 

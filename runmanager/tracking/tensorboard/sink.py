@@ -24,11 +24,11 @@ import torch
 from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary
 from torch.utils.tensorboard import summary as protos
 
-from runmanager.records.run.record import PHASES, EpochRecord, RunRecord
+from runmanager.records.run.run_record import PHASES, EpochRecord, RunRecord
 from runmanager.text import error_line
+from runmanager.tracking.epoch_metrics.evaluation import Evaluation
 from runmanager.tracking.introspect.example_call import example_call
 from runmanager.tracking.introspect.loader_inspection import batch_images
-from runmanager.tracking.metrics.evaluation import Evaluation
 from runmanager.tracking.options import TensorBoardOptions
 from runmanager.tracking.sinks import EpochDetails, RunStart
 from runmanager.tracking.tensorboard.chart_layout import scalar_layout

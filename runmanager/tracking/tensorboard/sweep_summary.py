@@ -95,7 +95,7 @@ class SweepSummaryWriter:
 
     def _draw(self) -> None:
         from runmanager.results.report.markdown_summary import summarize_in_markdown
-        from runmanager.results.snapshot import SweepSnapshot
+        from runmanager.results.sweep_snapshot import SweepSnapshot
 
         snapshot = SweepSnapshot.read(self._sweep, observer=self._observer)
         runs = snapshot.sweep.runs

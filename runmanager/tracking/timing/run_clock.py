@@ -4,7 +4,7 @@ import time
 
 import msgspec
 
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.tracking.timing.interleaving import RunTurns
 from runmanager.tracking.timing.timer import PhaseTimer
 

@@ -7,7 +7,7 @@ from statistics import fmean, median
 
 import msgspec
 
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 
 __all__ = ["Warmup", "has_settled", "is_still_warming", "settled_from"]
 

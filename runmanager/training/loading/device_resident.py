@@ -10,7 +10,7 @@ from torch.utils.data import Dataset
 
 from runmanager.errors import DatasetError
 from runmanager.tracking.device.transfer import PINNING_DEVICES, to_device
-from runmanager.training.data.array_dataset import ArrayDataset, as_stored, base_dataset, collate_pairs
+from runmanager.training.datasets.array_dataset import ArrayDataset, as_stored, base_dataset, collate_pairs
 from runmanager.training.loading.batch_sampler import EpochBatchSampler, SampleBatches
 
 __all__ = ["ResidentLoader"]

@@ -11,8 +11,8 @@ from torch.utils.data import DataLoader, Dataset
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.tracking.device.rng import preserve_random_states
 from runmanager.tracking.device.transfer import PINNING_DEVICES, Packed
-from runmanager.training.data.array_dataset import ArrayDataset, base_dataset, collate_pairs, transform_names
-from runmanager.training.data.registry import Data
+from runmanager.training.datasets.array_dataset import ArrayDataset, base_dataset, collate_pairs, transform_names
+from runmanager.training.datasets.registry import Data
 from runmanager.training.loading.batch_sampler import (
     ArrayBatches,
     EpochBatchSampler,

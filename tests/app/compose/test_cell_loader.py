@@ -17,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.schema import CellReader, conf_folder, plain_config, read_config
-from runmanager.app.main import _register
+from runmanager.app.hydra_main import _register
 from runmanager.records.settings.values import plain_settings
 
 SETS = """

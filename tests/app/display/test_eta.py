@@ -3,7 +3,7 @@
 import pytest
 
 from runmanager.app.display.eta import run_seconds_left, sweep_seconds_left
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 
 
 def epoch(number: int, seconds: float | None, *, warmup: bool = False) -> EpochRecord:

@@ -3,7 +3,7 @@
 import pytest
 
 from runmanager.app.display.live_table import Layout, LiveRow, duration
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 
 EPOCH = EpochRecord(
     epoch=3, loss=0.123456, accuracy=0.9, val_loss=1.5e31, val_accuracy=0.875, epoch_seconds=0.5, samples=1000

@@ -12,7 +12,7 @@ from runmanager.app.display.plan_table import plan_table
 from runmanager.cli.main import run_command
 from runmanager.launching.plan import Action, Cell, PlannedRun
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.run.record import RunRecord
+from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.ownership import claim_run
 from runmanager.tracking.environment.environment import git_commit

@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 
 from runmanager.launching.hydra_launcher import register_plugin
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.sweep.record import read_sweep_record
+from runmanager.records.sweep.sweep_record import read_sweep_record
 
 from ..conftest import Done, Sweep
 

@@ -9,7 +9,7 @@ import pytest
 from runmanager.app.driver.paired_grouping import Pairing
 from runmanager.launching.plan import Action, Cell, PlannedRun
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.run.record import Environment, RunRecord
+from runmanager.records.run.run_record import Environment, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import read_sweep
 from runmanager.results.load.contention import OVERLAP, contention, exposure_of

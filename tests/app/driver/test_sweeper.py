@@ -17,7 +17,7 @@ import pytest
 
 from runmanager.app.compose.schema import conf_folder
 from runmanager.records.settings.values import flatten
-from runmanager.records.sweep.record import fresh_sweep_folder
+from runmanager.records.sweep.sweep_record import fresh_sweep_folder
 
 RESULT_COLUMNS = [
     "run",

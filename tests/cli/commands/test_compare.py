@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 
 from ..conftest import rows_of, write_sweep
 

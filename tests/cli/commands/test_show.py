@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.run.record import RunRecord
+from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
 
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from runmanager.records.files.paths import RunPaths, SweepPaths
-from runmanager.records.run.record import RunRecord
+from runmanager.records.run.run_record import RunRecord
 from runmanager.records.settings.signature import signature
 
 from ..conftest import process_environment, process_words, rows_of, write_sweep

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runmanager.launching.slurm.follower import outcome_of_job
+from runmanager.launching.slurm.job_follower import outcome_of_job
 from runmanager.launching.slurm.options import SlurmOptions
 from runmanager.launching.slurm.queue import JobEnd, read_end, read_states
 

@@ -9,7 +9,7 @@ import pytest
 
 from runmanager.records.run.attempts import attempts_up_to, last_sign_of_life, process_spans
 from runmanager.records.run.heartbeat import Beat
-from runmanager.records.run.record import Attempt, Environment, EpochRecord, RunRecord
+from runmanager.records.run.run_record import Attempt, Environment, EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 
 NOON = datetime.datetime(2026, 11, 21, 12, 0, tzinfo=datetime.UTC)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from runmanager.records.run.environment_changes import describe_attempts, epochs_in_other_environments
-from runmanager.records.run.record import Attempt, Environment, RunRecord
+from runmanager.records.run.run_record import Attempt, Environment, RunRecord
 
 NOON = datetime.datetime(2026, 11, 21, 12, 0, tzinfo=datetime.UTC)
 HERE = Environment(host="anvil", torch_threads=1, device_name="Zen 4", libraries={"torch": "2.15.0"})

@@ -16,7 +16,7 @@ from runmanager.records.run.heartbeat import (
     timeout_faults,
     write_beat,
 )
-from runmanager.records.run.record import RunRecord
+from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Reason, Status
 
 HERE = ProcessIdentity.current()

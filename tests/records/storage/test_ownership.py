@@ -13,7 +13,7 @@ from runmanager.errors import RecordError, RunBusyError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import Beat, write_beat
-from runmanager.records.run.record import RunRecord
+from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage import ownership
 from runmanager.records.storage.ownership import claim_run, silent_runs
@@ -30,7 +30,7 @@ from pathlib import Path
 from runmanager.errors import RunBusyError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
-from runmanager.records.run.record import RunRecord
+from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.ownership import claim_run
 

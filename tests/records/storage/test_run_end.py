@@ -9,7 +9,7 @@ from runmanager.errors import UsageError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import Beat, write_beat
-from runmanager.records.run.record import RunRecord
+from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage import run_end
 from runmanager.records.storage.ownership import claim_run, silent_runs

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.run.record import EpochRecord, RunRecord
+from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.ownership import claim_run
 from runmanager.records.storage.reader import read_record, read_run

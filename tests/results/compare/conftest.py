@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
+from runmanager.results.compare.comparison_side import Side
 from runmanager.results.compare.metrics import find_metric
-from runmanager.results.compare.side import Side
 from runmanager.results.load.cells import gather_cells
 
 

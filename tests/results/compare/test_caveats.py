@@ -7,10 +7,10 @@ import pytest
 from runmanager.records.run.status import Reason, Status
 from runmanager.results.compare.caveats import outlier_caveats
 from runmanager.results.compare.comparison import CompareOptions, compare
-from runmanager.results.findings.answers import answers
+from runmanager.results.findings.answer_sentences import answers
+from runmanager.results.result_files import write_tables
 from runmanager.results.sweep import Sweep
 from runmanager.results.tables.results_table import result_rows
-from runmanager.results.writer import write_tables
 
 STEADY = [9.0] + [1.0] * 9
 EVERY_THIRD = [9.0] + [1.0, 1.0, 4.0] * 3

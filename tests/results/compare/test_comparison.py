@@ -4,11 +4,11 @@ import msgspec
 import pytest
 
 from runmanager.errors import UsageError
-from runmanager.records.run.record import Environment, Measurements
+from runmanager.records.run.run_record import Environment, Measurements
 from runmanager.records.run.status import Reason, Status
 from runmanager.results.compare.comparison import CompareOptions, compare, compare_with_stand_in
 from runmanager.results.load.loader import read_results
-from runmanager.results.tables.writers import to_csv
+from runmanager.results.tables.text_formats import to_csv
 
 CPU = {"lr": 0.01, "batch_size": 100, "num_workers": 0, "device": "cpu"}
 CUDA = CPU | {"device": "cuda"}

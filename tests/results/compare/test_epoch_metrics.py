@@ -7,8 +7,8 @@ import pytest
 
 from runmanager.errors import UsageError
 from runmanager.results.compare.comparison import CompareOptions, compare
+from runmanager.results.compare.comparison_side import Side, resolution_of
 from runmanager.results.compare.metrics import find_metric, known_metrics
-from runmanager.results.compare.side import Side, resolution_of
 from runmanager.results.load.cells import gather_cells
 
 

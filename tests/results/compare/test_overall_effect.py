@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.results.compare.comparison import CompareOptions, compare
 from runmanager.results.compare.comparison_table import ComparisonRow, MeasuredEffect
 from runmanager.results.compare.metric import THROUGHPUT

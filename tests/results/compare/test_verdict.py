@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runmanager.errors import UsageError
-from runmanager.records.run.record import Attempt
+from runmanager.records.run.run_record import Attempt
 from runmanager.results.compare.comparison import CompareOptions, compare
 from runmanager.results.compare.metric import THROUGHPUT
 from runmanager.results.compare.metrics import find_metric

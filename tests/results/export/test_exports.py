@@ -12,7 +12,7 @@ import pytest
 
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.status import Reason, Status
 from runmanager.results.export.incremental import run_fingerprint
 from runmanager.results.export.mlflow import export_to_mlflow

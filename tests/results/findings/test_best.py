@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from runmanager.errors import UsageError
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.storage.reader import SweepContents
 from runmanager.results.compare.comparison import CompareOptions, compare
 from runmanager.results.findings.best import find_best
 from runmanager.results.findings.best_text import best_headline, best_sections, best_sentences, best_to_json
-from runmanager.results.model.sections import format_sections
+from runmanager.results.table_model.sections import format_sections
 
 OPTIONS: dict[str, Any] = {"metric": "val_accuracy"}
 

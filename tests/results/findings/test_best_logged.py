@@ -8,7 +8,7 @@ import pytest
 from runmanager.errors import UsageError
 from runmanager.results.findings.best import find_best
 from runmanager.results.findings.best_text import best_headline, best_sections, best_sentences, best_to_json
-from runmanager.results.model.sections import format_sections
+from runmanager.results.table_model.sections import format_sections
 
 COLUMNS = dict.fromkeys(("loss", "accuracy", "val_loss", "val_accuracy"))
 

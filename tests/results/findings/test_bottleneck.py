@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from runmanager.records.host.device_peaks import DevicePeaks
-from runmanager.records.run.record import Measurements
-from runmanager.results.compare.matching import match_sides
+from runmanager.records.run.run_record import Measurements
+from runmanager.results.compare.matched_pairs import match_sides
 from runmanager.results.compare.options import CompareOptions
 from runmanager.results.findings.bottleneck import bottleneck_notes, find_bottleneck
 

@@ -5,7 +5,7 @@ import pytest
 from runmanager.errors import UsageError
 from runmanager.records.run.status import Reason, Status
 from runmanager.results.compare.comparison import compare, compare_matches
-from runmanager.results.compare.matching import match_sides
+from runmanager.results.compare.matched_pairs import match_sides
 from runmanager.results.compare.options import CompareOptions
 from runmanager.results.findings.crossover import (
     crossover_answers,
@@ -14,7 +14,7 @@ from runmanager.results.findings.crossover import (
     skipped_crossover_notes,
 )
 from runmanager.results.load.loader import read_results
-from runmanager.results.writer import write_tables
+from runmanager.results.result_files import write_tables
 
 
 @pytest.fixture

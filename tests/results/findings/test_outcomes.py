@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from runmanager.results.compare.comparison import compare
-from runmanager.results.findings.answers import answers, best_row
+from runmanager.results.findings.answer_sentences import answers, best_row
 from runmanager.results.findings.headlines import headlines
 from runmanager.results.findings.outcomes import outcomes
 from runmanager.results.findings.recommendations import next_steps

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from runmanager.records.run.record import Environment
+from runmanager.records.run.run_record import Environment
 from runmanager.records.run.status import Reason, Status
 from runmanager.results.compare.comparison import compare
 from runmanager.results.findings.recommendations import next_steps

@@ -9,15 +9,15 @@ import pytest
 from rich.console import Console
 
 from runmanager.records.host.device_peaks import DevicePeaks
-from runmanager.records.run.record import UNKNOWN_WORK, Measurements
+from runmanager.records.run.run_record import UNKNOWN_WORK, Measurements
 from runmanager.records.run.turn_record import Turn
 from runmanager.results.compare.comparison import CompareOptions
-from runmanager.results.compare.matching import match_sides
+from runmanager.results.compare.matched_pairs import match_sides
 from runmanager.results.findings.roofline import roofline_lines, roofline_rows, work_of
 from runmanager.results.report.report import render_report
-from runmanager.results.snapshot import SweepSnapshot
+from runmanager.results.sweep_snapshot import SweepSnapshot
 from runmanager.results.tables.terminal import render_results
-from runmanager.results.tables.writers import to_markdown
+from runmanager.results.tables.text_formats import to_markdown
 
 CONFIG = {"batch_size": 100, "device": "cpu"}
 BEST = DevicePeaks(

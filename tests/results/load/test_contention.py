@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runmanager.records.run.record import Attempt, Environment, Measurements
+from runmanager.records.run.run_record import Attempt, Environment, Measurements
 from runmanager.records.run.status import Reason, Status
 from runmanager.results.load.contention import GPU_OTHERS_SHARE, OUTSIDE_CPU_SHARE, STEAL_SHARE, contention, exposure_of
 

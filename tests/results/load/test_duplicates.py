@@ -9,9 +9,9 @@ import pytest
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.status import Reason, Status
 from runmanager.results.compare.comparison import compare
-from runmanager.results.findings.answers import answers
+from runmanager.results.findings.answer_sentences import answers
 from runmanager.results.load.loader import CachedReader, read_results, read_summary
-from runmanager.results.model.columns import Table
+from runmanager.results.table_model.columns import Table
 from runmanager.results.tables.results_table import result_rows
 
 

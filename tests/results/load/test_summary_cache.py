@@ -20,7 +20,7 @@ from runmanager.records.storage.versioned_file import encode_record
 from runmanager.results.load import loader as reading
 from runmanager.results.load import summary_cache as keeping
 from runmanager.results.load.loader import CachedReader, read_results, read_summary
-from runmanager.results.model.columns import Table
+from runmanager.results.table_model.columns import Table
 from runmanager.results.tables.results_table import result_rows
 
 NUM_RUNS = 101

@@ -5,7 +5,7 @@ import re
 
 import msgspec
 
-from runmanager.results.writer import write_tables
+from runmanager.results.result_files import write_tables
 
 COLUMNS = dict.fromkeys(("loss", "accuracy", "val_loss", "val_accuracy"))
 

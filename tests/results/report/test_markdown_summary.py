@@ -8,7 +8,7 @@ from PIL import Image
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.status import Status
 from runmanager.results.report.markdown_summary import MarkdownSummary, summarize_in_markdown
-from runmanager.results.snapshot import SweepSnapshot
+from runmanager.results.sweep_snapshot import SweepSnapshot
 
 
 @pytest.fixture

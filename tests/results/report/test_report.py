@@ -13,16 +13,16 @@ import pytest
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.run.turn_record import Turn
-from runmanager.records.sweep.record import write_cells
+from runmanager.records.sweep.sweep_record import write_cells
 from runmanager.results.compare.comparison import CompareOptions
-from runmanager.results.compare.matching import match_sides
+from runmanager.results.compare.matched_pairs import match_sides
 from runmanager.results.findings.paired_rounds import paired_rounds
 from runmanager.results.load.loader import read_results
 from runmanager.results.report.report import render_report
-from runmanager.results.snapshot import SweepSnapshot
+from runmanager.results.result_files import write_tables
+from runmanager.results.sweep_snapshot import SweepSnapshot
 from runmanager.results.tables.results_table import result_rows
-from runmanager.results.tables.writers import to_csv
-from runmanager.results.writer import write_tables
+from runmanager.results.tables.text_formats import to_csv
 
 NOON = datetime.datetime(2026, 11, 21, 12, 0, tzinfo=datetime.UTC)
 EVIL = "<script>alert('x')</script>"

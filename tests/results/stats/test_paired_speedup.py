@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.paired_simulation import NOISES, Machine, coverage, power
-from runmanager.records.run.record import Attempt
+from runmanager.records.run.run_record import Attempt
 from runmanager.records.run.turn_record import Turn
 from runmanager.results.stats.paired_speedup import (
     batch_length,

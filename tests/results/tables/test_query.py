@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from runmanager.errors import UsageError
-from runmanager.records.run.record import Environment
+from runmanager.records.run.run_record import Environment
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import SweepContents
-from runmanager.results.model.columns import Row, Table
-from runmanager.results.model.formatting import human_field
-from runmanager.results.report.html import to_html
-from runmanager.results.tables import writers
+from runmanager.results.report.html_pages import to_html
+from runmanager.results.table_model.columns import Row, Table
+from runmanager.results.table_model.formatting import human_field
+from runmanager.results.tables import text_formats as writers
 from runmanager.results.tables.query import TableQuery
 
 

@@ -5,11 +5,11 @@ import pytest
 
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import Beat, write_beat
-from runmanager.records.run.record import Attempt, Environment, EpochRecord
+from runmanager.records.run.run_record import Attempt, Environment, EpochRecord
 from runmanager.records.run.status import Reason, Status
 from runmanager.results.load.loader import read_results
 from runmanager.results.tables.results_table import epoch_rows, result_rows
-from runmanager.results.tables.writers import to_csv
+from runmanager.results.tables.text_formats import to_csv
 
 HEADER = (
     "run,status,reason,lr,batch_size,num_workers,device,epochs,loss,accuracy,val_loss,val_accuracy,epoch_seconds,"

@@ -7,9 +7,9 @@ import pytest
 
 from runmanager.records.run.status import Reason, Status
 from runmanager.results.compare.comparison import compare
-from runmanager.results.findings.answers import answers
+from runmanager.results.findings.answer_sentences import answers
 from runmanager.results.load.loader import read_results
-from runmanager.results.model.formatting import Spread, human
+from runmanager.results.table_model.formatting import Spread, human
 from runmanager.results.tables.results_table import result_rows
 from runmanager.results.tables.seeds import collapse_seeds
 

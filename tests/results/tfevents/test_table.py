@@ -13,7 +13,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from runmanager.errors import UsageError
 from runmanager.results.tables.terminal import render_results
-from runmanager.results.tables.writers import to_csv, to_json, to_markdown
+from runmanager.results.tables.text_formats import to_csv, to_json, to_markdown
 from runmanager.results.tfevents.table import event_rows, read_event_folders
 
 Log = Callable[..., Path]

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from runmanager import RunManager
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.tracking.lifecycle.inactive_run import InactiveRun
 from runmanager.tracking.run import ActiveRun
 

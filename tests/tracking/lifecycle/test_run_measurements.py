@@ -14,15 +14,15 @@ from torch.utils.data import DataLoader, IterableDataset
 from runmanager import RunBuilder, RunManager
 from runmanager.records.files.paths import device_peaks_file
 from runmanager.records.host.device_peaks import DevicePeaks, save_device_peaks
-from runmanager.records.run.record import Environment, EpochRecord, Measurements, RunRecord
+from runmanager.records.run.run_record import Environment, EpochRecord, Measurements, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun
 from runmanager.tracking.environment.environment import capture_environment
-from runmanager.tracking.environment.gpu_meter import GpuReading
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.introspect.step_cost import count_step_cost
 from runmanager.tracking.lifecycle import run_measurements
 from runmanager.tracking.lifecycle.run_measurements import RunMeasurements, precision_of
+from runmanager.tracking.monitoring.gpu_meter import GpuReading
 from runmanager.tracking.sinks import EpochDetails, MemorySink, RunStart
 
 from ..conftest import Body, images

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.tracking.lifecycle.stop_policy import EarlyStopping
 from runmanager.tracking.options import EarlyStopOptions
 

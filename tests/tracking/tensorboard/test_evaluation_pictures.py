@@ -16,10 +16,10 @@ from torch.utils.data import DataLoader
 
 from runmanager import RunManager
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.run.record import EpochRecord, RunRecord
+from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.run.status import Status
-from runmanager.tracking.metrics.evaluation import Evaluation
-from runmanager.tracking.metrics.prediction_task import PredictionFormat
+from runmanager.tracking.epoch_metrics.evaluation import Evaluation
+from runmanager.tracking.epoch_metrics.prediction_task import PredictionFormat
 from runmanager.tracking.options import TensorBoardOptions
 from runmanager.tracking.sinks import EpochDetails, RunStart
 from runmanager.tracking.tensorboard.evaluation_pictures import EvaluationPictures

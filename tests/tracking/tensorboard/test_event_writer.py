@@ -14,7 +14,7 @@ from tensorboard.backend.event_processing.event_file_loader import LegacyEventFi
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 
-from runmanager.tracking.metrics.loss_buffer import LoggedLosses
+from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 from runmanager.tracking.tensorboard import event_writer as module
 from runmanager.tracking.tensorboard.event_writer import EventWriter, truncate_events
 

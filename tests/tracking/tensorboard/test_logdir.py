@@ -11,7 +11,7 @@ from runmanager import RunManager
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import run_names
-from runmanager.records.sweep.record import plan_cell, write_cells
+from runmanager.records.sweep.sweep_record import plan_cell, write_cells
 from runmanager.tracking.tensorboard.logdir import SweepLogdir
 
 from ..board import CELLS, LOADER, Board, begin

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmarks.warmup_truth import SHAPES, Shape, warm_epochs
-from runmanager.records.run.record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.reader import read_epochs
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.options import Progress

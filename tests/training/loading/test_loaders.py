@@ -12,8 +12,8 @@ from torch.utils.data import DataLoader, Dataset, RandomSampler, Subset
 from runmanager.errors import ConfigurationError, DatasetError, UsageError
 from runmanager.tracking.device.transfer import Packed, to_device
 from runmanager.tracking.introspect.loader_inspection import class_names
-from runmanager.training.data.array_dataset import ArrayDataset, subset
-from runmanager.training.data.registry import Data, load_dataset
+from runmanager.training.datasets.array_dataset import ArrayDataset, subset
+from runmanager.training.datasets.registry import Data, load_dataset
 from runmanager.training.loading import batch_sampler
 from runmanager.training.loading.batch_sampler import epoch_order, epoch_seed
 from runmanager.training.loading.device_resident import ResidentLoader

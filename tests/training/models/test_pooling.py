@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from runmanager.training.models.models import Network
+from runmanager.training.models.builtin_models import Network
 from runmanager.training.models.pooling import max_pool_2x2
 
 FORMATS = {"channels_last": torch.channels_last, "contiguous": torch.contiguous_format}
@@ -62,7 +62,7 @@ def test_the_network_trains_as_with_pytorchs_pooling(monkeypatch: pytest.MonkeyP
     images, labels = torch.rand(16, 1, 28, 28).double(), torch.arange(16) % 10
     images[:, :, :6] = 0  # as in MNIST: all values of a square are equal
     F.cross_entropy(ours(images), labels).backward()
-    monkeypatch.setattr("runmanager.training.models.models.max_pool_2x2", lambda each: F.max_pool2d(each, 2, 2))
+    monkeypatch.setattr("runmanager.training.models.builtin_models.max_pool_2x2", lambda each: F.max_pool2d(each, 2, 2))
     F.cross_entropy(theirs(images), labels).backward()
     for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
         assert one.grad is not None and other.grad is not None

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from runmanager.errors import ConfigurationError, TensorMismatchError
-from runmanager.training.models.models import build_model
+from runmanager.training.models.builtin_models import build_model
 from runmanager.training.options.groups import CnnOptions
 from runmanager.training.options.job import TrainingOptions
 from runmanager.training.options.step import Precision

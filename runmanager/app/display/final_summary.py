@@ -1,0 +1,78 @@
+"""The summary printed at a sweep's end: tables, answers in sentences, and the files' paths."""
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.heartbeat import HeartbeatObserver
+from runmanager.text import printable
+
+__all__ = ["command_name", "show_duel", "show_results"]
+
+
+def show_results(
+    sweep: SweepPaths, console: Console, is_written: bool = True, *, observer: HeartbeatObserver | None = None
+) -> None:
+    """Print the results, the comparison if any, and the answers; with `is_written`, also the files' paths.
+
+    `observer` may know runs that vanished.
+    """
+    from runmanager.results.compare.comparison import compare_with_stand_in
+    from runmanager.results.findings.answer_sentences import answers
+    from runmanager.results.load.loader import read_results
+    from runmanager.results.tables.results_table import result_rows
+    from runmanager.results.tables.seeds import collapse_seeds
+    from runmanager.results.tables.terminal import render_comparison, render_results
+
+    contents, plan = read_results(sweep, observer=observer)
+    results, comparison = result_rows(contents, plan), compare_with_stand_in(contents, plan)
+    console.print()
+    console.print(render_results(collapse_seeds(results), width=console.width))
+    if comparison.rows:
+        console.print()
+        console.print(render_comparison(comparison, width=console.width))
+    console.print()
+    where = [f"Results: {sweep.results('csv')}   Report: {sweep.report}"] if is_written else []
+    tensorboard = f"TensorBoard: {command_name()} tensorboard {shlex.quote(str(sweep.root))}"
+    _print_lines(console, [*answers(results, comparison, runs=contents.runs), "", *where, tensorboard])
+
+
+def show_duel(sweep: SweepPaths, console: Console, is_written: bool) -> None:
+    """Print the rates of each side of a duel, its bottleneck, and the files' paths.
+
+    The command prints the answer itself as its last line. The tables of a sweep are left out: a duel's epochs are
+    warm-up, and their accuracy does not matter.
+    """
+    from runmanager.results.compare.comparison import CompareOptions, compare_matches
+    from runmanager.results.compare.matched_pairs import match_sides
+    from runmanager.results.findings.answer_sentences import duel_rates
+    from runmanager.results.findings.bottleneck import bottleneck_notes
+    from runmanager.results.load.loader import read_results
+
+    contents, plan = read_results(sweep)
+    matches = match_sides(contents, plan, CompareOptions())
+    comparison = compare_matches(contents, matches, CompareOptions())
+    where = [f"Rounds: {sweep.report}   Results: {sweep.results('csv')}"] if is_written else []
+    console.print()
+    _print_lines(console, [*duel_rates(comparison), *bottleneck_notes(matches), *where])
+
+
+def _print_lines(console: Console, lines: Sequence[str]) -> None:
+    for line in lines:
+        # Wrapped at words in a terminal; unwrapped in a log.
+        console.print(Text(printable(line)), soft_wrap=not console.is_terminal)
+
+
+def command_name() -> str:
+    """Return how to call the `runmanager` command: by its path if it is installed but not on PATH."""
+    installed = Path(sys.executable).with_name("runmanager")
+    if shutil.which("runmanager") or not installed.exists():
+        return "runmanager"
+    return shlex.quote(os.path.relpath(installed))

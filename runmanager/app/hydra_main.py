@@ -1,0 +1,231 @@
+"""`python -m runmanager`: the Hydra application, its flags and exit status."""
+
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runmanager.errors import ConfigurationError, RunManagerError, SweepError
+from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
+
+__all__ = ["main", "task"]
+
+_BROKEN_STATUS = 1
+_USAGE_STATUS = 2
+_INTERRUPTED = 130
+_FLAGS = ("--dry-run", "--debug", "--quiet", "--yes")
+_PRELOAD = ("torch", "runmanager.app.forkserver_imports")
+_OPTIONS_WITH_VALUE = (
+    *("--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd"),
+    *("--info", "-i"),
+)
+_RERUN = "--experimental-rerun"
+_HYDRA_FLAGS = (
+    *("--help", "-h", "--hydra-help", "--version", "--resolve", "--run", "-r", "--multirun", "-m"),
+    *("--shell-completion", "-sc"),
+)
+_INFO_OPTIONS = (
+    *("--help", "-h", "--hydra-help", "--version", "--cfg", "-c", "--info", "-i"),
+    *("--shell-completion", "-sc"),
+)
+
+
+@dataclass(frozen=True)
+class _Command:
+    """A parsed command line: the application's flags, and the arguments for Hydra."""
+
+    flags: frozenset[str]
+    words: tuple[str, ...]
+
+    @classmethod
+    def read(cls, argv: Sequence[str]) -> "_Command":
+        return cls(frozenset(argv) & frozenset(_FLAGS), tuple(word for word in argv if word not in _FLAGS))
+
+    @property
+    def runs_something(self) -> bool:
+        return not any(word == name or word.startswith(f"{name}=") for word in self.words for name in _INFO_OPTIONS)
+
+    @property
+    def is_sweep(self) -> bool:
+        """Whether the command runs cells; its output then only reports on them."""
+        return self.runs_something and "--dry-run" not in self.flags
+
+    def report_lost_output(self, error: OSError) -> None:
+        """Report that stdout was lost, except for a quiet sweep, which prints nothing."""
+        if not (self.is_sweep and "--quiet" in self.flags):
+            report_lost_output(error, is_sweep=self.is_sweep)
+
+    @property
+    def is_multirun(self) -> bool:
+        return any(word in ("-m", "--multirun") for word in self.words)
+
+    @property
+    def other_sweeper(self) -> str | None:
+        """The argument that selects a sweeper other than `grid`."""
+        chosen = [word for word in self.words if word.startswith("hydra/sweeper=")]
+        return chosen[-1] if chosen and chosen[-1] != "hydra/sweeper=grid" else None
+
+    def faults(self) -> list[str]:
+        """Messages on arguments that are neither options nor NAME=VALUE, and on flags without effect."""
+        faults = []
+        if self.other_sweeper is not None and "--dry-run" in self.flags:
+            faults.append(
+                f"`--dry-run` must be left out under `{self.other_sweeper}`, got it; that sweeper has no plan to show."
+            )
+        words = iter(self.words)
+        for word in words:
+            option = word.partition("=")[0]
+            if not word.startswith("-"):
+                if "=" not in word and not word.startswith("~"):
+                    way_out = f"; write {word}=…" if word.replace(".", "_").isidentifier() else ""
+                    faults.append(f"`{word}` must be NAME=VALUE, got no value{way_out}.")
+            elif option == _RERUN:
+                way_out = "`runmanager reproduce RUN` gives the command that makes a run again"
+                faults.append(f"`{_RERUN}` must be left out, as it loads a pickle, which can run any code; {way_out}.")
+                if option == word:
+                    next(words, None)
+            elif option in _OPTIONS_WITH_VALUE:
+                if option == word:
+                    next(words, None)
+            elif option not in _HYDRA_FLAGS:
+                setting = option.lstrip("-").replace("-", "_")
+                faults.append(f"`{word}` must be an option, got an unknown one; a setting is written {setting}=….")
+        return faults
+
+    def for_hydra(self) -> list[str]:
+        """The arguments for Hydra. A single run is a grid of one cell; `multirun=false` marks it for the sweeper."""
+        if not self.runs_something:
+            return list(self.words)
+        words = [word for word in self.words if word not in ("-m", "--multirun", "--run", "-r")]
+        options = [f"hydra.sweeper.{flag[2:].replace('-', '_')}=true" for flag in _FLAGS if flag in self.flags]
+        options = [word for word in options if not word.startswith("hydra.sweeper.debug")]
+        if not self.is_multirun:
+            options.append("hydra.sweeper.multirun=false")
+        if self.other_sweeper is not None:
+            options = []  # it does not have these settings
+        return ["-m", *words, *options]
+
+
+def task(cfg: Any) -> float | None:
+    """Run one cell; called by Hydra. torch is imported only here."""
+    from runmanager.app.run_cell import run_cell
+
+    return run_cell(cfg)
+
+
+def main(
+    argv: Sequence[str] | None = None,
+    *,
+    program: Sequence[str] = ("python", "-m", "runmanager"),
+    task: Callable[[Any], Any] = task,
+) -> int:
+    """Run the command `argv` (default: the process's arguments) and return its exit status.
+
+    0: every cell is finished or skipped; 1: one failed, was killed or crashed, or the launcher or the tables failed
+    after runs had begun; 2: nothing was run, and errors say why; 130: interrupted. `program` is the called program, for
+    the record. `task` is run for each cell.
+    """
+    given = list(sys.argv[1:] if argv is None else argv)
+    command = _Command.read(given)
+    with repaired_streams(command.report_lost_output) as output:
+        status = _status_of(command, [*program, *given], task)
+    return _BROKEN_STATUS if status == 0 and output.has_failed and not command.is_sweep else status
+
+
+def _status_of(command: _Command, called: Sequence[str], task: Callable[[Any], Any]) -> int:
+    try:
+        _run_hydra(command, called, task)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except KeyboardInterrupt:
+        print("Interrupted before anything was run.", file=sys.stderr)
+        return _INTERRUPTED
+    except Exception as error:
+        if "--debug" in command.flags:
+            traceback.print_exc()
+        for line in _faults(error, command):
+            print(f"error: {line}", file=sys.stderr)
+        return _BROKEN_STATUS if isinstance(error, SweepError) else _USAGE_STATUS
+    return 0
+
+
+def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], Any]) -> None:
+    if sys.platform == "win32":
+        raise RunManagerError("runmanager must run on Linux or macOS, got Windows; use WSL.")
+    if faults := command.faults():
+        raise ConfigurationError(faults)
+    from runmanager.tracking.environment.rank_check import refuse_several_ranks
+
+    if command.runs_something:
+        refuse_several_ranks()
+    import hydra
+
+    from runmanager.app.compose.schema import conf_folder
+    from runmanager.app.driver.other_sweepers import OtherSweeper
+    from runmanager.launching.hydra_internals import groups_without_copies
+    from runmanager.tracking.environment.environment import environment_for_children
+
+    _register()
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))  # user-defined models and datasets are in the current folder
+    application = hydra.main(config_path=str(conf_folder()), config_name="config", version_base="1.3")(task)
+    with (
+        environment_for_children(called),
+        _hydra_arguments(command.for_hydra()),
+        groups_without_copies(),
+        OtherSweeper(is_single=not command.is_multirun, quiet="--quiet" in command.flags).watched(),
+        warnings.catch_warnings(),
+    ):
+        warnings.filterwarnings("ignore", message=".*version_base.*")  # Hydra 1.4 warns about the argument
+        application()
+
+
+def _register() -> None:
+    from runmanager.app.compose.schema import register_schema
+    from runmanager.app.driver.sweeper import register_sweeper
+    from runmanager.launching.hydra_launcher import register
+    from runmanager.launching.slurm import register_slurm
+
+    register_schema()
+    register(preload=_PRELOAD)
+    register_slurm()
+    register_sweeper()
+
+
+@contextmanager
+def _hydra_arguments(words: Sequence[str]) -> Iterator[None]:
+    """Set what Hydra reads from the process: the arguments, and that it raises errors rather than print them."""
+    arguments, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
+    sys.argv = [arguments[0] if arguments else "runmanager", *words]
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    try:
+        yield
+    finally:
+        sys.argv = arguments
+        if full_error is None:
+            del os.environ["HYDRA_FULL_ERROR"]
+        else:
+            os.environ["HYDRA_FULL_ERROR"] = full_error
+
+
+def _faults(error: BaseException, command: _Command) -> Sequence[str]:
+    """An error as lines: ours unchanged; for Hydra's, every fault of the command's overrides."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ConfigurationError):
+            return cause.faults
+        if isinstance(cause, RunManagerError):
+            return str(cause).splitlines()
+        cause = cause.__cause__ or cause.__context__
+    from runmanager.app.compose.override_errors import command_faults
+
+    explained = command_faults(command.for_hydra())
+    if explained:
+        return explained
+    first = next((line for line in str(error).splitlines() if line.strip()), "")
+    return [f"{type(error).__name__}: {first} (--debug shows where)"]

@@ -1,0 +1,159 @@
+"""The task that Hydra runs for each cell, in the process that the launcher provides."""
+
+import io
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from runmanager.app.compose.schema import Config, plain_config, read_config
+from runmanager.errors import RecordError, RunBusyError, RunFailedError, UsageError
+from runmanager.launching.local.parent_death import bind_workers
+from runmanager.launching.local.turn_keeper import current_turn_client
+from runmanager.launching.local.worker import OWN_PROCESS_VARIABLE, RESUMES_VARIABLE
+from runmanager.launching.plan import Resume
+from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS
+from runmanager.records.settings.signature import signature
+from runmanager.records.settings.values import plain_settings
+from runmanager.records.storage.reader import read_epochs, read_record
+from runmanager.signals import handle_signals
+from runmanager.tracking.environment.environment import DRIVEN_VARIABLE
+from runmanager.tracking.manager import RunManager
+from runmanager.tracking.run import ActiveRun
+from runmanager.tracking.sinks import format_run_end
+from runmanager.training.job import train_run
+
+__all__ = ["run_cell"]
+
+_log = logging.getLogger(__name__)
+
+
+def run_cell(cfg: DictConfig) -> float | None:
+    """Train one cell, write its record to its run folder, and return its metric for sweepers that optimise one.
+
+    The grid sweeper reads the record: under it, a failed run and a cell that another process is running return None.
+    Under another sweeper they raise `RunFailedError` and `RunBusyError`.
+    """
+    bind_workers()  # needed under other launchers; the local launcher has already done it
+    folder = RunPaths(Path(HydraConfig.get().runtime.output_dir))
+    is_driven = DRIVEN_VARIABLE in os.environ
+    options, params = read_config(cfg), plain_config(cfg)
+    if not is_driven:
+        _refuse_other_cell(folder, params)
+    manager = RunManager(
+        folder.root.parent.parent,
+        overwrite=options.resume == Resume.NEVER and RESUMES_VARIABLE not in os.environ,
+        tensorboard=options.tensorboard,
+        console=False,
+        owns_sweep=False,  # the driver writes sweep.json and the final tables
+        heartbeat_timeout=OmegaConf.select(
+            HydraConfig.get().sweeper, "heartbeat_timeout", default=SILENT_AFTER_SECONDS
+        ),
+    )
+    try:
+        _train_cell(manager, options, params, folder)
+    except RunBusyError:
+        if not is_driven or not folder.record.exists():
+            raise  # no record: something other than a run is in the way
+        _log.debug("left to another process", exc_info=True)
+        return None
+    if is_driven:
+        return None
+    _write_tables(SweepPaths(folder.root.parent.parent))
+    return _final_metric(folder)
+
+
+def _write_tables(sweep: SweepPaths) -> None:
+    """Update the tables. The grid sweeper's driver does this whenever a run ends; another sweeper cannot."""
+    from runmanager.results.result_files import write_tables
+
+    try:
+        write_tables(sweep, report=False)
+    except Exception:  # the run is recorded, and the driver tries again
+        _log.warning("the tables could not be written", exc_info=True)
+
+
+_METRICS = ("val_accuracy", "accuracy", "val_loss", "loss")
+
+
+def _final_metric(folder: RunPaths) -> float | None:
+    """The first of `_METRICS` that the last epoch has; None if it has none, and for a skipped run.
+
+    Raises `RunFailedError` if the run ended badly.
+    """
+    record, epochs = read_record(folder), read_epochs(folder)
+    if not record.status.is_success:
+        raise RunFailedError(f"run {folder.name} {format_run_end(record)}")
+    if not epochs:
+        return None
+    return next((value for name in _METRICS if (value := getattr(epochs[-1], name)) is not None), None)
+
+
+def _refuse_other_cell(folder: RunPaths, params: Mapping[str, Any]) -> None:
+    """Raise `UsageError` if the folder holds another cell's run; other sweepers may number their folders."""
+    if folder.record.exists() and read_record(folder).signature != signature(plain_settings(params)):
+        raise UsageError(
+            f"Folder {folder.root} must be new or hold a run of the same settings, got another run; leave out "
+            "`hydra.sweep.dir`, or give another one."
+        )
+
+
+def _train_cell(manager: RunManager, options: Config, params: Mapping[str, Any], folder: RunPaths) -> None:
+    """Train the cell. Raises `RunBusyError`, and other errors only if the run's record does not tell them."""
+    runs: list[ActiveRun] = []
+
+    def claimed(run: ActiveRun) -> None:
+        runs.append(run)
+        if os.environ.get(OWN_PROCESS_VARIABLE):
+            _send_output_to(folder.log)
+
+    with _interruptible(runs):
+        try:
+            train_run(manager, options, params=params, folder=folder, when_claimed=claimed, turns=current_turn_client())
+        except RunBusyError:
+            raise  # the record names the owner
+        except (Exception, SystemExit):
+            if not runs or not _has_ended(folder):
+                raise
+            _log.debug("the run failed", exc_info=True)
+
+
+def _has_ended(folder: RunPaths) -> bool:
+    """Whether the run's record says how it ended."""
+    try:
+        return read_record(folder).status.is_ended
+    except RecordError:
+        return False
+
+
+def _send_output_to(path: Path) -> None:
+    """Redirect the output of this process and its children to the run's log."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(handle, 1)
+    os.dup2(handle, 2)
+    os.close(handle)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # in place of the terminal's encoding
+
+
+def _interruptible(runs: list[ActiveRun]) -> AbstractContextManager[None]:
+    """Make SIGTERM end the run after its epoch, if the process runs nothing else."""
+
+    def stop() -> None:
+        if not runs:
+            raise KeyboardInterrupt
+        runs[0].interrupt("stopped after this epoch")
+
+    # In the driver's process, the driver handles the signals.
+    return handle_signals([signal.SIGTERM], stop) if os.environ.get(OWN_PROCESS_VARIABLE) else nullcontext()

@@ -1,0 +1,238 @@
+"""Record of a sweep (sweep.json): its cells in order, its axes, commands and drivers."""
+
+import datetime
+import socket
+from collections.abc import Container, Iterable, Mapping, Sequence
+from itertools import chain, count, pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from runmanager.errors import RecordError, UsageError
+from runmanager.records.files.atomic_files import locked_folder, replace_file
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.run.run_record import SCHEMA_VERSION
+from runmanager.records.settings.signature import UNSIGNED, with_later_settings
+from runmanager.records.settings.values import differing_settings, flatten
+from runmanager.records.storage.reader import run_names
+from runmanager.records.storage.versioned_file import decode_file, encode_record
+from runmanager.text import truncated
+
+__all__ = [
+    "PlannedCell",
+    "SweepRecord",
+    "add_cells",
+    "fresh_sweep_folder",
+    "leave_sweep",
+    "open_sweep",
+    "plan_cell",
+    "read_sweep_record",
+    "varying_settings",
+    "write_cells",
+]
+
+_NAME_BYTES = 255  # maximum of one folder, on Linux and macOS
+
+
+class PlannedCell(msgspec.Struct, frozen=True, gc=False):
+    """A cell as requested: what tables show of it before its run has begun."""
+
+    signature: str
+    run: str
+    settings: dict[str, Any]
+
+
+class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One sweep, as stored in its sweep.json.
+
+    `axes` maps each varying setting to its values in the given order; `cells` are the signatures in order; `planned`
+    has the same cells with the settings in which they differ, and `settings` those that all cells share. `commands`
+    are all commands for the sweep, in order, immediate repetitions once; `command` is the last one, and `cells_after`
+    the number of cells after each of them. `drivers` are the processes that run cells now; a killed one stays until the
+    next one begins.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    command: tuple[str, ...]
+    axes: dict[str, list[Any]]
+    cells: tuple[str, ...]
+    created: str
+    host: str
+    settings: dict[str, Any] = {}
+    planned: tuple[PlannedCell, ...] = ()
+    drivers: tuple[ProcessIdentity, ...] = ()
+    commands: tuple[tuple[str, ...], ...] = ()
+    cells_after: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.commands:  # a record written before there was a list
+            msgspec.structs.force_setattr(self, "commands", (self.command,))
+            msgspec.structs.force_setattr(self, "cells_after", (len(self.cells),))
+
+    def commands_by_run(self) -> dict[str, tuple[str, ...]]:
+        """Return, by name of its run, the first command for each cell."""
+        stretches = zip(self.commands, pairwise((0, *self.cells_after)), strict=False)
+        return {cell.run: command for command, (first, end) in stretches for cell in self.planned[first:end]}
+
+
+_DECODER = msgspec.json.Decoder(SweepRecord)
+
+
+def plan_cell(
+    signature: str, run: str, config: Mapping[str, Any], *, unsigned: Container[str] = UNSIGNED
+) -> PlannedCell:
+    """Return a cell with its flat settings but for those in `unsigned`, which are not part of its identity."""
+    return PlannedCell(
+        signature, run, with_later_settings(flatten({k: v for k, v in config.items() if k not in unsigned}))
+    )
+
+
+def varying_settings(record: SweepRecord | None, cell: PlannedCell) -> list[str]:
+    """Return the settings in which `cell` and the cells of a sweep's record differ."""
+    known = [] if record is None else [_with_shared(each, record.settings) for each in record.planned]
+    return differing_settings([each.settings for each in (*known, cell)])
+
+
+def read_sweep_record(paths: SweepPaths) -> SweepRecord | None:
+    """Read the sweep's record; None if it does not exist. Raises `RecordError` for a damaged or newer one."""
+    if not paths.record.exists():
+        return None
+    record = decode_file(paths.record, _DECODER)
+    for cell in record.planned:
+        if not _is_folder_name(cell.run):
+            reason = f"a cell's run must be the name of one folder, got {truncated(repr(cell.run))}"
+            raise RecordError(f"{paths.record} is damaged: {reason}")
+    return record
+
+
+def _is_folder_name(name: str) -> bool:
+    """Whether a run of this name gets a folder directly below `runs/` that readers find."""
+    return name.isprintable() and name[:1] not in ("", ".") and "/" not in name and len(name.encode()) <= _NAME_BYTES
+
+
+def write_cells(
+    paths: SweepPaths,
+    cells: Iterable[PlannedCell],
+    *,
+    axes: Mapping[str, Sequence[Any]] | None,
+    command: Sequence[str],
+    driver: ProcessIdentity | None = None,
+) -> SweepRecord:
+    """Add `cells` to sweep.json after those of earlier commands for the same sweep.
+
+    A known cell keeps the name of its run, so that two drivers never give one cell two folders. `cells` is iterated
+    twice; an iterable that creates cells on demand saves memory. Equal values of `axes` are stored once; with None the
+    axes are the settings in which all cells so far differ. `driver` is a process that will run cells until it calls
+    `leave_sweep`.
+    """
+    paths.runs.mkdir(parents=True, exist_ok=True)
+    with locked_folder(paths.root):  # two commands for one sweep may run at the same time
+        record = add_cells(read_sweep_record(paths), cells, axes=axes, command=command)
+        drivers = [each for each in record.drivers if each != driver and each.is_alive() is not False]
+        record = msgspec.structs.replace(record, drivers=(*drivers, *([driver] if driver else [])))
+        replace_file(paths.record, encode_record(record))
+    return record
+
+
+def leave_sweep(paths: SweepPaths, driver: ProcessIdentity) -> None:
+    """Remove `driver` from sweep.json: it will run no more cells."""
+    with locked_folder(paths.root):
+        record = read_sweep_record(paths)
+        if record is not None and driver in record.drivers:
+            drivers = tuple(each for each in record.drivers if each != driver)
+            replace_file(paths.record, encode_record(msgspec.structs.replace(record, drivers=drivers)))
+
+
+def add_cells(
+    earlier: SweepRecord | None,
+    cells: Iterable[PlannedCell],
+    *,
+    axes: Mapping[str, Sequence[Any]] | None,
+    command: Sequence[str],
+) -> SweepRecord:
+    """Return the `earlier` record with the cells of one more command added (see `write_cells`)."""
+    known = [] if earlier is None else [_with_shared(cell, earlier.settings) for cell in earlier.planned]
+    signatures = {cell.signature for cell in known}
+    shared = _shared(cell.settings for cell in chain(known, cells))
+    planned = {cell.signature: _without_shared(cell, shared) for cell in known}
+    for cell in cells:
+        if cell.signature not in signatures:
+            planned[cell.signature] = _without_shared(cell, shared)
+    all_axes = {} if earlier is None else {name: list(values) for name, values in earlier.axes.items()}
+    if axes is None:
+        axes = _differing_values([*known, *(cell for cell in cells if cell.signature not in signatures)])
+    for name, values in axes.items():
+        listed = all_axes.setdefault(name, [])
+        for value in values:
+            if value not in listed:  # a set would not do: values may be lists
+                listed.append(value)
+    commands, counts = (earlier.commands, earlier.cells_after) if earlier else ((), ())
+    if commands[-1:] == (tuple(command),):
+        commands, counts = commands[:-1], counts[:-1]
+    return SweepRecord(
+        command=tuple(command),
+        commands=(*commands, tuple(command)),
+        cells_after=(*counts, len(planned)),
+        axes=all_axes,
+        cells=tuple(planned),
+        created=earlier.created if earlier else datetime.datetime.now(datetime.UTC).isoformat(),
+        host=earlier.host if earlier else socket.gethostname(),
+        settings=shared,
+        planned=tuple(planned.values()),
+        drivers=earlier.drivers if earlier else (),
+    )
+
+
+def _differing_values(cells: Sequence[PlannedCell]) -> dict[str, list[Any]]:
+    """Return the settings in which cells differ, each with its values in order."""
+    settings = [cell.settings for cell in cells]
+    return {name: [each[name] for each in settings if name in each] for name in differing_settings(settings)}
+
+
+def _with_shared(cell: PlannedCell, shared: Mapping[str, Any]) -> PlannedCell:
+    return msgspec.structs.replace(cell, settings=with_later_settings({**shared, **cell.settings}))
+
+
+def _without_shared(cell: PlannedCell, shared: Mapping[str, Any]) -> PlannedCell:
+    own = {name: value for name, value in cell.settings.items() if name not in shared}
+    return msgspec.structs.replace(cell, settings=own)
+
+
+def _shared(cells: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the settings that have the same value in all cells."""
+    each = iter(cells)
+    shared = dict(next(each, {}))
+    for settings in each:
+        for name, value in list(shared.items()):
+            if name not in settings or type(settings[name]) is not type(value) or settings[name] != value:
+                del shared[name]
+    return shared
+
+
+def open_sweep(folder: Path) -> SweepPaths:
+    """Return the sweep in `folder`. Raises `UsageError` if there is none, `RecordError` if its record is damaged."""
+    paths = SweepPaths(folder)
+    if run_names(paths):
+        return paths  # the runs can be read even if the record is damaged
+    if read_sweep_record(paths) is None:
+        raise UsageError(
+            f"'{folder}' must be a sweep's folder (with a sweep.json and runs/), got "
+            + ("a folder without them." if paths.root.is_dir() else "nothing there.")
+        )
+    return paths
+
+
+def fresh_sweep_folder(output_root: Path, *, now: datetime.datetime | None = None) -> SweepPaths:
+    """Create a new dated folder; two sweeps that begin in the same second get different ones."""
+    stamp = (now or datetime.datetime.now()).strftime("%Y-%m-%d_%H-%M-%S")
+    output_root.mkdir(parents=True, exist_ok=True)
+    for number in count(1):
+        folder = output_root / (stamp if number == 1 else f"{stamp}_{number}")
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            continue
+        return SweepPaths(folder)
+    raise AssertionError("count() is infinite")

@@ -1,0 +1,136 @@
+"""Answers in a sentence or two each: is the candidate faster, which settings are best, did everything run."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from runmanager.records.run.status import Status
+from runmanager.records.storage.reader import StoredRun
+from runmanager.results.compare.comparison_side import label_of
+from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
+from runmanager.results.findings.comparison_findings import (
+    caution_text,
+    comparison_answers,
+    location_text,
+    named_settings,
+    stand_in_answer,
+    without_contention,
+)
+from runmanager.results.findings.outcomes import Outcome, outcomes
+from runmanager.results.table_model.columns import Row, Table
+from runmanager.results.table_model.formatting import human
+from runmanager.results.tables.seeds import SEEDS, collapse_seeds, seed_groups
+from runmanager.text import pluralize
+
+__all__ = [
+    *("BestRow", "answers", "best_row", "duel_answers", "duel_rates", "finished_cells"),
+]
+
+
+def answers(
+    results: Table,
+    comparison: ComparisonTable,
+    *,
+    runs: Sequence[StoredRun] = (),
+    of_the_best: Sequence[str] = (),
+) -> list[str]:
+    """Answer the questions about a sweep from its results table, its comparison and the `runs` of the table.
+
+    The order is: comparisons, the best settings, the comparison along a stand-in axis, what could not be compared, how
+    the runs ended. `of_the_best` are sentences that follow the one on the best settings.
+    """
+    requested = [row for row in comparison.rows if not row.is_stand_in]
+    stand_ins = [row for row in comparison.rows if row.is_stand_in]
+    found, missing = comparison_answers(requested, comparison)
+    best = _best_answer(results, runs)
+    return [
+        *(*found, *best, *(of_the_best if best else ())),
+        *(*stand_in_answer(stand_ins, comparison), *missing, _count_answer(results)),
+    ]
+
+
+def duel_answers(comparison: ComparisonTable) -> list[str]:
+    """Describe each pair that was measured side by side: its speedup, the interval, and the verdict."""
+    return [_duel_answer(row, comparison) for row in comparison.rows]
+
+
+def duel_rates(comparison: ComparisonTable) -> list[str]:
+    """Describe the rate of each side of each pair in samples a second, a line a side."""
+    lines: dict[str, None] = {}
+    for row in comparison.rows:
+        for side in ("baseline", "candidate"):
+            if (rate := row[f"{side}_samples_per_second"]) is not None:
+                label = label_of(row["axis"], row[side])
+                rate_text = human(rate, "samples_per_second")
+                lines[f"{label}{location_text(row, comparison)}: {rate_text} samples a second"] = None
+    return list(lines)
+
+
+def _duel_answer(row: ComparisonRow, comparison: ComparisonTable) -> str:
+    candidate, baseline = (label_of(row["axis"], row[side]) for side in ("candidate", "baseline"))
+    location = location_text(row, comparison)
+    if row.effect is None:
+        return f"{candidate} and {baseline} could not be compared{location}: {without_contention(row['reason'])}."
+    ratio, low, high = (f"{row[name]:.3f}" for name in ("speedup", "ci_low", "ci_high"))
+    text = f"{candidate} is {ratio} times as fast as {baseline}{location} (95% interval {low} to {high})"
+    pairs = pluralize(row.effect.num_process_pairs, "pair")
+    rounds = f"after {row['candidate_epochs']} rounds side by side in {pairs} of processes"
+    return f"{text}: {row['verdict']}, {rounds}.{caution_text([row])}"
+
+
+@dataclass(frozen=True)
+class BestRow:
+    """The row of the best cell with its value of the outcome, in the table of all `cells`, seeds together.
+
+    `equally_good` are the rows of the finished cells with the same value, this one included.
+    """
+
+    outcome: Outcome
+    value: float
+    row: Row
+    cells: Table
+    equally_good: Sequence[Row]
+
+
+def best_row(results: Table, runs: Sequence[StoredRun] = ()) -> BestRow | None:
+    """Return the best finished cell by the first outcome that one has; None where none finished with a result."""
+    cells = collapse_seeds(results)
+    finished = finished_cells(cells)
+    seeds = {rows[0]["run"]: rows for rows in seed_groups(results)}
+    for outcome in outcomes(results, runs):
+        values = ((outcome.of_cell(seeds[row["run"]]), row) for row in finished)
+        known = [(value, row) for value, row in values if value is not None and math.isfinite(value)]
+        if known:
+            value, row = (max if outcome.metric.more_is_better else min)(known, key=lambda each: each[0])
+            return BestRow(outcome, value, row, cells, [row for each, row in known if each == value])
+    return None
+
+
+def finished_cells(cells: Table) -> list[Row]:
+    """Return the rows, of runs or of cells, that have a finished run."""
+    return [row for row in cells.rows if row.values.get(SEEDS) or row["status"] == Status.FINISHED]
+
+
+def _best_answer(results: Table, runs: Sequence[StoredRun]) -> list[str]:
+    best = best_row(results, runs)
+    if best is None:
+        return []
+    settings = named_settings(best.row, best.cells)
+    ties = len(best.equally_good) - 1
+    others = pluralize(ties, "other cell" if SEEDS in best.row.values else "other run")
+    also = f", and {others} reached the same" if ties else ""
+    where = f" with {settings}" if settings else ""
+    over = f" over {best.row[SEEDS]} seeds" if best.row.values.get(SEEDS, 1) > 1 else ""
+    metric = best.outcome.metric
+    return [f"The best {metric.name} is {metric.format_value(best.value)}{over}{where}{also}."]
+
+
+def _count_answer(results: Table) -> str:
+    counts = Counter(row["status"] for row in results.rows)
+    order = sorted(Status, key=lambda status: (not status.is_ended, not status.is_success))
+    total = len(results.rows) + results.num_unread
+    parts = [f"{counts[status]:,} {status.value}" for status in order if counts[status]]
+    if results.num_unread:
+        parts.append(f"{results.num_unread:,} not read")
+    return f"{pluralize(total, 'run')}: {', '.join(parts)}." if total else "No runs yet."

@@ -1,0 +1,100 @@
+"""One reading of a sweep and everything computed from it, so that all tables and figures agree."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.heartbeat import HeartbeatObserver
+from runmanager.records.storage.reader import SweepContents
+from runmanager.records.sweep.sweep_record import SweepRecord
+from runmanager.results.compare.comparison import CompareOptions, compare_matches
+from runmanager.results.compare.comparison_table import ComparisonTable
+from runmanager.results.compare.matched_pairs import Matches, match_sides
+from runmanager.results.findings.crossover import Crossover, notable_crossovers, skipped_crossover_notes
+from runmanager.results.findings.paired_rounds import Rounds, paired_rounds
+from runmanager.results.load.loader import read_results
+from runmanager.results.table_model.columns import Table
+from runmanager.results.tables.results_table import epoch_rows, result_rows
+
+if TYPE_CHECKING:
+    from runmanager.results.figures.figure import SweepFigure
+
+    pass
+
+__all__ = ["SweepSnapshot"]
+
+
+class SweepSnapshot:
+    """The runs of a sweep at one moment, with its tables and figures; each is computed on first access and cached.
+
+    `options` are those of the comparison. Properties that depend on it raise `UsageError` if the sweep lacks the axis,
+    the baseline or the metric that `options` name.
+    """
+
+    def __init__(
+        self, sweep: SweepContents, plan: SweepRecord | None, *, options: CompareOptions | None = None
+    ) -> None:
+        self.sweep = sweep
+        self.plan = plan
+        self._options = options or CompareOptions()
+
+    @classmethod
+    def read(cls, paths: SweepPaths, *, observer: HeartbeatObserver | None = None) -> "SweepSnapshot":
+        """Read a sweep's folder; an `observer` that has watched runs on other hosts may know that they are gone."""
+        return cls(*read_results(paths, observer=observer))
+
+    @cached_property
+    def results(self) -> Table:
+        """One row per run, the columns of results.csv."""
+        return result_rows(self.sweep, self.plan)
+
+    @property
+    def epochs(self) -> Table:
+        """One row per epoch of every run, the columns of epochs.csv; not cached, as it is the largest table."""
+        return epoch_rows(self.sweep, self.plan)
+
+    @cached_property
+    def matches(self) -> Matches:
+        """The matched pairs, those along a stand-in axis included."""
+        return match_sides(self.sweep, self.plan, self._options)
+
+    @cached_property
+    def comparison(self) -> ComparisonTable:
+        """One row per matched pair, as shown to people: if the compared axis has no answer, another stands in."""
+        return compare_matches(self.sweep, self.matches, self._options)
+
+    @cached_property
+    def comparison_without_stand_in(self) -> ComparisonTable:
+        """One row per matched pair along the compared axis alone, the rows of comparison.csv."""
+        if self.matches.instead_of is None:
+            return self.comparison
+        return compare_matches(self.sweep, self.matches.without_stand_in(), self._options)
+
+    @cached_property
+    def crossovers(self) -> list[Crossover]:
+        """The values of numeric axes at which one side overtakes the other."""
+        return notable_crossovers(self.matches, self.comparison)
+
+    @cached_property
+    def crossover_limits(self) -> list[str]:
+        """A sentence for each axis of which only a part was searched for crossovers."""
+        return skipped_crossover_notes(self.matches, self.comparison)
+
+    @cached_property
+    def paired_rounds(self) -> Sequence[Rounds]:
+        """The rounds of every pair that was measured in turns."""
+        return paired_rounds(self.matches)
+
+    @cached_property
+    def figures(self) -> "list[SweepFigure]":
+        """The figures with data, most informative first; a figure is drawn when it is saved or shown."""
+        from runmanager.results.figures.catalog import sweep_figures
+
+        return sweep_figures(
+            self.sweep,
+            results=self.results,
+            comparison=self.comparison,
+            crossovers=self.crossovers,
+            rounds=self.paired_rounds,
+        )

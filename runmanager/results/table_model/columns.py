@@ -1,0 +1,119 @@
+"""Tables of results: their rows, and the columns that other programs rely on."""
+
+from collections.abc import Collection, Container, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from runmanager.records.run.run_record import PHASES
+
+__all__ = [
+    "BASE_SETTINGS",
+    "EFFECTS",
+    "MISSING",
+    "OUTCOMES",
+    "PHASE_COLUMNS",
+    "Row",
+    "Table",
+    "column_of",
+    "effect_column",
+    "setting_name",
+    "setting_of",
+]
+
+MISSING = "N/A"
+"""The text of a missing value, for people."""
+
+BASE_SETTINGS = ("lr", "batch_size", "num_workers", "device")
+"""The tutorials' four axes: columns of every results table, even if they do not vary."""
+
+PHASE_COLUMNS = tuple(f"{phase}_seconds" for phase in PHASES)
+
+RUN_COLUMNS = ("run", "status", "reason")
+RESULT_COLUMNS = (
+    *("epochs", "loss", "accuracy", "val_loss", "val_accuracy", "epoch_seconds", "epoch_seconds_iqr"),
+    *("wall_seconds", "run_seconds", "samples_per_second", *PHASE_COLUMNS, "peak_memory_bytes", "num_parameters"),
+    *("device_name", "contended", "started_at", "run_dir", "overall_samples_per_second"),
+)
+EPOCH_COLUMNS = (
+    *("run", "epoch", "loss", "accuracy", "val_loss", "val_accuracy", "epoch_seconds", "wall_seconds", "run_seconds"),
+    *("samples", "warmup", *PHASE_COLUMNS),
+)
+COMPARISON_COLUMNS = (
+    *("axis", "baseline", "candidate", "baseline_samples_per_second", "candidate_samples_per_second", "speedup"),
+    *("ci_low", "ci_high", "verdict", "reason", "baseline_epochs", "candidate_epochs"),
+)
+OUTCOMES = ("val_accuracy", "accuracy", "val_loss", "loss")
+"""The metrics of the best run where none is requested: the first of these that was measured."""
+
+EFFECTS = ("speedup", "ratio", "difference")
+"""The columns with the effect of a pair: one of these, depending on the metric."""
+
+_MEASURED = {*RUN_COLUMNS, *RESULT_COLUMNS}
+_OF_OTHER_METRICS = ("metric", *(f"{side}_{what}" for side in ("baseline", "candidate") for what in ("value", "runs")))
+_RESERVED = ("nulls", "seeds", "note")  # columns of tables for people; `nulls` stays reserved for written tables
+_TAKEN = {*RUN_COLUMNS, *RESULT_COLUMNS, *EPOCH_COLUMNS, *COMPARISON_COLUMNS, *EFFECTS, *_OF_OTHER_METRICS, *_RESERVED}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a table: its `values` by column, None where one is missing.
+
+    `absent_settings` are the columns of the settings that the row's cell does not have. Any other setting without a
+    value is set to null.
+    """
+
+    values: dict[str, Any]
+    absent_settings: Collection[str] = ()
+
+    def __getitem__(self, column: str) -> Any:
+        return self.values[column]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under named columns.
+
+    `settings` are the columns that hold settings. `shown` are the columns for people, the most important first where
+    the width is limited; files for programs have all columns. Shown columns that are empty in every row are left out,
+    unless `shows_empty`. `foreign` are columns of numbers that another program measured and named. `notes` are lines
+    about the whole table, `legend` explains its values. `num_unread` counts the runs without a row, whose records
+    cannot be read.
+    """
+
+    columns: list[str]
+    rows: Sequence[Row]
+    settings: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    legend: str = ""
+    shows_empty: bool = False
+    num_unread: int = 0
+
+
+def column_of(setting: str) -> str:
+    """Return the column of a setting: its dotted name, under `settings.` where that is the name of another column."""
+    return f"settings.{setting}" if setting in _TAKEN else setting
+
+
+def setting_name(column: str) -> str:
+    """Return the setting of a column, as given in a command: `optimizer` for `optimizer.name`."""
+    name = column.removeprefix("settings.")
+    return (name if column == column_of(name) else column).removesuffix(".name")
+
+
+def setting_of(text: str, settings: Container[str]) -> str | None:
+    """Return which of the `settings` a text names: by dotted name, by column, or by group (`model` for `model.name`).
+
+    None for the name of a measured column.
+    """
+    if text in _MEASURED:
+        return None
+    setting = text.removeprefix("settings.")
+    name = setting if text == column_of(setting) else text
+    return next((each for each in (name, f"{name}.name") if each in settings), None)
+
+
+def effect_column(columns: Iterable[str]) -> str:
+    """Return the column of a comparison that has the effect."""
+    return next(name for name in columns if name in EFFECTS)

@@ -1,0 +1,172 @@
+"""Values formatted for people: rounded, with units, with the spread over seeds or the number of runs."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from runmanager.results.stats.descriptive import mean, median
+from runmanager.results.table_model.columns import EFFECTS, MISSING, PHASE_COLUMNS, Row, Table
+from runmanager.text import format_value, printable
+
+__all__ = [
+    "Median",
+    "Spread",
+    "human",
+    "human_columns",
+    "human_field",
+    "is_number",
+    "number",
+    "with_unit_prefix",
+]
+
+_ACCURACIES = ("accuracy", "val_accuracy")
+_BYTES = "_bytes"
+_SHARE = "_share"
+_RATES = ("flop_per_step", "flop_per_second", "bytes_per_second", "operations_per_second")
+
+
+class Spread(float):
+    """The mean of a value over seeds, with its standard deviation (n - 1 in the denominator) over `count` runs."""
+
+    deviation: float
+    count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float], *, around: float | None = None) -> "Spread":
+        """Summarize at least one value; a single one has the deviation NaN. `around` replaces their mean."""
+        middle = mean(values)
+        spread = cls(middle if around is None else around)
+        spread.count = len(values)
+        distance = math.dist(values, [middle] * len(values))  # squaring by hand would overflow for a huge loss
+        spread.deviation = distance / math.sqrt(len(values) - 1) if len(values) > 1 else math.nan
+        return spread
+
+
+def human_columns(table: Table) -> list[str]:
+    """Return the columns for people, without those that are empty in every row.
+
+    `contended` is left out unless a run was.
+    """
+    if table.shows_empty:
+        return list(table.shown)
+    shown = [name for name in table.shown if any(row[name] is not None for row in table.rows)]
+    return [name for name in shown if name != "contended" or any(row[name] for row in table.rows)] or list(table.shown)
+
+
+def human(value: Any, column: str = "") -> str:
+    """Format a value for people: four significant digits, accuracies with four decimals, bytes as MiB.
+
+    None is a value that was not measured; for settings use `format_value`.
+    """
+    if value is None:
+        return "" if column == "reason" else MISSING  # a missing reason is not a missing measurement
+    if isinstance(value, bool):
+        return format_value(value)
+    if isinstance(value, Spread):
+        return _spread(value, column)
+    if isinstance(value, Median):
+        return _median(value)
+    if column.endswith(_BYTES):
+        return f"{_decimals(value / 2**20, 1)} MiB"
+    if column in _RATES:
+        return with_unit_prefix(value).strip()
+    if column.endswith(_SHARE):
+        return f"{value * 100:.3g}%" if value < 1 else f"{value:,.0%}"
+    if isinstance(value, float) and column in _ACCURACIES:
+        return _decimals(value, 4)
+    if isinstance(value, float) and (column in _MEASURED or column.startswith("time_to_accuracy")):
+        return _four_digits(value)
+    return printable(format_value(value))
+
+
+class Median(float):
+    """The median of a metric over `count` runs."""
+
+    metric: str
+    count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float], metric: str) -> "Median":
+        """Make it from at least one value."""
+        middle = median(values)
+        assert middle is not None
+        made = cls(middle)
+        made.metric, made.count = metric, len(values)
+        return made
+
+
+def _median(value: Median) -> str:
+    plain = int(value) if value.is_integer() and value.metric not in _MEASURED else float(value)
+    return human(plain, value.metric) + (f" (n={value.count})" if value.count > 1 else "")
+
+
+def human_field(table: Table, row: Row, column: str) -> str:
+    """Format a field of a table for people; numbers of foreign columns are rounded like measurements.
+
+    A setting that the row's cell does not have is empty; one that is set to null is `null`.
+    """
+    value = row[column]
+    if column in table.foreign and isinstance(value, float):
+        return _four_digits(value)
+    if value is None and column in table.settings:
+        return "" if column in row.absent_settings else format_value(None)
+    return human(value, column)
+
+
+def with_unit_prefix(value: float) -> str:
+    """Format three digits and the prefix of the unit that follows: `12.3 G`."""
+    for prefix, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= factor:
+            return f"{value / factor:.3g} {prefix}"
+    return f"{value:.3g} "
+
+
+def _spread(value: Spread, column: str) -> str:
+    """Format `0.9571 ± 0.0012`, both to the same last digit; a single value without a deviation."""
+    mean = human(float(value), column)
+    if column == "epochs":
+        return f"{value:.4g}" + (f" ± {value.deviation:.2g}" if value.deviation > 0 else "")
+    if value.count == 1:
+        return mean
+    if column.endswith(_BYTES) or column in _ACCURACIES:
+        return f"{mean} ± {human(value.deviation, column)}"
+    decimals = len(mean.partition("e")[0].partition(".")[2])
+    return f"{mean} ± {_decimals(value.deviation, decimals)}"
+
+
+# Settings are shown exactly; only measurements are rounded.
+_MEASURED = frozenset(
+    {"loss", "val_loss", "epoch_seconds", "epoch_seconds_iqr", "wall_seconds", "run_seconds", "samples_per_second"}
+    | {"overall_samples_per_second"}
+    | {*PHASE_COLUMNS, *EFFECTS, "ci_low", "ci_high", "baseline_samples_per_second", "candidate_samples_per_second"}
+    | {"baseline_value", "candidate_value"}
+)
+
+
+_SCIENTIFIC = 1e12  # larger numbers, such as a diverging loss, have an exponent
+
+
+def _decimals(value: float, decimals: int) -> str:
+    return f"{value:,.{decimals}f}" if abs(value) < _SCIENTIFIC else f"{value:.4g}"
+
+
+def _four_digits(value: float) -> str:
+    if not math.isfinite(value):
+        return str(value)
+    if abs(value) >= _SCIENTIFIC:
+        return f"{value:.4g}"
+    if abs(value) >= 1000:
+        return f"{float(f'{value:.4g}'):,.0f}"
+    return f"{value:#.4g}".rstrip(".") if abs(value) >= 1e-3 else f"{value:.4g}"
+
+
+def is_number(table: Table, column: str) -> bool:
+    """Whether a column holds numbers, which are right-aligned."""
+    values = [row[column] for row in table.rows if row[column] is not None]
+    return bool(values) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+
+
+def number(value: float) -> str:
+    """Format three digits, for a description."""
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}" if 100 <= abs(rounded) < _SCIENTIFIC else f"{rounded:g}"

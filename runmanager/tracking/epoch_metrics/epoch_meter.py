@@ -1,0 +1,59 @@
+"""Loss and accuracy of an epoch, summed on the device and transferred to the host once."""
+
+from dataclasses import dataclass
+
+import torch
+
+from runmanager.tracking.epoch_metrics.correct_counter import CorrectCounter
+from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses, LossBuffer
+from runmanager.tracking.epoch_metrics.prediction_task import PredictionFormat
+
+__all__ = ["Averages", "EpochMeter"]
+
+
+@dataclass(frozen=True)
+class Averages:
+    """Means over `samples` samples, the accuracy over the labels that count; None if never tracked."""
+
+    samples: int
+    loss: float | None
+    accuracy: float | None
+
+
+class EpochMeter:
+    """Sums up an epoch without waiting for the device; only `averages` and `logged_losses` wait for it.
+
+    Also keeps every `log_every`th loss (0: none), counting on from `steps_before`, the run's steps before this epoch.
+    """
+
+    def __init__(self, *, log_every: int = 0, steps_before: int = 0) -> None:
+        self._losses = LossBuffer(log_every=log_every, steps_before=steps_before)
+        self._correct = CorrectCounter()
+        self.add_predictions = self._correct.add  # the method itself, which saves a call per step
+        self._loss_samples = 0
+
+    @property
+    def samples(self) -> int:
+        """The number of samples so far."""
+        return max(self._loss_samples, self._correct.num_samples)
+
+    def add_loss(self, loss: torch.Tensor | float, samples: int) -> None:
+        """Add a step's mean loss, a scalar, weighted by its number of samples."""
+        self._losses.add(loss, samples)
+        self._loss_samples += samples
+
+    @property
+    def prediction_format(self) -> PredictionFormat:
+        """The format of the last predictions."""
+        return self._correct.prediction_format
+
+    def averages(self) -> Averages:
+        """Return the means; waits for the device."""
+        total, (correct, counted) = self._losses.total(), self._correct.total()
+        loss = None if total is None or not self._loss_samples else total / self._loss_samples
+        accuracy = correct / counted if counted else None
+        return Averages(self.samples, loss, accuracy)
+
+    def logged_losses(self) -> LoggedLosses:
+        """Return the losses kept for logging; waits for the device."""
+        return self._losses.logged()

@@ -1,0 +1,68 @@
+"""Datasets by their options: preparation before the runs, and loading in a run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch.utils.data import Dataset
+
+from runmanager.errors import UsageError
+from runmanager.training.custom_targets import resolve_target
+from runmanager.training.datasets.custom_dataset import custom_sets
+from runmanager.training.datasets.digits import digits_are_cached, digits_sets
+from runmanager.training.datasets.download import download
+from runmanager.training.datasets.synthetic import disc_sets, fake_sets
+from runmanager.training.datasets.torchvision_files import SOURCES, vision_sets
+from runmanager.training.options.dataset import DigitsOptions, DiscOptions, FakeOptions, VisionOptions
+
+__all__ = ["Data", "load_dataset", "prepare_dataset"]
+
+
+@dataclass(frozen=True)
+class Data:
+    """Training and validation samples: (float32 tensor of `in_shape`, label below `num_classes`)."""
+
+    train: Dataset[Any]
+    validation: Dataset[Any]
+    in_shape: tuple[int, ...]
+    num_classes: int
+
+
+def prepare_dataset(options: Any, *, data_root: Path) -> None:
+    """Download or build the data that `load_dataset` reads, once before all runs; report a download on stderr.
+
+    `options` is one of the dataset dataclasses, or a mapping with `_target_` for a user-defined dataset, whose target
+    is only looked up. If the files exist, nothing is written. Raises `DatasetError` if the data folder cannot be
+    written or the files cannot be downloaded, `ConfigurationError` if a target is not found.
+    """
+    if isinstance(options, Mapping):
+        resolve_target(options, group="dataset")
+    elif isinstance(options, VisionOptions):
+        download(options.name, data_root=data_root.expanduser())
+    elif isinstance(options, DigitsOptions) and options.holdout is None and not digits_are_cached(options, seed=0):
+        digits_sets(options, seed=0)  # with a holdout they depend on the seed, so each run builds them
+
+
+def load_dataset(options: Any, *, data_root: Path, seed: int) -> Data:
+    """Load the samples of a run; nothing is downloaded.
+
+    `seed` decides which samples `holdout` holds out and `size` keeps, and the points of `disc`. Raises `DatasetError`
+    if files are missing or damaged, or more samples are requested than exist.
+    """
+    if isinstance(options, Mapping):
+        training, validation, shape, classes = custom_sets(options, data_root=data_root.expanduser(), seed=seed)
+        return Data(training, validation, shape, classes)
+    if isinstance(options, DigitsOptions):
+        return Data(*digits_sets(options, seed=seed), in_shape=(1, 28, 28), num_classes=10)
+    if isinstance(options, DiscOptions):
+        return Data(*disc_sets(options, seed=seed), in_shape=(2,), num_classes=2)
+    if isinstance(options, FakeOptions):
+        return Data(*fake_sets(options), in_shape=tuple(options.in_shape), num_classes=options.num_classes)
+    if isinstance(options, VisionOptions) and options.name in SOURCES:
+        source = SOURCES[options.name]
+        sets = vision_sets(options, data_root=data_root.expanduser(), seed=seed)
+        return Data(*sets, in_shape=source.shape, num_classes=source.num_classes)
+    raise UsageError(
+        f"The dataset's options must be a dataset dataclass or a mapping with `_target_`, got {options!r}."
+    )

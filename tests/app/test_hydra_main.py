@@ -1,0 +1,143 @@
+"""Tests of the application's flags, its help, and its driver process."""
+
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def test_dry_run_lists_the_cells_and_writes_nothing(
+    command: Callable[..., Any], tmp_path: Path, tiny: tuple[str, ...]
+) -> None:
+    done = command("-m", *tiny, "lr=0.1,0.2", "device=cpu,cuda", "name=plan", "--dry-run")
+    assert done.status == 0
+    lines = [line.split() for line in done.out.splitlines()]
+    assert lines[0] == ["run", "plan", "why"]
+    planned = {"cpu": ["start", "new"], "cuda": ["skip", "no", "cuda", "here"]}
+    cells = [[f"device={device},lr={lr}", *said] for device, said in planned.items() for lr in (0.1, 0.2)]
+    assert [[line[0].rpartition("-")[0], *line[1:]] for line in lines[1:5]] == cells
+    assert "4 cells: 2 start, 2 skip" in done.out
+    assert "Where: outputs/plan/runs" in done.out
+    assert "With one run a side along lr only differences above about 54% can be detected." in " ".join(
+        done.out.split()
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_dry_run_considers_stored_runs(grid: Any, rerun: Callable[..., Any]) -> None:
+    before = {path: path.stat().st_mtime_ns for path in grid.folder.rglob("*")}
+    done = rerun(grid, "lr=0.01,0.02", "--dry-run")
+    assert done.status == 0
+    assert "16 cells: 4 keep, 8 skip, 4 start\n" in done.out
+    assert "no cuda here" in done.out
+    assert "About " in done.out
+    assert {path: path.stat().st_mtime_ns for path in grid.folder.rglob("*")} == before
+
+
+def test_dry_run_rejects_what_a_run_would(command: Callable[..., Any]) -> None:
+    assert command("lr=0", "--dry-run").status == 2
+
+
+def test_quiet_prints_nothing_for_a_successful_sweep(
+    command: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
+) -> None:
+    done = command("-m", *tiny, "lr=0.1", "device=cpu,cuda", "name=quiet", "--quiet")
+    assert (done.status, done.out, done.err) == (0, "", "")
+    assert sweep("quiet").paths.report.exists()
+
+
+@pytest.mark.parametrize("flag", ["--dry-run", "--debug", "--quiet", "--yes"])
+def test_our_flags_are_removed_before_hydra_parses_the_rest(command: Callable[..., Any], flag: str) -> None:
+    plain = command("--cfg", "job", "lr=0.125")
+    flagged = command(flag, "--cfg", "job", "lr=0.125")
+    assert plain.status == flagged.status == 0
+    assert plain.out == flagged.out
+    assert "\nlr: 0.125\n" in f"\n{plain.out}"
+    assert "\nhydra:" not in plain.out
+
+
+def test_help_lists_every_group(command: Callable[..., Any]) -> None:
+    done = command("--help")
+    assert done.status == 0
+    assert done.out.startswith("Run every combination of the settings")
+    assert "model: cnn, custom, logistic, mlp, mlp_tower, torchvision\n" in done.out
+    for said in ("--dry-run", "--quiet", "--yes", "--debug", "--hydra-help", "batch_size: 1000"):
+        assert said in done.out
+    assert "schema_" not in done.out
+
+
+def test_version_prints_hydras_version(command: Callable[..., Any]) -> None:
+    """`python -m runmanager` takes Hydra's flags; `runmanager --version` prints our own."""
+    done = command("--version")
+    assert done.status == 0
+    assert done.out.startswith("Hydra 1.")
+
+
+def test_an_unknown_flag_is_rejected(command: Callable[..., Any]) -> None:
+    done = command("--quite")
+    assert done.status == 2
+    assert "--quite" in done.err
+
+
+DRIVER = """
+import ctypes
+import sys
+sys.path = [entry for entry in sys.path if entry]  # the path of a console script lacks the current folder
+from runmanager.app.hydra_main import main
+status = main(sys.argv[1:])
+dies_with_parent = ctypes.c_int()
+ctypes.CDLL(None).prctl(2, ctypes.byref(dies_with_parent))  # PR_GET_PDEATHSIG
+print("tied to its parent:", dies_with_parent.value)
+print("heavy:", sorted({"torch", "torchvision", "tensorboard", "pandas", "sklearn"} & set(sys.modules)))
+sys.exit(status)
+"""
+
+
+def driver(folder: Path, environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-c", DRIVER, *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def test_the_driver_does_not_import_torch(
+    environment: Callable[..., dict[str, str]], own_module: Path, tiny: tuple[str, ...]
+) -> None:
+    """Custom modules are also found in the current folder, which the path of a console script lacks."""
+    own = ("model=custom", "model._target_=own.Net")
+    done = driver(own_module.parent, environment(), *tiny, *own, "name=one", "--quiet")
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()[-1]
+    assert "torch" not in said
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ties a process to its parent")
+def test_the_driver_outlives_its_parent(environment: Callable[..., dict[str, str]], tmp_path: Path) -> None:
+    """Only the driver's children are tied to it: a shell may exit and leave it running."""
+    done = driver(tmp_path, environment(RUNMANAGER_PRELOAD="torch"), "--dry-run")
+    assert done.stdout.splitlines()[-2:] == ["tied to its parent: 0", "heavy: []"]
+
+
+@pytest.mark.parametrize("form", ["{option}={path}", "{option} {path}"])
+def test_experimental_rerun_is_rejected(command: Callable[..., Any], tmp_path: Path, form: str) -> None:
+    class Touching:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return (tmp_path / "ran").touch, ()
+
+    stored = tmp_path / "config.pickle"
+    stored.write_bytes(pickle.dumps(Touching()))
+    done = command(*form.format(option="--experimental-rerun", path=stored).split())
+    assert done.status == 2
+    (line,) = done.faults
+    assert "`--experimental-rerun` must be left out" in line
+    assert "runmanager reproduce RUN" in line
+    assert not (tmp_path / "ran").exists()

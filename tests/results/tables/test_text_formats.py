@@ -1,0 +1,108 @@
+"""Tables as CSV, JSON and Markdown, and the formatting of values."""
+
+import csv
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runmanager.results.table_model.columns import Row, Table
+from runmanager.results.table_model.formatting import human, human_columns
+from runmanager.results.tables.text_formats import escape_markdown, to_csv, to_json, to_markdown
+
+ROW = {"lr": 1e-05, "hidden": [8, 4], "status": "finished", "reason": None, "accuracy": 0.98765, "loss": None}
+TABLE = Table(
+    columns=list(ROW),
+    rows=[Row(ROW)],
+    settings=("lr", "hidden"),
+    shown=("lr", "status", "accuracy", "loss"),
+    legend="L",
+)
+
+
+def test_csv_has_all_columns_in_full_precision():
+    assert to_csv(TABLE) == 'lr,hidden,status,reason,accuracy,loss\n1e-05,"[8, 4]",finished,,0.98765,\n'
+
+
+@given(st.floats(allow_nan=False))
+def test_a_float_in_a_csv_reads_back_as_the_same_number(value):
+    text = to_csv(Table(["x"], [Row({"x": value})]))
+    assert float(next(csv.DictReader(io.StringIO(text)))["x"]) == value
+
+
+def test_a_setting_with_commas_quotes_and_line_breaks_reads_back():
+    awkward = 'a,"b"\nc'
+    text = to_csv(Table(["x"], [Row({"x": awkward})]))
+    assert next(csv.DictReader(io.StringIO(text, newline="")))["x"] == awkward
+
+
+def test_json_is_a_list_of_rows_with_null_for_nan_and_missing_values():
+    text = to_json(Table(["b", "a"], [Row({"a": float("nan"), "b": True}), Row({"a": None, "b": [1]})]))
+    assert json.loads(text) == [{"b": True, "a": None}, {"b": [1], "a": None}]
+    assert text.index('"b"') < text.index('"a"')
+
+
+@pytest.mark.parametrize(
+    ("value", "column", "text"),
+    [
+        (None, "loss", "N/A"),
+        (None, "reason", ""),
+        (0.1 + 0.2, "loss", "0.3000"),
+        (123456.7, "samples_per_second", "123,500"),
+        (999.96, "samples_per_second", "1000"),
+        (0.00001234567, "loss", "1.235e-05"),
+        (0.98764, "val_accuracy", "0.9876"),
+        (3 * 2**19, "peak_memory_bytes", "1.5 MiB"),
+        (0.30000000000000004, "lr", "0.30000000000000004"),
+        (1e-05, "lr", "1e-05"),
+        (True, "contended", "true"),
+        (False, "evaluate_first", "false"),
+        ("a\x1b[31mb", "model._target_", r"a\x1b[31mb"),
+        ([32, 16], "model.hidden", "[32, 16]"),
+        (20000, "batch_size", "20000"),
+        (float("inf"), "loss", "inf"),
+        (1e300, "loss", "1e+300"),
+        (1e308, "val_accuracy", "1e+308"),
+        (-1.5, "accuracy", "-1.5000"),
+        (float("nan"), "accuracy", "nan"),
+        (10**300, "peak_memory_bytes", "9.537e+293 MiB"),
+    ],
+)
+def test_values_are_formatted_for_people(value, column, text):
+    assert human(value, column) == text
+
+
+def test_empty_columns_are_hidden_and_contention_is_shown_only_if_it_occurred():
+    table = Table(
+        ["a", "contended", "loss"], [Row({"a": 1, "contended": False, "loss": None})], shown=("a", "contended")
+    )
+    assert human_columns(table) == ["a"]
+    table.rows[0].values["contended"] = True
+    assert human_columns(table) == ["a", "contended"]
+    assert human_columns(TABLE) == ["lr", "status", "accuracy"]
+
+
+def test_a_setting_name_with_a_pipe_is_escaped_in_markdown():
+    assert to_markdown(Table(["a|b"], [{"a|b": 1}], shown=("a|b",))).startswith("| a\\|b |\n| ---: |\n| 1 |\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("batch_size=10 [0.9, 1.1]", "batch_size=10 [0.9, 1.1]"),
+        ("model._target_=a.B", r"model.\_target\_=a.B"),
+        ("2 * 3 * 4", r"2 \* 3 \* 4"),
+        ("say `x_ * _y`\nand _z_", r"say `x_ * _y` and \_z\_"),
+    ],
+)
+def test_text_is_escaped_for_markdown(text, escaped):
+    assert escape_markdown(text) == escaped
+
+
+def test_markdown_has_the_table_its_legend_and_notes():
+    table = Table(
+        ["name", "loss"], [Row({"name": "a|b<i>", "loss": 2.0})], shown=("name", "loss"), legend="L.", notes=("N.",)
+    )
+    assert to_markdown(table) == "| name | loss |\n| --- | ---: |\n| a\\|b&lt;i> | 2.000 |\n\nL.\n\nN.\n"
