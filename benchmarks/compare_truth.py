@@ -21,11 +21,11 @@ from benchmarks.uneven_simulation import uneven_lines
 from runmanager.records.storage.reader import SweepContents
 from runmanager.results.compare.comparison import compare
 from runmanager.results.compare.comparison_table import ComparisonRow, MeasuredEffect
-from runmanager.results.compare.metrics import THROUGHPUT
 from runmanager.results.compare.options import CompareOptions
 from runmanager.results.compare.overall_effect import OverallEffect, overall_effect
 from runmanager.results.compare.verdict import DIFFERENT, NO_DIFFERENCE, verdict
 from runmanager.results.findings.best import find_best
+from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.stats.descriptive import Estimate
 from runmanager.results.stats.effects import RunValue, make_contrast, run_values, simultaneous_estimates
 

@@ -6,8 +6,8 @@ from statistics import mean
 import numpy as np
 
 from benchmarks.noise_models import MODELS, Floats
-from runmanager.results.compare.metrics import THROUGHPUT
 from runmanager.results.compare.verdict import verdict
+from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.stats.curve_crossing import Crossing, CurvePoint, find_crossings
 from runmanager.results.stats.effects import make_contrast, run_values, simultaneous_estimates
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.noise_models import Floats, autoregressive
-from runmanager.results.compare.metrics import THROUGHPUT
 from runmanager.results.compare.verdict import DIFFERENT, verdict
+from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.stats.descriptive import Estimate
 from runmanager.results.stats.paired_speedup import is_narrow, paired_speedup
 

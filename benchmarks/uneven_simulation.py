@@ -6,8 +6,8 @@ import numpy as np
 
 from benchmarks.noise_models import Floats
 from runmanager.results.compare.comparison_table import ComparisonRow, MeasuredEffect
-from runmanager.results.compare.metrics import find_metric
 from runmanager.results.compare.overall_effect import overall_effect
+from runmanager.results.metrics.metric_lookup import find_metric
 from runmanager.results.stats.descriptive import Estimate
 from runmanager.results.stats.effects import make_contrast, run_values, simultaneous_estimates
 

@@ -1,7 +1,7 @@
-"""Arguments and options that several commands share: a sweep, a run, the output format, trust."""
+"""Arguments and options that several commands share: a sweep, a run, a metric's direction and epoch, the format."""
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -11,7 +11,16 @@ from runmanager.records.sweep.lookup import find_run
 if TYPE_CHECKING:
     from runmanager.records.storage.reader import StoredRun
 
-__all__ = ["RunFormat", "RunFormatOption", "RunName", "SweepName", "TrustOption", "read_named_run"]
+__all__ = [
+    "AtOption",
+    "BetterOption",
+    "RunFormat",
+    "RunFormatOption",
+    "RunName",
+    "SweepName",
+    "TrustOption",
+    "read_named_run",
+]
 
 SweepName = Annotated[
     str,
@@ -27,6 +36,21 @@ RunName = Annotated[
         help="The run's folder, SWEEP/RUN, or the first characters of its name or of its eight-digit signature.",
         autocompletion=complete_runs,
     ),
+]
+
+
+BetterOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="max|min",
+        help="Whether larger (max) or smaller (min) values of the metric are better. Default: as the runs declare, "
+        "else by its name.",
+    ),
+]
+
+AtOption = Annotated[
+    Literal["last", "best"],
+    typer.Option(help="The epoch of each run that counts for a metric of epochs; the best one flatters the result."),
 ]
 
 

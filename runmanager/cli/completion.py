@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -12,6 +12,9 @@ from runmanager.errors import RunManagerError
 from runmanager.records.sweep.lookup import find_sweep, known_runs, known_sweeps
 from runmanager.records.sweep.sweep_record import SweepRecord, read_sweep_record
 from runmanager.text import format_value
+
+if TYPE_CHECKING:
+    from runmanager.records.storage.reader import StoredRun
 
 __all__ = [
     "complete_axes",
@@ -65,11 +68,26 @@ def complete_baselines(ctx: typer.Context, incomplete: str) -> list[str]:
     return _matching(incomplete, map(format_value, values))
 
 
-def complete_metrics(incomplete: str) -> list[str]:
-    """Complete the metrics by which runs can be compared."""
-    from runmanager.results.compare.metrics import PLAIN_METRICS
+def complete_metrics(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete the metrics by which runs can be compared: the built-in ones, and those of the command's sweep.
 
-    return _matching(incomplete, [*PLAIN_METRICS, "time_to_accuracy="])
+    What was logged is read from a single run, as a shell waits for the answer.
+    """
+    from runmanager.results.metrics.metric_lookup import known_metrics
+
+    return _matching(incomplete, [*known_metrics(_some_run(ctx)), "time_to_accuracy="])
+
+
+def _some_run(ctx: typer.Context) -> "list[StoredRun]":
+    """The first run with epochs of the sweep that the command names, if it can be read."""
+    from runmanager.records.storage.reader import read_run, run_names
+
+    try:
+        paths = find_sweep(_sweep_name(ctx))
+        first = next((each for name in run_names(paths) if (each := paths.run(name)).epochs.exists()), None)
+        return [] if first is None else [read_run(first)]
+    except (RunManagerError, OSError):
+        return []
 
 
 def complete_columns(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -83,12 +101,15 @@ def complete_columns(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def _plan_of(ctx: typer.Context) -> SweepRecord | None:
     """The plan of the sweep that the command names; None on any error, as a shell cannot show it."""
-    # If the command ends in an option without its value, the parser leaves the positional arguments in `args`.
-    name = ctx.params.get("sweep") or next(iter(ctx.args), "")
     try:
-        return read_sweep_record(find_sweep(name))
+        return read_sweep_record(find_sweep(_sweep_name(ctx)))
     except (RunManagerError, OSError):
         return None
+
+
+def _sweep_name(ctx: typer.Context) -> str:
+    # If the command ends in an option without its value, the parser leaves the positional arguments in `args`.
+    return ctx.params.get("sweep") or next(iter(ctx.args), "")
 
 
 def _settings(plan: SweepRecord | None) -> list[str]:

@@ -14,6 +14,7 @@ from runmanager.records.sweep.lookup import find_sweep
 from runmanager.results.compare.comparison import CompareOptions, compare
 from runmanager.results.findings.answer_sentences import answers
 from runmanager.results.findings.best import BestCell, find_best
+from runmanager.results.metrics.metric import LAST, At
 from runmanager.results.notebook import choose_figure, draw_for_notebook, sweep_as_html, sweep_as_text
 from runmanager.results.sweep_snapshot import SweepSnapshot
 from runmanager.results.table_model.formatting import human_columns
@@ -54,7 +55,7 @@ class Sweep:
     @property
     def answers(self) -> list[str]:
         """The sweep's findings in sentences: what is faster, what is best, how its runs ended."""
-        return answers(self._snapshot.results, self._snapshot.comparison)
+        return answers(self._snapshot.results, self._snapshot.comparison, runs=self._snapshot.sweep.runs)
 
     @property
     def runs(self) -> "pd.DataFrame":
@@ -96,28 +97,35 @@ class Sweep:
         baseline: Any = None,
         *,
         metric: str = "samples_per_second",
+        better: str | None = None,
+        at: At = LAST,
         drift: float = CompareOptions.drift,
         margin: float | None = None,
     ) -> "pd.DataFrame":
         """One row per matched pair along `axis`, with the columns of comparison.csv or those of the metric.
 
-        For the defaults of `axis` and `baseline` see `CompareOptions`. `drift` is the share by which the machine's
+        For the defaults of `axis` and `baseline` see `CompareOptions`. `metric` may be any that the epochs recorded, or
+        `time_to_accuracy=0.95`; of a metric of epochs, `at` chooses the `"last"` or the `"best"` epoch of each run, and
+        `better` (`"max"`, `"min"`) its direction, which is needed where it was not declared and its name does not tell.
+        `drift` is the share by which the machine's
         speed may change while one side runs after the other. `margin` is the largest effect that counts as no
-        difference: a share for ratios (None: 3%), in the metric's unit for accuracies and losses.
+        difference: a share for ratios (None: 3%), in the metric's unit for metrics of epochs.
 
         Raises `UsageError` for an axis, a baseline or a metric that the sweep does not have, and for a `drift` or
         `margin` out of range.
         """
-        options = CompareOptions(axis=axis, baseline=baseline, metric=metric, drift=drift, margin=margin)
+        options = CompareOptions(axis, baseline, metric, better=better, at=at, drift=drift, margin=margin)
         with _errors_name_arguments():
             return to_dataframe(compare(self._snapshot.sweep, self._snapshot.plan, options))
 
-    def best(self, metric: str | None = None, *, where: str | None = None) -> BestCell:
+    def best(
+        self, metric: str | None = None, *, better: str | None = None, at: At = LAST, where: str | None = None
+    ) -> BestCell:
         """The best cell by the mean of `metric` over its seeds, and whether the next one is truly worse.
 
-        The default metric is `val_accuracy`, or the first of accuracy, val_loss and loss that a cell has; the result
-        says which. `where` is a condition on the runs to consider. `load_model(sweep.best().run)` loads the model of
-        the cell's best run.
+        The default metric is `val_accuracy`, or the first of accuracy, val_loss, loss and the logged metrics that a
+        cell has; the result says which. `better` and `at` are those of `compare`. `where` is a condition on the runs to
+        consider. `load_model(sweep.best().run)` loads the model of the cell's best run.
 
         Raises `UsageError` for an unknown metric and for one that no finished run has.
         """
@@ -125,7 +133,7 @@ class Sweep:
         with _errors_name_arguments():
             rows = TableQuery.parse(where=where).of_sweep(contents, plan).rows
             folders = {PurePath(row["run_dir"]).name for row in rows if row["run_dir"] is not None}
-            return find_best(contents, plan, metric=metric, folders=folders)
+            return find_best(contents, plan, metric=metric, better=better, at=at, folders=folders)
 
     @property
     def figures(self) -> "dict[str, SweepFigure]":

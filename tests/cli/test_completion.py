@@ -3,10 +3,13 @@
 import shutil
 from collections.abc import Callable
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from runmanager.cli.completion import complete_sweeps
 from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.run_record import EpochRecord
 
 
 @pytest.mark.parametrize(
@@ -55,3 +58,16 @@ def test_names_with_shell_syntax_are_not_completed(sweep: SweepPaths, monkeypatc
         shutil.copytree(sweep.root, sweep.root.with_name(name))
     assert sorted(complete_sweeps("")) == ["grid", "größe=[1,2]"]
     assert sorted(complete_sweeps("outputs/")) == ["outputs/grid", "outputs/größe=[1,2]"]
+
+
+def test_logged_metrics_and_rates_of_a_sweep_are_completed(
+    command: Callable, sweep: SweepPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in sweep.runs.glob("*/epochs.jsonl"):
+        epochs = [msgspec.json.decode(line, type=EpochRecord) for line in path.read_bytes().splitlines()]
+        logged = [replace(epoch, metrics={"val_f1": 0.5}, units={"val_tokens": 3}) for epoch in epochs]
+        path.write_bytes(b"".join(msgspec.json.encode(epoch) + b"\n" for epoch in logged))
+    monkeypatch.setenv("_RUNMANAGER_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "runmanager compare grid --metric val_")
+    monkeypatch.setenv("COMP_CWORD", "4")
+    assert command().out.split() == ["val_accuracy", "val_loss", "val_f1", "val_tokens_per_second"]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from msgspec.structs import replace
 
 from runmanager.errors import UsageError
 from runmanager.records.run.status import Reason, Status
@@ -181,3 +182,20 @@ def test_dataframes_of_an_empty_sweep_have_columns(sweep):
 def test_a_folder_without_a_sweep_is_rejected(tmp_path):
     with pytest.raises(UsageError, match="must be a sweep's folder"):
         Sweep(tmp_path)
+
+
+def test_logged_metrics_are_compared_and_ranked(sweep, timed):
+    for lr in (0.1, 0.2):
+        for seed in range(3):
+            values = [lr + seed * seed * lr / 100 + (1 if number == 2 else 0) for number in range(1, 7)]
+            epochs = zip(timed([1.0] * 6), values, strict=True)
+            sweep.run({"lr": lr, "seed": seed}, [replace(each, metrics={"zeal": value}) for each, value in epochs])
+    read = Sweep(sweep.paths.root)
+    (verdict,) = read.compare("lr", metric="zeal", better="min")["verdict"]
+    assert verdict == "worse"
+    assert read.best("zeal", better="max").settings == {"lr": 0.2}
+    assert float(read.best("zeal", better="min", at="best").value) < float(read.best("zeal", better="max").value)
+    assert float(read.best("zeal", better="max", at="best").value) > 1
+    for call in (read.best, lambda metric: read.compare("lr", metric=metric)):
+        with pytest.raises(UsageError, match="`better` must be max or min for 'zeal'"):
+            call("zeal")

@@ -41,7 +41,7 @@ def show_results(
     console.print()
     where = [f"Results: {sweep.results('csv')}   Report: {sweep.report}"] if is_written else []
     tensorboard = f"TensorBoard: {command_name()} tensorboard {shlex.quote(str(sweep.root))}"
-    _print_lines(console, [*answers(results, comparison), "", *where, tensorboard])
+    _print_lines(console, [*answers(results, comparison, runs=contents.runs), "", *where, tensorboard])
 
 
 def show_duel(sweep: SweepPaths, console: Console, is_written: bool) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from runmanager.cli.arguments import RunFormat, RunFormatOption, SweepName, TrustOption
+from runmanager.cli.arguments import AtOption, BetterOption, RunFormat, RunFormatOption, SweepName, TrustOption
 from runmanager.cli.completion import complete_metrics
 from runmanager.cli.printing import print_text, print_warning, warn_damaged, wrap_lines
 from runmanager.errors import UsageError
@@ -20,10 +20,12 @@ def best(
         str | None,
         typer.Option(
             help="The metric: time_to_accuracy=0.95, or any that compare --metric takes. Default: val_accuracy; if no "
-            "cell has it, accuracy, val_loss or loss.",
+            "cell has it, accuracy, val_loss, loss or a logged metric.",
             autocompletion=complete_metrics,
         ),
     ] = None,
+    better: BetterOption = None,
+    at: AtOption = "last",
     where: Annotated[
         str | None,
         typer.Option(metavar="CONDITION", help="Only among runs that meet it: 'device==cuda and lr<0.1'."),
@@ -47,7 +49,7 @@ def best(
     folders = {PurePath(row["run_dir"]).name for row in selected.rows if row["run_dir"] is not None}
     if where is not None and not folders:
         raise UsageError(f"`--where` must hold for a run of {paths.name}, got none: {selected.notes[0]}")
-    found = find_best(contents, plan, metric=metric, folders=folders)
+    found = find_best(contents, plan, metric=metric, better=better, at=at, folders=folders)
     runs = [run.record for run, _ in found.winner.runs]
     seeds = sorted_values(run.config.get("seed") for run in runs)
     words, lines = None, list[str]()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runmanager.cli.arguments import SweepName
+from runmanager.cli.arguments import AtOption, BetterOption, SweepName
 from runmanager.cli.completion import complete_axes, complete_baselines, complete_crossovers, complete_metrics
 from runmanager.cli.printing import console, print_text, render, warn_damaged
 from runmanager.cli.table_formats import DATA_FORMATS, MAX_TEXT_ROWS, TableFormat, format_table
@@ -41,10 +41,13 @@ def compare(
         typer.Option(
             help="The metric to compare: samples_per_second, overall_samples_per_second, epoch_seconds, "
             "wall_seconds, run_seconds, time_to_accuracy=0.95, accuracy, val_accuracy, loss, val_loss, "
-            "peak_memory_bytes.",
+            "peak_memory_bytes, any logged metric and the time to it (time_to_val/f1=0.8), and tokens_per_second for "
+            "any counted unit.",
             autocompletion=complete_metrics,
         ),
     ] = "samples_per_second",
+    better: BetterOption = None,
+    at: AtOption = "last",
     crossover: Annotated[
         str | None,
         typer.Option(
@@ -60,7 +63,7 @@ def compare(
         float | None,
         typer.Option(
             help="The largest effect that counts as no difference: a share for ratios (default 0.03), "
-            "in their own unit for accuracies and losses.",
+            "in their own unit for accuracies, losses and logged metrics.",
             show_default=False,
         ),
     ] = None,
@@ -85,7 +88,7 @@ def compare(
         )
     paths = find_sweep(sweep)
     contents, plan = read_results(paths)
-    options = comparison.CompareOptions(axis=axis, baseline=baseline, metric=metric, drift=drift, margin=margin)
+    options = comparison.CompareOptions(axis, baseline, metric, better=better, at=at, drift=drift, margin=margin)
     matches = match_sides(contents, plan, options)
     if format_ is not TableFormat.TEXT:
         matches = matches.without_stand_in()
@@ -99,7 +102,8 @@ def compare(
         from runmanager.results.findings.answer_sentences import answers
         from runmanager.results.tables.results_table import result_rows
 
-        _show_pairs(pairs, [*sentences, *answers(result_rows(contents, plan), pairs)], show_all=show_all)
+        found = answers(result_rows(contents, plan), pairs, runs=contents.runs)
+        _show_pairs(pairs, [*sentences, *found], show_all=show_all)
         return
     if format_ in DATA_FORMATS:
         warn_damaged([each.message for each in contents.damaged])

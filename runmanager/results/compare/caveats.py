@@ -13,7 +13,6 @@ from runmanager.results.load.run_summary import OVERALL_RATE, measured_epochs, o
 from runmanager.results.stats.descriptive import median
 from runmanager.results.stats.effects import geometric_mean
 from runmanager.results.table_model.columns import Row
-from runmanager.results.table_model.formatting import human
 from runmanager.text import format_value, pluralize
 
 __all__ = [
@@ -132,8 +131,8 @@ def _outliers(side: Side) -> str:
     ]
     if not far:
         return ""
-    names = ", ".join(f"{_name(run)} with {human(value, side.metric.name)}" for run, value in far)
-    return f"{side.label}: {names} fell far behind the median of {human(middle, side.metric.name)}"
+    names = ", ".join(f"{_name(run)} with {side.metric.format_value(value)}" for run, value in far)
+    return f"{side.label}: {names} fell far behind the median of {side.metric.format_value(middle)}"
 
 
 def _name(run: StoredRun) -> str:

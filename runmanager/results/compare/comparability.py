@@ -6,8 +6,8 @@ from typing import Any
 from runmanager.records.run.environment_changes import changed_files, describe_files
 from runmanager.records.run.run_record import Environment
 from runmanager.results.compare.comparison_side import Side
-from runmanager.results.compare.metrics import MEMORY, RUN_TIME
 from runmanager.results.compare.options import CompareOptions
+from runmanager.results.metrics.metric_lookup import MEMORY, RUN_TIME
 
 __all__ = [
     "TOO_FEW_EPOCHS",

@@ -9,11 +9,11 @@ from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.cell_pairing import Axis, varying_axes
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
 from runmanager.results.compare.matched_pairs import Match, Matches, match_sides
-from runmanager.results.compare.metrics import THROUGHPUT, Metric
 from runmanager.results.compare.options import CompareOptions
 from runmanager.results.compare.verdict import Judgement, judge
 from runmanager.results.load.contention import contention, exposure_of
 from runmanager.results.load.run_summary import damage_notes
+from runmanager.results.metrics.metric import LAST, THROUGHPUT, Metric
 from runmanager.results.table_model.columns import MISSING, column_of
 
 __all__ = ["CompareOptions", "compare", "compare_matches", "compare_with_stand_in", "with_numbered_reasons"]
@@ -78,6 +78,9 @@ def with_numbered_reasons(table: ComparisonTable) -> ComparisonTable:
     )
 
 
+_PICKED = "the best epoch of each run was picked after looking, which flatters its value"
+
+
 def _row(match: Match, found: Judgement, settings: dict[str, str], matches: Matches) -> ComparisonRow:
     metric = matches.metric
     values: dict[str, Any] = {column: match.settings.get(name) for name, column in settings.items()}
@@ -89,6 +92,8 @@ def _row(match: Match, found: Judgement, settings: dict[str, str], matches: Matc
     values |= zip(metric.count_columns, found.counts, strict=True)
     values |= {"verdict": found.verdict, "reason": found.reason}
     if found.effect is not None:
+        if metric.at != LAST:
+            values["reason"] = "; ".join([_PICKED, *filter(None, [found.reason])])
         estimate = found.effect.estimate
         values |= {metric.effect: estimate.value, "ci_low": estimate.low, "ci_high": estimate.high}
     return ComparisonRow(
@@ -129,11 +134,13 @@ def _legend(matches: Matches) -> str:
         )
     center = "mean" if metric.effect == "difference" else "geometric mean"
     of_run = f"a run's median {metric.name} over measured epochs" if metric.per_epoch else metric.name
+    if metric.at != LAST:
+        of_run = f"{metric.name} at each run's best epoch"
     of = f"of the {center} over runs of {of_run}, with its 95% interval. {_INTERVALS}"
     if metric.is_time:
         return f"The speedup is baseline / candidate, {of}"
     better = "more" if metric.more_is_better else "less"
-    sign = "/" if metric.effect == "ratio" else "-"
+    sign = "-" if metric.effect == "difference" else "/"
     return f"The {metric.effect} is candidate {sign} baseline, {of} For {metric.name}, {better} is better."
 
 

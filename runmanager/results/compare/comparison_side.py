@@ -1,6 +1,7 @@
 """One side of a comparison: its cells, their finished runs, and the values that these measured."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,15 +11,15 @@ from typing import Any
 
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.compare.metrics import THROUGHPUT, Metric
 from runmanager.results.load.cells import Cell
+from runmanager.results.metrics.metric import THROUGHPUT, Metric
 from runmanager.results.stats.descriptive import mean, median
 from runmanager.results.stats.effects import geometric_mean
 from runmanager.text import format_value
 
 __all__ = ["Side", "label_of", "resolution_of"]
 
-_ACCURACIES = ("accuracy", "val_accuracy")
+_ACCURACIES = ("acc", "accuracy")  # the last word of a name
 _MAX_SAMPLES = 1_000_000
 _MAX_SMALL_DENOMINATOR = 1000
 _SINGLE_PRECISION = 3e-8  # the error of rounding a number below 1 to single precision
@@ -106,17 +107,20 @@ def resolution_of(metric: Metric, sides: Sequence[Side]) -> float:
     """Return the smallest difference of two accuracies, 1 / the number of evaluated samples; 0 where it is not known.
 
     The number of samples is inferred from the accuracies: each is a fraction of it, so their common denominator divides
-    it. The resolution is therefore never finer than the true one.
+    it. The resolution is therefore never finer than the true one. It is not known of percentages.
     """
-    if metric.name not in _ACCURACIES:
+    of_epoch = metric.of_epoch
+    if of_epoch is None or re.split(r"[^a-z0-9]+", metric.name.lower())[-1] not in _ACCURACIES:
         return 0.0
     values = {
         value
         for side in sides
         for run in side.finished
         for epoch in run.epochs
-        if (value := getattr(epoch, metric.name)) is not None
+        if (value := of_epoch(epoch)) is not None
     }
+    if any(not 0 <= value <= 1 for value in values):
+        return 0.0
     samples = 1
     for value in values:
         denominator = _denominator(value)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from runmanager.results.compare.metrics import Metric
+from runmanager.results.metrics.metric import Metric
 from runmanager.results.stats.descriptive import Estimate
 from runmanager.results.table_model.columns import Row, Table
 

@@ -22,9 +22,10 @@ from runmanager.results.compare.cell_pairing import (
 )
 from runmanager.results.compare.comparability import obstacles
 from runmanager.results.compare.comparison_side import Side, label_of
-from runmanager.results.compare.metrics import Metric, find_metric
 from runmanager.results.compare.options import ANY_AXIS, CompareOptions
 from runmanager.results.load.cells import Cell, Cells, gather_cells
+from runmanager.results.metrics.metric import Metric
+from runmanager.results.metrics.metric_lookup import find_metric
 from runmanager.results.stats.descriptive import median
 from runmanager.text import format_value
 
@@ -110,7 +111,7 @@ def match_sides(sweep: SweepContents, plan: SweepRecord | None, options: Compare
     """
     if faults := options.faults():
         raise UsageError("\n".join(faults))
-    metric = find_metric(options.metric)
+    metric = find_metric(options.metric, sweep.runs, better=options.better, at=options.at)
     if metric.effect != "difference" and (options.margin or 0.0) >= 1:
         raise UsageError(f"`--margin` must be below 1 for {metric.name}, got {options.margin}; 0.03 means 3%.")
     cells = _in_order_of_plan(gather_cells(sweep.runs, sweep.damaged, plan), plan)

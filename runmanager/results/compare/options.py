@@ -1,8 +1,10 @@
 """The options of a comparison, and their validation."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
+from runmanager.results.metrics.directions import BETTER
+from runmanager.results.metrics.metric import LAST, At
 from runmanager.validation import field_faults, limits
 
 __all__ = ["ANY_AXIS", "CompareOptions"]
@@ -19,11 +21,13 @@ class CompareOptions:
     `axis` is the compared setting or group, several joined by `+`, or `any` for each one that varies (None: the axis
     along which paired runs took turns, else `device`, which another axis stands in for where no two devices can be
     compared); `baseline` is its value to compare against (None: `cpu` for `device`, else the first given). `metric` is
-    one of `METRIC_NAMES`. `drift` is the share by which a machine may drift while one side runs after the other: a
-    ratio must exceed it; `paired_drift` is the same for interleaved measurements. `margin` is the largest negligible
-    effect: a share for ratios (None: 3%), for differences in the metric's own unit (None: no effect is negligible, and
-    no verdict is `no difference`). Pairs below `min_epochs` measured epochs a side are not measured, nor those below
-    `min_seeds` runs a side for metrics with one value a run.
+    one of `METRIC_NAMES`, or one that the epochs recorded. Of metrics of epochs, `at` chooses the `last` or the `best`
+    epoch of each run, and `better` is the direction, `max` or `min` (None: as declared, else by the name). `drift` is
+    the share by which a machine may drift while one side runs after the other: a ratio must exceed it; `paired_drift`
+    is the same for interleaved measurements. `margin` is the largest negligible effect: a share for ratios (None: 3%),
+    for differences in the metric's own unit (None: no effect is negligible, and no verdict is `no difference`). Pairs
+    below `min_epochs` measured epochs a side are not measured, nor those below `min_seeds` runs a side for metrics with
+    one value a run.
     """
 
     axis: str | None = None
@@ -36,6 +40,8 @@ class CompareOptions:
     )
     min_epochs: int = field(default=5, metadata=limits(ge=1))
     min_seeds: int = field(default=3, metadata=limits(ge=2))
+    better: str | None = field(default=None, metadata=limits(choices=BETTER, key="--better"))
+    at: At = field(default=LAST, metadata=limits(choices=get_args(At), key="--at"))
 
     def margin_of(self, effect: str) -> float | None:
         """Return the margin for this kind of effect; None for no margin."""

@@ -8,8 +8,8 @@ from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.comparability import describe_unfinished, disagreements
 from runmanager.results.compare.comparison_side import Side
 from runmanager.results.compare.comparison_table import MeasuredEffect
-from runmanager.results.compare.metrics import THROUGHPUT
 from runmanager.results.compare.options import CompareOptions
+from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.stats.paired_speedup import MIN_ROUNDS, PairedSpeedup
 
 __all__ = ["paired_effect", "paired_obstacles", "paired_rates"]

@@ -10,10 +10,10 @@ from runmanager.results.compare.caveats import ContentionCauses, contention_cave
 from runmanager.results.compare.comparability import count_values, obstacles
 from runmanager.results.compare.comparison_side import Side, resolution_of
 from runmanager.results.compare.comparison_table import MeasuredEffect
-from runmanager.results.compare.metrics import THROUGHPUT, Metric
 from runmanager.results.compare.options import CompareOptions
 from runmanager.results.compare.paired_effect import paired_effect, paired_obstacles, paired_rates
 from runmanager.results.compare.run_pairs import RunPair, pair_runs, pair_seeds
+from runmanager.results.metrics.metric import THROUGHPUT, Metric
 from runmanager.results.stats.descriptive import Estimate, Interval, median
 from runmanager.results.stats.effects import ROUNDING, Contrast, make_contrast, run_values, simultaneous_estimates
 from runmanager.results.stats.noise_model import Residuals

@@ -41,5 +41,5 @@ def sweep_figures(
         *throughput_figures(runs, results),
         *phase_figures(results),
         *learning_curve_figures(runs, results),
-        *parallel_figures(results),
+        *parallel_figures(results, sweep.runs),
     ]

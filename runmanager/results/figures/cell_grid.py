@@ -1,6 +1,6 @@
 """The cells of a sweep's grid as figures show them: the runs of all seeds together."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,11 @@ class GridCell:
 
     def mean(self, column: str) -> float | None:
         """The mean of a measured column over the finished runs that have it."""
-        known = [row[column] for row in self.finished if row[column] is not None]
+        return self.mean_of(lambda row: row[column])
+
+    def mean_of(self, value_of: Callable[[Row], float | None]) -> float | None:
+        """The mean of a value of each row over the finished runs that have it."""
+        known = [value for row in self.finished if (value := value_of(row)) is not None]
         return mean(known) if known else None
 
     def has(self, setting: str) -> bool:

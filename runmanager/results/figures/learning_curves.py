@@ -13,6 +13,7 @@ from runmanager.results.figures.axes import is_drawable, set_integer_ticks, set_
 from runmanager.results.figures.cell_grid import GridCell, grid_cells
 from runmanager.results.figures.figure import SweepFigure, sample_evenly, top_note
 from runmanager.results.figures.style import GREY, add_legend_below, new_figure, series_style, wrapped
+from runmanager.results.findings.outcomes import Outcome, outcomes
 from runmanager.results.stats.descriptive import mean
 from runmanager.results.table_model.columns import Table
 from runmanager.results.table_model.formatting import number
@@ -29,12 +30,12 @@ _MAX_GREY_CURVES = 200
 _MAX_MARKERS = 8  # per curve
 _MAX_POINTS = 500  # per coloured curve, more than the figure's width can show
 _MAX_GREY_POINTS = 12_000  # of all grey curves together
-_METRICS = (
-    ("val_accuracy", "validation accuracy (fraction)"),
-    ("accuracy", "training accuracy (fraction)"),
-    ("val_loss", "validation loss"),
-    ("loss", "training loss"),
-)
+_LABELS = {
+    "val_accuracy": "validation accuracy (fraction)",
+    "accuracy": "training accuracy (fraction)",
+    "val_loss": "validation loss",
+    "loss": "training loss",
+}
 
 
 @dataclass(frozen=True)
@@ -64,12 +65,13 @@ class _Curve:
 
 
 def learning_curve_figures(runs: Mapping[str, StoredRun], results: Table) -> list[SweepFigure]:
-    """The curves of the first metric that some cell has for two epochs, validation metrics first."""
+    """The curves of the first outcome that some cell has for two epochs, validation metrics first."""
     cells = grid_cells(results)
-    for metric, label in _METRICS:
-        curves = [curve for cell in cells if (curve := _curve(cell, runs, metric)) is not None]
+    for outcome in outcomes(results, list(runs.values())):
+        curves = [curve for cell in cells if (curve := _curve(cell, runs, outcome)) is not None]
         if any(len(curve.epochs) > 1 for curve in curves):
-            curves.sort(key=partial(_rank, more_is_better=metric.endswith("accuracy")))
+            label = _LABELS.get(outcome.name, outcome.name)
+            curves.sort(key=partial(_rank, more_is_better=outcome.metric.more_is_better))
             draw = partial(_draw, curves, label)
             return [
                 SweepFigure("curves", "Learning curves", _caption(curves, label), _description(curves, label), draw)
@@ -84,28 +86,28 @@ def _rank(curve: _Curve, *, more_is_better: bool) -> tuple[bool, bool, float]:
     return not is_number, not curve.is_finished, (-outcome if more_is_better else outcome) if is_number else 0.0
 
 
-def _curve(cell: GridCell, runs: Mapping[str, StoredRun], metric: str) -> _Curve | None:
+def _curve(cell: GridCell, runs: Mapping[str, StoredRun], outcome: Outcome) -> _Curve | None:
     """The curve of the cell's finished runs, or of all its runs if none finished, over their common epochs.
 
     Over other epochs the mean would jump where a seed ends.
     """
     rows = cell.finished or cell.rows
     stored = [runs[row["run"]] for row in rows if row["run"] in runs]
-    seeds = [values for run in stored if (values := _values(run.epochs, metric))]
+    seeds = [values for run in stored if (values := _values(run.epochs, outcome))]
     epochs = [epoch for epoch in (seeds[0] if seeds else ()) if all(epoch in values for values in seeds)]
     if not epochs:
         return None
     columns = [[values[epoch] for values in seeds] for epoch in epochs]
     means = list(map(mean, columns))
     lows, highs = list(map(min, columns)), list(map(max, columns))
-    in_table = cell.mean(metric)
-    outcome = means[-1] if in_table is None else in_table
+    in_table = cell.mean_of(outcome.of_run)
+    final = means[-1] if in_table is None else in_table
     is_cut = any(max(values) > epochs[-1] for values in seeds)
-    return _Curve(cell.label, epochs, means, lows, highs, len(seeds), outcome, is_cut, bool(cell.finished))
+    return _Curve(cell.label, epochs, means, lows, highs, len(seeds), final, is_cut, bool(cell.finished))
 
 
-def _values(epochs: Sequence[EpochRecord], metric: str) -> dict[int, float]:
-    known = {epoch.epoch: value for epoch in epochs if (value := getattr(epoch, metric)) is not None}
+def _values(epochs: Sequence[EpochRecord], outcome: Outcome) -> dict[int, float]:
+    known = {epoch.epoch: value for epoch in epochs if (value := outcome.of_epoch(epoch)) is not None}
     return {epoch: value if is_drawable(value) else math.nan for epoch, value in known.items()}
 
 

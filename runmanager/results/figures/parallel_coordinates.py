@@ -2,12 +2,12 @@
 
 import itertools
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from runmanager.records.run.metric_direction import prefers_larger
+from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.cell_pairing import hashable
 from runmanager.results.figures.axes import is_drawable, is_log_spaced, is_numeric, needs_log_scale
 from runmanager.results.figures.cell_grid import GridCell, grid_cells, varying_columns
@@ -21,7 +21,9 @@ from runmanager.results.figures.style import (
     shortened,
     wrapped_name,
 )
-from runmanager.results.table_model.columns import OUTCOMES, Table, setting_name
+from runmanager.results.findings.outcomes import outcomes
+from runmanager.results.metrics.metric import THROUGHPUT
+from runmanager.results.table_model.columns import Row, Table, setting_name
 from runmanager.results.table_model.formatting import number
 from runmanager.results.tables.sorting import sorted_values
 from runmanager.text import format_value, pluralize
@@ -38,7 +40,6 @@ _MAX_SETTINGS = 5
 _MAX_LINES = 300
 _MAX_TICKS = 6
 _SPREAD = 0.05  # of an axis' height, over which the lines through one value spread in the order of their outcome
-_THROUGHPUT = "samples_per_second"
 
 
 @dataclass(frozen=True)
@@ -53,42 +54,59 @@ class _Scale:
         return self.positions[hashable(value)]
 
 
+@dataclass(frozen=True)
+class _Result:
+    """A measured value of a run, given its row, that is shown behind the settings."""
+
+    name: str
+    of_run: Callable[[Row], float | None]
+    more_is_better: bool
+
+
 _Line = list[float]
 """A cell's positions on all axes, with its outcomes last."""
 
 
-def parallel_figures(results: Table) -> list[SweepFigure]:
-    """The figure of the finished cells, if there are enough cells and at least two settings vary."""
+def parallel_figures(results: Table, runs: Sequence[StoredRun] = ()) -> list[SweepFigure]:
+    """The figure of the finished cells, if there are enough cells and at least two settings vary.
+
+    `runs` are the records of the rows of `results`.
+    """
     settings = varying_columns(results)
-    outcomes = _outcomes(results)
-    if not outcomes:
+    measured = _measured(results, runs)
+    if not measured:
         return []
-    cells = [(cell, means) for cell in grid_cells(results) if (means := _means(cell, outcomes)) is not None]
+    cells = [(cell, means) for cell in grid_cells(results) if (means := _means(cell, measured)) is not None]
     if len(settings) < _MIN_SETTINGS or len(cells) < _MIN_CELLS:
         return []
-    target = outcomes[-1]
-    sign = -1 if prefers_larger(target) is False else 1
+    target = measured[-1]
+    sign = 1 if target.more_is_better else -1
     cells.sort(key=lambda each: sign * each[1][-1])  # the best is drawn last, above the others
     shown = sample_evenly(cells, _MAX_LINES)
     scales = [_scale_of_setting(name, [cell.value(name) for cell, _ in shown]) for name in settings[:_MAX_SETTINGS]]
-    scales += [_scale_of_outcome(name, [means[index] for _, means in shown]) for index, name in enumerate(outcomes)]
+    scales += [_scale_of_result(each, [means[index] for _, means in shown]) for index, each in enumerate(measured)]
     lines = [_line(cell, means, scales) for cell, means in shown]
-    caption = _caption(settings, outcomes, len(cells), len(grid_cells(results)))
+    caption = _caption(settings, [each.name for each in measured], len(cells), len(grid_cells(results)))
     draw = partial(_draw, scales, lines)
-    return [SweepFigure("parallel", "The sweep at a glance", caption, _description(cells, settings, target), draw)]
+    return [SweepFigure("parallel", "The sweep at a glance", caption, _description(cells, settings, target.name), draw)]
 
 
-def _outcomes(results: Table) -> list[str]:
-    """The measured outcomes: throughput, then the metric that decides which cell is best."""
-    metric = next((name for name in OUTCOMES if any(row[name] is not None for row in results.rows)), None)
-    throughput = [_THROUGHPUT] if any(row[_THROUGHPUT] is not None for row in results.rows) else []
-    return throughput + ([metric] if metric else [])
+def _measured(results: Table, runs: Sequence[StoredRun]) -> list[_Result]:
+    """What was measured: the throughput, then the outcome, which decides which cell is best."""
+    throughput = _Result(THROUGHPUT.name, lambda row: row[THROUGHPUT.name], THROUGHPUT.more_is_better)
+    found = (_Result(each.name, each.of_run, each.metric.more_is_better) for each in outcomes(results, runs))
+    outcome = next((each for each in found if _is_measured(each, results)), None)
+    return [each for each in (throughput, outcome) if each is not None and _is_measured(each, results)]
 
 
-def _means(cell: GridCell, outcomes: Sequence[str]) -> list[float] | None:
-    """The means of the outcomes over the finished runs; None if one is missing or cannot be drawn."""
-    means = [mean for name in outcomes if (mean := cell.mean(name)) is not None]
-    return means if len(means) == len(outcomes) and all(map(is_drawable, means)) else None
+def _is_measured(result: _Result, results: Table) -> bool:
+    return any(result.of_run(row) is not None for row in results.rows)
+
+
+def _means(cell: GridCell, measured: Sequence[_Result]) -> list[float] | None:
+    """The means of what was measured over the finished runs; None if one is missing or cannot be drawn."""
+    means = [mean for each in measured if (mean := cell.mean_of(each.of_run)) is not None]
+    return means if len(means) == len(measured) and all(map(is_drawable, means)) else None
 
 
 def _scale_of_setting(name: str, values: Sequence[Any]) -> _Scale:
@@ -104,14 +122,14 @@ def _scale_of_setting(name: str, values: Sequence[Any]) -> _Scale:
     return _Scale(name, positions, ticks)
 
 
-def _scale_of_outcome(name: str, values: Sequence[float]) -> _Scale:
+def _scale_of_result(result: _Result, values: Sequence[float]) -> _Scale:
     """A scale with the better end at the top, which is the smallest value of a loss."""
     ordered = sorted(set(values))
     heights = _heights(ordered, log=needs_log_scale(ordered[0], ordered[-1]))
-    if prefers_larger(name) is False:
+    if not result.more_is_better:
         heights = [1 - height for height in heights]
     ticks = [(heights[index], number(ordered[index])) for index in sorted({0, len(ordered) - 1})]
-    return _Scale(name, {hashable(value): height for value, height in zip(ordered, heights, strict=True)}, ticks)
+    return _Scale(result.name, {hashable(value): height for value, height in zip(ordered, heights, strict=True)}, ticks)
 
 
 def _heights(ordered: Sequence[float], *, log: bool) -> list[float]:

@@ -3,9 +3,10 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from runmanager.records.run.metric_direction import prefers_larger
 from runmanager.records.run.status import Status
+from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.comparison_side import label_of
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
 from runmanager.results.findings.comparison_findings import (
@@ -16,18 +17,25 @@ from runmanager.results.findings.comparison_findings import (
     stand_in_answer,
     without_contention,
 )
-from runmanager.results.table_model.columns import OUTCOMES, Row, Table
+from runmanager.results.findings.outcomes import Outcome, outcomes
+from runmanager.results.table_model.columns import Row, Table
 from runmanager.results.table_model.formatting import human
-from runmanager.results.tables.seeds import SEEDS, collapse_seeds
+from runmanager.results.tables.seeds import SEEDS, collapse_seeds, seed_groups
 from runmanager.text import pluralize
 
 __all__ = [
-    *("answers", "best_row", "duel_answers", "duel_rates", "finished_cells"),
+    *("BestRow", "answers", "best_row", "duel_answers", "duel_rates", "finished_cells"),
 ]
 
 
-def answers(results: Table, comparison: ComparisonTable, *, of_the_best: Sequence[str] = ()) -> list[str]:
-    """Answer the questions about a sweep from its results table and its comparison.
+def answers(
+    results: Table,
+    comparison: ComparisonTable,
+    *,
+    runs: Sequence[StoredRun] = (),
+    of_the_best: Sequence[str] = (),
+) -> list[str]:
+    """Answer the questions about a sweep from its results table, its comparison and the `runs` of the table.
 
     The order is: comparisons, the best settings, the comparison along a stand-in axis, what could not be compared, how
     the runs ended. `of_the_best` are sentences that follow the one on the best settings.
@@ -35,7 +43,7 @@ def answers(results: Table, comparison: ComparisonTable, *, of_the_best: Sequenc
     requested = [row for row in comparison.rows if not row.is_stand_in]
     stand_ins = [row for row in comparison.rows if row.is_stand_in]
     found, missing = comparison_answers(requested, comparison)
-    best = _best_answer(results)
+    best = _best_answer(results, runs)
     return [
         *(*found, *best, *(of_the_best if best else ())),
         *(*stand_in_answer(stand_ins, comparison), *missing, _count_answer(results)),
@@ -71,14 +79,31 @@ def _duel_answer(row: ComparisonRow, comparison: ComparisonTable) -> str:
     return f"{text}: {row['verdict']}, {rounds}.{caution_text([row])}"
 
 
-def best_row(results: Table) -> tuple[str, Row, Table] | None:
-    """Return the metric of the best cell, its row, and the table of all cells, seeds together, if any finished."""
+@dataclass(frozen=True)
+class BestRow:
+    """The row of the best cell with its value of the outcome, in the table of all `cells`, seeds together.
+
+    `equally_good` are the rows of the finished cells with the same value, this one included.
+    """
+
+    outcome: Outcome
+    value: float
+    row: Row
+    cells: Table
+    equally_good: Sequence[Row]
+
+
+def best_row(results: Table, runs: Sequence[StoredRun] = ()) -> BestRow | None:
+    """Return the best finished cell by the first outcome that one has; None where none finished with a result."""
     cells = collapse_seeds(results)
     finished = finished_cells(cells)
-    for metric in OUTCOMES:
-        known = [row for row in finished if row[metric] is not None and math.isfinite(row[metric])]
+    seeds = {rows[0]["run"]: rows for rows in seed_groups(results)}
+    for outcome in outcomes(results, runs):
+        values = ((outcome.of_cell(seeds[row["run"]]), row) for row in finished)
+        known = [(value, row) for value, row in values if value is not None and math.isfinite(value)]
         if known:
-            return metric, (max if prefers_larger(metric) else min)(known, key=lambda row: row[metric]), cells
+            value, row = (max if outcome.metric.more_is_better else min)(known, key=lambda each: each[0])
+            return BestRow(outcome, value, row, cells, [row for each, row in known if each == value])
     return None
 
 
@@ -87,18 +112,18 @@ def finished_cells(cells: Table) -> list[Row]:
     return [row for row in cells.rows if row.values.get(SEEDS) or row["status"] == Status.FINISHED]
 
 
-def _best_answer(results: Table) -> list[str]:
-    found = best_row(results)
-    if found is None:
+def _best_answer(results: Table, runs: Sequence[StoredRun]) -> list[str]:
+    best = best_row(results, runs)
+    if best is None:
         return []
-    metric, best, cells = found
-    settings = named_settings(best, cells)
-    ties = sum(row[metric] == best[metric] for row in finished_cells(cells)) - 1
-    others = pluralize(ties, "other cell" if SEEDS in best.values else "other run")
+    settings = named_settings(best.row, best.cells)
+    ties = len(best.equally_good) - 1
+    others = pluralize(ties, "other cell" if SEEDS in best.row.values else "other run")
     also = f", and {others} reached the same" if ties else ""
     where = f" with {settings}" if settings else ""
-    over = f" over {best[SEEDS]} seeds" if best.values.get(SEEDS, 1) > 1 else ""
-    return [f"The best {metric} is {human(best[metric], metric)}{over}{where}{also}."]
+    over = f" over {best.row[SEEDS]} seeds" if best.row.values.get(SEEDS, 1) > 1 else ""
+    metric = best.outcome.metric
+    return [f"The best {metric.name} is {metric.format_value(best.value)}{over}{where}{also}."]
 
 
 def _count_answer(results: Table) -> str:

@@ -1,8 +1,9 @@
 """The best cell of a sweep by a metric, over its seeds, and which other cells cannot be distinguished from it."""
 
+import dataclasses
 import math
 from collections.abc import Collection, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
 from typing import Any
@@ -12,15 +13,17 @@ from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.cell_pairing import SEED, hashable
 from runmanager.results.compare.comparison_side import Side
-from runmanager.results.compare.metrics import PLAIN_METRICS, Metric, find_metric
 from runmanager.results.compare.options import CompareOptions
 from runmanager.results.compare.verdict import DIFFERENT, NOT_MEASURED, Judgement, judge
 from runmanager.results.load.cells import Cell, Cells, gather_cells
 from runmanager.results.load.contention import contention, exposure_of
+from runmanager.results.metrics.metric import LAST, At, Metric
+from runmanager.results.metrics.metric_lookup import any_direction, default_metrics, find_metric, known_metrics
 from runmanager.results.stats.descriptive import mean, median
 from runmanager.results.table_model.columns import OUTCOMES
 from runmanager.results.table_model.formatting import Spread
 from runmanager.text import format_value
+from runmanager.validation import fault
 
 __all__ = ["BestCell", "RankedCell", "find_best"]
 
@@ -106,36 +109,49 @@ def find_best(
     plan: SweepRecord | None,
     *,
     metric: str | None = None,
+    better: str | None = None,
+    at: At = LAST,
     folders: Collection[str] | None = None,
     options: CompareOptions | None = None,
 ) -> BestCell:
     """Find the best cell by the mean of `metric` over its seeds (the geometric mean of times and rates).
 
     `folders` names the run folders that count (None: all). Without a metric, the first of `OUTCOMES` that a cell has is
-    used. Only cells whose finished runs all have the metric are ranked: a run that never reaches an accuracy has no
-    time to it.
+    used, else the first recorded metric whose direction is known. `better` and `at` are those of `CompareOptions`, and
+    so are the remaining `options`. Only cells whose finished runs all have the metric are ranked: a run that never
+    reaches an accuracy has no time to it.
 
     Every other cell is compared with the best one as one of all pairs of cells: the best was picked after looking, and
     any two cells might have been first and second (Tukey's comparisons, here by max-t; Hochberg and Tamhane, *Multiple
     Comparison Procedures*, 1987).
 
-    Raises `UsageError` for an unknown metric, and where no finished run has it.
+    Raises `UsageError` for an unknown metric, for one without a known direction, where no finished run has it, and for
+    `better` without a metric.
     """
+    options = dataclasses.replace(options or CompareOptions(), better=better, at=at)
+    faults = options.faults()
+    if better is not None and metric is None:
+        faults.append(fault("--better", "go with a metric", "none", "name it with `--metric`"))
+    if faults:
+        raise UsageError("\n".join(faults))
     cells = gather_cells(sweep.runs, sweep.damaged, plan)
 
-    def cells_by(name: str) -> list[RankedCell]:
-        return _group_seeds(cells, find_metric(name), folders)
+    def cells_by(ranked_by: Metric) -> list[RankedCell]:
+        return _group_seeds(cells, ranked_by, folders)
 
-    name = metric or next((name for name in OUTCOMES if _with_values(cells_by(name))), OUTCOMES[0])
-    ranked_by, all_cells = find_metric(name), cells_by(name)
+    if metric is None:
+        by_default = (find_metric(name, sweep.runs, at=at) for name in default_metrics(sweep.runs))
+        ranked_by = next((each for each in by_default if _with_values(cells_by(each))), find_metric(OUTCOMES[0], at=at))
+    else:
+        ranked_by = find_metric(metric, sweep.runs, better=better, at=at)
+    all_cells, name = cells_by(ranked_by), ranked_by.name
     ranked = _with_values(all_cells)
     if not ranked:
-        raise UsageError(
-            _why_none(name, all_cells, [other for other in PLAIN_METRICS if _with_values(cells_by(other))])
-        )
+        known = (any_direction(other, sweep.runs) for other in known_metrics(sweep.runs))
+        raise UsageError(_why_none(name, all_cells, [each.name for each in known if _with_values(cells_by(each))]))
     sign = -1 if ranked_by.more_is_better else 1
     winner, *others = sorted(ranked, key=lambda each: sign * float(each.spread))
-    judgements = _compare_with(winner, others, sweep, options or CompareOptions())
+    judgements = _compare_with(winner, others, sweep, options)
     found = list(zip(others, judgements, strict=True))
     rivals = [each for each, judgement in found if judgement.verdict not in (*DIFFERENT, NOT_MEASURED)]
     return BestCell(
@@ -160,8 +176,8 @@ def _compare_with(
     met = contention([exposure_of(run) for run in sweep.runs])
     shared_host = {run.paths.root: causes for run, causes in zip(sweep.runs, met, strict=True)}
     # Labelled by rank: the reasons would repeat the settings otherwise.
-    best = replace(winner.side, label="the best")
-    pairs = [(replace(each.side, label="the next"), best) for each in others]
+    best = dataclasses.replace(winner.side, label="the best")
+    pairs = [(dataclasses.replace(each.side, label="the next"), best) for each in others]
     return judge(pairs, shared_host, options, among=(len(others) + 1) * len(others) // 2)
 
 

@@ -6,11 +6,10 @@ from typing import Any
 import msgspec
 
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.compare.metrics import Metric
 from runmanager.results.compare.verdict import DIFFERENT, NOT_MEASURED
 from runmanager.results.findings.best import BestCell, RankedCell
 from runmanager.results.findings.comparison_findings import without_contention
-from runmanager.results.table_model.formatting import human
+from runmanager.results.metrics.metric import LAST, Metric
 from runmanager.results.table_model.sections import Section
 from runmanager.text import format_value, pluralize
 
@@ -21,7 +20,21 @@ _MAX_NAMED = 10
 
 def best_headline(best: BestCell) -> str:
     """Describe the best cell in one line."""
-    return f"the best {best.metric.name} is {_figure(best.winner, best.metric)} with {best.winner.side.label}."
+    epochs = f", at {_epochs(best)}" if best.metric.at != LAST else ""
+    return f"the best {best.metric.name} is {_figure(best.winner, best.metric)} with {best.winner.side.label}{epochs}."
+
+
+def _epochs(best: BestCell) -> str:
+    """Name the epochs of the winner's values: `epoch 4`, or `epochs 4 to 6` of several runs."""
+    numbers = sorted({number for run, _ in best.winner.runs if (number := _epoch(best.metric, run)) is not None})
+    if len(numbers) == 1:
+        return f"epoch {numbers[0]}"
+    return f"epochs {numbers[0]} to {numbers[-1]}"
+
+
+def _epoch(metric: Metric, run: StoredRun) -> int | None:
+    """Return the epoch of a run's value; None where it is the last one by definition, or no epoch's."""
+    return None if metric.epoch_of is None else metric.epoch_of(run)
 
 
 def best_sentences(best: BestCell) -> list[str]:
@@ -30,6 +43,11 @@ def best_sentences(best: BestCell) -> list[str]:
     if best.preferred_metric is not None:
         lines.append(
             f"No cell has a {best.preferred_metric} in each of its finished runs, so this is by {best.metric.name}."
+        )
+    if best.metric.at != LAST:
+        lines.append(
+            "Each run counts with its best epoch, which was picked after looking and so flatters the result: the last "
+            "epochs show what training ends with."
         )
     if best.runner_up is None:
         return [*lines, "It is the only cell with this metric, so there is nothing to compare it with."]
@@ -69,7 +87,7 @@ def _describe_selection_bias(best: BestCell) -> str:
     picked = f"The best of {best.num_cells} cells was picked after looking, so its mean is likely a little too good"
     if best.selection_bias is None:
         return f"{picked}: by how much is not known without more seeds."
-    size = human(best.selection_bias, best.metric.name)
+    size = best.metric.format_value(best.selection_bias)
     return f"{picked}: by {size} on average, if the {len(best.rivals) + 1} indistinguishable cells are equal."
 
 
@@ -84,7 +102,7 @@ def _figure(cell: RankedCell, metric: Metric) -> str:
     count = cell.spread.count
     # Named, because a results table with the seeds in one row has the arithmetic mean.
     kind = "geometric mean, " if count > 1 and metric.effect != "difference" else ""
-    return f"{human(cell.spread, metric.name)} ({kind}n={count})"
+    return f"{metric.format_value(cell.spread)} ({kind}n={count})"
 
 
 def best_sections(best: BestCell, *, trust: bool = False) -> list[Section]:
@@ -92,7 +110,7 @@ def best_sections(best: BestCell, *, trust: bool = False) -> list[Section]:
 
     With `trust`, the call that loads the weights passes it on.
     """
-    runs = [(run.record.name, human(value, best.metric.name)) for run, value in best.winner.runs]
+    runs = [(run.record.name, _of_run(best.metric, run, value)) for run, value in best.winner.runs]
     lines = []
     if best.winner.num_unfinished:
         lines.append(f"{best.winner.num_unfinished} more of its runs did not finish.")
@@ -104,6 +122,11 @@ def best_sections(best: BestCell, *, trust: bool = False) -> list[Section]:
         Section("Settings that vary", [(name, format_value(value)) for name, value in best.winner.settings.items()]),
         Section("Weights of the first", lines=_weights(best.run, trust=trust)),
     ]
+
+
+def _of_run(metric: Metric, run: StoredRun, value: float) -> str:
+    epoch = _epoch(metric, run)
+    return metric.format_value(value) + ("" if epoch is None else f" (epoch {epoch})")
 
 
 def _weights(stored: StoredRun, *, trust: bool) -> list[str]:
@@ -122,10 +145,12 @@ def _weights(stored: StoredRun, *, trust: bool) -> list[str]:
 def best_to_json(best: BestCell, *, command: Sequence[str] | None) -> str:
     """Encode the best cell as an object: the metric, the winner with its runs, the runner-up, verdict and reason.
 
-    `command` runs the cell; null where there is none to give.
+    `command` runs the cell; null where there is none to give. The epoch of each value is there for logged metrics and
+    for best epochs; any other value of an epoch is the last one's.
     """
     found = {
         "metric": best.metric.name,
+        **({"at": best.metric.at} if best.metric.epoch_of is not None else {}),
         "best": _plain(best.winner),
         "runner_up": None if best.runner_up is None else _plain(best.runner_up),
         "verdict": best.verdict,
@@ -149,5 +174,13 @@ def _plain(cell: RankedCell) -> dict[str, Any]:
         "deviation": spread.deviation,
         "seeds": spread.count,
         "unfinished": cell.num_unfinished,
-        "runs": [{"run": run.record.name, "value": value, "folder": str(run.paths.root)} for run, value in cell.runs],
+        "runs": [
+            {"run": run.record.name, "value": value, "folder": str(run.paths.root), **_epoch_field(cell, run)}
+            for run, value in cell.runs
+        ],
     }
+
+
+def _epoch_field(cell: RankedCell, run: StoredRun) -> dict[str, int]:
+    epoch = _epoch(cell.side.metric, run)
+    return {} if epoch is None else {"epoch": epoch}

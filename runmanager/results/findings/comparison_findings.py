@@ -7,9 +7,9 @@ from typing import Any
 from runmanager.results.compare.caveats import CONTENDED, mentions_hidden_costs
 from runmanager.results.compare.comparison_side import label_of
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
-from runmanager.results.compare.metrics import THROUGHPUT
 from runmanager.results.compare.overall_effect import OverallEffect, overall_effect
 from runmanager.results.compare.verdict import DIFFERENT, NO_DIFFERENCE, NOT_MEASURED, VERDICTS
+from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.table_model.columns import Row, Table, setting_name
 from runmanager.text import format_value, pluralize
 

@@ -26,21 +26,21 @@ def headlines(
     crossovers: Sequence[Crossover] = (),
 ) -> list[str]:
     """Return the answers, with the certainty of the best cell, then the first crossovers, and how the runs ended."""
-    *found, count = answers(results, comparison, of_the_best=_certainty(sweep, plan, results))
+    *found, count = answers(results, comparison, runs=sweep.runs, of_the_best=_certainty(sweep, plan, results))
     crossing = [each for each in crossovers if each.crossings][:_MAX_CROSSOVERS]
     return [*found, *crossover_lines(crossing), count]
 
 
 def _certainty(sweep: SweepContents, plan: SweepRecord | None, results: Table) -> list[str]:
     """Describe how sure it is that the best cell is the best, where there are others."""
-    found = best_row(results)
+    found = best_row(results, sweep.runs)
     if found is None:
         return []
     try:
-        best = find_best(sweep, plan, metric=found[0])
+        best = find_best(sweep, plan, metric=found.outcome.name)
     except UsageError:  # some finished run of every cell lacks the metric
         return []
-    if float(best.value) != float(found[1][found[0]]):
+    if float(best.value) != float(found.value):
         return []  # another cell: some finished run of the answered one lacks the metric
     # The answer itself counts ties.
     return [" ".join(best_sentences(best))] if best.runner_up and not best.num_ties else []

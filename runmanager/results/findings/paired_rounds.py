@@ -8,7 +8,7 @@ from typing import Any
 
 from runmanager.results.compare.comparability import disagreements
 from runmanager.results.compare.matched_pairs import Match, Matches
-from runmanager.results.compare.metrics import THROUGHPUT
+from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.stats.paired_speedup import PairedSpeedup, log_ratios_by_session, paired_speedup
 
 __all__ = ["Rounds", "paired_rounds"]

@@ -6,6 +6,7 @@ from pathlib import PurePath
 from typing import Any
 
 from runmanager.records.run.status import Reason, Status
+from runmanager.records.storage.reader import StoredRun
 from runmanager.records.sweep.lookup import OUTPUT_ROOT
 from runmanager.results.compare.cell_pairing import SEED
 from runmanager.results.compare.comparability import TOO_FEW_EPOCHS
@@ -39,13 +40,14 @@ def next_steps(
     causes: Sequence[str] = (),
     to_find: Sequence[str] = (),
     is_attended: bool = True,
+    runs: Sequence[StoredRun] = (),
 ) -> list[str]:
     """Recommend next steps, in sentences with commands and settings in backticks.
 
     `sweep` is the folder; `commands` has the command that requested each run. `settings` are those of a run, which show
     what can be set. `causes` describe what bounds the compared runs and what to change first; `to_find` describes what
     this number of runs can detect, which is shown where rows are inconclusive. `is_attended` is whether a driver may
-    still start the pending runs.
+    still start the pending runs. `runs` are the records of the rows.
     """
     known = settings or {}
     steps = [
@@ -53,11 +55,11 @@ def next_steps(
         *_more_certainty(results, comparison, known),
         *(to_find if any(row["verdict"] == INCONCLUSIVE for row in comparison.rows) else ()),
         *causes,
-        *_at_the_edge(results),
+        *_at_the_edge(results, runs),
     ]
     if sum(row["status"] == Status.FINISHED for row in results.rows) > 1:
         steps += _other_device(results, known)
-        steps += _to_repeat(results, shlex.quote(sweep))
+        steps += _to_repeat(results, runs, shlex.quote(sweep))
     return steps
 
 
@@ -178,32 +180,31 @@ def _other_device(results: Table, known: Mapping[str, Any]) -> list[str]:
     return [f"Whether a GPU is worth it is not known, as every run {where}: `device=cpu,{other}` compares both."]
 
 
-def _to_repeat(results: Table, sweep: str) -> list[str]:
+def _to_repeat(results: Table, runs: Sequence[StoredRun], sweep: str) -> list[str]:
     """Recommend the command that repeats the best cell, by the metric of the answer."""
-    found = best_row(results)
+    found = best_row(results, runs)
     if found is None:
         return []
-    by = "" if found[0] == _DEFAULT_METRIC else f" --metric {found[0]}"
+    by = "" if found.outcome.name == _DEFAULT_METRIC else f" --metric {shlex.quote(found.outcome.name)}"
     return [f"{in_backticks(f'runmanager best {sweep}{by}')} prints the command that repeats the best cell."]
 
 
-def _at_the_edge(results: Table) -> list[str]:
+def _at_the_edge(results: Table, runs: Sequence[StoredRun]) -> list[str]:
     """Recommend values beyond the end of an axis where the best cell, and all equally good ones, lie."""
-    found = best_row(results)
+    found = best_row(results, runs)
     if found is None:
         return []
-    metric, best, results = found
-    equally_good = [row for row in finished_cells(results) if row[metric] == best[metric]]
+    best = found.row
     steps = []
-    for name in results.settings:
-        values = [row[name] for row in results.rows]
+    for name in found.cells.settings:
+        values = [row[name] for row in found.cells.rows]
         if setting_name(name) in _NOT_EXTENDED or not all(map(_is_number, values)) or len(set(values)) < _MIN_VALUES:
             continue
-        if best[name] in (min(values), max(values)) and all(row[name] == best[name] for row in equally_good):
+        if best[name] in (min(values), max(values)) and all(row[name] == best[name] for row in found.equally_good):
             end, beyond = ("largest", "larger") if best[name] == max(values) else ("smallest", "smaller")
             if beyond == "smaller" and _is_lower_bound(best[name]):
                 continue
-            text = f"Try a {beyond} `{setting_name(name)}`: the best {metric} is at the {end} tried"
+            text = f"Try a {beyond} `{setting_name(name)}`: the best {found.outcome.name} is at the {end} tried"
             steps.append(f"{text}, {format_value(best[name])}.")
     return steps
 

@@ -9,8 +9,8 @@ from runmanager.records.run.run_record import UNKNOWN_WORK, Measurements
 from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.matched_pairs import Matches
-from runmanager.results.compare.metrics import THROUGHPUT
 from runmanager.results.load.cells import gather_cells
+from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.stats.descriptive import median
 from runmanager.results.table_model.columns import MISSING, Row, Table, column_of
 from runmanager.results.table_model.formatting import with_unit_prefix

@@ -8,9 +8,9 @@ from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.cell_pairing import SEED
 from runmanager.results.compare.comparison_side import Side
 from runmanager.results.compare.matched_pairs import Match, Matches, match_sides
-from runmanager.results.compare.metrics import THROUGHPUT
 from runmanager.results.compare.options import ANY_AXIS, CompareOptions
 from runmanager.results.compare.verdict import residuals_of_pairs, took_turns
+from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.stats.effects import residuals_of_side
 from runmanager.results.stats.noise_model import Residuals
 from runmanager.results.stats.power import MAX_RUNS, power, runs_needed, smallest_detectable

@@ -52,6 +52,7 @@ def render_report(snapshot: SweepSnapshot, *, now: datetime.datetime) -> str:
         causes=bottleneck_notes(snapshot.matches),
         to_find=detectable_by_more_runs(snapshot.matches, plan),
         is_attended=is_attended,
+        runs=sweep.runs,
     )
     sections = {
         "next": ("What to do next", steps),

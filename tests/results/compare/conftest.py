@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from runmanager.results.compare.comparison_side import Side
-from runmanager.results.compare.metrics import find_metric
 from runmanager.results.load.cells import gather_cells
+from runmanager.results.metrics.metric_lookup import find_metric
 
 
 @pytest.fixture

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from runmanager.errors import UsageError
 from runmanager.records.run.run_record import Attempt
 from runmanager.results.compare.comparison import CompareOptions, compare
-from runmanager.results.compare.metrics import THROUGHPUT, find_metric
 from runmanager.results.compare.verdict import verdict
+from runmanager.results.metrics.metric import THROUGHPUT
+from runmanager.results.metrics.metric_lookup import find_metric
 from runmanager.results.stats.descriptive import Interval
 
 CPU = {"lr": 0.01, "batch_size": 100, "num_workers": 0, "device": "cpu"}

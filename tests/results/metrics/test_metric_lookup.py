@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from runmanager.errors import UsageError
-from runmanager.results.compare.metrics import METRIC_NAMES, find_metric
+from runmanager.results.metrics.metric_lookup import METRIC_NAMES, find_metric
 
 
 @pytest.fixture

@@ -1,0 +1,61 @@
+"""The outcome of a sweep: the metric that tells its cells apart, with its values by run."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from runmanager.records.run.run_record import EpochRecord
+from runmanager.records.run.status import Status
+from runmanager.records.storage.reader import StoredRun
+from runmanager.results.metrics.metric import Metric
+from runmanager.results.metrics.metric_lookup import default_metrics, find_metric
+from runmanager.results.table_model.columns import OUTCOMES, Row, Table
+from runmanager.results.table_model.formatting import Spread
+
+__all__ = ["Outcome", "outcomes"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A metric that may be the outcome, of the runs in `results`; that of a column has the column's values."""
+
+    metric: Metric
+    results: Table
+    runs: Sequence[StoredRun]
+
+    @property
+    def name(self) -> str:
+        return self.metric.name
+
+    @cached_property
+    def _logged(self) -> dict[str, float]:
+        return {run.record.name: values[-1] for run in self.runs if (values := self.metric.values(run))}
+
+    def of_run(self, row: Row) -> float | None:
+        """Return the value of a run, given its row; None where it was not measured."""
+        value: float | None = row[self.name] if self.name in OUTCOMES else self._logged.get(row["run"])
+        return value
+
+    def of_cell(self, rows: Sequence[Row]) -> float | None:
+        """Return the mean over the finished runs that have a value, given the rows of all seeds of a cell.
+
+        It is a `Spread` if there are several rows.
+        """
+        if len(rows) == 1:
+            return self.of_run(rows[0])
+        known = [value for row in rows if row["status"] == Status.FINISHED and (value := self.of_run(row)) is not None]
+        return Spread.of(known) if known else None
+
+    def of_epoch(self, epoch: EpochRecord) -> float | None:
+        """Return the value of an epoch; None where it was not measured."""
+        assert self.metric.of_epoch is not None  # every outcome is a metric of epochs
+        return self.metric.of_epoch(epoch)
+
+
+def outcomes(results: Table, runs: Sequence[StoredRun]) -> Iterator[Outcome]:
+    """Yield what may be the outcome, the preferred one first: `OUTCOMES`, then logged metrics with a known direction.
+
+    `results` has a row for each run; `runs` are their records.
+    """
+    for name in default_metrics(runs):
+        yield Outcome(find_metric(name, runs), results, runs)

@@ -1,0 +1,142 @@
+"""Metrics of epochs: what the epochs of a sweep recorded, and its value for a run; rates of any unit."""
+
+import math
+from collections.abc import Callable, Iterable
+from itertools import accumulate
+
+from runmanager.records.run.run_record import EpochRecord
+from runmanager.records.storage.reader import StoredRun
+from runmanager.results.metrics.metric import LAST, At, Metric
+from runmanager.results.table_model.columns import OUTCOMES
+
+__all__ = [
+    *("EPOCH_COLUMNS", "RATE", "TIME_TO", "UNDER", "epoch_metric", "logged_name", "recorded_metrics", "recorded_units"),
+    *("time_to", "time_to_accuracy", "unit_rate"),
+]
+
+EPOCH_COLUMNS = OUTCOMES
+"""The metrics that have a column of their own in every record."""
+
+TIME_TO = "time_to_"
+RATE = "_per_second"
+UNDER = "metrics."
+"""The prefix of a logged metric with the name of another column."""
+
+EpochValue = Callable[[EpochRecord], float | None]
+
+
+def recorded_metrics(runs: Iterable[StoredRun]) -> list[str]:
+    """Return the names of the logged metrics, in order of first appearance."""
+    return list(dict.fromkeys(name for run in runs for epoch in run.epochs if epoch.metrics for name in epoch.metrics))
+
+
+def recorded_units(runs: Iterable[StoredRun]) -> list[str]:
+    """Return the names of the counted units, in order of first appearance."""
+    return list(dict.fromkeys(name for run in runs for epoch in run.epochs if epoch.units for name in epoch.units))
+
+
+def logged_name(text: str, runs: Iterable[StoredRun]) -> str | None:
+    """Return the logged metric that a text names, by itself or under `metrics.`; None where no epoch has it."""
+    under = text.removeprefix(UNDER)
+    found = None
+    for metrics in (epoch.metrics for run in runs for epoch in run.epochs if epoch.metrics):
+        if text in metrics:
+            return text
+        if under in metrics:
+            found = under
+    return found
+
+
+def epoch_metric(text: str, name: str, *, at: At, more_is_better: bool, logged: bool) -> Metric:
+    """Return the metric of a run's epoch: of the last one, or of the `best` one of those with a finite value.
+
+    `text` is the metric's name in a comparison, `name` the one in the record. The last epoch of a logged metric is the
+    last one that logged it: a value that was not finite is missing, as in a column of its own.
+    """
+    of_epoch = _logged_value(name) if logged else _column_value(name)
+
+    def chosen(run: StoredRun) -> EpochRecord | None:
+        if at == LAST:
+            return _last(run, name) if logged else run.epochs[-1] if run.epochs else None
+        known = [epoch for epoch in run.epochs if (value := of_epoch(epoch)) is not None and math.isfinite(value)]
+        sign = 1 if more_is_better else -1
+        return max(known, key=lambda epoch: sign * (of_epoch(epoch) or 0.0), default=None)
+
+    def values(run: StoredRun) -> list[float]:
+        epoch = chosen(run)
+        value = None if epoch is None else of_epoch(epoch)
+        return [] if value is None else [value]
+
+    def number_of(run: StoredRun) -> int | None:
+        epoch = chosen(run)
+        return None if epoch is None or of_epoch(epoch) is None else epoch.epoch
+
+    lack = f"no finite {text}" if logged else f"no {text}"
+    return Metric(
+        *(text, "difference", values, False, more_is_better, lack),
+        rounded=logged,
+        at=at,
+        of_epoch=of_epoch,
+        epoch_of=number_of if logged or at != LAST else None,
+    )
+
+
+def time_to(text: str, name: str, target: float, *, more_is_better: bool, logged: bool) -> Metric:
+    """Return the time to a metric: seconds of training to the end of the first epoch that reaches `target`."""
+    of_epoch = _logged_value(name) if logged else _column_value(name)
+    return _time_to(f"{TIME_TO}{text}={target:g}", of_epoch, target, more_is_better=more_is_better, rounded=True)
+
+
+def time_to_accuracy(target: float) -> Metric:
+    """Return the time to an accuracy: `val_accuracy`, or the training accuracy where an epoch has no validation."""
+
+    def of_epoch(epoch: EpochRecord) -> float | None:
+        return epoch.accuracy if epoch.val_accuracy is None else epoch.val_accuracy
+
+    return _time_to(f"{TIME_TO}accuracy={target:g}", of_epoch, target, more_is_better=True, rounded=False)
+
+
+def _time_to(name: str, of_epoch: EpochValue, target: float, *, more_is_better: bool, rounded: bool) -> Metric:
+    """Return the seconds of training (`epoch_seconds`, with warm-up) to the first epoch that reaches `target`."""
+
+    def values(run: StoredRun) -> list[float]:
+        spent = accumulate(epoch.epoch_seconds or 0.0 for epoch in run.epochs)
+        for epoch, seconds in zip(run.epochs, spent, strict=True):
+            value = of_epoch(epoch)
+            if value is not None and seconds > 0 and (value >= target if more_is_better else value <= target):
+                return [seconds]
+        return []
+
+    return Metric(name, "speedup", values, False, False, f"never reached {target:g}", rounded=rounded)
+
+
+def unit_rate(unit: str) -> Metric:
+    """Return the throughput of a unit: its count over the training seconds of each measured epoch."""
+
+    def values(run: StoredRun) -> list[float]:
+        return [rate for epoch in run.epochs if not epoch.warmup and (rate := _rate(epoch, unit))]
+
+    name = f"{unit}{RATE}"
+    return Metric(name, "speedup", values, True, True, f"no {name}", rounded=True)
+
+
+def _rate(epoch: EpochRecord, unit: str) -> float | None:
+    count, seconds = (epoch.units or {}).get(unit), epoch.epoch_seconds
+    rate = count / seconds if count and count > 0 and seconds and seconds > 0 else None
+    return None if rate is None or math.isinf(rate) else rate
+
+
+def _last(run: StoredRun, name: str) -> EpochRecord | None:
+    return next((epoch for epoch in reversed(run.epochs) if name in (epoch.metrics or {})), None)
+
+
+def _logged_value(name: str) -> EpochValue:
+    return lambda epoch: (epoch.metrics or {}).get(name)
+
+
+def _column_value(name: str) -> EpochValue:
+    def value(epoch: EpochRecord) -> float | None:
+        found: float | None = getattr(epoch, name)
+        return found
+
+    return value

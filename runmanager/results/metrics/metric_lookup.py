@@ -1,0 +1,183 @@
+"""The metrics that the runs of a sweep can be compared by: the built-in ones, and what their epochs recorded."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from runmanager.errors import UsageError
+from runmanager.records.storage.reader import StoredRun
+from runmanager.results.load.run_summary import OVERALL_RATE, measured_epochs, overall_rate
+from runmanager.results.metrics.directions import direction_of, known_direction
+from runmanager.results.metrics.logged_metrics import (
+    EPOCH_COLUMNS,
+    RATE,
+    TIME_TO,
+    UNDER,
+    epoch_metric,
+    logged_name,
+    recorded_metrics,
+    recorded_units,
+    time_to,
+    time_to_accuracy,
+    unit_rate,
+)
+from runmanager.results.metrics.metric import LAST, THROUGHPUT, At, Effect, Metric
+from runmanager.results.table_model.columns import OUTCOMES
+from runmanager.validation import did_you_mean, fault
+
+__all__ = [
+    *("MEMORY", "METRIC_NAMES", "PLAIN_METRICS", "RUN_TIME"),
+    *("any_direction", "column_name", "default_metrics", "find_metric", "known_metrics"),
+]
+
+_TIME_TO_ACCURACY = "time_to_accuracy"
+
+
+def _each_epoch(name: str, *, more_is_better: bool) -> Metric:
+    def values(run: StoredRun) -> list[float]:
+        return [value for epoch in run.epochs if not epoch.warmup and (value := getattr(epoch, name))]
+
+    return Metric(name, "speedup", values, True, more_is_better, f"no {name}")
+
+
+def _whole_run(name: str, effect: Effect) -> Metric:
+    def values(run: StoredRun) -> list[float]:
+        value = getattr(run.record, name)
+        return [value] if value else []
+
+    return Metric(name, effect, values, False, False, f"no {name}")
+
+
+def _overall(run: StoredRun) -> list[float]:
+    rate = overall_rate(measured_epochs(run))
+    return [] if rate is None else [rate]
+
+
+OVERALL_THROUGHPUT = Metric(OVERALL_RATE, "speedup", _overall, False, True, f"no {OVERALL_RATE}")
+RUN_TIME = _whole_run("run_seconds", "speedup")
+MEMORY = _whole_run("peak_memory_bytes", "ratio")
+
+_SPEEDS = (
+    *(THROUGHPUT, OVERALL_THROUGHPUT, _each_epoch("epoch_seconds", more_is_better=False)),
+    *(_each_epoch("wall_seconds", more_is_better=False), RUN_TIME),
+)
+_BY_NAME = {metric.name: metric for metric in (*_SPEEDS, MEMORY)}
+PLAIN_METRICS: Sequence[str] = (
+    *(metric.name for metric in _SPEEDS),
+    *("accuracy", "val_accuracy", "loss", "val_loss", MEMORY.name),
+)
+"""The metrics that any run may have."""
+
+METRIC_NAMES: Sequence[str] = (*PLAIN_METRICS, f"{_TIME_TO_ACCURACY}=SHARE")
+
+
+def find_metric(text: str, runs: Sequence[StoredRun] = (), *, better: str | None = None, at: At = LAST) -> Metric:
+    """Return the metric of that name: a built-in one, or one that an epoch of `runs` recorded.
+
+    `time_to_accuracy=0.95` and `time_to_val/f1=0.8` include their target. `tokens_per_second` is the throughput of a
+    recorded unit. Metrics of epochs count `at` the last or the best epoch. Their direction is `better`, else the one
+    that the runs declared, else that of the name's words. A logged metric that has the name of another one is found
+    under `metrics.`.
+
+    Raises `UsageError` for an unknown metric, for a target that is not valid, for a metric of epochs whose direction is
+    not known, and for `better` and `at` with a metric that they do not apply to.
+    """
+    name, separator, target = text.partition("=")
+    if name == _TIME_TO_ACCURACY:
+        _refuse(text, better=better, at=at)
+        return time_to_accuracy(_parse_accuracy(target, text))
+    if text in _BY_NAME:
+        _refuse(text, better=better, at=at)
+        return _BY_NAME[text]
+    if (recorded := _of_epochs(text, runs)) is not None:
+        more_is_better = direction_of(recorded["name"], runs, better=better)
+        return epoch_metric(text, **recorded, at=at, more_is_better=more_is_better)
+    if text.endswith(RATE) and text.removesuffix(RATE) in recorded_units(runs):
+        _refuse(text, better=better, at=at)
+        return unit_rate(text.removesuffix(RATE))
+    name, separator, target = text.rpartition("=")
+    goal = name.removeprefix(TIME_TO)
+    if separator and goal != name and (recorded := _of_epochs(goal, runs)) is not None:
+        _refuse(text, at=at)
+        more_is_better = direction_of(recorded["name"], runs, better=better)
+        return time_to(goal, **recorded, target=_parse_number(target, text), more_is_better=more_is_better)
+    raise UsageError(_unknown(text, runs))
+
+
+def known_metrics(runs: Sequence[StoredRun]) -> list[str]:
+    """Return the names of all metrics of these runs, without times to a target."""
+    units = [f"{unit}{RATE}" for unit in recorded_units(runs)]
+    return list(dict.fromkeys([*PLAIN_METRICS, *map(column_name, recorded_metrics(runs)), *units]))
+
+
+def default_metrics(runs: Sequence[StoredRun]) -> Iterator[str]:
+    """Yield the metrics by which cells are ranked where none is requested, the preferred one first.
+
+    They are `OUTCOMES`, then the logged metrics, which are looked for only when they are needed; each only where its
+    direction is known.
+    """
+    yield from (name for name in OUTCOMES if known_direction(name, runs) is not None)
+    yield from (column_name(name) for name in recorded_metrics(runs) if known_direction(name, runs) is not None)
+
+
+def any_direction(name: str, runs: Sequence[StoredRun]) -> Metric:
+    """Return one of `known_metrics` for its values: its direction is arbitrary where it is not known."""
+    try:
+        return find_metric(name, runs)
+    except UsageError:
+        return find_metric(name, runs, better="max")
+
+
+def column_name(name: str) -> str:
+    """Return the name of a logged metric in a comparison: under `metrics.` where that is the name of another one."""
+    return f"{UNDER}{name}" if name in PLAIN_METRICS else name
+
+
+def _of_epochs(text: str, runs: Sequence[StoredRun]) -> dict[str, Any] | None:
+    """Return the name in the record of a metric of epochs, and whether it was logged; None for any other text."""
+    if text in EPOCH_COLUMNS:
+        return {"name": text, "logged": False}
+    name = logged_name(text, runs)
+    return None if name is None else {"name": name, "logged": True}
+
+
+def _refuse(text: str, *, better: str | None = None, at: At = LAST) -> None:
+    """Refuse options of metrics of epochs. Raises `UsageError`."""
+    if better is not None:
+        raise UsageError(fault("--better", "go with a metric of epochs", f"'{text}'", "its direction is known"))
+    if at != LAST:
+        raise UsageError(fault("--at", "go with a metric of epochs", f"'{text}'", "it is not that of a single epoch"))
+
+
+def _unknown(text: str, runs: Sequence[StoredRun]) -> str:
+    name = text.partition("=")[0]
+    known = known_metrics(runs)
+    logged = known[len(PLAIN_METRICS) :]
+    goals = [f"{TIME_TO}{each}" for each in (*EPOCH_COLUMNS, *map(column_name, recorded_metrics(runs)))]
+    listed = ", ".join([*METRIC_NAMES, *logged])
+    way_out = did_you_mean(name, dict.fromkeys([*known, _TIME_TO_ACCURACY, *goals]), max_names=1)
+    return f"`--metric` must be a metric of the runs, got '{text}'; {way_out or f'they are {listed}.'}"
+
+
+def _parse_accuracy(target_text: str, text: str) -> float:
+    target = _number(target_text)
+    if not 0 < target <= 1:
+        raise UsageError(
+            f"`--metric` must name an accuracy above 0 and at most 1, got '{text}'; as in {_TIME_TO_ACCURACY}=0.95."
+        )
+    return target
+
+
+def _parse_number(target_text: str, text: str) -> float:
+    target = _number(target_text)
+    if not math.isfinite(target):
+        example = f"{text.rpartition('=')[0]}=0.8"
+        raise UsageError(f"`--metric` must end in the number to reach, got '{text}'; as in {example}.")
+    return target
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

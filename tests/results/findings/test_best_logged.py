@@ -1,0 +1,102 @@
+"""The best cell by a logged metric, and by the best epoch of each run."""
+
+import json
+
+import msgspec
+import pytest
+
+from runmanager.errors import UsageError
+from runmanager.results.findings.best import find_best
+from runmanager.results.findings.best_text import best_headline, best_sections, best_sentences, best_to_json
+from runmanager.results.table_model.sections import format_sections
+
+COLUMNS = dict.fromkeys(("loss", "accuracy", "val_loss", "val_accuracy"))
+
+
+@pytest.fixture
+def logged(contents, timed):
+    """Factory of sweeps without columns of metrics: `val/f1` peaks in epoch 3 + seed, where it is 0.1 higher."""
+
+    def make(reached, *, name="val/f1", num_seeds=3, **fields):
+        def epochs(value, seed):
+            noise = 0.003 * ((seed * seed + int(100 * value)) % 7)
+            return [
+                msgspec.structs.replace(
+                    epoch, **COLUMNS, metrics={name: value + noise + (0.1 if epoch.epoch == 3 + seed else 0)}
+                )
+                for epoch in timed([1.0] * 7)
+            ]
+
+        return contents(
+            *(
+                ({"lr": lr, "seed": seed}, epochs(value, seed), fields)
+                for lr, value in reached.items()
+                for seed in range(num_seeds)
+            )
+        )
+
+    return make
+
+
+def test_a_logged_metric_is_the_default_where_no_cell_has_a_column(logged):
+    found = find_best(logged({"low": 0.5, "high": 0.8}), None)
+    assert (found.metric.name, found.settings, found.verdict) == ("val/f1", {"lr": "high"}, "better")
+    assert "No cell has a val_accuracy in each of its finished runs, so this is by val/f1." in best_sentences(found)
+
+
+def test_a_default_needs_a_known_direction(logged):
+    with pytest.raises(UsageError, match=r"got 'val_accuracy' and a run without it in every cell; there is .*, zeal\."):
+        find_best(logged({"low": 0.5}, name="zeal"), None)
+    assert find_best(logged({"low": 0.5}, name="zeal", better={"zeal": "min"}), None).metric.name == "zeal"
+
+
+def test_declared_and_requested_directions_choose_the_winner(logged):
+    values = {"low": 0.5, "high": 0.8}
+    assert find_best(logged(values), None, metric="val/f1").settings == {"lr": "high"}
+    declared = logged(values, better={"val/f1": "min"})
+    assert find_best(declared, None, metric="val/f1").settings == {"lr": "low"}
+    assert find_best(declared, None, metric="val/f1", better="larger").settings == {"lr": "high"}
+    with pytest.raises(UsageError, match="`--better` must go with a metric, got none"):
+        find_best(declared, None, better="max")
+    with pytest.raises(UsageError, match="`--at` must be one of last, best"):
+        find_best(declared, None, at="first")
+
+
+def test_the_best_epoch_is_named_and_said_to_flatter(logged):
+    found = find_best(logged({"low": 0.5, "high": 0.8}), None, at="best")
+    assert float(found.value) == pytest.approx(0.9, abs=0.02)
+    assert best_headline(found).endswith(" with lr=high, at epochs 3 to 5.")
+    assert "flatters the result" in best_sentences(found)[1]
+    runs = format_sections("", best_sections(found)).partition("Settings")[0]
+    assert [f"(epoch {number})" in runs for number in (2, 3, 4, 5, 6)] == [False, True, True, True, False]
+    plain = json.loads(best_to_json(found, command=None))
+    assert plain["at"] == "best"
+    assert sorted(run["epoch"] for run in plain["best"]["runs"]) == [3, 4, 5]
+
+
+def test_one_best_epoch_is_named_alone(logged):
+    found = find_best(logged({"only": 0.5}, num_seeds=1), None, at="best")
+    assert best_headline(found).endswith(", at epoch 3.")
+
+
+def test_the_last_epoch_of_a_logged_metric_is_named_too(logged):
+    found = find_best(logged({"low": 0.5}), None)
+    assert "epoch" not in best_headline(found)
+    assert format_sections("", best_sections(found)).count("(epoch 7)") == 3
+    assert not any("flatters" in line for line in best_sentences(found))
+
+
+def test_columns_at_the_last_epoch_are_described_as_before(contents, timed):
+    sweep = contents(({"lr": 0.1}, timed([1.0] * 7), {}), ({"lr": 0.2}, timed([1.0] * 5), {}))
+    found = find_best(sweep, None)
+    plain = json.loads(best_to_json(found, command=None))
+    assert "at" not in plain and set(plain["best"]["runs"][0]) == {"run", "value", "folder"}
+    assert "epoch" not in best_headline(found) + format_sections("", best_sections(found))
+
+
+def test_values_are_rounded_for_people(contents, timed):
+    epochs = [msgspec.structs.replace(each, metrics={"ppl": 100 / 3}) for each in timed([1.0] * 7)]
+    sweep = contents(({"lr": 0.1}, epochs, {}), ({"lr": 0.2}, epochs, {}))
+    found = find_best(sweep, None, metric="ppl")
+    assert best_headline(found) == "the best ppl is 33.33 (n=1) with lr=0.1."
+    assert find_best(sweep, None, metric="time_to_ppl=40").metric.format_value(7.0) == "7.000"
