@@ -1,5 +1,6 @@
 """Shell completion of sweeps, runs, and a sweep's settings, metrics and columns."""
 
+import csv
 import os
 import re
 from collections.abc import Iterable
@@ -95,8 +96,17 @@ def complete_columns(ctx: typer.Context, incomplete: str) -> list[str]:
     from runmanager.results.table_model.columns import RESULT_COLUMNS, RUN_COLUMNS
 
     before = incomplete[: incomplete.rfind(",") + 1]
-    names = dict.fromkeys([*RUN_COLUMNS, *_settings(_plan_of(ctx)), *RESULT_COLUMNS])
+    names = dict.fromkeys([*RUN_COLUMNS, *_settings(_plan_of(ctx)), *RESULT_COLUMNS, *_written_columns(ctx)])
     return _matching(incomplete, [before + name for name in names])
+
+
+def _written_columns(ctx: typer.Context) -> list[str]:
+    """The columns of the sweep's results.csv, which include logged metrics; empty on any error."""
+    try:
+        with find_sweep(_sweep_name(ctx)).results("csv").open(encoding="utf-8", newline="") as file:
+            return next(csv.reader(file), [])
+    except (RunManagerError, OSError, ValueError, csv.Error):
+        return []
 
 
 def _plan_of(ctx: typer.Context) -> SweepRecord | None:

@@ -19,6 +19,7 @@ from runmanager.results.notebook import choose_figure, draw_for_notebook, sweep_
 from runmanager.results.sweep_snapshot import SweepSnapshot
 from runmanager.results.table_model.formatting import human_columns
 from runmanager.results.tables.dataframe import to_dataframe
+from runmanager.results.tables.names import in_list
 from runmanager.results.tables.query import TableQuery
 
 if TYPE_CHECKING:
@@ -79,13 +80,13 @@ class Sweep:
         """A part of the results, as `runmanager table` shows it: the main columns, one row for all seeds of a cell.
 
         Means over seeds are followed by their standard deviations, as in `val_accuracy_std`; `each=True` keeps one row
-        per run. `where` is a condition (`"device==cuda and lr<0.1"`), `sort` a column: largest first for accuracies
-        and throughput, else smallest first. `columns` names columns or settings. `pivot` is
-        `"ROWS:COLUMNS[:METRIC]"`, with medians over runs.
+        per run. `where` is a condition (`"device==cuda and lr<0.1"`), `sort` a column: largest first where that is
+        better, as for accuracies and throughput, else smallest first. `columns` names columns or settings. `pivot` is
+        `"ROWS:COLUMNS[:METRIC]"`, with medians over runs. Every logged metric is a column.
 
         Raises `UsageError` for an argument that cannot be parsed and, with the nearest name, for an unknown column.
         """
-        names = columns if columns is None or isinstance(columns, str) else ",".join(columns)
+        names = columns if columns is None or isinstance(columns, str) else ",".join(map(in_list, columns))
         with _errors_name_arguments():
             query = TableQuery.parse(where=where, sort=sort, columns=names, pivot=pivot, each=each)
             table = query.of_sweep(self._snapshot.sweep, self._snapshot.plan, collapses=True)

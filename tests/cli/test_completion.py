@@ -8,8 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from runmanager.cli.completion import complete_sweeps
-from runmanager.records.files.paths import SweepPaths
+from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.run_record import EpochRecord
+from runmanager.results.result_files import write_tables
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,19 @@ def test_commands_sweeps_and_runs_are_completed(
     found = command().out.split()
     assert len(found) == len(offered)
     assert all(one.startswith(start) for one, start in zip(sorted(found), sorted(offered), strict=True))
+
+
+def test_logged_metrics_of_the_written_table_are_completed(
+    command: Callable, sweep: SweepPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunPaths(next(path for path in sorted(sweep.runs.iterdir()) if "device=cpu" in path.name))
+    with run.epochs.open("a") as file:
+        file.write('{"epoch": 8, "metrics": {"val/f1": 0.5}}\n')
+    write_tables(sweep, report=False)
+    monkeypatch.setenv("_RUNMANAGER_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "runmanager table grid --columns lr,val/")
+    monkeypatch.setenv("COMP_CWORD", "4")
+    assert command().out.split() == ["lr,val/f1"]
 
 
 def test_the_completion_script_is_printed(command: Callable, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,11 @@
 """A sweep in Python and in a notebook."""
 
+import json
 import math
 import re
 from pathlib import Path
 
+import msgspec
 import pandas as pd
 import pytest
 from msgspec.structs import replace
@@ -115,6 +117,44 @@ def test_a_table_has_means_and_deviations_over_seeds_or_each_run(seeded):
     assert list(each.columns) == ["seed", "epoch_seconds"] and list(each["seed"]) == [1, 2, 3]
     pivot = seeded.table(pivot="batch_size:seed")
     assert pivot["seed=2"].tolist() == pytest.approx([2.2, 1.2])
+
+
+@pytest.fixture
+def logging(sweep, timed):
+    """Two cells with two seeds each, which log `f1, macro`; the second cell counts tokens."""
+    for lr, f1 in ((0.1, 0.75), (0.2, 0.25)):
+        for seed in (0, 1):
+            epochs = [
+                msgspec.structs.replace(
+                    epoch,
+                    metrics={"f1, macro": f1 + 0.125 * seed, "loss": 5.0},
+                    units={"tokens": 100} if lr == 0.2 else msgspec.UNSET,
+                )
+                for epoch in timed([9.0, 2.0, 2.0])
+            ]
+            sweep.run({"lr": lr, "seed": seed}, epochs)
+    return Sweep(sweep.paths.root)
+
+
+def test_logged_metrics_are_columns_of_all_tables(logging):
+    assert list(logging.runs.columns)[-3:] == ["f1, macro", "metrics.loss", "tokens_per_second"]
+    assert list(logging.epochs.columns)[-3:] == ["f1, macro", "metrics.loss", "tokens"]
+    assert logging.runs["f1, macro"].dtype == logging.runs["tokens_per_second"].dtype == "float64"
+    assert logging.runs["tokens_per_second"].isna().tolist() == [row == 0.1 for row in logging.runs["lr"]]
+    frame = logging.table(where="`f1, macro` > 0.5", columns=["lr", "f1, macro"])
+    assert list(frame.columns) == ["lr", "f1, macro", "f1, macro_std"] and frame["f1, macro"].tolist() == [0.8125]
+    assert list(logging.table(sort="f1, macro")["lr"]) == [0.1, 0.2]
+    assert logging.table(pivot="lr:seed:`f1, macro`")["seed=1"].tolist() == [0.875, 0.375]
+
+
+def test_written_files_have_logged_metrics(logging):
+    paths = logging.paths
+    write_tables(paths)
+    for frame, path in ((logging.runs, paths.results("csv")), (logging.epochs, paths.epochs_csv)):
+        pd.testing.assert_frame_equal(frame, pd.read_csv(path), check_dtype=False)
+    assert [row["metrics.loss"] for row in json.loads(paths.results("json").read_text())] == [5.0] * 4
+    for file in (paths.results("md"), paths.results("html"), paths.report):
+        assert "f1, macro" in file.read_text() and "tokens_per_second" in file.read_text()
 
 
 def test_the_best_cell_has_its_certainty_and_its_run(seeded):

@@ -30,7 +30,7 @@ def table(
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="BestCell first for accuracies and throughput, else smallest first.",
+            help="Largest first where that is better, as for accuracies and throughput, else smallest first.",
             autocompletion=complete_columns,
         ),
     ] = None,

@@ -9,15 +9,29 @@ from typing import Any
 from runmanager.errors import UsageError
 from runmanager.records.run.run_record import PHASES, EpochRecord
 from runmanager.records.storage.reader import StoredRun
+from runmanager.results.load.logged_values import last_metrics, unit_names, unit_rate, unit_rates
+from runmanager.results.load.run_summary import measured_epochs
+from runmanager.results.table_model.logged_columns import LoggedColumns, logged_columns
 from runmanager.text import pluralize
 
-__all__ = ["EPOCH_METRICS", "ExportResult", "epoch_metrics", "import_optional", "run_fingerprint", "sync_runs"]
+__all__ = [
+    "EPOCH_METRICS",
+    "ExportResult",
+    "epoch_metrics",
+    "exported_names",
+    "final_metrics",
+    "import_optional",
+    "run_fingerprint",
+    "sync_runs",
+]
 
 EPOCH_METRICS = (
     *("loss", "accuracy", "val_loss", "val_accuracy", "epoch_seconds", "wall_seconds", "run_seconds"),
     *("samples_per_second", *(f"{phase}_seconds" for phase in PHASES)),
 )
-"""The metrics exported for each epoch, by the column names of epochs.csv."""
+"""The fixed metrics exported for each epoch, by the column names of epochs.csv."""
+
+_RUN_FACTS = ("folder", "deviations")  # names of exported values of a whole run that are no columns
 
 
 @dataclass(frozen=True)
@@ -53,10 +67,27 @@ def run_fingerprint(run: StoredRun) -> str:
     return f"{record.signature} {state}{deviations} {times}"
 
 
-def epoch_metrics(epoch: EpochRecord) -> dict[str, float]:
-    """The metrics of an epoch that were measured."""
-    values: Mapping[str, Any] = {name: getattr(epoch, name) for name in EPOCH_METRICS}
+def exported_names(run: StoredRun) -> LoggedColumns:
+    """The names under which the logged metrics and the rates of a run are exported.
+
+    They are those of the tables, except that a setting may have the same name: other tools keep settings apart.
+    """
+    return logged_columns(last_metrics(run.epochs), unit_names(run.epochs), _RUN_FACTS)
+
+
+def epoch_metrics(epoch: EpochRecord, names: LoggedColumns) -> dict[str, float]:
+    """The metrics of an epoch that were measured or logged, and the throughput of its units."""
+    values: dict[str, Any] = {name: getattr(epoch, name) for name in EPOCH_METRICS}
+    values |= {names.metrics[name]: value for name, value in (epoch.metrics or {}).items()}
+    values |= {names.rates[unit]: unit_rate(epoch, unit) for unit in epoch.units or {}}
     return {name: value for name, value in values.items() if value is not None}
+
+
+def final_metrics(run: StoredRun, names: LoggedColumns) -> dict[str, float | None]:
+    """The logged metrics and the rates of a whole run, as in results.csv; None for those that are missing there."""
+    values = {names.metrics[name]: value for name, value in last_metrics(run.epochs).items()}
+    rates = unit_rates(measured_epochs(run), names.rates)
+    return values | {names.rates[unit]: rate for unit, rate in rates.items()}
 
 
 def sync_runs(

@@ -1,6 +1,8 @@
 """Export to MLflow (`export --to mlflow`): a sweep as an experiment with the same runs."""
 
 import datetime
+import posixpath
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,12 +13,13 @@ from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.results.export.incremental import (
     ExportResult,
     epoch_metrics,
+    exported_names,
     import_optional,
     run_fingerprint,
     sync_runs,
 )
 
-__all__ = ["DEFAULT_URI", "export_to_mlflow"]
+__all__ = ["DEFAULT_URI", "export_to_mlflow", "metric_name"]
 
 DEFAULT_URI = "sqlite:///mlflow.db"
 """A database in the current folder, MLflow's own default."""
@@ -26,6 +29,7 @@ _SIGNATURE_TAG = "runmanager.signature"
 _STATUSES = {Status.FINISHED: "FINISHED", Status.FAILED: "FAILED", Status.CRASHED: "FAILED", Status.RUNNING: "RUNNING"}
 _MAX_METRICS = 1000  # per call of MLflow's API
 _MAX_PARAMS = 100
+_MAX_METRIC_NAME_LENGTH = 250
 _MAX_PARAM_LENGTH = 500  # characters accepted by every store of MLflow
 _MAX_TAG_LENGTH = 5000
 _PAGE_SIZE = 1000
@@ -34,9 +38,11 @@ _PAGE_SIZE = 1000
 def export_to_mlflow(sweep: SweepContents, *, uri: str = DEFAULT_URI) -> ExportResult:
     """Write the runs into the experiment with the sweep's name in the store `uri`.
 
-    Settings become params, epochs metrics, and status, commit, folder and deviations tags; deviations and notes are the
-    run's description. Unchanged runs are kept, changed ones replaced. MLflow has no statuses for skipped and crashed
-    runs: they become KILLED and FAILED, and the tag `runmanager.status` has the original status.
+    Settings become params, epochs with their logged metrics metrics, and status, commit, folder and deviations tags;
+    deviations and notes are the run's description. MLflow shows the last finite value of each metric as that of the
+    run; a character that it does not accept in a name becomes `_`. Unchanged runs are kept, changed ones replaced.
+    MLflow has no statuses for skipped and crashed runs: they become KILLED and FAILED, and the tag `runmanager.status`
+    has the original status.
 
     Raises `UsageError` if MLflow is not installed.
     """
@@ -72,10 +78,11 @@ def _write(client: Any, experiment: str, run: StoredRun) -> None:
     record = run.record
     start = _milliseconds(record.started_at)
     run_id = client.create_run(experiment, start_time=start, run_name=record.name).info.run_id
+    names = exported_names(run)
     metrics = [
-        Metric(name, value, start + round(1000 * (epoch.run_seconds or 0.0)), epoch.epoch)
+        Metric(metric_name(name), value, start + round(1000 * (epoch.run_seconds or 0.0)), epoch.epoch)
         for epoch in run.epochs
-        for name, value in epoch_metrics(epoch).items()
+        for name, value in epoch_metrics(epoch, names).items()
     ]
     last = run.epochs[-1].epoch if run.epochs else 0
     run_metrics = {"num_parameters": record.num_parameters, "peak_memory_bytes": record.peak_memory_bytes}
@@ -90,6 +97,12 @@ def _write(client: Any, experiment: str, run: StoredRun) -> None:
     if record.status is not Status.RUNNING:
         end = _milliseconds(record.ended_at or record.started_at)
         client.set_terminated(run_id, status=_STATUSES.get(record.status, "KILLED"), end_time=end)
+
+
+def metric_name(name: str) -> str:
+    """The name of a metric as every store of MLflow accepts it."""
+    text = re.sub(r"[^\w\-. /]", "_", name)[:_MAX_METRIC_NAME_LENGTH] or "_"
+    return text if posixpath.normpath(text) == text and text[0] not in "/." else re.sub(r"[/.]", "_", text)
 
 
 def _batches(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:

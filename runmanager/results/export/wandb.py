@@ -1,5 +1,6 @@
 """Export to Weights & Biases (`export --to wandb`): a sweep as offline runs, which `wandb sync` uploads."""
 
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.results.export.incremental import (
     ExportResult,
     epoch_metrics,
+    exported_names,
+    final_metrics,
     import_optional,
     run_fingerprint,
     sync_runs,
@@ -25,8 +28,8 @@ _OFFLINE_PREFIX = "offline-run-"
 def export_to_wandb(sweep: SweepContents, *, folder: Path) -> ExportResult:
     """Write an offline run for each run below `folder`/wandb, in a project with the sweep's name; nothing is uploaded.
 
-    Settings become the config, epochs the history, and deviations and notes the notes. Unchanged runs are kept, changed
-    ones replaced.
+    Settings become the config, epochs with their logged metrics the history, the run's values of these the summary, and
+    deviations and notes the notes. Unchanged runs are kept, changed ones replaced.
 
     Raises `UsageError` if wandb is not installed.
     """
@@ -68,8 +71,11 @@ def _write(wandb: Any, project: str, run: StoredRun, folder: Path) -> None:
         reinit="create_new",
         settings=wandb.Settings(console="off", silent=True, save_code=False, disable_git=True, x_disable_stats=True),
     )
+    names = exported_names(run)
     for epoch in run.epochs:
-        exported.log(epoch_metrics(epoch), step=epoch.epoch)
+        exported.log(epoch_metrics(epoch, names), step=epoch.epoch)
+    final = final_metrics(run, names)  # the history lacks missing values, so its last ones may be those of before
+    exported.summary.update({name: math.nan if value is None else value for name, value in final.items()})
     summary = {
         "status": record.status.value,
         "reason": record.reason.value if record.reason else None,

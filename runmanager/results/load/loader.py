@@ -19,6 +19,7 @@ from runmanager.records.storage.reader import (
 )
 from runmanager.records.sweep.sweep_record import SweepRecord, read_sweep_record
 from runmanager.results.load.duplicates import drop_duplicates
+from runmanager.results.load.logged_values import LoggedNames
 from runmanager.results.load.run_summary import RunSummary, SweepSummary, planned_signatures, summarize_run
 from runmanager.results.load.summary_cache import CachedRun, RunStamps, is_settled, read_cache, stamps_of, write_cache
 
@@ -92,10 +93,10 @@ def read_summary(
     plan, plan_damage = _read_plan(paths)
     damaged: list[Damage] = []
     with gc_paused():
-        runs = _read_summaries(paths, damaged, planned_signatures(plan), now_ns=now_ns)
+        runs, logged_names = _read_summaries(paths, damaged, planned_signatures(plan), now_ns=now_ns)
     runs.sort(key=lambda run: order_of_start(run.started_at, run.name))
     runs_left, duplicates = drop_duplicates(paths, runs)
-    return SweepSummary(paths, runs_left, (*damaged, *duplicates, *plan_damage)), plan
+    return SweepSummary(paths, runs_left, (*damaged, *duplicates, *plan_damage), logged_names), plan
 
 
 def _read_plan(paths: SweepPaths) -> tuple[SweepRecord | None, list[Damage]]:
@@ -107,8 +108,8 @@ def _read_plan(paths: SweepPaths) -> tuple[SweepRecord | None, list[Damage]]:
 
 def _read_summaries(
     paths: SweepPaths, damaged: list[Damage], planned: Container[str], *, now_ns: int
-) -> list[RunSummary]:
-    cached = read_cache(paths)
+) -> tuple[list[RunSummary], Sequence[LoggedNames]]:
+    cached, logged = read_cache(paths)
     runs: list[RunSummary] = []
     to_cache: list[CachedRun] = []
     shared = SharedParts()
@@ -122,15 +123,15 @@ def _read_summaries(
             run = read_tolerantly(RunPaths(Path(folder)), damaged, shared=shared)
             if run is None:
                 continue
-            entry = CachedRun(stamps, summarize_run(run, planned))
+            entry = CachedRun(stamps, summarize_run(run, planned, logged))
             if len(damaged) > num_damaged or not is_settled(run, stamps, now_ns=now_ns):
                 runs.append(entry.summary)
                 continue
             num_new += 1
         runs.append(entry.summary)
         to_cache.append(entry)
-    write_cache(paths, to_cache, num_new=num_new)
-    return runs
+    write_cache(paths, to_cache, logged, num_new=num_new)
+    return runs, logged.names
 
 
 def _stamps_of(folder: str) -> RunStamps:

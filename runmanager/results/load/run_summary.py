@@ -14,6 +14,7 @@ from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.reader import Damage, StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.load.contention import Exposure, exposure_of
+from runmanager.results.load.logged_values import LoggedNames, LoggedNamesTable, last_metrics, unit_names, unit_rates
 from runmanager.results.stats.descriptive import iqr, median
 from runmanager.results.table_model.columns import PHASE_COLUMNS, RESULT_COLUMNS
 
@@ -45,7 +46,8 @@ class RunSummary(msgspec.Struct, frozen=True, array_like=True, gc=False):
     `own_settings` is None where the sweep's plan has them. `num_unmeasured` counts the epochs of a run whose epochs are
     all warm-up. `attempt_notes` are lines about epochs that were trained elsewhere, `deviations` about deviations from
     the settings. `last_seen` has the last heartbeat of a running run that cannot be observed from this host, else it is
-    empty.
+    empty. `logged` is the index of the `SweepSummary.logged_names` of its `logged_values`: the metrics' values of their
+    last epoch, then the median throughput of each unit.
     """
 
     folder: str
@@ -58,6 +60,8 @@ class RunSummary(msgspec.Struct, frozen=True, array_like=True, gc=False):
     attempt_notes: tuple[str, ...] = ()
     last_seen: str = ""
     deviations: tuple[str, ...] = ()
+    logged: int = 0
+    logged_values: tuple[float | None, ...] = ()
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -81,17 +85,20 @@ _STARTED_AT = SUMMARY_COLUMNS.index("started_at")
 
 @dataclass(frozen=True)
 class SweepSummary:
-    """The summaries of a sweep's runs, in order of start, and what is damaged."""
+    """The summaries of a sweep's runs, in order of start, what is damaged, and what the runs logged."""
 
     paths: SweepPaths
     runs: Sequence[RunSummary]
     damaged: Sequence[Damage] = ()
+    logged_names: Sequence[LoggedNames] = (LoggedNames(),)
 
 
 def summarize(sweep: SweepContents, plan: SweepRecord | None) -> SweepSummary:
     """Summarize all runs of a sweep."""
     planned = planned_signatures(plan)
-    return SweepSummary(sweep.paths, [summarize_run(run, planned) for run in sweep.runs], sweep.damaged)
+    logged = LoggedNamesTable()
+    runs = [summarize_run(run, planned, logged) for run in sweep.runs]
+    return SweepSummary(sweep.paths, runs, sweep.damaged, logged.names)
 
 
 def planned_signatures(plan: SweepRecord | None) -> Container[str]:
@@ -99,8 +106,12 @@ def planned_signatures(plan: SweepRecord | None) -> Container[str]:
     return frozenset(cell.signature for cell in plan.planned) if plan else frozenset()
 
 
-def summarize_run(run: StoredRun, planned: Container[str]) -> RunSummary:
-    """Summarize one run, without its settings where it is one of the `planned` ones."""
+def summarize_run(run: StoredRun, planned: Container[str], logged: LoggedNamesTable | None = None) -> RunSummary:
+    """Summarize one run, without its settings where it is one of the `planned` ones.
+
+    The names of what it logged are added to `logged`, by default to a table of its own.
+    """
+    names, logged_values = _logged(run)
     is_warmup = bool(run.epochs) and run.epochs[-1].epoch > 0 and all(epoch.warmup for epoch in run.epochs)
     return RunSummary(
         run.paths.name,
@@ -113,6 +124,8 @@ def summarize_run(run: StoredRun, planned: Container[str]) -> RunSummary:
         tuple(describe_attempts(run.record)),
         _last_seen(run) if run.record.is_running_elsewhere else "",
         run.record.deviations,
+        (logged or LoggedNamesTable()).index_of(names),
+        logged_values,
     )
 
 
@@ -160,6 +173,15 @@ def _times(measured: Sequence[EpochRecord]) -> dict[str, float | None]:
     known = {name: [v for v in column if v is not None] for name, column in zip(_MEDIANS, values, strict=False)}
     times = {name: median(column) for name, column in known.items()}
     return times | {"epoch_seconds_iqr": iqr(known.get("epoch_seconds", [])), OVERALL_RATE: overall_rate(measured)}
+
+
+def _logged(run: StoredRun) -> tuple[LoggedNames, tuple[float | None, ...]]:
+    """Return the names and the values of what a run logged."""
+    metrics = last_metrics(run.epochs)
+    units = unit_names(run.epochs)
+    rates = unit_rates(measured_epochs(run), units) if units else {}
+    better = tuple((run.record.better or {}).items())
+    return LoggedNames(tuple(metrics), tuple(units), better), (*metrics.values(), *rates.values())
 
 
 def _last_seen(run: StoredRun) -> str:

@@ -2,7 +2,7 @@
 
 A cached summary is used only while the run's files are unchanged: the same modification times, sizes and inodes. A
 cache file that is damaged (it has a checksum), foreign, or from another version of this program is ignored. Where it
-cannot be written, every run is read each time.
+cannot be written, every run is read each time. Runs that logged the same metrics share one list of names.
 """
 
 import contextlib
@@ -20,6 +20,7 @@ from runmanager.records.files.file_errors import UNREADABLE
 from runmanager.records.files.paths import EPOCHS, RECORD, SweepPaths
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun
+from runmanager.results.load.logged_values import LoggedNames, LoggedNamesTable
 from runmanager.results.load.run_summary import RunSummary
 
 __all__ = ["CachedRun", "RunStamps", "is_settled", "read_cache", "stamps_of", "write_cache"]
@@ -43,6 +44,7 @@ class CachedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class _CacheFile(msgspec.Struct, frozen=True, array_like=True):
     program: str
     runs: list[CachedRun]
+    logged_names: list[LoggedNames]
 
 
 _DECODER = msgspec.msgpack.Decoder(_CacheFile)
@@ -65,23 +67,28 @@ def is_settled(run: StoredRun, stamps: RunStamps, *, now_ns: int) -> bool:
     return newest <= now_ns - _SETTLED_NS
 
 
-def read_cache(paths: SweepPaths) -> dict[str, CachedRun]:
-    """Read the cached runs of a sweep, by the name of their folder; empty without a valid file."""
+def read_cache(paths: SweepPaths) -> tuple[dict[str, CachedRun], LoggedNamesTable]:
+    """Read the cached runs of a sweep, by the name of their folder, and the names of what they logged.
+
+    Both are empty without a valid file.
+    """
     try:
         content = memoryview(read_bytes(paths.summaries))
         if _checksum(content[_CHECKSUM_BYTES:]) != content[:_CHECKSUM_BYTES]:
-            return {}
+            return {}, LoggedNamesTable()
         cached = _DECODER.decode(content[_CHECKSUM_BYTES:])
     except UNREADABLE:
-        return {}
-    return {run.summary.folder: run for run in cached.runs} if cached.program == _program() else {}
+        return {}, LoggedNamesTable()
+    if cached.program != _program():
+        return {}, LoggedNamesTable()
+    return {run.summary.folder: run for run in cached.runs}, LoggedNamesTable(cached.logged_names)
 
 
-def write_cache(paths: SweepPaths, runs: Sequence[CachedRun], *, num_new: int) -> None:
+def write_cache(paths: SweepPaths, runs: Sequence[CachedRun], logged: LoggedNamesTable, *, num_new: int) -> None:
     """Write the cache, if enough runs are new to be worth it. Concurrent writers are safe."""
     if num_new >= max(_MIN_NEW, len(runs) * _MIN_NEW_SHARE):
         with contextlib.suppress(OSError):  # a full disk, or a read-only folder
-            content = msgspec.msgpack.encode(_CacheFile(_program(), list(runs)))
+            content = msgspec.msgpack.encode(_CacheFile(_program(), list(runs), logged.names))
             replace_file(paths.summaries, _checksum(content) + content)
 
 

@@ -1,7 +1,7 @@
 """Tables of results: their rows, and the columns that other programs rely on."""
 
-from collections.abc import Collection, Container, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from runmanager.records.run.run_record import PHASES
@@ -9,6 +9,7 @@ from runmanager.records.run.run_record import PHASES
 __all__ = [
     "BASE_SETTINGS",
     "EFFECTS",
+    "FIXED_COLUMNS",
     "MISSING",
     "OUTCOMES",
     "PHASE_COLUMNS",
@@ -51,7 +52,10 @@ EFFECTS = ("speedup", "ratio", "difference")
 _MEASURED = {*RUN_COLUMNS, *RESULT_COLUMNS}
 _OF_OTHER_METRICS = ("metric", *(f"{side}_{what}" for side in ("baseline", "candidate") for what in ("value", "runs")))
 _RESERVED = ("nulls", "seeds", "note")  # columns of tables for people; `nulls` stays reserved for written tables
-_TAKEN = {*RUN_COLUMNS, *RESULT_COLUMNS, *EPOCH_COLUMNS, *COMPARISON_COLUMNS, *EFFECTS, *_OF_OTHER_METRICS, *_RESERVED}
+FIXED_COLUMNS = frozenset((*RUN_COLUMNS, *RESULT_COLUMNS, *EPOCH_COLUMNS, *_RESERVED))
+"""The columns of the results and epochs tables whose names do not depend on the sweep."""
+
+_TAKEN = {*FIXED_COLUMNS, *COMPARISON_COLUMNS, *EFFECTS, *_OF_OTHER_METRICS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +79,18 @@ class Table:
 
     `settings` are the columns that hold settings. `shown` are the columns for people, the most important first where
     the width is limited; files for programs have all columns. Shown columns that are empty in every row are left out,
-    unless `shows_empty`. `foreign` are columns of numbers that another program measured and named. `notes` are lines
-    about the whole table, `legend` explains its values. `num_unread` counts the runs without a row, whose records
-    cannot be read.
+    unless `shows_empty`. `foreign` are columns of numbers that another program measured and named, `logged` those of
+    the metrics and rates that the runs' own programs logged; `declared` says of columns whether larger values were
+    declared better. `notes` are lines about the whole table, `legend` explains its values. `num_unread` counts the
+    runs without a row, whose records cannot be read.
     """
 
     columns: list[str]
     rows: Sequence[Row]
     settings: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
+    logged: tuple[str, ...] = ()
+    declared: Mapping[str, bool] = field(default_factory=dict)
     shown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     legend: str = ""

@@ -97,20 +97,32 @@ class Median(float):
 
 def _median(value: Median) -> str:
     plain = int(value) if value.is_integer() and value.metric not in _MEASURED else float(value)
-    return human(plain, value.metric) + (f" (n={value.count})" if value.count > 1 else "")
+    return _with_count(human(plain, value.metric), value)
+
+
+def _with_count(text: str, value: Median) -> str:
+    return text + (f" (n={value.count})" if value.count > 1 else "")
 
 
 def human_field(table: Table, row: Row, column: str) -> str:
-    """Format a field of a table for people; numbers of foreign columns are rounded like measurements.
+    """Format a field of a table for people; numbers of foreign and logged columns are rounded like measurements.
 
     A setting that the row's cell does not have is empty; one that is set to null is `null`.
     """
     value = row[column]
-    if column in table.foreign and isinstance(value, float):
-        return _four_digits(value)
+    if isinstance(value, float) and (column in table.foreign or column in table.logged):
+        return _rounded(value)
     if value is None and column in table.settings:
         return "" if column in row.absent_settings else format_value(None)
     return human(value, column)
+
+
+def _rounded(value: float) -> str:
+    """Format a number of a column whose name this program does not know."""
+    text = _four_digits(float(value))
+    if isinstance(value, Spread):
+        return _with_deviation(text, value)
+    return _with_count(text, value) if isinstance(value, Median) else text
 
 
 def with_unit_prefix(value: float) -> str:
@@ -130,8 +142,13 @@ def _spread(value: Spread, column: str) -> str:
         return mean
     if column.endswith(_BYTES) or column in _ACCURACIES:
         return f"{mean} ± {human(value.deviation, column)}"
+    return _with_deviation(mean, value)
+
+
+def _with_deviation(mean: str, value: Spread) -> str:
+    """Format the deviation to the last digit of the mean; none for a single value."""
     decimals = len(mean.partition("e")[0].partition(".")[2])
-    return f"{mean} ± {_decimals(value.deviation, decimals)}"
+    return f"{mean} ± {_decimals(value.deviation, decimals)}" if value.count > 1 else mean
 
 
 # Settings are shown exactly; only measurements are rounded.

@@ -10,6 +10,7 @@ from runmanager.records.run.status import Status
 from runmanager.results.compare.cell_pairing import hashable
 from runmanager.results.table_model.columns import MISSING, Row, Table
 from runmanager.results.table_model.formatting import Median
+from runmanager.results.tables.names import split_names
 from runmanager.results.tables.sorting import sorted_values
 from runmanager.text import format_value
 
@@ -30,7 +31,7 @@ class PivotAxes:
 
 def parse_pivot(text: str) -> PivotAxes:
     """Parse `ROWS:COLUMNS[:METRIC]`. Raises `UsageError`."""
-    words = [word.strip() for word in text.split(":")]
+    words = split_names(text, ":")
     if len(words) not in (2, 3) or not all(words):
         raise UsageError(
             f"`--pivot` must be ROWS:COLUMNS or ROWS:COLUMNS:METRIC, got '{text}'; as in batch_size:device."
@@ -66,6 +67,7 @@ def pivot(table: Table, axes: PivotAxes) -> Table:
         columns=[axes.rows, *headings.values(), *counts],
         rows=rows,
         settings=(axes.rows,),
+        logged=tuple(headings.values()) if metric in table.logged else (),
         shown=(axes.rows, *headings.values()),
         notes=table.notes,
         legend=_legend(metric, has_counts),

@@ -12,6 +12,7 @@ from runmanager.results.load.cells import gather_cells
 from runmanager.results.load.run_summary import SweepSummary
 from runmanager.results.table_model.columns import Table, column_of
 from runmanager.results.table_model.formatting import human_field, is_number
+from runmanager.results.tables.names import split_names, unquoted
 from runmanager.results.tables.pivot import PivotAxes, parse_pivot, pivot
 from runmanager.results.tables.results_table import result_rows, row_notes
 from runmanager.results.tables.seeds import collapse_seeds
@@ -52,12 +53,12 @@ class TableQuery:
         others = (("--sort", sort), ("--columns", columns), ("--each", each or None))
         if pivot is not None and (unused := [option for option, value in others if value is not None]):
             raise UsageError(f"`--pivot` must go without `{unused[0]}`, got both; it has its own rows and columns.")
-        names = None if columns is None else tuple(name.strip() for name in columns.split(","))
+        names = None if columns is None else tuple(split_names(columns, ","))
         if names is not None and not all(names):
             raise UsageError(f"`--columns` must be names joined by commas, got '{columns}'; as in lr,val_accuracy.")
         return cls(
             None if where is None else parse_condition(where),
-            sort,
+            None if sort is None else unquoted(sort),
             names or (),
             None if pivot is None else parse_pivot(pivot),
             each,

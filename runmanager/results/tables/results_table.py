@@ -1,6 +1,6 @@
 """The results table (one row per run) and the epochs table (one row per epoch) of a stored sweep."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -11,6 +11,7 @@ from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.caveats import hidden_cost_notes
 from runmanager.results.load.cells import CellsWith, gather_cells
 from runmanager.results.load.contention import contention
+from runmanager.results.load.logged_values import declared_directions, last_metrics, unit_names
 from runmanager.results.load.run_summary import (
     OVERALL_RATE,
     SUMMARY_COLUMNS,
@@ -30,6 +31,7 @@ from runmanager.results.table_model.columns import (
     column_of,
     setting_of,
 )
+from runmanager.results.table_model.logged_columns import LoggedColumns, logged_columns
 from runmanager.text import pluralize
 
 __all__ = ["Table", "epoch_rows", "result_rows", "row_notes"]
@@ -38,11 +40,12 @@ LEGEND = (
     f"{MISSING} is not measured. Times and throughput are medians over the measured epochs: warm-up epochs "
     "(the first, and any before the step time settles) do not count."
 )
-_SHOWN_RESULTS = (
-    *("status", "reason", "epochs", "accuracy", "val_accuracy", "loss", "val_loss", "epoch_seconds"),
-    *("samples_per_second", "peak_memory_bytes", "contended"),
-)
-_SHOWN_EPOCHS = ("run", "epoch", "loss", "accuracy", "val_loss", "val_accuracy", "epoch_seconds", "warmup")
+_LOGGED_LEGEND = "A logged metric is the value of the last epoch that has it."
+_SHOWN_OUTCOMES = ("status", "reason", "epochs", "accuracy", "val_accuracy", "loss", "val_loss")
+_SHOWN_TIMES = ("epoch_seconds", "samples_per_second")
+_SHOWN_REST = ("peak_memory_bytes", "contended")
+_SHOWN_EPOCHS = ("run", "epoch", "loss", "accuracy", "val_loss", "val_accuracy")
+_SHOWN_EPOCH_TIMES = ("epoch_seconds", "warmup")
 _MAX_NAMED = 5
 
 
@@ -53,14 +56,18 @@ def result_rows(
     """The rows of results.csv: fastest epoch first, then runs without a measured epoch in order of start.
 
     Times and throughput are medians over the measured epochs; `run_seconds` is the time of the whole run, up to its
-    last epoch if it was killed. Cells of `plan` without a folder are rows with the status `pending`. Each word in
-    `requested` that is a setting gets a column even if the setting does not vary; other words are ignored.
+    last epoch if it was killed. The last columns are what the programs logged. Cells of `plan` without a folder are
+    rows with the status `pending`. Each word in `requested` that is a setting gets a column even if the setting does
+    not vary; other words are ignored.
     """
     summary = summarize(sweep, plan) if isinstance(sweep, SweepContents) else sweep
     runs = summary.runs
     cells = gather_cells(runs, summary.damaged, plan)
     columns = [(name, column_of(name)) for name in _settings(cells, requested)]
     runs_folder = summary.paths.runs.name
+    logged, of_names = _logged_columns(summary, cells)
+    in_metrics, in_rates = tuple(logged.metrics.values()), tuple(logged.rates.values())
+    no_logged = dict.fromkeys((*in_metrics, *in_rates))
     contention_causes = contention([run.exposure for run in runs])
     rows = []
     for cell, causes in zip_longest(cells.cells, contention_causes):  # cells with a run come first
@@ -71,19 +78,26 @@ def result_rows(
             if value is _ABSENT:
                 values[column] = None
                 absent.append(column)
-        values.update(_NO_RESULTS)
-        if cell.stored is not None:
+        if cell.stored is None:
+            values.update(_NO_RESULTS | no_logged)
+        else:
             values.update(zip(SUMMARY_COLUMNS, cell.stored.values, strict=True))
+            of_run = of_names[cell.stored.logged]
+            if len(of_run) < len(no_logged):
+                values.update(no_logged)
+            values.update(zip(of_run, cell.stored.logged_values, strict=True))
             values["run_dir"] = f"{runs_folder}/{cell.stored.folder}"
             values["contended"] = None if causes is None else bool(causes)
         rows.append(Row(values, absent))
     rows.sort(key=lambda row: ((seconds := row["epoch_seconds"]) is None, seconds or 0.0))
     settings = tuple(column for _, column in columns)
     return Table(
-        columns=[*RUN_COLUMNS, *settings, *RESULT_COLUMNS],
+        columns=[*RUN_COLUMNS, *settings, *RESULT_COLUMNS, *in_metrics, *in_rates],
         rows=rows,
         settings=settings,
-        shown=(*_shown_settings(cells), *_SHOWN_RESULTS),
+        logged=(*in_metrics, *in_rates),
+        declared=_declared(summary, logged),
+        shown=(*_shown_settings(cells), *_SHOWN_OUTCOMES, *in_metrics, *_SHOWN_TIMES, *in_rates, *_SHOWN_REST),
         notes=(
             *_warmup_notes(runs),
             *_attempt_notes(runs),
@@ -92,7 +106,7 @@ def result_rows(
             *_unobserved_notes(runs),
             *damage_notes(summary.damaged),
         ),
-        legend=LEGEND,
+        legend=f"{LEGEND} {_LOGGED_LEGEND}" if in_metrics else LEGEND,
         num_unread=_num_unread(summary),
     )
 
@@ -101,6 +115,9 @@ def epoch_rows(sweep: SweepContents, plan: SweepRecord | None = None) -> Table:
     """The rows of epochs.csv: every epoch of every run, runs in order of start."""
     cells = gather_cells(sweep.runs, sweep.damaged, plan)
     names = [(name, column_of(name)) for name in cells.columns]
+    epochs = [epoch for run in sweep.runs for epoch in run.epochs]
+    logged = logged_columns(last_metrics(epochs), unit_names(epochs), cells.names())
+    no_logged = dict.fromkeys((*logged.metrics.values(), *logged.counts.values()))
     rows = []
     for cell in cells.cells:
         if cell.stored is None:
@@ -109,16 +126,42 @@ def epoch_rows(sweep: SweepContents, plan: SweepRecord | None = None) -> Table:
         for epoch in cell.stored.epochs:
             values: dict[str, Any] = {"run": cell.run}
             values.update((column, getattr(epoch, column)) for column in EPOCH_COLUMNS[1:])
-            rows.append(Row(values | settings))
+            values |= settings | no_logged
+            values.update((logged.metrics[name], value) for name, value in (epoch.metrics or {}).items())
+            values.update((logged.counts[unit], count) for unit, count in (epoch.units or {}).items())
+            rows.append(Row(values))
     columns = tuple(column for _, column in names)
+    in_metrics = tuple(logged.metrics.values())
     return Table(
-        columns=[*EPOCH_COLUMNS, *columns],
+        columns=[*EPOCH_COLUMNS, *columns, *no_logged],
         rows=rows,
         settings=columns,
-        shown=_SHOWN_EPOCHS,
+        logged=in_metrics,
+        shown=(*_SHOWN_EPOCHS, *in_metrics, *_SHOWN_EPOCH_TIMES),
         notes=tuple(damage_notes(sweep.damaged)),
         legend=f"{MISSING} is not measured.",
     )
+
+
+def _logged_columns(
+    summary: SweepSummary, cells: CellsWith[RunSummary]
+) -> tuple[LoggedColumns, Mapping[int, Sequence[str]]]:
+    """The columns of what the runs logged, in order of first appearance, and those of each of the `logged_names`."""
+    indices = dict.fromkeys(run.logged for run in summary.runs)
+    names = [summary.logged_names[index] for index in indices]
+    metrics = [name for each in names for name in each.metrics]
+    units = [unit for each in names for unit in each.units]
+    columns = logged_columns(metrics, units, cells.names() if metrics or units else ())
+    return columns, {
+        index: [*(columns.metrics[name] for name in each.metrics), *(columns.rates[unit] for unit in each.units)]
+        for index, each in zip(indices, names, strict=True)
+    }
+
+
+def _declared(summary: SweepSummary, logged: LoggedColumns) -> dict[str, bool]:
+    """Whether larger values were declared better, by column."""
+    names = [summary.logged_names[index] for index in dict.fromkeys(run.logged for run in summary.runs)]
+    return {logged.metrics.get(name, name): larger for name, larger in declared_directions(names).items()}
 
 
 def _num_unread(summary: SweepSummary) -> int:

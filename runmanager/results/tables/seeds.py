@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from runmanager.records.run.status import Status
 from runmanager.results.compare.cell_pairing import SEED, hashable
@@ -30,7 +30,8 @@ def collapse_seeds(table: Table, *, each: str = "--each shows the runs.") -> Tab
     if len(groups) == len(table.rows):
         return table
     settings = [name for name in table.settings if name != SEED]
-    rows = [_collapsed(runs) for runs in groups]
+    averaged = (*_AVERAGED, *table.logged)
+    rows = [_collapsed(runs, averaged) for runs in groups]
     rows.sort(key=lambda row: (row["epoch_seconds"] is None, row["epoch_seconds"] or 0.0))
     shown = [name for name in table.shown if name != SEED]
     shown.insert(1 + max((shown.index(name) for name in settings if name in shown), default=-1), SEEDS)
@@ -55,7 +56,7 @@ def seed_groups(table: Table) -> list[list[Row]]:
     return list(groups.values())
 
 
-def _collapsed(runs: Sequence[Row]) -> Row:
+def _collapsed(runs: Sequence[Row], averaged: Iterable[str]) -> Row:
     finished = [row for row in runs if row["status"] == Status.FINISHED]
     if len(runs) == 1:
         return Row({**runs[0].values, SEEDS: len(finished)}, runs[0].absent_settings)
@@ -66,7 +67,7 @@ def _collapsed(runs: Sequence[Row]) -> Row:
     values["reason"] = _counted(reasons) if reasons else None
     began = [run["contended"] for run in runs if run["contended"] is not None]
     values["contended"] = any(began) if began else None
-    for name in _AVERAGED:
+    for name in averaged:
         known = [value for run in finished if (value := run.values[name]) is not None]
         values[name] = Spread.of(known) if known else None
     return Row(values, runs[0].absent_settings)

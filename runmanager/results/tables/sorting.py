@@ -15,12 +15,13 @@ __all__ = ["sort_key", "sorted_by", "sorted_values"]
 def sorted_by(table: Table, column: str) -> Table:
     """The table sorted by `column`: largest first if more is better, else smallest first; missing values last.
 
-    Rows with equal values keep their order. The column is added to the shown columns.
+    Whether more is better was declared, or follows from the words of the column's name. Rows with equal values keep
+    their order. The column is added to the shown columns.
     """
     known = [row for row in table.rows if not _is_missing(row[column])]
     missing = [row for row in table.rows if _is_missing(row[column])]
-    is_result = column not in table.settings
-    known.sort(key=lambda row: sort_key(row[column]), reverse=is_result and prefers_larger(column) is True)
+    is_larger_better = column not in table.settings and table.declared.get(column, prefers_larger(column)) is True
+    known.sort(key=lambda row: sort_key(row[column]), reverse=is_larger_better)
     shown = table.shown if column in table.shown else (*table.shown, column)
     return dataclasses.replace(table, rows=[*known, *missing], shown=shown)
 

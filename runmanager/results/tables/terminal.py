@@ -42,28 +42,41 @@ _OMITTED_LAST = ("baseline", "candidate")
 def render_results(table: Table, *, limit: int | None = 50, width: int = _DEFAULT_WIDTH) -> "RenderableType":
     """Render the first `limit` rows of a results table (None: all) in `width` terminal columns.
 
-    A table without rows is rendered as its notes. If the settings alone do not fit, the run's name replaces them. A
-    pivot has rows without a run; its last columns are omitted first.
+    A table without rows is rendered as its notes. If the settings alone do not fit, the run's name replaces them.
+    Logged metrics are omitted after the other columns that may be. A pivot has rows without a run; its last columns are
+    omitted first.
     """
     if not table.rows:
         return _render_notes(table)
     rows = table.rows[:limit]
     names = human_columns(table)
     columns = _columns(table, rows, names)
-    omittable = (*reversed(table.foreign), *_OMITTED_FIRST)
+    logged = _omitted_logged(table, names)
+    omittable = (*reversed(table.foreign), *(name for name in _OMITTED_FIRST if name not in logged))
     if not all("run" in row.values for row in rows):
         omittable = tuple(reversed(names[1:]))
-    elif _min_width(columns, omittable) > width:
+    elif _min_width(columns, (*omittable, *logged)) > width:
         names = ["run", *(name for name in names if name not in ("run", *table.settings))]
-        columns = min(columns, _columns(table, rows, names), key=lambda each: _min_width(each, omittable))
-        if _min_width(columns, omittable) > width:
+        columns = min(columns, _columns(table, rows, names), key=lambda each: _min_width(each, (*omittable, *logged)))
+        if _min_width(columns, (*omittable, *logged)) > width:
             omittable = (*omittable, *_OMITTED_FROM_RESULTS)
     return _render(
         columns,
         [*_cut_note(table, rows, _row_noun(table)), table.legend, *table.notes],
         width,
         omittable=omittable,
+        logged=logged,
     )
+
+
+def _omitted_logged(table: Table, names: Sequence[str]) -> tuple[str, ...]:
+    """The logged metrics in the order in which they are omitted: the last one first.
+
+    The first metric stays longer than the time of an epoch, which the samples per second make up for.
+    """
+    first, others = table.logged[:1], table.logged[1:]
+    times = _OMITTED_FROM_RESULTS if first and "samples_per_second" in names else ()
+    return (*reversed(others), *times, *first)
 
 
 def _render_notes(table: Table) -> "RenderableType":
@@ -197,14 +210,19 @@ def _min_width(columns: Sequence[_Column], omittable: Sequence[str]) -> int:
 
 
 def _render(
-    columns: Sequence[_Column], legend: Sequence[str], width: int, *, omittable: Sequence[str] = _OMITTED_FIRST
+    columns: Sequence[_Column],
+    legend: Sequence[str],
+    width: int,
+    *,
+    omittable: Sequence[str] = _OMITTED_FIRST,
+    logged: Sequence[str] = (),
 ) -> "RenderableType":
     from rich import box
     from rich.console import Group
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    shown, omitted = _fit(columns, width, omittable)
+    shown, omitted = _fit(columns, width, omittable, logged)
     if omitted:
         more = len(omitted) - _MAX_NAMED
         named = ", ".join(omitted[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
@@ -221,15 +239,21 @@ def _render(
     return Group(table, "", *(Text(printable(line), style="dim") for line in legend))
 
 
-def _fit(columns: Sequence[_Column], width: int, omittable: Sequence[str]) -> tuple[list[_Column], list[str]]:
-    """The columns that fit into `width`, and the names of the omitted ones."""
+def _fit(
+    columns: Sequence[_Column], width: int, omittable: Sequence[str], logged: Sequence[str]
+) -> tuple[list[_Column], list[str]]:
+    """The columns that fit into `width`, and the names of the omitted ones.
+
+    The `logged` columns are omitted in their order, if the others do not fit at their smallest width.
+    """
     shown, omitted = list(columns), []
-    for name in omittable:
-        if _total_minimum(shown) <= width:
-            break
-        if any(column.name == name for column in shown):
-            shown = [column for column in shown if column.name != name]
-            omitted.append(name)
+    for names, total in ((omittable, _total_minimum), (logged, _total_smallest)):
+        for name in names:
+            if total(shown) <= width:
+                break
+            if any(column.name == name for column in shown):
+                shown = [column for column in shown if column.name != name]
+                omitted.append(name)
     if _total_minimum(shown) > width:
         if _total_smallest(shown) > width:
             omitted += [column.name for column in shown if column.name in _OMITTED_LAST]

@@ -12,6 +12,7 @@ import pytest
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.settings.signature import signature
+from runmanager.records.storage.reader import read_epochs, read_record
 
 from ..conftest import process_environment, process_words, rows_of, write_sweep
 
@@ -194,3 +195,51 @@ def test_without_counted_work_the_table_is_empty(command: Callable, sweep: Sweep
     assert done.out.startswith("run,lr,batch_size,num_workers,device,flop_per_step,flop_per_second,flop_share,")
     refused = command("table", "grid", "--work", "--each")
     assert (refused.status, refused.err.count("`--each` must go without --work")) == (2, 1)
+
+
+@pytest.fixture
+def logging(sweep: SweepPaths) -> SweepPaths:
+    """The sweep after its finished runs logged two metrics and tokens in every epoch: the larger batch more of each."""
+    for run in map(RunPaths, sweep.runs.iterdir()):
+        if read_record(run).status != "finished":
+            continue
+        size = read_record(run).config["batch_size"]
+        logged = {"metrics": {"val/f1": size / 2000, "val fid": size / 10}, "units": {"tokens": size}}
+        epochs = [msgspec.structs.replace(epoch, **logged) for epoch in read_epochs(run)]
+        run.epochs.write_bytes(b"".join(msgspec.json.encode(epoch) + b"\n" for epoch in epochs))
+    return sweep
+
+
+@pytest.mark.parametrize(
+    ("options", "batch_sizes"),
+    [
+        (("--where", "val/f1 > 0.1"), ["1000"]),
+        (("--where", "`val fid` < 50"), ["100"]),
+        (("--where", "tokens_per_second == 1000", "--sort", "val/f1"), ["1000", "100"]),
+        (("--where", "val/f1 != null", "--sort", "val fid"), ["100", "1000"]),
+    ],
+)
+def test_logged_metrics_filter_and_sort(
+    command: Callable, logging: SweepPaths, options: tuple[str, ...], batch_sizes: list[str]
+) -> None:
+    rows = rows_of(command("table", "grid", "--format", "csv", *options).out)
+    assert [row["batch_size"] for row in rows] == batch_sizes
+
+
+def test_logged_metrics_are_shown_and_na_where_a_run_has_none(command: Callable, logging: SweepPaths) -> None:
+    text = command("table", "grid", "--columns", "batch_size,val/f1,tokens_per_second").out
+    assert [line.split() for line in text.splitlines() if line.startswith(" ")][-4:] == [
+        ["100", "0.05000", "1,000"],
+        ["1000", "0.5000", "1,000"],
+        ["1000", "N/A", "N/A"],
+        ["100", "N/A", "N/A"],
+    ]
+    pivot = rows_of(command("table", "grid", "--pivot", "batch_size:device:val fid", "--format", "csv").out)
+    assert [(row["device=cpu"], row["device=cuda"]) for row in pivot] == [("10.0", ""), ("100.0", "")]
+
+
+def test_a_table_that_shows_everything_names_logged_metrics(command: Callable, logging: SweepPaths) -> None:
+    assert "val/f1" in command("table", "grid").out
+    assert json.loads(command("table", "grid", "--format", "json").out)[0]["val fid"] == 10.0
+    for format_ in ("markdown", "html", "latex"):
+        assert "val fid" in command("table", "grid", "--format", format_).out

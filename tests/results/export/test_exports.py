@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.status import Reason, Status
-from runmanager.results.export.incremental import run_fingerprint
-from runmanager.results.export.mlflow import export_to_mlflow
+from runmanager.results.export.incremental import epoch_metrics, exported_names, final_metrics, run_fingerprint
+from runmanager.results.export.mlflow import export_to_mlflow, metric_name
 from runmanager.results.export.parquet import export_to_parquet
 from runmanager.results.export.wandb import export_to_wandb
 from runmanager.results.load.loader import read_results
@@ -71,6 +72,66 @@ def test_parquet_has_the_three_tables(stored: SweepPaths, tmp_path: Path) -> Non
         assert [row["hidden"] for row in runs] == ["[3, 4]", None]
         assert [row["epoch"] for row in epochs] == [1, 2, 3, 1]
         assert comparison == []
+
+
+@pytest.fixture
+def logging(sweep: Any, timed: Callable[..., list[EpochRecord]]) -> SweepPaths:
+    """A run whose program logged metrics, one of them with the name of a fixed column, and tokens."""
+    logged = [{"val/f1": 0.25, "fid@50": 3.0, "loss": 7.0}, {"val/f1": 0.5}, {"val/f1": None}]
+    epochs = [
+        msgspec.structs.replace(epoch, metrics=metrics, units={"tokens": 100})
+        for epoch, metrics in zip(timed([9.0, 2.0, 4.0]), logged, strict=True)
+    ]
+    sweep.run({"lr": 0.1}, epochs)
+    return sweep.paths
+
+
+def test_logged_metrics_are_exported_by_epoch_and_for_the_run(logging: SweepPaths) -> None:
+    (run,) = read_results(logging)[0].runs
+    names = exported_names(run)
+    by_epoch = [epoch_metrics(epoch, names) for epoch in run.epochs]
+    assert [each.get("val/f1") for each in by_epoch] == [0.25, 0.5, None]
+    assert [each["tokens_per_second"] for each in by_epoch] == [100 / 9, 50.0, 25.0]
+    assert (by_epoch[0]["loss"], by_epoch[0]["metrics.loss"], by_epoch[0]["fid@50"]) == (1.0, 7.0, 3.0)
+    assert final_metrics(run, names) == {
+        **{"val/f1": None, "fid@50": 3.0, "metrics.loss": 7.0},
+        "tokens_per_second": 37.5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "accepted"),
+    [("val/f1", "val/f1"), ("fid@50", "fid_50"), ("a//b", "a__b"), ("/a", "_a"), ("../a", "___a"), ("", "_")],
+)
+def test_metrics_have_names_that_mlflow_accepts(name: str, accepted: str) -> None:
+    assert metric_name(name) == accepted
+    assert len(metric_name(300 * "x")) == 250
+
+
+@needs("pyarrow")
+def test_parquet_has_logged_metrics(logging: SweepPaths) -> None:
+    parquet = importlib.import_module("pyarrow.parquet")
+    export_to_parquet(logging)
+    runs, epochs = (parquet.read_table(logging.root / f"{name}.parquet").to_pylist() for name in ("runs", "epochs"))
+    assert [(row["fid@50"], row["metrics.loss"], row["tokens_per_second"]) for row in runs] == [(3.0, 7.0, 37.5)]
+    assert [(row["val/f1"], row["fid@50"], row["tokens"]) for row in epochs] == [
+        (0.25, 3.0, 100),
+        (0.5, None, 100),
+        (None, None, 100),
+    ]
+
+
+@pytest.mark.filterwarnings("ignore")  # raised by MLflow and its dependencies
+@needs("mlflow", "sqlalchemy", "alembic")
+def test_mlflow_gets_logged_metrics(logging: SweepPaths, tmp_path: Path) -> None:
+    mlflow = importlib.import_module("mlflow")
+    uri = f"sqlite:///{tmp_path}/store.db"
+    export_to_mlflow(read_results(logging)[0], uri=uri)
+    client = mlflow.MlflowClient(tracking_uri=uri)
+    (run,) = client.search_runs([client.get_experiment_by_name(logging.name).experiment_id])
+    assert (run.data.metrics["fid_50"], run.data.metrics["metrics.loss"]) == (3.0, 7.0)
+    history = client.get_metric_history(run.info.run_id, "val/f1")
+    assert [(each.step, each.value) for each in history] == [(1, 0.25), (2, 0.5)]
 
 
 @pytest.mark.filterwarnings("ignore")  # raised by MLflow and its dependencies

@@ -15,7 +15,7 @@ from benchmarks.stored_sweep import write_stored_sweep
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Status
-from runmanager.records.storage.reader import Damage, StoredRun, read_record
+from runmanager.records.storage.reader import Damage, StoredRun, read_epochs, read_record
 from runmanager.records.storage.versioned_file import encode_record
 from runmanager.results.load import loader as reading
 from runmanager.results.load import summary_cache as keeping
@@ -206,3 +206,48 @@ def test_few_runs_are_not_cached(stored: SweepPaths, tmp_path: Path) -> None:
         shutil.copytree(folder, few.runs / folder.name)
     table(few)
     assert [path.name for path in few.root.iterdir()] == ["runs"]
+
+
+def log_metrics(sweep: SweepPaths, *, fewer_in_first: bool = False) -> None:
+    """Make each run log two metrics and tokens in its last epoch, the first run one metric less if asked."""
+    for number, folder in enumerate(sorted(sweep.runs.iterdir())):
+        run = RunPaths(folder)
+        metrics: dict[str, float | None] = {"val/f1": number / 7, "fid": None if number % 2 else 3.5}
+        if fewer_in_first and number == 0:
+            del metrics["fid"]
+        first, last = read_epochs(run)
+        logged = msgspec.structs.replace(last, metrics=metrics, units={"tokens": 1000})
+        run.epochs.write_bytes(b"".join(msgspec.json.encode(epoch) + b"\n" for epoch in (first, logged)))
+
+
+def test_logged_metrics_come_from_the_cache(sweep: SweepPaths, read_again: list[str]) -> None:
+    log_metrics(sweep, fewer_in_first=True)
+    record = msgspec.structs.replace(read_record(first(sweep)), better={"fid": "max"})
+    first(sweep).record.write_bytes(encode_record(record))
+    read = table(sweep)
+    assert read == whole(sweep)
+    assert read.columns[-3:] == ["val/f1", "fid", "tokens_per_second"]
+    assert read.declared == {"fid": True}
+    del read_again[:]
+    assert table(sweep) == read
+    assert read_again == []
+
+
+def test_a_cached_run_that_logs_more_is_read_again(sweep: SweepPaths, read_again: list[str]) -> None:
+    log_metrics(sweep)
+    table(sweep)
+    del read_again[:]
+    run = first(sweep)
+    run.epochs.write_bytes(run.epochs.read_bytes() + b'{"epoch":3,"metrics":{"psnr":9.0,"val/f1":0.5}}\n')
+    read = table(sweep)
+    assert read == whole(sweep)
+    assert read_again == [run.name]
+    (row,) = (row for row in read.rows if row["run_dir"] == f"runs/{run.name}")
+    assert (row["psnr"], row["val/f1"], row["fid"]) == (9.0, 0.5, 3.5)
+
+
+def test_the_cache_has_the_names_of_metrics_once(sweep: SweepPaths) -> None:
+    log_metrics(sweep)
+    table(sweep)
+    content = sweep.summaries.read_bytes()
+    assert content.count(b"val/f1") == content.count(b"tokens") == 1
