@@ -149,9 +149,9 @@ def test_tables_are_written_without_slow_imports(sweep):
     program = (
         "import sys, pathlib; from runmanager.records.files.paths import SweepPaths;"
         "from runmanager.results.sweep_snapshot import SweepSnapshot;"
-        "from runmanager.results.tables import writers;"
+        "from runmanager.results.tables import text_formats;"
         f"snapshot = SweepSnapshot.read(SweepPaths(pathlib.Path({str(sweep.paths.root)!r})));"
-        "writers.to_csv(snapshot.results); writers.to_csv(snapshot.comparison);"
+        "text_formats.to_csv(snapshot.results); text_formats.to_csv(snapshot.comparison);"
         "import runmanager.results.result_files, runmanager.results.sweep, runmanager.results.tables.terminal;"
         "import runmanager.results.report.report;"
         "slow = {'torch', 'pandas', 'numpy', 'matplotlib', 'rich', 'jinja2', 'hydra'} & set(sys.modules);"
