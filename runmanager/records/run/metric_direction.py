@@ -5,18 +5,19 @@ from collections.abc import Mapping
 
 from runmanager.errors import UsageError
 
-__all__ = ["MAX", "MIN", "is_larger_better", "parse_better", "prefers_larger"]
+__all__ = ["BETTER", "MAX", "MIN", "is_larger_better", "parse_better", "prefers_larger"]
 
 MIN, MAX = "min", "max"
 
-_WORDS = {"min": MIN, "max": MAX, "smaller": MIN, "larger": MAX}
+BETTER = {"max": True, "min": False, "larger": True, "smaller": False}
+"""The words for a direction, and whether larger values are better."""
 
 
 def parse_better(better: str) -> str:
     """Return `min` or `max` for a direction as users write it. Raises `UsageError` for any other word."""
-    if not isinstance(better, str) or better not in _WORDS:
+    if not isinstance(better, str) or better not in BETTER:
         raise UsageError(f"`better` must be min or max (or smaller, larger), got {better!r}.")
-    return _WORDS[better]
+    return MAX if BETTER[better] else MIN
 
 
 def is_larger_better(name: str, declared: Mapping[str, str]) -> bool | None:

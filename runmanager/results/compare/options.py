@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-from runmanager.results.metrics.directions import BETTER
+from runmanager.records.run.metric_direction import BETTER
 from runmanager.results.metrics.metric import LAST, At
 from runmanager.validation import field_faults, limits
 

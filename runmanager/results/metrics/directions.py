@@ -3,14 +3,11 @@
 from collections.abc import Iterable
 
 from runmanager.errors import UsageError
-from runmanager.records.run.metric_direction import prefers_larger
+from runmanager.records.run.metric_direction import BETTER, prefers_larger
 from runmanager.records.storage.reader import StoredRun
 from runmanager.validation import fault
 
-__all__ = ["BETTER", "declared_direction", "direction_of", "known_direction"]
-
-BETTER = {"max": True, "min": False, "larger": True, "smaller": False}
-"""The words for a direction, and whether larger values are better."""
+__all__ = ["declared_direction", "direction_of", "known_direction"]
 
 
 def direction_of(name: str, runs: Iterable[StoredRun], *, better: str | None = None) -> bool:

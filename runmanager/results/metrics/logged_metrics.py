@@ -6,12 +6,13 @@ from itertools import accumulate
 
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.reader import StoredRun
+from runmanager.results.load.logged_values import unit_names, unit_rate
 from runmanager.results.metrics.metric import LAST, At, Metric
 from runmanager.results.table_model.columns import OUTCOMES
 
 __all__ = [
     *("EPOCH_COLUMNS", "RATE", "TIME_TO", "UNDER", "epoch_metric", "logged_name", "recorded_metrics", "recorded_units"),
-    *("time_to", "time_to_accuracy", "unit_rate"),
+    *("time_to", "time_to_accuracy", "unit_rate_metric"),
 ]
 
 EPOCH_COLUMNS = OUTCOMES
@@ -32,7 +33,7 @@ def recorded_metrics(runs: Iterable[StoredRun]) -> list[str]:
 
 def recorded_units(runs: Iterable[StoredRun]) -> list[str]:
     """Return the names of the counted units, in order of first appearance."""
-    return list(dict.fromkeys(name for run in runs for epoch in run.epochs if epoch.units for name in epoch.units))
+    return unit_names(epoch for run in runs for epoch in run.epochs)
 
 
 def logged_name(text: str, runs: Iterable[StoredRun]) -> str | None:
@@ -110,20 +111,14 @@ def _time_to(name: str, of_epoch: EpochValue, target: float, *, more_is_better: 
     return Metric(name, "speedup", values, False, False, f"never reached {target:g}", rounded=rounded)
 
 
-def unit_rate(unit: str) -> Metric:
+def unit_rate_metric(unit: str) -> Metric:
     """Return the throughput of a unit: its count over the training seconds of each measured epoch."""
 
     def values(run: StoredRun) -> list[float]:
-        return [rate for epoch in run.epochs if not epoch.warmup and (rate := _rate(epoch, unit))]
+        return [rate for epoch in run.epochs if not epoch.warmup and (rate := unit_rate(epoch, unit))]
 
     name = f"{unit}{RATE}"
     return Metric(name, "speedup", values, True, True, f"no {name}", rounded=True)
-
-
-def _rate(epoch: EpochRecord, unit: str) -> float | None:
-    count, seconds = (epoch.units or {}).get(unit), epoch.epoch_seconds
-    rate = count / seconds if count and count > 0 and seconds and seconds > 0 else None
-    return None if rate is None or math.isinf(rate) else rate
 
 
 def _last(run: StoredRun, name: str) -> EpochRecord | None:

@@ -19,7 +19,7 @@ from runmanager.results.metrics.logged_metrics import (
     recorded_units,
     time_to,
     time_to_accuracy,
-    unit_rate,
+    unit_rate_metric,
 )
 from runmanager.results.metrics.metric import LAST, THROUGHPUT, At, Effect, Metric
 from runmanager.results.table_model.columns import OUTCOMES
@@ -94,7 +94,7 @@ def find_metric(text: str, runs: Sequence[StoredRun] = (), *, better: str | None
         return epoch_metric(text, **recorded, at=at, more_is_better=more_is_better)
     if text.endswith(RATE) and text.removesuffix(RATE) in recorded_units(runs):
         _refuse(text, better=better, at=at)
-        return unit_rate(text.removesuffix(RATE))
+        return unit_rate_metric(text.removesuffix(RATE))
     name, separator, target = text.rpartition("=")
     goal = name.removeprefix(TIME_TO)
     if separator and goal != name and (recorded := _of_epochs(goal, runs)) is not None:

@@ -127,4 +127,5 @@ def test_throughput_counts_trained_samples() -> None:
 def test_epoch_columns_are_those_of_the_contract() -> None:
     metrics = ["epoch", "loss", "accuracy", "val_loss", "val_accuracy"]
     measures = ["epoch_seconds", "wall_seconds", "run_seconds", "samples", "warmup"]
-    assert list(EpochRecord.__struct_fields__) == [*metrics, *measures, *(f"{phase}_seconds" for phase in PHASES)]
+    phases = [f"{phase}_seconds" for phase in PHASES]
+    assert list(EpochRecord.__struct_fields__) == [*metrics, *measures, *phases, "metrics", "units"]
