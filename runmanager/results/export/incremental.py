@@ -31,7 +31,7 @@ EPOCH_METRICS = (
 )
 """The fixed metrics exported for each epoch, by the column names of epochs.csv."""
 
-_RUN_FACTS = ("folder", "deviations")  # names of exported values of a whole run that are no columns
+_RUN_FACTS = ("folder", "deviations")  # names of exported values of a whole run that have no column
 
 
 @dataclass(frozen=True)
