@@ -4,9 +4,9 @@ import time
 
 import pytest
 import torch
-from benchmarks.slowed import slow_down
 
 from benchmarks.paired_truth import Trial, report
+from benchmarks.slowed_network import slow_down
 from runmanager.results.compare.verdict import verdict
 from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.stats.descriptive import Estimate

@@ -1,7 +1,7 @@
 """Whether larger values of a metric are better: as declared, else by the words of its name."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from runmanager.errors import UsageError
 
@@ -28,21 +28,56 @@ def is_larger_better(name: str, declared: Mapping[str, str]) -> bool | None:
 
 
 def prefers_larger(column: str) -> bool | None:
-    """Whether larger values of a column are better, by the last known word in its name; None without one."""
-    for word in reversed(re.split(r"[^a-z0-9]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", column).lower())):
+    """Whether larger values of a column are better, by the last known word in its name; None without one.
+
+    None too if a later word says that the value is something else, as in `accuracy_std` or `loss_scale`.
+    """
+    if re.match(r"1\s*-", column):
+        return None  # the opposite of what the rest of the name says
+    for word in _words_from_the_end(column):
         if word in _LARGER_IS_BETTER:
             return True
         if word in _SMALLER_IS_BETTER:
             return False
+        if word in _OTHER_QUANTITIES:
+            return None
     return None
+
+
+def _words_from_the_end(column: str) -> Iterator[str]:
+    """Yield the words of a name, the last one first: `val/F1Score` has `f1score`, `score`, `f1`, `val`.
+
+    A part is tried as a whole before it is split at its capitals, as `mIoU` and `mAP` are one word; and without digits
+    at its end, as in `acc1`.
+    """
+    for part in reversed(re.split(r"[^A-Za-z0-9]+", column)):
+        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", part).split()
+        for word in dict.fromkeys([part, part.rstrip("0123456789"), *reversed(words)]):
+            yield word.lower()
 
 
 _LARGER_IS_BETTER = frozenset(
     (
-        *("acc", "accuracy", "auc", "auroc", "bleu", "dice", "f1", "iou", "map", "miou", "precision", "psnr", "r2"),
+        *(
+            "acc",
+            "accuracy",
+            "auc",
+            "auroc",
+            "rocauc",
+            "bleu",
+            "dice",
+            "f1",
+            "iou",
+            "map",
+            "miou",
+            "precision",
+            "psnr",
+            "r2",
+        ),
         *("recall", "return", "reward", "score", "second", "ssim", "throughput", "top1", "top5"),
     )
 )
+_OTHER_QUANTITIES = frozenset(("count", "norm", "num", "scale", "std", "steps", "variance", "weight"))
 _SMALLER_IS_BETTER = frozenset(
     (
         *("cer", "err", "error", "fid", "latency", "loss", "mae", "mse", "nll", "perplexity", "ppl", "rmse"),

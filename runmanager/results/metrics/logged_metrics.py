@@ -11,7 +11,7 @@ from runmanager.results.metrics.metric import LAST, At, Metric
 from runmanager.results.table_model.columns import OUTCOMES
 
 __all__ = [
-    *("EPOCH_COLUMNS", "RATE", "TIME_TO", "UNDER", "epoch_metric", "logged_name", "recorded_metrics", "recorded_units"),
+    *("EPOCH_COLUMNS", "RATE", "TIME_TO", "epoch_metric", "recorded_metrics", "recorded_units"),
     *("time_to", "time_to_accuracy", "unit_rate_metric"),
 ]
 
@@ -20,8 +20,6 @@ EPOCH_COLUMNS = OUTCOMES
 
 TIME_TO = "time_to_"
 RATE = "_per_second"
-UNDER = "metrics."
-"""The prefix of a logged metric with the name of another column."""
 
 EpochValue = Callable[[EpochRecord], float | None]
 
@@ -34,18 +32,6 @@ def recorded_metrics(runs: Iterable[StoredRun]) -> list[str]:
 def recorded_units(runs: Iterable[StoredRun]) -> list[str]:
     """Return the names of the counted units, in order of first appearance."""
     return unit_names(epoch for run in runs for epoch in run.epochs)
-
-
-def logged_name(text: str, runs: Iterable[StoredRun]) -> str | None:
-    """Return the logged metric that a text names, by itself or under `metrics.`; None where no epoch has it."""
-    under = text.removeprefix(UNDER)
-    found = None
-    for metrics in (epoch.metrics for run in runs for epoch in run.epochs if epoch.metrics):
-        if text in metrics:
-            return text
-        if under in metrics:
-            found = under
-    return found
 
 
 def epoch_metric(text: str, name: str, *, at: At, more_is_better: bool, logged: bool) -> Metric:

@@ -1,7 +1,7 @@
 """The metrics that the runs of a sweep can be compared by: the built-in ones, and what their epochs recorded."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from runmanager.errors import UsageError
@@ -12,9 +12,7 @@ from runmanager.results.metrics.logged_metrics import (
     EPOCH_COLUMNS,
     RATE,
     TIME_TO,
-    UNDER,
     epoch_metric,
-    logged_name,
     recorded_metrics,
     recorded_units,
     time_to,
@@ -23,11 +21,12 @@ from runmanager.results.metrics.logged_metrics import (
 )
 from runmanager.results.metrics.metric import LAST, THROUGHPUT, At, Effect, Metric
 from runmanager.results.table_model.columns import OUTCOMES
+from runmanager.results.table_model.logged_columns import logged_columns
 from runmanager.validation import did_you_mean, fault
 
 __all__ = [
     *("MEMORY", "METRIC_NAMES", "PLAIN_METRICS", "RUN_TIME"),
-    *("any_direction", "column_name", "default_metrics", "find_metric", "known_metrics"),
+    *("any_direction", "default_metrics", "find_metric", "known_metrics"),
 ]
 
 _TIME_TO_ACCURACY = "time_to_accuracy"
@@ -107,7 +106,7 @@ def find_metric(text: str, runs: Sequence[StoredRun] = (), *, better: str | None
 def known_metrics(runs: Sequence[StoredRun]) -> list[str]:
     """Return the names of all metrics of these runs, without times to a target."""
     units = [f"{unit}{RATE}" for unit in recorded_units(runs)]
-    return list(dict.fromkeys([*PLAIN_METRICS, *map(column_name, recorded_metrics(runs)), *units]))
+    return list(dict.fromkeys([*PLAIN_METRICS, *_metric_columns(runs).values(), *units]))
 
 
 def default_metrics(runs: Sequence[StoredRun]) -> Iterator[str]:
@@ -117,7 +116,8 @@ def default_metrics(runs: Sequence[StoredRun]) -> Iterator[str]:
     direction is known.
     """
     yield from (name for name in OUTCOMES if known_direction(name, runs) is not None)
-    yield from (column_name(name) for name in recorded_metrics(runs) if known_direction(name, runs) is not None)
+    columns = _metric_columns(runs)
+    yield from (column for name, column in columns.items() if known_direction(name, runs) is not None)
 
 
 def any_direction(name: str, runs: Sequence[StoredRun]) -> Metric:
@@ -128,16 +128,17 @@ def any_direction(name: str, runs: Sequence[StoredRun]) -> Metric:
         return find_metric(name, runs, better="max")
 
 
-def column_name(name: str) -> str:
-    """Return the name of a logged metric in a comparison: under `metrics.` where that is the name of another one."""
-    return f"{UNDER}{name}" if name in PLAIN_METRICS else name
+def _metric_columns(runs: Sequence[StoredRun]) -> Mapping[str, str]:
+    """Return the column of each logged metric in results.csv, by its name: a text then means the same everywhere."""
+    settings = dict.fromkeys(name for run in runs for name in run.record.settings)
+    return logged_columns(recorded_metrics(runs), recorded_units(runs), settings).metrics
 
 
 def _of_epochs(text: str, runs: Sequence[StoredRun]) -> dict[str, Any] | None:
     """Return the name in the record of a metric of epochs, and whether it was logged; None for any other text."""
     if text in EPOCH_COLUMNS:
         return {"name": text, "logged": False}
-    name = logged_name(text, runs)
+    name = next((name for name, column in _metric_columns(runs).items() if column == text), None)
     return None if name is None else {"name": name, "logged": True}
 
 
@@ -153,7 +154,7 @@ def _unknown(text: str, runs: Sequence[StoredRun]) -> str:
     name = text.partition("=")[0]
     known = known_metrics(runs)
     logged = known[len(PLAIN_METRICS) :]
-    goals = [f"{TIME_TO}{each}" for each in (*EPOCH_COLUMNS, *map(column_name, recorded_metrics(runs)))]
+    goals = [f"{TIME_TO}{each}" for each in (*EPOCH_COLUMNS, *_metric_columns(runs).values())]
     listed = ", ".join([*METRIC_NAMES, *logged])
     way_out = did_you_mean(name, dict.fromkeys([*known, _TIME_TO_ACCURACY, *goals]), max_names=1)
     return f"`--metric` must be a metric of the runs, got '{text}'; {way_out or f'they are {listed}.'}"

@@ -9,7 +9,7 @@ from runmanager.results.compare.comparison import with_numbered_reasons
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
 from runmanager.results.compare.verdict import INCONCLUSIVE, NOT_MEASURED
 from runmanager.results.table_model.columns import EFFECTS, MISSING, Row, Table, effect_column
-from runmanager.results.table_model.formatting import human, human_columns, human_field, is_number
+from runmanager.results.table_model.formatting import human_columns, human_field, is_number
 from runmanager.results.tables.seeds import SEEDS
 from runmanager.text import format_value, printable
 
@@ -129,8 +129,8 @@ def _compared(row: ComparisonRow, *, several: bool) -> str:
 
 # The values of the two sides, for metrics other than the throughput.
 _VALUES: dict[str, Callable[[ComparisonRow], str]] = {
-    "baseline": lambda row: human(row["baseline_value"], row["metric"]),
-    "candidate": lambda row: human(row["candidate_value"], row["metric"]),
+    "baseline": lambda row: row.metric.format_value(row["baseline_value"]),
+    "candidate": lambda row: row.metric.format_value(row["candidate_value"]),
 }
 
 

@@ -13,8 +13,12 @@ from runmanager.errors import UsageError
 from runmanager.tracking.epoch_metrics.loss_buffer import LossBuffer, sum_type, zeros
 from runmanager.tracking.epoch_metrics.sample_count import whole_number
 from runmanager.tracking.metric_definitions import check_name
+from runmanager.validation import did_you_mean
 
 __all__ = ["EpochMetrics", "as_number", "checked_numbers", "checked_units"]
+
+_ARGUMENTS = ("loss", "preds", "labels", "samples", "metrics", "task", "class_dim", "ignore_index")
+_MISSPELT = 0.8  # similarity; that of `tokens` and `task` is 0.6
 
 
 class _Accumulator(Protocol):
@@ -104,7 +108,10 @@ class EpochMetrics:
             elif isinstance(value, float | torch.Tensor):
                 found[name] = value
             else:
-                found |= _computed(name, value.compute())
+                computed = _computed(name, value.compute())
+                if twice := [each for each in computed if each in found]:
+                    raise UsageError(f"Metric {twice[0]!r} must be logged once in an epoch, got it from {name!r} too.")
+                found |= computed
                 accumulators[id(value)] = value
         results = _on_host(found)
         for each in accumulators.values():
@@ -129,8 +136,13 @@ def checked_numbers(values: Mapping[str, Any]) -> dict[str, float | torch.Tensor
 
 
 def checked_units(units: Mapping[str, Any]) -> dict[str, int]:
-    """Return counts of units. Raises `UsageError` unless names are identifiers and counts whole numbers."""
+    """Return counts of units. Raises `UsageError` unless names are identifiers and counts whole numbers.
+
+    A name that is almost that of an argument of `track` is refused: it would be counted, and the argument missing.
+    """
     for name in units:
+        if hint := did_you_mean(name, _ARGUMENTS, max_names=1, cutoff=_MISSPELT):
+            raise UsageError(f"`{name}` must be an argument of track or the name of a unit, got one in between; {hint}")
         if not name.isidentifier():
             raise UsageError(f"A unit's name must be an identifier, got {name!r}; as in track(loss, …, tokens=512).")
     return {name: whole_number(name, count) for name, count in units.items()}

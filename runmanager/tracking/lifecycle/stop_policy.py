@@ -17,6 +17,7 @@ class EarlyStopping:
         self._options = options
         self._best: float | None = None
         self._best_epoch = 0
+        self._num_since_best = 0  # epochs with the metric
 
     @property
     def notes(self) -> Sequence[str]:
@@ -29,10 +30,13 @@ class EarlyStopping:
         if self._options.metric is None:
             return None
         value = metric_value(record, self._options.metric)
-        by = self._options.min_delta
-        if value is not None and record.epoch > 0 and is_better(self._options.metric, value, self._best, by=by):
-            self._best, self._best_epoch = value, record.epoch
-        if self._best is None or record.epoch - self._best_epoch < self._options.patience:
+        if value is None or record.epoch == 0:
+            return None
+        if is_better(self._options.metric, value, self._best, by=self._options.min_delta):
+            self._best, self._best_epoch, self._num_since_best = value, record.epoch, 0
+        else:
+            self._num_since_best += 1
+        if self._num_since_best < self._options.patience:
             return None
         return f"{self._options.metric} was best in epoch {self._best_epoch} ({self._best:.4g})"
 

@@ -17,7 +17,7 @@ from runmanager.results.load.loader import read_results
 from runmanager.results.report.html_pages import to_html
 from runmanager.results.table_model.columns import Table
 from runmanager.results.table_model.formatting import human_columns, human_field
-from runmanager.results.tables import writers
+from runmanager.results.tables import text_formats
 from runmanager.results.tables.query import TableQuery
 from runmanager.results.tables.results_table import epoch_rows, result_rows
 from runmanager.results.tables.seeds import collapse_seeds
@@ -72,11 +72,11 @@ def stored(sweep: Any, timed: Callable[..., list[EpochRecord]]) -> Any:
 
 def test_results_csv_has_the_last_value_of_each_metric_and_the_median_rate_of_each_unit(stored: Any) -> None:
     table = result_rows(*read_results(stored.paths))
-    header = writers.to_csv(table).splitlines()[0].split(",")
+    header = text_formats.to_csv(table).splitlines()[0].split(",")
     assert header[header.index("overall_samples_per_second") :] == [
         *("overall_samples_per_second", "val/f1", "fid", "metrics.loss", "metrics.lr", "psnr", "tokens_per_second"),
     ]
-    first, second = read_csv(writers.to_csv(table))
+    first, second = read_csv(text_formats.to_csv(table))
     logged = ("val/f1", "fid", "metrics.loss", "metrics.lr", "psnr", "tokens_per_second")
     # The measured epochs with tokens make 100 in 2 s and 100 in 4 s: the median of 50 and 25 is 37.5.
     assert [first[name] for name in logged] == ["0.25", "30.0", "7.0", "0.5", "", "37.5"]
@@ -86,7 +86,7 @@ def test_results_csv_has_the_last_value_of_each_metric_and_the_median_rate_of_ea
 
 
 def test_epochs_csv_has_metrics_and_counts_after_the_settings(stored: Any) -> None:
-    text = writers.to_csv(epoch_rows(*read_results(stored.paths)))
+    text = text_formats.to_csv(epoch_rows(*read_results(stored.paths)))
     assert text.splitlines()[0].endswith(
         "tracking_seconds,lr,batch_size,num_workers,device,val/f1,fid,metrics.loss,metrics.lr,psnr,tokens"
     )
@@ -198,7 +198,7 @@ def test_chosen_columns_and_pivots_take_metrics(grid: SweepContents) -> None:
         "5.000 (n=2)",
         "5.625 (n=2)",
     ]
-    assert "| 5.625 (n=2) |" in writers.to_markdown(counted)
+    assert "| 5.625 (n=2) |" in text_formats.to_markdown(counted)
 
 
 def test_seeds_of_a_cell_have_means_and_deviations_of_metrics(grid: SweepContents) -> None:
@@ -232,7 +232,7 @@ def test_people_see_metrics_between_the_losses_and_the_memory(grid: SweepContent
     names = human_columns(table)
     assert names[names.index("val_loss") + 1 :][:6] == ["val f1", "val/f1", "fid", "odd", "f1, macro", "precision"]
     assert names.index("samples_per_second") + 1 == names.index("tokens_per_second")
-    for text in (writers.to_markdown(table), writers.to_latex(table), to_html(table)):
+    for text in (text_formats.to_markdown(table), text_formats.to_latex(table), to_html(table)):
         assert "val f1" in text and "0.2500" in text
 
 
