@@ -112,6 +112,18 @@ def test_a_collection_gives_each_of_its_metrics_below_its_name(tmp_path: Path) -
     assert collection.num_resets == 1
 
 
+def test_a_collection_must_not_overwrite_another_metric(tmp_path: Path) -> None:
+    class Collection(MeanMetric):
+        def compute(self) -> Any:
+            return {"F1": 0.5}
+
+    def log(epoch: Any) -> None:
+        epoch.log({"val/F1": 0.9, "val": Collection()})
+
+    with pytest.raises(UsageError, match="'val/F1' must be logged once in an epoch, got it from 'val' too"):
+        run_epochs(tmp_path, log)
+
+
 def test_a_metric_that_cannot_be_computed_fails_the_run_with_its_error(
     tmp_path: Path, only_run: Callable[[], StoredRun]
 ) -> None:
@@ -208,6 +220,9 @@ def test_units_must_be_whole_numbers_with_the_names_of_keywords(tmp_path: Path) 
                 epoch.track(1.0, samples=1, tokens=count)
         for name in ("my tokens", "", "3d", "a/b"):
             with pytest.raises(UsageError, match="unit's name must be an identifier, got"):
+                epoch.track(1.0, samples=1, **{name: 3})
+        for name, meant in (("sample", "samples"), ("ignore_idx", "ignore_index"), ("classdim", "class_dim")):
+            with pytest.raises(UsageError, match=f"`{name}` must be an argument of track .*did you mean '{meant}'"):
                 epoch.track(1.0, samples=1, **{name: 3})
 
     record = run_epochs(tmp_path, misuse).history[0]

@@ -95,7 +95,7 @@ def test_the_main_loop(tmp_path: Path, device: dict[str, list[str]], capsys: pyt
             assert (epoch.eval_seconds, epoch.val_loss) == (None, None)
             assert epoch.epoch_seconds and epoch.samples == 50
             # Within a nanosecond, the resolution of the clock.
-                assert epoch.epoch_seconds + epoch.tracking_seconds == pytest.approx(epoch.wall_seconds, abs=1e-9)
+            assert epoch.epoch_seconds + epoch.tracking_seconds == pytest.approx(epoch.wall_seconds, abs=1e-9)
         (file,) = run.paths.root.glob("events.*")
         written = file.read_bytes()
         assert all(tag in written for tag in (b"images", b"conv1", b"gradients/fc1.weight", b"train/loss"))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.tracking.lifecycle.outcome import divergence_of, outcome_of_epochs
-from runmanager.tracking.options import EarlyStopOptions, is_better, metric_value
+from runmanager.tracking.options import METRICS, EarlyStopOptions, is_better, metric_value
 
 __all__ = ["EarlyStopping", "StopPolicy"]
 
@@ -26,19 +26,26 @@ class EarlyStopping:
         return [f"no early stopping: no epoch recorded {metric}"] if metric and self._best is None else []
 
     def reason(self, record: EpochRecord) -> str | None:
-        """Return a readable reason to stop after this epoch, or None. Epochs without the metric are skipped."""
+        """Return a readable reason to stop after this epoch, or None.
+
+        Epochs that logged no such metric are skipped; a value that is missing or not finite counts as no improvement.
+        """
         if self._options.metric is None:
             return None
-        value = metric_value(record, self._options.metric)
-        if value is None or record.epoch == 0:
+        metric = self._options.metric
+        if record.epoch == 0 or (metric not in METRICS and metric not in (record.metrics or {})):
             return None
-        if is_better(self._options.metric, value, self._best, by=self._options.min_delta):
+        value = metric_value(record, metric)
+        if value is None and self._best is None:
+            return None
+        if value is not None and is_better(metric, value, self._best, by=self._options.min_delta):
             self._best, self._best_epoch, self._num_since_best = value, record.epoch, 0
         else:
             self._num_since_best += 1
         if self._num_since_best < self._options.patience:
             return None
-        return f"{self._options.metric} was best in epoch {self._best_epoch} ({self._best:.4g})"
+        assert self._best is not None
+        return f"{metric} was best in epoch {self._best_epoch} ({self._best:.4g})"
 
 
 class StopPolicy:

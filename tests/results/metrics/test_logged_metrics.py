@@ -1,5 +1,6 @@
 """Metrics that programs logged: their values of a run, their comparison, and what does not apply to them."""
 
+import dataclasses
 import math
 
 import msgspec
@@ -203,3 +204,17 @@ def test_only_a_share_that_is_an_accuracy_has_a_resolution(logging, name, values
     run = logging(*({name: value} for value in values))
     side = Side("here", gather_cells([run], (), None).cells, find_metric(name, [run]))
     assert resolution_of(side.metric, [side]) == resolution
+
+
+def test_a_name_means_its_column_of_the_results_table(logging):
+    run = logging({"loss": -1.0, "metrics.loss": 7.0, "tokens_per_second": 3.0})
+    epochs = [msgspec.structs.replace(epoch, units={"tokens": 5}) for epoch in run.epochs]
+    run = dataclasses.replace(run, epochs=epochs)
+
+    def values(name):
+        return find_metric(name, [run], better="max").values(run)
+
+    assert values("loss") == [run.epochs[-1].loss]
+    assert values("metrics.loss") == [-1.0] and values("metrics.metrics.loss") == [7.0]
+    assert values("metrics.tokens_per_second") == [3.0]
+    assert find_metric("tokens_per_second", [run]).per_epoch, "the rate of the unit"

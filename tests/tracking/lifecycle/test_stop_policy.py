@@ -51,8 +51,8 @@ def test_the_evaluation_before_training_does_not_count() -> None:
     assert reason_to_stop(history(0.1, 1.0, 0.9, first=0), options) is None
 
 
-def logged(*values: float | None, name: str = "val/f1") -> list[EpochRecord]:
-    return [EpochRecord(epoch=number, metrics={name: value}) for number, value in enumerate(values, start=1)]
+def logged(*values: float | None, name: str = "val/f1", first: int = 1) -> list[EpochRecord]:
+    return [EpochRecord(epoch=number, metrics={name: value}) for number, value in enumerate(values, start=first)]
 
 
 @pytest.mark.parametrize(("name", "stops"), [("val/f1", False), ("val/mae", True)])
@@ -72,7 +72,11 @@ def test_a_declared_direction_outweighs_the_name(own_directions: None) -> None:
 def test_epochs_without_the_logged_metric_are_skipped() -> None:
     options = EarlyStopOptions(metric="val/f1", patience=2)
     assert reason_to_stop(logged(None, None, None), options) is None
-    assert reason_to_stop([*logged(0.5), *history(1.0, 1.0, first=2)], options) == "val/f1 was best in epoch 1 (0.5)"
+    assert reason_to_stop([*logged(0.5), *history(1.0, 1.0, 1.0, first=2)], options) is None
+    every_third = [*logged(0.5), *history(1.0, 1.0, first=2), *logged(0.4, first=4), *history(1.0, 1.0, first=5)]
+    assert reason_to_stop(every_third, options) is None, "one evaluation without an improvement"
+    stopped = reason_to_stop([*every_third, *logged(0.3, first=7)], options)
+    assert stopped == "val/f1 was best in epoch 1 (0.5)"
 
 
 def test_a_logged_loss_counts_where_the_run_computed_none() -> None:
