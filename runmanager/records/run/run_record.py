@@ -39,7 +39,7 @@ class EpochRecord(msgspec.Struct, frozen=True, gc=False):
 
     Epochs count from 1; epoch 0 is the evaluation before training, without samples and `epoch_seconds`.
     None means not measured. `run_seconds` counts from the run's start. `metrics` are the values that the program
-    logged, by name, None for one that is not finite; `units` are counts of what was trained on beside samples, as
+    logged, by name, None for one that is not finite; `units` are counts of what was trained on besides samples, as
     tokens. Both are left out of the file if there are none: read them as `record.metrics or {}`.
     """
 
