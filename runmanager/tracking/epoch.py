@@ -279,6 +279,11 @@ class Epoch:
             )
         self._metrics.log({**(values or {}), **named})
 
+    @property
+    def metric_error(self) -> Exception | None:
+        """Why a logged metric of the closed epoch could not be computed; None if all could."""
+        return self._metrics.error
+
     def close(self) -> tuple[EpochRecord, LoggedLosses]:
         """Stop the clock; return the epoch's record and logged step losses. Waits for the device once.
 

@@ -120,7 +120,8 @@ class EpochRecorder:
     def record(self, epoch: Epoch, record: EpochRecord, step_losses: LoggedLosses) -> EpochRecord:
         """Record a closed epoch; return its complete record.
 
-        Raises `RunBusyError` and writes nothing if another process has taken the run over.
+        Raises `RunBusyError` and writes nothing if another process has taken the run over; after recording it, the
+        error of a logged metric that could not be computed.
         """
         assert epoch.phase_times is not None and self.network is not None
         self._notes.extend(self._timing_notes.add(epoch.phase_times))
@@ -143,6 +144,8 @@ class EpochRecorder:
         if self.history.num_trained == 1:
             self._folder.write(measurements=self._measurements.measurements())  # so that a kill does not lose them all
         self._heartbeat.progress += 1
+        if epoch.metric_error is not None:
+            raise epoch.metric_error
         return record
 
     def _save_checkpoint(self, record: EpochRecord) -> None:

@@ -80,7 +80,8 @@ class ActiveRun:
         self._directions = RunDirections(folder)
         self._notes = RunNotes(folder)
         self._sinks = RunSinks(sinks, self._notes, folder, device)
-        self._turns = self._make_turns()
+        source = options.turns
+        self._turns = None if source is None else RunTurns(source, folder.paths.turns, self._stop_policy)
         timer = PhaseTimer(clock_for(device))
         self._clock = RunClock(timer, self._turns)
         # The runs that it takes turns with are not outside load: all of them are children of one process.
@@ -100,14 +101,6 @@ class ActiveRun:
             heartbeat=self._heartbeat,
         )
         self._when_dropped = end_run_when_dropped(self, folder, self._heartbeat)
-
-    def _make_turns(self) -> RunTurns | None:
-        if self._options.turns is None:
-            return None
-        policy, path = self._stop_policy, self._folder.paths.turns
-        return RunTurns(
-            self._options.turns, path, is_cancelled=lambda: policy.is_interrupted, interrupt=policy.interrupt
-        )
 
     @property
     def record(self) -> RunRecord:

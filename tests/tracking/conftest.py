@@ -17,6 +17,32 @@ from runmanager.tracking import metric_definitions
 NUM_SAMPLES = 50
 
 
+class Timeline:
+    """A clock that the test advances; a mark is the time at which it was made."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.num_waits = 0
+
+    def synchronize(self) -> None:
+        self.num_waits += 1
+
+    def mark(self) -> float:
+        return self.now
+
+    def has_passed(self, mark: float) -> bool:
+        return True
+
+    def seconds(self, earlier: float, later: float) -> float:
+        return later - earlier
+
+    def host_seconds(self, mark: float) -> float:
+        return mark
+
+    def release(self, mark: float) -> None:
+        pass
+
+
 class SelfReferencing(nn.Module):
     """Calls its layer through a closure over itself, which a copy of the network shares."""
 

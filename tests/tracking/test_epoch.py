@@ -15,46 +15,23 @@ from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.timing.phases import TimingNotes
 from runmanager.tracking.timing.timer import PhaseTimer
 
+from .conftest import Timeline
+
 CPU = torch.device("cpu")
 
 
-class Clock:
-    """A timeline that the test advances."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def synchronize(self) -> None:
-        pass
-
-    def mark(self) -> float:
-        return self.now
-
-    def has_passed(self, mark: float) -> bool:
-        return True
-
-    def seconds(self, earlier: float, later: float) -> float:
-        return later - earlier
-
-    def host_seconds(self, mark: float) -> float:
-        return mark
-
-    def release(self, mark: float) -> None:
-        pass
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> Timeline:
+    return Timeline()
 
 
-def begin(clock: Clock, number: int = 1, **options: object) -> Epoch:
+def begin(clock: Timeline, number: int = 1, **options: object) -> Epoch:
     timer = PhaseTimer(clock)
     timer.start()
     return Epoch(number, timer=timer, device=CPU, **options)  # type: ignore[arg-type]
 
 
-def slow(clock: Clock, seconds: float, count: int = 2) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+def slow(clock: Timeline, seconds: float, count: int = 2) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     for _ in range(count):
         clock.now += seconds
         yield torch.zeros(4, 3), torch.zeros(4, dtype=torch.int64)
@@ -63,7 +40,7 @@ def slow(clock: Clock, seconds: float, count: int = 2) -> Iterator[tuple[torch.T
 LOSS = torch.tensor(1.0)
 
 
-def test_unpacking_a_batch_counts_as_transfer(clock: Clock) -> None:
+def test_unpacking_a_batch_counts_as_transfer(clock: Timeline) -> None:
     def unpack(stored: torch.Tensor) -> torch.Tensor:
         clock.now += 0.125
         return stored.to(torch.float32)
@@ -78,7 +55,7 @@ def test_unpacking_a_batch_counts_as_transfer(clock: Clock) -> None:
     assert (record.data_seconds, record.transfer_seconds, record.compute_seconds) == (0.0, 0.25, 4.0)
 
 
-def test_phases_of_an_epoch(clock: Clock) -> None:
+def test_phases_of_an_epoch(clock: Timeline) -> None:
     epoch = begin(clock)
     for _, labels in epoch.batches(slow(clock, 0.5)):
         clock.now += 2.0
@@ -93,7 +70,7 @@ def test_phases_of_an_epoch(clock: Clock) -> None:
     assert (record.loss, record.accuracy, record.val_loss, record.val_accuracy) == (1.0, 1.0, 1.0, 1.0)
 
 
-def test_an_evaluation_that_raises_is_timed(clock: Clock) -> None:
+def test_an_evaluation_that_raises_is_timed(clock: Timeline) -> None:
     epoch = begin(clock)
     for _, labels in epoch.batches(slow(clock, 0.5)):
         epoch.track(LOSS, torch.zeros(4, 3), labels)
@@ -105,53 +82,53 @@ def test_an_evaluation_that_raises_is_timed(clock: Clock) -> None:
     assert record.epoch_seconds == 1.0 and record.eval_seconds == 4.0
 
 
-def train_by_hand(epoch: Epoch, clock: Clock, steps: int = 2, seconds: float = 2.5) -> None:
+def train_by_hand(epoch: Epoch, clock: Timeline, steps: int = 2, seconds: float = 2.5) -> None:
     for _ in range(steps):
         clock.now += seconds
         epoch.track(LOSS, samples=4)
 
 
-def evaluate_by_hand(epoch: Epoch, clock: Clock) -> None:
+def evaluate_by_hand(epoch: Epoch, clock: Timeline) -> None:
     for _ in range(2):
         clock.now += 1.5
         epoch.track_eval(LOSS, samples=4)
 
 
-def train_with_batches(epoch: Epoch, clock: Clock) -> None:
+def train_with_batches(epoch: Epoch, clock: Timeline) -> None:
     for _ in epoch.batches(slow(clock, 0.5)):
         clock.now += 2.0
         epoch.track(LOSS, samples=4)
 
 
-def evaluate_with_batches(epoch: Epoch, clock: Clock) -> None:
+def evaluate_with_batches(epoch: Epoch, clock: Timeline) -> None:
     for _ in epoch.eval_batches(slow(clock, 1.0)):
         clock.now += 0.5
         epoch.track_eval(LOSS, samples=4)
 
 
-def evaluate_marked(epoch: Epoch, clock: Clock) -> None:
+def evaluate_marked(epoch: Epoch, clock: Timeline) -> None:
     with epoch.evaluating():
         clock.now += 3.0
 
 
-def evaluate_marked_and_tracked(epoch: Epoch, clock: Clock) -> None:
+def evaluate_marked_and_tracked(epoch: Epoch, clock: Timeline) -> None:
     with epoch.evaluating():
         evaluate_by_hand(epoch, clock)
 
 
-def evaluate_with_batches_for_training(epoch: Epoch, clock: Clock) -> None:
+def evaluate_with_batches_for_training(epoch: Epoch, clock: Timeline) -> None:
     with epoch.evaluating():
         for _ in epoch.batches(slow(clock, 1.0)):
             clock.now += 0.5
 
 
-def evaluate_and_fail(epoch: Epoch, clock: Clock) -> None:
+def evaluate_and_fail(epoch: Epoch, clock: Timeline) -> None:
     with pytest.raises(ValueError), epoch.evaluating():
         clock.now += 3.0
         raise ValueError
 
 
-Part = Callable[[Epoch, Clock], None]
+Part = Callable[[Epoch, Timeline], None]
 TRAININGS = (train_by_hand, train_with_batches)
 EVALUATIONS = (
     evaluate_by_hand,
@@ -165,7 +142,7 @@ EVALUATIONS = (
 
 @pytest.mark.parametrize("train", TRAININGS)
 @pytest.mark.parametrize("evaluate", EVALUATIONS)
-def test_training_and_evaluation_are_distinguished(clock: Clock, train: Part, evaluate: Part) -> None:
+def test_training_and_evaluation_are_distinguished(clock: Timeline, train: Part, evaluate: Part) -> None:
     epoch = begin(clock)
     train(epoch, clock)
     evaluate(epoch, clock)
@@ -178,7 +155,7 @@ def test_training_and_evaluation_are_distinguished(clock: Clock, train: Part, ev
 
 @pytest.mark.parametrize("train", TRAININGS)
 @pytest.mark.parametrize("evaluate", EVALUATIONS)
-def test_an_evaluation_before_and_during_training_is_not_training(clock: Clock, train: Part, evaluate: Part) -> None:
+def test_an_evaluation_before_and_during_training_is_not_training(clock: Timeline, train: Part, evaluate: Part) -> None:
     epoch = begin(clock)
     evaluate(epoch, clock)
     train(epoch, clock)
@@ -195,7 +172,7 @@ def test_an_evaluation_before_and_during_training_is_not_training(clock: Clock, 
 
 
 @pytest.mark.parametrize("evaluate", EVALUATIONS)
-def test_an_evaluation_within_a_step_is_not_training(clock: Clock, evaluate: Part) -> None:
+def test_an_evaluation_within_a_step_is_not_training(clock: Timeline, evaluate: Part) -> None:
     timer = PhaseTimer(clock)
     for number in (1, 2):
         timer.start()
@@ -213,7 +190,7 @@ def test_an_evaluation_within_a_step_is_not_training(clock: Clock, evaluate: Par
         assert timer.step_seconds[1] == 2.5 - late
 
 
-def test_marked_time_is_in_its_phase(clock: Clock) -> None:
+def test_marked_time_is_in_its_phase(clock: Timeline) -> None:
     timer = PhaseTimer(clock)
     timer.start()
     epoch = Epoch(1, timer=timer, device=CPU)
@@ -234,7 +211,7 @@ def test_marked_time_is_in_its_phase(clock: Clock) -> None:
     assert list(timer.step_seconds) == [2.75, 2.75]
 
 
-def test_training_ends_with_the_last_step_if_steps_are_tracked_within_their_marks(clock: Clock) -> None:
+def test_training_ends_with_the_last_step_if_steps_are_tracked_within_their_marks(clock: Timeline) -> None:
     epoch = begin(clock)
     for _ in range(2):
         clock.now += 0.5
@@ -248,7 +225,7 @@ def test_training_ends_with_the_last_step_if_steps_are_tracked_within_their_mark
     assert epoch.phase_times.unclaimed == 8.0
 
 
-def test_if_data_is_marked_the_rest_of_a_step_is_computing(clock: Clock) -> None:
+def test_if_data_is_marked_the_rest_of_a_step_is_computing(clock: Timeline) -> None:
     epoch = begin(clock)
     for _ in range(2):
         with epoch.phase("data"):
@@ -261,12 +238,12 @@ def test_if_data_is_marked_the_rest_of_a_step_is_computing(clock: Clock) -> None
 
 
 @pytest.mark.parametrize("name", ["evaluation", "", "epoch", "training"])
-def test_an_unknown_phase_is_refused(clock: Clock, name: str) -> None:
+def test_an_unknown_phase_is_refused(clock: Timeline, name: str) -> None:
     with pytest.raises(UsageError, match=rf"must be data, transfer, compute, eval or tracking, got '{name}'"):
         begin(clock).phase(name)
 
 
-def test_a_left_loop_that_is_still_referenced_ends_with_its_last_tracked_step(clock: Clock) -> None:
+def test_a_left_loop_that_is_still_referenced_ends_with_its_last_tracked_step(clock: Timeline) -> None:
     timer = PhaseTimer(clock)
     held = []
     for number in (1, 2):
@@ -292,7 +269,7 @@ def test_a_left_loop_that_is_still_referenced_ends_with_its_last_tracked_step(cl
     assert timer.resolve() == {}
 
 
-def test_an_evaluation_interleaved_with_training_is_distinguished(clock: Clock) -> None:
+def test_an_evaluation_interleaved_with_training_is_distinguished(clock: Timeline) -> None:
     epoch = begin(clock)
     evaluated = iter(epoch.eval_batches(slow(clock, 1.0, count=3)))
     for _ in epoch.batches(slow(clock, 0.5)):
@@ -314,7 +291,7 @@ def test_an_evaluation_interleaved_with_training_is_distinguished(clock: Clock) 
     ],
 )
 def test_tracking_a_training_step_within_an_evaluation_is_refused(
-    clock: Clock, number: int, enter: Callable[[Epoch], Any], message: str
+    clock: Timeline, number: int, enter: Callable[[Epoch], Any], message: str
 ) -> None:
     """Its samples would count, but not its time."""
     epoch = begin(clock, number)
@@ -339,7 +316,7 @@ def started(batches: Iterator[Any]) -> Iterator[Any]:
     return batches
 
 
-def test_tracking_more_than_once_per_batch_is_noted(clock: Clock) -> None:
+def test_tracking_more_than_once_per_batch_is_noted(clock: Timeline) -> None:
     for times, is_noted in ((1, False), (2, True)):
         epoch = begin(clock)
         for _, labels in epoch.batches(slow(clock, 0.5)):
@@ -350,7 +327,7 @@ def test_tracking_more_than_once_per_batch_is_noted(clock: Clock) -> None:
         assert [("more often than batches were taken" in note) for note in notes] == [True] * is_noted
 
 
-def test_batches_of_two_concurrent_loaders_are_training_until_the_last_one(clock: Clock) -> None:
+def test_batches_of_two_concurrent_loaders_are_training_until_the_last_one(clock: Timeline) -> None:
     epoch = begin(clock)
     for _ in zip(epoch.batches(slow(clock, 0.5)), epoch.batches(slow(clock, 0.25)), strict=True):
         clock.now += 2.0
@@ -360,7 +337,7 @@ def test_batches_of_two_concurrent_loaders_are_training_until_the_last_one(clock
     assert (record.data_seconds, record.compute_seconds, record.epoch_seconds) == (1.5, 4.0, 5.5)
 
 
-def test_an_epoch_without_tracked_steps_is_all_training_and_noted(clock: Clock) -> None:
+def test_an_epoch_without_tracked_steps_is_all_training_and_noted(clock: Timeline) -> None:
     epoch = begin(clock)
     clock.now += 4.0
     evaluate_marked(epoch, clock)
@@ -371,7 +348,7 @@ def test_an_epoch_without_tracked_steps_is_all_training_and_noted(clock: Clock) 
     assert "no step of an epoch was tracked" in note
 
 
-def test_short_times_are_not_noted(clock: Clock) -> None:
+def test_short_times_are_not_noted(clock: Timeline) -> None:
     unmarked = TimingNotes()
     for training, seconds, noted in ((2.0, 0.03125, 0), (2.0, 0.03125, 1), (5.0, 0.0, 0), (5.0, 0.25, 1)):
         epoch = begin(clock)
@@ -383,7 +360,7 @@ def test_short_times_are_not_noted(clock: Clock) -> None:
         assert len(notes) == noted and all("in `wall_seconds` alone" in note for note in notes)
 
 
-def test_the_tutorials_epoch_is_all_training(clock: Clock) -> None:
+def test_the_tutorials_epoch_is_all_training(clock: Timeline) -> None:
     epoch = begin(clock, is_all_training=True)
     for _ in range(2):
         clock.now += 2.0
@@ -394,7 +371,7 @@ def test_the_tutorials_epoch_is_all_training(clock: Clock) -> None:
     assert TimingNotes().add(epoch.phase_times) == []
 
 
-def test_leaving_the_batches_early_ends_the_step(clock: Clock) -> None:
+def test_leaving_the_batches_early_ends_the_step(clock: Timeline) -> None:
     epoch = begin(clock)
     for _, labels in epoch.batches(slow(clock, 0.5)):
         clock.now += 2.0
@@ -404,7 +381,7 @@ def test_leaving_the_batches_early_ends_the_step(clock: Clock) -> None:
     assert (record.data_seconds, record.compute_seconds, record.samples) == (0.5, 2.0, 4)
 
 
-def test_a_loop_without_epoch_batches_has_an_epoch_time_without_phases(clock: Clock) -> None:
+def test_a_loop_without_epoch_batches_has_an_epoch_time_without_phases(clock: Timeline) -> None:
     epoch = begin(clock)
     for _, labels in slow(clock, 0.5):
         clock.now += 2.0
@@ -415,7 +392,7 @@ def test_a_loop_without_epoch_batches_has_an_epoch_time_without_phases(clock: Cl
     assert record.eval_seconds is None
 
 
-def test_epoch_0_has_an_evaluation_only(clock: Clock) -> None:
+def test_epoch_0_has_an_evaluation_only(clock: Timeline) -> None:
     epoch = begin(clock, 0)
     for _, labels in epoch.eval_batches(slow(clock, 1.0)):
         epoch.track_eval(LOSS, torch.zeros(4, 3), labels)
@@ -425,7 +402,7 @@ def test_epoch_0_has_an_evaluation_only(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("hands_out", [True, False])
-def test_a_first_batch_is_shown_once_and_its_time_is_tracking(clock: Clock, hands_out: bool) -> None:
+def test_a_first_batch_is_shown_once_and_its_time_is_tracking(clock: Timeline, hands_out: bool) -> None:
     shown = []
 
     def show(batch: object) -> None:
@@ -443,7 +420,7 @@ def test_a_first_batch_is_shown_once_and_its_time_is_tracking(clock: Clock, hand
     assert record.tracking_seconds == 16.0 and record.epoch_seconds == 5.0
 
 
-def test_batches_are_moved_to_the_runs_device(clock: Clock) -> None:
+def test_batches_are_moved_to_the_runs_device(clock: Timeline) -> None:
     timer = PhaseTimer(clock)
     timer.start()
     epoch = Epoch(1, timer=timer, device=torch.device("meta"))
@@ -451,7 +428,7 @@ def test_batches_are_moved_to_the_runs_device(clock: Clock) -> None:
     assert all(images.is_meta for images, _ in epoch.eval_batches(slow(clock, 1.0)))
 
 
-def test_logged_steps_are_numbered_within_the_run(clock: Clock) -> None:
+def test_logged_steps_are_numbered_within_the_run(clock: Timeline) -> None:
     epoch = begin(clock, log_every=3, steps_before=4)
     for number in range(6):
         epoch.track(torch.tensor(float(number)), samples=1)
@@ -460,7 +437,7 @@ def test_logged_steps_are_numbered_within_the_run(clock: Clock) -> None:
     assert not begin(clock).close()[1].steps
 
 
-def test_samples_override_the_number_of_labels(clock: Clock) -> None:
+def test_samples_override_the_number_of_labels(clock: Timeline) -> None:
     """They may be fewer than the labels, as for sentences of several tokens, or more."""
     for samples in (2, 3, np.int64(2), 50):
         epoch = begin(clock)
@@ -476,7 +453,7 @@ def test_samples_override_the_number_of_labels(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("samples", [-3, 2.5, math.nan, True, "4", torch.tensor(4)])
-def test_an_invalid_number_of_samples_is_refused(clock: Clock, samples: Any) -> None:
+def test_an_invalid_number_of_samples_is_refused(clock: Timeline, samples: Any) -> None:
     epoch = begin(clock)
     predictions, labels = torch.zeros(4, 3), torch.zeros(4, dtype=torch.int64)
     for call in (
@@ -499,7 +476,7 @@ def test_an_invalid_number_of_samples_is_refused(clock: Clock, samples: Any) -> 
         (np.zeros((4, 3)), torch.zeros(4, dtype=torch.int64)),
     ],
 )
-def test_predictions_that_are_not_tensors_are_refused(clock: Clock, predictions: Any, labels: Any) -> None:
+def test_predictions_that_are_not_tensors_are_refused(clock: Timeline, predictions: Any, labels: Any) -> None:
     epoch = begin(clock)
     for call in (
         lambda: epoch.track(LOSS, predictions, labels),
@@ -510,7 +487,7 @@ def test_predictions_that_are_not_tensors_are_refused(clock: Clock, predictions:
             call()
 
 
-def test_a_step_without_samples_or_labels_is_refused(clock: Clock) -> None:
+def test_a_step_without_samples_or_labels_is_refused(clock: Timeline) -> None:
     epoch = begin(clock)
     with pytest.raises(UsageError, match="come with its number of samples"):
         epoch.track(LOSS)

@@ -112,7 +112,7 @@ def test_a_collection_gives_each_of_its_metrics_below_its_name(tmp_path: Path) -
     assert collection.num_resets == 1
 
 
-def test_a_collection_must_not_overwrite_another_metric(tmp_path: Path) -> None:
+def test_a_collection_must_not_overwrite_another_metric(tmp_path: Path, only_run: Callable[[], StoredRun]) -> None:
     class Collection(MeanMetric):
         def compute(self) -> Any:
             return {"F1": 0.5}
@@ -121,7 +121,8 @@ def test_a_collection_must_not_overwrite_another_metric(tmp_path: Path) -> None:
         epoch.log({"val/F1": 0.9, "val": Collection()})
 
     with pytest.raises(UsageError, match="'val/F1' must be logged once in an epoch, got it from 'val' too"):
-        run_epochs(tmp_path, log)
+        run_epochs(tmp_path / "sweep", log)
+    assert only_run().epochs[0].metrics == {"val/F1": 0.9}
 
 
 def test_a_metric_that_cannot_be_computed_fails_the_run_with_its_error(
@@ -136,9 +137,12 @@ def test_a_metric_that_cannot_be_computed_fails_the_run_with_its_error(
             return torch.zeros(3)
 
     for metric, kind, text in ((Broken(), ZeroDivisionError, "no samples"), (Curve(), UsageError, r"shape \(3,\)")):
-        with pytest.raises(kind, match=text):
-            run_epochs(tmp_path / "sweep", lambda epoch, metric=metric: epoch.log(roc=metric))
+        with pytest.raises(kind, match=text) as raised:
+            run_epochs(tmp_path / "sweep", lambda epoch, metric=metric: epoch.log(roc=metric, lr=0.1), count=3)
+        assert "metric 'roc'" in "".join(raised.value.__notes__)
         assert metric.num_resets == 0
+        (line,) = lines(only_run().paths)
+        assert line["metrics"] == {"lr": 0.1}, "the epoch is trained, so it is recorded, without the metric"
         record = only_run().record
         assert (record.status, record.reason) == ("failed", "exception") and record.message.startswith(kind.__name__)
 

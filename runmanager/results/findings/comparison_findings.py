@@ -75,7 +75,8 @@ def _answer(rows: Rows, candidate: str, baseline: str, comparison: ComparisonTab
     if not measured:
         # Contention is not a cause: it does not prevent a comparison.
         causes = Counter(without_contention(row["reason"]) for row in rows)
-        return f"{candidate} and {baseline} could not be compared: {_causes(causes)}."
+        reasons = _causes(causes)
+        return f"{candidate} and {baseline} could not be compared: {reasons}{'' if reasons.endswith('?') else '.'}"
     varying = [name for name in comparison.settings if name in comparison.shown]
     found = overall_effect(measured, varying, sides=num_answers)
     if found.agrees:

@@ -3,7 +3,7 @@
 import math
 import numbers
 import operator
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -51,6 +51,7 @@ class EpochMetrics:
 
     def __init__(self) -> None:
         self.units: dict[str, int] = {}
+        self.error: Exception | None = None
         self._values: dict[str, float | torch.Tensor | _Accumulator | _Mean] = {}  # in order of first appearance
 
     def log(self, values: Mapping[str, Any]) -> None:
@@ -98,33 +99,37 @@ class EpochMetrics:
         """Return the values by name, NaN for a mean over no sample; waits for the device.
 
         Accumulators are computed and then reset; one that computes several numbers by name, as a collection does, gives
-        each below its own name and a slash. Raises `UsageError` for one that computes anything else.
+        each below its own name and a slash. A metric that cannot be computed is left out, and `error` says why: the
+        epoch is trained, and must be recorded first.
         """
         found: dict[str, float | torch.Tensor] = {}
         accumulators: dict[int, _Accumulator] = {}  # one may have two names
         for name, value in self._values.items():
-            if isinstance(value, _Mean):
-                found[name] = value.result()
-            elif isinstance(value, float | torch.Tensor):
-                found[name] = value
-            else:
-                computed = _computed(name, value.compute())
-                if twice := [each for each in computed if each in found]:
-                    raise UsageError(f"Metric {twice[0]!r} must be logged once in an epoch, got it from {name!r} too.")
-                found |= computed
-                accumulators[id(value)] = value
+            try:
+                if isinstance(value, _Mean):
+                    found[name] = value.result()
+                elif isinstance(value, float | torch.Tensor):
+                    found[name] = value
+                else:
+                    found |= _computed(name, value.compute(), known=found)
+                    accumulators[id(value)] = value
+            except Exception as error:
+                error.add_note(f"This was metric {name!r}, at the end of the epoch.")
+                self.error = self.error or error
         results = _on_host(found)
         for each in accumulators.values():
             each.reset()
         return results
 
 
-def _computed(name: str, result: Any) -> dict[str, float | torch.Tensor]:
+def _computed(name: str, result: Any, *, known: Container[str]) -> dict[str, float | torch.Tensor]:
     if not isinstance(result, Mapping):
         return {name: as_number(name, result)}
     named = {f"{name}/{part}": value for part, value in result.items()}
     for each in named:
         check_name(each)
+        if each in known:
+            raise UsageError(f"Metric {each!r} must be logged once in an epoch, got it from {name!r} too.")
     return {each: as_number(each, value) for each, value in named.items()}
 
 

@@ -2,10 +2,10 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -16,6 +16,16 @@ from runmanager.tracking.timing.timer import PhaseTimer
 
 __all__ = ["RunTurns"]
 
+
+class Interruption(Protocol):
+    """Whether a run was interrupted, and a way to interrupt it."""
+
+    @property
+    def is_interrupted(self) -> bool: ...
+
+    def interrupt(self, message: str) -> None: ...
+
+
 _BLOCK_SECONDS = 0.1
 """Target length of a turn: long against the millisecond of handing it over, short against the machine's drift."""
 _LEAD_IN = 0.1  # untimed steps per timed step
@@ -24,21 +34,18 @@ _LEAD_IN = 0.1  # untimed steps per timed step
 class RunTurns:
     """The turns of one run, granted by `source`; measured turns are appended to the file at `path`.
 
-    `is_cancelled` is polled while the run waits. `interrupt` is called when the granting process is gone, as too little
-    has been measured by then. `waited_seconds` is the time spent waiting so far, which belongs to no phase.
+    `interruption` is polled while the run waits, and is set off when the granting process is gone, as too little has
+    been measured by then. `waited_seconds` is the time spent waiting so far, which belongs to no phase.
     `is_over` is set once enough has been measured.
     """
 
-    def __init__(
-        self, source: TurnSource, path: Path, *, is_cancelled: Callable[[], bool], interrupt: Callable[[str], None]
-    ) -> None:
+    def __init__(self, source: TurnSource, path: Path, interruption: Interruption) -> None:
         self.session = source.session
         self.waited_seconds = 0.0
         self.is_over = False
         self._source = source
         self._path = path
-        self._is_cancelled = is_cancelled
-        self._interrupt = interrupt
+        self._interruption = interruption
 
     def wait(self) -> None:
         """Wait for a training turn, which lasts until the next call; return immediately when the run is cancelled."""
@@ -70,7 +77,7 @@ class RunTurns:
                 fastest = min(fastest, seconds / steps)
                 if num_steps is None:
                     steps = min(most_steps, max(1, round(_BLOCK_SECONDS / max(fastest, 1e-9))))
-        self.is_over = not self._is_cancelled()
+        self.is_over = not self._interruption.is_interrupted
 
     def _turn_record(self, grant: Grant, steps: int, samples: int, seconds: float) -> Turn:
         return Turn(self.session, grant.round, grant.place, steps, samples, seconds, grant.warmup)
@@ -80,9 +87,12 @@ class RunTurns:
         grant = None
         try:
             grant = self._source.ask(
-                is_measured=is_measured, samples=samples, seconds=seconds, is_cancelled=self._is_cancelled
+                is_measured=is_measured,
+                samples=samples,
+                seconds=seconds,
+                is_cancelled=lambda: self._interruption.is_interrupted,
             )
         except EOFError:
-            self._interrupt("its driver is gone")
+            self._interruption.interrupt("its driver is gone")
         self.waited_seconds += time.perf_counter() - began
         return grant

@@ -17,6 +17,8 @@ from runmanager.tracking.device.transfer import Packed
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.timing.timer import PhaseTimer
 
+from ..conftest import Timeline
+
 HOST = torch.device("cpu")
 NUM_BATCHES = 6
 
@@ -143,35 +145,14 @@ def test_leaving_the_loop_waits_for_the_copy_before_its_memory_is_reused(device:
     assert device.log.index("copy 2") < device.log.index("others")
 
 
-class SlowCopier:
+class SlowCopier(Timeline):
     """Sends immediately; a batch arrives a second after it is waited for."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
 
     def send(self, batch: Any) -> PendingBatch:
         return PendingBatch(batch, None, self)
 
     def arrive(self, sent: PendingBatch) -> None:
         self.now += 1.0
-
-    def synchronize(self) -> None:
-        pass
-
-    def mark(self) -> float:
-        return self.now
-
-    def has_passed(self, mark: float) -> bool:
-        return True
-
-    def seconds(self, earlier: float, later: float) -> float:
-        return later - earlier
-
-    def host_seconds(self, mark: float) -> float:
-        return mark
-
-    def release(self, mark: float) -> None:
-        pass
 
 
 def test_waiting_for_a_prefetched_batch_is_transfer() -> None:

@@ -8,37 +8,13 @@ import torch
 from runmanager.tracking.monitoring import calibration
 from runmanager.tracking.monitoring.calibration import Probe, best_seconds, calibrate, thread_counts
 
+from ..conftest import Timeline
+
 CPU = torch.device("cpu")
 
 
-class Clock:
-    """A clock that the probes advance."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.waits = 0
-
-    def synchronize(self) -> None:
-        self.waits += 1
-
-    def mark(self) -> float:
-        return self.now
-
-    def has_passed(self, mark: float) -> bool:
-        return True
-
-    def seconds(self, earlier: float, later: float) -> float:
-        return later - earlier
-
-    def host_seconds(self, mark: float) -> float:
-        return mark
-
-    def release(self, mark: float) -> None:
-        pass
-
-
 def test_probes_run_in_rounds_and_the_best_time_counts() -> None:
-    clock, order = Clock(), []
+    clock, order = Timeline(), []
     times = {"one": itertools.chain([3.0, 2.0, 5.0], itertools.repeat(4.0)), "two": itertools.repeat(1.0)}
 
     def probe(name: str) -> Probe:
@@ -51,11 +27,11 @@ def test_probes_run_in_rounds_and_the_best_time_counts() -> None:
     best = best_seconds([probe("one"), probe("two")], clock, seconds=30.0, now=lambda: clock.now)
     assert best == {"one": 2.0, "two": 1.0}
     assert order == ["one", "two"] * (len(order) // 2) and len(order) >= 10
-    assert clock.waits == 2 * len(order), "the device is idle before each probe and synchronised after it"
+    assert clock.num_waits == 2 * len(order), "the device is idle before each probe and synchronised after it"
 
 
 def test_every_probe_is_timed_even_without_time() -> None:
-    clock = Clock()
+    clock = Timeline()
     count = itertools.count()
     best_seconds([Probe("one", lambda: next(count), 1.0)], clock, seconds=0.0, now=lambda: 0.0)
     assert next(count) > 1

@@ -17,6 +17,8 @@ from runmanager.tracking.options import RunOptions
 from runmanager.tracking.timing.interleaving import RunTurns
 from runmanager.tracking.timing.timer import PhaseTimer
 
+from ..conftest import Timeline
+
 
 class FakeTurns:
     """Grants `num_turns` measured turns, the first three of them warm-up, and records the requests."""
@@ -43,31 +45,21 @@ class FakeTurns:
         return Grant(number, 1, number <= 3) if self._left >= 0 else None
 
 
-class SteadyClock:
+class Uninterrupted:
+    """A run that is never interrupted, and must not be."""
+
+    is_interrupted = False
+
+    def interrupt(self, message: str) -> None:
+        pytest.fail(message)
+
+
+class SteadyClock(Timeline):
     """A timeline on which each step takes `step_seconds`."""
 
     def __init__(self, step_seconds: float) -> None:
-        self.now = 0.0
+        super().__init__()
         self.step_seconds = step_seconds
-        self.num_waits = 0
-
-    def synchronize(self) -> None:
-        self.num_waits += 1
-
-    def mark(self) -> float:
-        return self.now
-
-    def has_passed(self, mark: float) -> bool:
-        return True
-
-    def seconds(self, earlier: float, later: float) -> float:
-        return later - earlier
-
-    def host_seconds(self, mark: float) -> float:
-        return mark
-
-    def release(self, mark: float) -> None:
-        pass
 
 
 def endless() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -77,7 +69,7 @@ def endless() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
 
 def play(path: Path, source: FakeTurns, clock: SteadyClock, **how: Any) -> tuple[RunTurns, list[Turn]]:
     """Run a training loop in measured turns, on the test's timeline."""
-    turns = RunTurns(source, path, is_cancelled=lambda: False, interrupt=pytest.fail)
+    turns = RunTurns(source, path, Uninterrupted())
     timer = PhaseTimer(clock)
     for _ in turns.measured_batches(endless(), timer, **how):
         clock.now += clock.step_seconds
