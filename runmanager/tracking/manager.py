@@ -3,7 +3,7 @@
 import datetime
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import torch
@@ -34,8 +34,6 @@ from runmanager.tracking.device.devices import resolve_device
 from runmanager.tracking.environment.code_hashes import hash_user_code
 from runmanager.tracking.environment.environment import capture_environment, command_line
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
-from runmanager.tracking.epoch import Epoch
-from runmanager.tracking.epoch_metrics.prediction_task import PredictionOptions
 from runmanager.tracking.lifecycle.finalizers import write_tables_if_begun, write_tables_when_dropped
 from runmanager.tracking.lifecycle.open_run import open_run
 from runmanager.tracking.metric_definitions import declared_directions, larger_is_better
@@ -43,6 +41,7 @@ from runmanager.tracking.options import RunOptions, TensorBoardOptions
 from runmanager.tracking.run import ActiveRun, InactiveRun
 from runmanager.tracking.sinks import ConsoleSink, LogSink, Sink
 from runmanager.tracking.tensorboard.sink import TensorBoardSink
+from runmanager.tracking.tutorial_calls import TutorialCalls
 
 if TYPE_CHECKING:
     from runmanager.results.result_files import TableUpdater
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["RunManager"]
 
 
-class RunManager:
+class RunManager(TutorialCalls):
     """Times and records the runs of one sweep folder, in a custom training loop.
 
     ```
@@ -90,15 +89,13 @@ class RunManager:
             raise UsageError(faults[0])
         self.paths = fresh_sweep_folder(Path("outputs")) if root is None else SweepPaths(Path(root))
         self._overwrite = overwrite
-        self._tensorboard = tensorboard
+        super().__init__(tensorboard)
         self._console = console
         self._own_sinks = sinks
         self._owns_sweep = owns_sweep
         self._heartbeat_timeout = heartbeat_timeout
         self._stored: dict[str, tuple[RunPaths, str]] | None = None
         self._begun: list[RunPaths] = []
-        self._active: ActiveRun | InactiveRun | None = None
-        self._epoch: Epoch | None = None
         self._tables: TableUpdater | None = None
         if owns_sweep:
             # The report draws figures, which takes a second: so once, when the manager is dropped, not after every run.
@@ -269,77 +266,6 @@ class RunManager:
         write_epochs_table(runs, Path(file_name))
         if self._owns_sweep:
             write_tables_if_begun(self.paths, self._begun)
-
-    # The tutorials' calls: one run at a time, begun and ended by hand.
-
-    def begin_run(self, run: Any, network: torch.nn.Module, loader: Any) -> bool:
-        """Begin a run with the settings `run`, a named tuple from `RunBuilder.get_runs`.
-
-        Histograms of weights and gradients are on, unless the manager was given `tensorboard` options.
-        Returns False if the run is finished already or its device is missing: the other calls are then still allowed,
-        and record nothing.
-        """
-        if self._active is not None:
-            raise UsageError("begin_run() must come after the end_run() of the run before, got none; call end_run().")
-        if self._tensorboard is None:
-            self._tensorboard = TensorBoardOptions(histograms=True)
-        begun = self.run(run)
-        try:
-            begun.begin(network, loader)
-        except BaseException as error:
-            begun.end(error)
-            raise
-        self._active = begun
-        return isinstance(begun, ActiveRun)
-
-    def begin_epoch(self) -> None:
-        """Start the clock of the next epoch."""
-        run = self._running("begin_epoch")
-        self._between_epochs("begin_epoch")
-        self._epoch = run.begin_epoch(is_all_training=True)
-
-    def track_loss(self, loss: torch.Tensor, batch: Sequence[Any]) -> None:
-        """Count a step's mean loss; `batch` is (images, labels), and the length of images is the number of samples."""
-        epoch = self._running_epoch("track_loss")
-        epoch.show_first_batch(batch)
-        epoch.track_loss(loss, len(batch[0]))
-
-    def track_num_correct(
-        self, preds: torch.Tensor, labels: torch.Tensor, **options: Unpack[PredictionOptions]
-    ) -> None:
-        """Count the correct predictions: logits (batch, classes) for labels (batch,).
-
-        `task`, `class_dim` and `ignore_index` select other layouts, as in `Epoch.track`.
-        """
-        self._running_epoch("track_num_correct").track_predictions(preds, labels, **options)
-
-    def end_epoch(self) -> None:
-        """Stop the clock and record the epoch."""
-        epoch = self._running_epoch("end_epoch")
-        self._epoch = None
-        self._running("end_epoch").end_epoch(epoch)
-
-    def end_run(self) -> None:
-        """Record the run's end and write the sweep's tables."""
-        run = self._running("end_run")
-        self._between_epochs("end_run")
-        self._active = None
-        run.end()
-
-    def _running(self, call: str) -> ActiveRun | InactiveRun:
-        if self._active is None:
-            raise UsageError(f"{call}() must come between begin_run() and end_run(), got no run; call begin_run().")
-        return self._active
-
-    def _between_epochs(self, call: str) -> None:
-        if self._epoch is not None:
-            raise UsageError(f"{call}() must come after the end_epoch() of the epoch before; call end_epoch() first.")
-
-    def _running_epoch(self, call: str) -> Epoch:
-        self._running(call)
-        if self._epoch is None:
-            raise UsageError(f"{call}() must come between begin_epoch() and end_epoch(); call begin_epoch() first.")
-        return self._epoch
 
 
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # same text in a third of the time

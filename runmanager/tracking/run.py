@@ -18,6 +18,7 @@ from runmanager.tracking.device.devices import peak_memory_bytes
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_recorder import EpochRecorder
 from runmanager.tracking.introspect.loader_inspection import full_batch_size, peek_batch
+from runmanager.tracking.job_calls import JobCalls
 from runmanager.tracking.lifecycle.finalizers import end_run_when_dropped
 from runmanager.tracking.lifecycle.inactive_run import InactiveRun
 from runmanager.tracking.lifecycle.outcome import outcome_of, write_traceback
@@ -37,7 +38,7 @@ from runmanager.tracking.timing.timer import PhaseTimer, clock_for
 __all__ = ["ActiveRun", "InactiveRun"]
 
 
-class ActiveRun:
+class ActiveRun(JobCalls):
     """A run between its beginning and its end.
 
     ```
@@ -175,46 +176,6 @@ class ActiveRun:
             raise
         if self._open.is_this(epoch):  # the loop's body may have ended it itself, for its record
             self.end_epoch(epoch)
-
-    def evaluation_before_training(self) -> Iterator[Epoch]:
-        """Yield epoch 0, for an evaluation only; nothing if an earlier attempt has recorded it."""
-        if not self.history:
-            self._wait_for_turn()
-            if not self._stop_policy.should_stop:
-                yield from self._one_epoch(0)
-
-    def evaluation_again(self) -> Iterator[Epoch]:
-        """Yield the last epoch once more, for an unrecorded evaluation that the sinks' pictures need.
-
-        Yields nothing unless the run is about to finish and an earlier process made the last epoch's evaluation.
-        """
-        if self._sinks.lack_last_evaluation(self.history) and self._outcome(None).status.is_success:
-            self._wait_for_turn()
-            last, timer = self.history[-1], PhaseTimer(clock_for(self.device))
-            epoch = self._epochs.make_unrecorded(last.epoch, timer=timer, keep_scores=True)
-            yield epoch
-            self._sinks.set_last_evaluation(last, epoch.evaluation)
-
-    def _wait_for_turn(self) -> None:
-        if self._turns is not None and not self._stop_policy.should_stop:
-            self._turns.wait()
-
-    def unrecorded_epoch(self) -> Epoch:
-        """Return an epoch for the steps of measured turns, which are recorded as turns only."""
-        return self._epochs.make_unrecorded(self._epochs.history.next_number, timer=self._epochs.timer)
-
-    def measured_batches(
-        self, batches: Iterator[Any], *, num_steps: int | None, most_steps: int, leads_in: bool
-    ) -> Iterator[Any]:
-        """Divide `batches` into measured turns (see `RunTurns.measured_batches`), for use in `unrecorded_epoch`.
-
-        Raises `UsageError` for a run without turns.
-        """
-        if self._turns is None:
-            raise UsageError("A run must take turns to be measured in them, got none; give RunOptions(turns=…).")
-        return self._turns.measured_batches(
-            batches, self._epochs.timer, num_steps=num_steps, most_steps=most_steps, leads_in=leads_in
-        )
 
     def begin_epoch(self, number: int | None = None, *, is_all_training: bool = False) -> Epoch:
         """Start the clock of the next epoch, or of epoch `number`. Raises `UsageError` while another one is open."""
