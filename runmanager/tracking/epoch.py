@@ -19,6 +19,7 @@ from runmanager.tracking.epoch_metrics.logged_metrics import EpochMetrics, check
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 from runmanager.tracking.epoch_metrics.prediction_task import IGNORED, PredictionOptions, Task
 from runmanager.tracking.epoch_metrics.sample_count import num_samples, whole_number
+from runmanager.tracking.epoch_metrics.step_values import Reduce
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 from runmanager.tracking.timing.phases import PhaseTimes, PhaseTracker, Span
 from runmanager.tracking.timing.timer import TRAINING, PhaseTimer
@@ -43,7 +44,7 @@ class Epoch:
         number: int,
         *,
         timer: PhaseTimer,
-        device: torch.device,
+        device: torch.device | None,
         log_every: int = 0,
         steps_before: int = 0,
         on_first_batch: Callable[[Any], None] | None = None,
@@ -74,6 +75,11 @@ class Epoch:
     def evaluation(self) -> Evaluation | None:
         """The scores of the evaluated samples; None without an evaluation, or if they are not kept."""
         return self._evaluation if self._is_evaluated else None
+
+    @property
+    def step_points(self) -> Mapping[str, LoggedLosses]:
+        """The values of steps that `run.log` recorded in the closed epoch, by name."""
+        return self._metrics.points
 
     @property
     def has_ended(self) -> bool:
@@ -279,6 +285,11 @@ class Epoch:
             )
         self._metrics.log({**(values or {}), **named})
 
+    def log_steps(self, values: Mapping[str, float | torch.Tensor], steps: Mapping[str, int], reduce: Reduce) -> None:
+        """Record checked values of steps, for `run.log`; the epoch gets their reduction."""
+        self._check_owner("log")
+        self._metrics.log_steps(values, steps, reduce)
+
     @property
     def metric_error(self) -> Exception | None:
         """Why a logged metric of the closed epoch could not be computed; None if all could."""
@@ -294,8 +305,11 @@ class Epoch:
         """
         self._check_owner("end_epoch")
         self._thread = None
-        self.phase_times = self._phases.resolve()
+        self.phase_times = self._resolve_phases()
         train, evaluated = self._train.averages(), self._eval.averages()
         record = epoch_record(self.number, train, evaluated, self.phase_times.seconds, seen=self._sees_training)
         record = with_metrics(record, self._metrics.results(), self._metrics.units)
         return record, self._train.logged_losses()
+
+    def _resolve_phases(self) -> PhaseTimes:
+        return self._phases.resolve()

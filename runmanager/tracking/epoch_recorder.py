@@ -1,5 +1,7 @@
 """The epoch recorder: makes a run's epochs and records each one when it has ended."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -18,6 +20,7 @@ from runmanager.tracking.lifecycle.run_sinks import RunSinks
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 from runmanager.tracking.options import Checkpointer, Progress, RunOptions
 from runmanager.tracking.sinks import EpochDetails
+from runmanager.tracking.step_interval import StepInterval
 from runmanager.tracking.tensorboard.event_writer import truncate_events
 from runmanager.tracking.timing.phases import TimingNotes
 from runmanager.tracking.timing.run_clock import RunClock
@@ -45,14 +48,18 @@ class EpochRecorder:
         notes: RunNotes,
         measurements: RunMeasurements,
         heartbeat: Heartbeat,
+        keeps_place: bool = False,
     ) -> None:
         self.history = EpochHistory(folder, warmup_epochs=options.warmup_epochs)
         self.timer = timer
         self.network: torch.nn.Module | None = None
+        self.has_begun = False
         self.num_steps = 0
         self._clock = clock
         self._folder = folder
         self._device = device
+        self._keeps_place = keeps_place
+        self._batches_to: torch.device | None = device
         self._options = options
         self._sinks = sinks
         self._notes = notes
@@ -65,12 +72,20 @@ class EpochRecorder:
 
     def set_network(
         self,
-        network: torch.nn.Module,
+        network: torch.nn.Module | None,
         optimizer: torch.optim.Optimizer | None,
         checkpointer: Checkpointer | None,
     ) -> None:
-        """Move the network to the run's device, and use it in the epochs that follow."""
-        self.network, self._optimizer, self._checkpointer = network.to(self._device), optimizer, checkpointer
+        """Move the network to the run's device, and use it in the epochs that follow.
+
+        In a run that `keeps_place` the network stays where it is, and so do batches if there is no network.
+        """
+        self.has_begun = True
+        self._optimizer, self._checkpointer = optimizer, checkpointer
+        if network is not None:
+            self.network = network if self._keeps_place else network.to(self._device)
+        elif self._keeps_place:
+            self._batches_to = None
         self._measurements.begin(self.network, self._folder.record, precision=self._options.precision)
 
     def restore(self) -> None:
@@ -85,9 +100,9 @@ class EpochRecorder:
 
     def begin_with_batch(self, batch: Any, batch_size: int | None) -> None:
         """Count the work of a step on `batch_size` samples like those of `batch`, and begin the sinks with `batch`."""
-        assert self.network is not None
-        count_work = self._measurements.count_work
-        self._notes.extend(count_work(self.network, batch, optimizer=self._optimizer, batch_size=batch_size))
+        if self.network is not None:
+            count_work = self._measurements.count_work
+            self._notes.extend(count_work(self.network, batch, optimizer=self._optimizer, batch_size=batch_size))
         self._sinks.begin(self.network, batch)
         self._measurements.reset_peak_memory()
 
@@ -97,21 +112,32 @@ class EpochRecorder:
 
     def make(self, number: int, *, is_all_training: bool) -> Epoch:
         """Start the clock of epoch `number`."""
-        self._measurements.epoch_begins()
+        self._prepare()
         self.timer.start()
+        return Epoch(number, is_all_training=is_all_training, **self._epoch_options())
+
+    def make_interval(self, number: int, *, continues: bool) -> StepInterval:
+        """Begin an interval of steps: now, or if it `continues` at the last mark of the clock."""
+        self._prepare()
+        if not continues:
+            self.timer.start()
+        return StepInterval(number, record_every=self._options.record_every, **self._epoch_options())
+
+    def _prepare(self) -> None:
+        self._measurements.epoch_begins()
         if self._optimizer is not None:
             self._learning_rate = float(self._optimizer.param_groups[0]["lr"])
-        return Epoch(
-            number,
-            timer=self.timer,
-            device=self._device,
-            log_every=self._options.log_every,
-            steps_before=self.num_steps,
-            heartbeat=self._heartbeat,
-            on_first_batch=None if self._sinks.have_begun else self._begin_with_whole_batch,
-            keep_scores=self._sinks.need_scores,
-            is_all_training=is_all_training,
-        )
+
+    def _epoch_options(self) -> dict[str, Any]:
+        return {
+            "timer": self.timer,
+            "device": self._batches_to,
+            "log_every": self._options.log_every,
+            "steps_before": self.num_steps,
+            "heartbeat": self._heartbeat,
+            "on_first_batch": None if self._sinks.have_begun else self._begin_with_whole_batch,
+            "keep_scores": self._sinks.need_scores,
+        }
 
     def make_unrecorded(self, number: int, *, timer: PhaseTimer, keep_scores: bool = False) -> Epoch:
         """Return an epoch that is never recorded."""
@@ -123,7 +149,7 @@ class EpochRecorder:
         Raises `RunBusyError` and writes nothing if another process has taken the run over; after recording it, the
         error of a logged metric that could not be computed.
         """
-        assert epoch.phase_times is not None and self.network is not None
+        assert epoch.phase_times is not None
         self._notes.extend(self._timing_notes.add(epoch.phase_times))
         if self._folder.is_lost():  # reads a file, so only after the clock has stopped
             name = self._folder.record.name
@@ -132,13 +158,23 @@ class EpochRecorder:
             )
         warmup = self.history.judge_warmup(record, self.timer.step_seconds)
         record = msgspec.structs.replace(record, warmup=warmup, run_seconds=self._clock.seconds())
-        self._measurements.epoch_ends(epoch, record, num_steps=epoch.num_steps - self.num_steps)
+        interval = epoch if isinstance(epoch, StepInterval) else None
+        self._measurements.epoch_ends(epoch, record, num_steps=self._num_steps_of(epoch))
         self.num_steps = epoch.num_steps
         self._sinks.ensure_begun(self.network)
-        self._sinks.epoch(record, EpochDetails(self.network, self._learning_rate, step_losses, epoch.evaluation))
+        details = EpochDetails(
+            self.network,
+            self._learning_rate,
+            step_losses,
+            epoch.evaluation,
+            epoch.step_points,
+            first_step=None if interval is None else interval.steps_before + 1,
+        )
+        self._sinks.epoch(record, details)
         self.history.revise_warmup()  # before the checkpoint: a resumed run does not judge these epochs again
-        self._save_checkpoint(record)
-        record = self._clock.with_wall_times(record)
+        with_wall_times = self._clock.with_wall_times if interval is None else partial(_with_device_times, interval)
+        self._save_checkpoint(record, with_wall_times)
+        record = with_wall_times(record)
         self.history.append(record)
         self._measurements.warmup = self.history.warmup_epochs
         if self.history.num_trained == 1:
@@ -148,11 +184,23 @@ class EpochRecorder:
             raise epoch.metric_error
         return record
 
-    def _save_checkpoint(self, record: EpochRecord) -> None:
+    def _num_steps_of(self, epoch: Epoch) -> int:
+        """Return an epoch's number of steps; 0 for intervals of a second, whose numbers differ."""
+        is_variable = isinstance(epoch, StepInterval) and self._options.record_every is None
+        return 0 if is_variable else epoch.num_steps - self.num_steps
+
+    def _save_checkpoint(self, record: EpochRecord, with_wall_times: Callable[[EpochRecord], EpochRecord]) -> None:
         if self._checkpointer is None:
             return
         self._checkpointer.observe(record)
         if self._checkpointer.is_due(record.epoch):
-            so_far, events = self._clock.with_wall_times(record), self._folder.paths.events
+            so_far, events = with_wall_times(record), self._folder.paths.events
             progress = Progress(so_far, events.stat().st_size if events else 0, self.num_steps)
             self._checkpointer.save(self._folder.paths.checkpoint, progress)
+
+
+def _with_device_times(interval: StepInterval, record: EpochRecord) -> EpochRecord:
+    """Complete an interval's record: its times follow one another, so recording one is part of the next."""
+    assert interval.phase_times is not None
+    total = sum(interval.phase_times.seconds.values()) + interval.phase_times.unclaimed
+    return msgspec.structs.replace(record, wall_seconds=total)

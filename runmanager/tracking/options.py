@@ -106,7 +106,8 @@ class RunOptions:
 
     With `turns` the run trains and is measured only in its turns. `precision` is the type that a step's products are
     computed in (`bf16`, `fp16`), if its weights have another type. `is_built_in` is for this package's own job: the
-    process's main script then does not belong to its code.
+    process's main script then does not belong to its code. In a loop without epochs a record closes every
+    `record_every` steps, by default after as many as take a second.
     """
 
     log_every: int = 0
@@ -115,6 +116,7 @@ class RunOptions:
     turns: TurnSource | None = None
     precision: str | None = None
     is_built_in: bool = False
+    record_every: int | None = None
 
 
 class Progress(msgspec.Struct, frozen=True):

@@ -19,18 +19,23 @@ from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_recorder import EpochRecorder
 from runmanager.tracking.introspect.loader_inspection import full_batch_size, peek_batch
 from runmanager.tracking.job_calls import JobCalls
+from runmanager.tracking.lifecycle.active_runs import register, unregister
 from runmanager.tracking.lifecycle.finalizers import end_run_when_dropped
 from runmanager.tracking.lifecycle.inactive_run import InactiveRun
 from runmanager.tracking.lifecycle.outcome import outcome_of, write_traceback
 from runmanager.tracking.lifecycle.run_epochs import OpenEpoch
 from runmanager.tracking.lifecycle.run_measurements import RunMeasurements, num_parameters
+from runmanager.tracking.lifecycle.run_media import RunMedia
 from runmanager.tracking.lifecycle.run_notes import RunNotes
 from runmanager.tracking.lifecycle.run_sinks import RunSinks
+from runmanager.tracking.lifecycle.run_values import RunValues
 from runmanager.tracking.lifecycle.stop_policy import StopPolicy
+from runmanager.tracking.loop_calls import LoopCalls
 from runmanager.tracking.metric_definitions import RunDirections
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 from runmanager.tracking.options import Checkpointer, RunOptions
 from runmanager.tracking.sinks import Sink
+from runmanager.tracking.step_loop import StepLoop
 from runmanager.tracking.timing.interleaving import RunTurns
 from runmanager.tracking.timing.run_clock import RunClock
 from runmanager.tracking.timing.timer import PhaseTimer, clock_for
@@ -38,7 +43,7 @@ from runmanager.tracking.timing.timer import PhaseTimer, clock_for
 __all__ = ["ActiveRun", "InactiveRun"]
 
 
-class ActiveRun(JobCalls):
+class ActiveRun(JobCalls, LoopCalls):
     """A run between its beginning and its end.
 
     ```
@@ -69,6 +74,8 @@ class ActiveRun(JobCalls):
         is_resumed: bool = False,
         on_enter: Callable[["ActiveRun"], None] | None = None,
         on_end: Callable[[], None] | None = None,
+        in_program: bool = False,
+        keeps_place: bool = False,
     ) -> None:
         self.device = device
         self.is_resumed = is_resumed
@@ -76,6 +83,7 @@ class ActiveRun(JobCalls):
         self._options = options
         self._on_enter = on_enter
         self._on_end = on_end
+        self._in_program = in_program
         self._planned: int | None = folder.record.epochs_planned
         self._stop_policy = StopPolicy(options.early_stop)
         self._directions = RunDirections(folder)
@@ -88,7 +96,7 @@ class ActiveRun(JobCalls):
         # The runs that it takes turns with are not outside load: all of them are children of one process.
         family = os.getppid() if self._turns else None
         self._measurements = RunMeasurements(device, family=family, is_built_in=options.is_built_in)
-        self._heartbeat = Heartbeat(folder.paths.heartbeat, each_beat=self._measurements.sample).start()
+        self._heartbeat = Heartbeat(folder.heartbeat, each_beat=self._measurements.sample).start()
         self._open = OpenEpoch()
         self._epochs = EpochRecorder(
             folder,
@@ -100,7 +108,12 @@ class ActiveRun(JobCalls):
             notes=self._notes,
             measurements=self._measurements,
             heartbeat=self._heartbeat,
+            keeps_place=keeps_place,
         )
+        self._steps = StepLoop(folder, self._epochs, self._open, end=self.end_epoch)
+        self._values = RunValues(folder, self._sinks, self._begin_sinks)
+        self._media = RunMedia(self._sinks)
+        register(self)
         self._when_dropped = end_run_when_dropped(self, folder, self._heartbeat)
 
     @property
@@ -137,10 +150,19 @@ class ActiveRun(JobCalls):
         Raises `UsageError` if `network` is not a module, or on a second call.
         """
         self._folder.refuse_others()
-        if self._epochs.network is not None:
+        if self._epochs.has_begun:
             raise UsageError("begin() must be called once in a run, got a second call; begin another run.")
         if not isinstance(network, torch.nn.Module):
             raise UsageError(f"`network` must be a torch.nn.Module, got {type(network).__name__}.")
+        self._begin(network, loader, optimizer, checkpointer)
+
+    def _begin(
+        self,
+        network: torch.nn.Module | None,
+        loader: Any = None,
+        optimizer: torch.optim.Optimizer | None = None,
+        checkpointer: Checkpointer | None = None,
+    ) -> None:
         self._epochs.set_network(network, optimizer, checkpointer)
         if self.is_resumed:
             self._epochs.restore()
@@ -151,7 +173,24 @@ class ActiveRun(JobCalls):
         elif self.is_resumed:
             self._sinks.begin(network, None)
         measured, session = self._measurements.measurements(), self._turns and self._turns.session
-        self._folder.write(num_parameters=num_parameters(network), measurements=measured, session=session)
+        known = None if network is None else num_parameters(network)
+        self._folder.write(num_parameters=known, measurements=measured, session=session)
+        self._steps.start_clock()
+
+    def _ensure_begun(self, call: str) -> None:
+        """Begin the run of a program without a network. Raises `UsageError` in any other run that has not begun."""
+        if self._epochs.has_begun:
+            return
+        if not self._in_program:
+            raise UsageError(f"A run must have begun before {call}(), got no network; call begin(network, loader).")
+        self._begin(None)
+
+    def _begin_sinks(self) -> None:
+        """Begin the sinks of a program's run, whose values may all belong to the summary."""
+        if self._in_program:
+            self._ensure_begun("log")
+            if self._epochs.network is None:
+                self._sinks.ensure_begun(None)
 
     def epochs(self, num_epochs: int) -> Iterator[Epoch]:
         """Yield the epochs that remain to be run, counted from 1 to `num_epochs`."""
@@ -180,8 +219,8 @@ class ActiveRun(JobCalls):
     def begin_epoch(self, number: int | None = None, *, is_all_training: bool = False) -> Epoch:
         """Start the clock of the next epoch, or of epoch `number`. Raises `UsageError` while another one is open."""
         self._folder.refuse_others()
-        if self._epochs.network is None:
-            raise UsageError("A run must have begun before its epochs, got no network; call begin(network, loader).")
+        self._ensure_begun("begin_epoch")
+        self._steps.refuse_epochs("begin_epoch")
         history = self._epochs.history
         number = history.next_number if number is None else number
         make = partial(self._epochs.make, is_all_training=is_all_training)
@@ -239,7 +278,10 @@ class ActiveRun(JobCalls):
         self._folder.refuse_others()
         with self._open.lock:
             try:
+                if (left := self._steps.finish()) is not None:
+                    self._values.keep(left)
                 self._open.end_or_discard(self.end_epoch, must_be_whole=error is None)
+                self._values.write()
             except BaseException as fault:
                 self.end(error or fault)
                 raise
@@ -250,7 +292,7 @@ class ActiveRun(JobCalls):
         network = self._epochs.network
         try:
             self._directions.update()
-            if network is not None:
+            if self._epochs.has_begun:
                 self._sinks.ensure_begun(network)
             if outcome.status.is_success:
                 self._notes.extend(self._stop_policy.notes)
@@ -280,6 +322,7 @@ class ActiveRun(JobCalls):
         self._heartbeat.stop()
         self._when_dropped.cancel()
         self._folder.leave()
+        unregister(self)
         self._sinks.end(record)
         if self._on_end is not None:
             self._on_end()
@@ -290,7 +333,10 @@ class ActiveRun(JobCalls):
             batch_size, peak = self.record.config.get("batch_size"), peak_memory_bytes(self.device)
             return outcome_of(error, batch_size=batch_size, memory_bytes=peak)
         is_measured = self._turns is None or self._turns.is_over
-        return self._stop_policy.outcome(self.history, planned=self._planned, is_measured=is_measured)
+        needs_epochs = self._planned is not None or not (self._in_program or self._values.has_any)
+        return self._stop_policy.outcome(
+            self.history, planned=self._planned, is_measured=is_measured, needs_epochs=needs_epochs
+        )
 
     def __enter__(self) -> Self:
         if self._on_enter is not None:

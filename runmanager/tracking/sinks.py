@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TextIO, runtime_checkable
 
+import numpy as np
 import torch
 
 from runmanager.records.files.file_errors import explain_disk_full
@@ -21,6 +22,7 @@ __all__ = [
     "ConsoleSink",
     "EpochDetails",
     "LogSink",
+    "MediaSink",
     "MemorySink",
     "RunStart",
     "ScoreSink",
@@ -39,12 +41,13 @@ _MAX_LOGGED = 6  # logged metrics in an epoch's line
 class RunStart:
     """What a sink gets when a run begins or is resumed.
 
-    `first_batch` is one batch on the host, or None if none is available.
+    `network` is None in a run that was given none. `first_batch` is one batch on the host, or None if none is
+    available.
     """
 
     record: RunRecord
     paths: RunPaths
-    network: torch.nn.Module
+    network: torch.nn.Module | None
     device: torch.device
     first_batch: Any | None = None
 
@@ -53,13 +56,16 @@ class RunStart:
 class EpochDetails:
     """What a sink gets in addition to an epoch's record: network, learning rate and logged step losses.
 
-    `evaluation` is set if a sink uses scores and the epoch had an evaluation.
+    `evaluation` is set if a sink uses scores and the epoch had an evaluation. `points` are values of steps that the
+    program logged, by name. `first_step` is set for an interval of steps.
     """
 
-    network: torch.nn.Module
+    network: torch.nn.Module | None
     learning_rate: float | None = None
     step_losses: LoggedLosses = field(default_factory=LoggedLosses)
     evaluation: Evaluation | None = None
+    points: Mapping[str, LoggedLosses] = field(default_factory=dict)
+    first_step: int | None = None
 
 
 class Sink(Protocol):
@@ -89,6 +95,23 @@ class ScoreSink(Sink, Protocol):
         ...
 
 
+@runtime_checkable
+class MediaSink(Sink, Protocol):
+    """A sink that takes what a program logs besides the records of epochs."""
+
+    def points(self, points: Mapping[str, LoggedLosses]) -> None:
+        """Handle values of steps that belong to no record, by name."""
+        ...
+
+    def image(self, name: str, pixels: np.ndarray[Any, Any], step: int) -> None:
+        """Handle a picture, bytes (channels, height, width)."""
+        ...
+
+    def text(self, name: str, text: str, step: int) -> None:
+        """Handle a text, in Markdown."""
+        ...
+
+
 def score_sinks(sinks: Iterable[Sink]) -> list[ScoreSink]:
     """Return the sinks that need scores; without any, scores are not kept."""
     return [each for each in sinks if isinstance(each, ScoreSink) and each.needs_scores]
@@ -114,10 +137,10 @@ class MemorySink:
         self.ends.append(record)
 
 
-def format_epoch(record: EpochRecord, planned: int | None) -> str:
-    """Format an epoch as one readable line."""
+def format_epoch(record: EpochRecord, planned: int | None, *, first_step: int | None = None) -> str:
+    """Format an epoch, or an interval of steps from `first_step`, as one readable line."""
     of = f"/{planned}" if planned else ""
-    parts = [f"epoch {record.epoch}{of}"]
+    parts = [f"epoch {record.epoch}{of}" if first_step is None else f"steps {first_step} to {record.epoch}"]
     for name, value in (
         ("loss", record.loss),
         ("accuracy", record.accuracy),
@@ -165,7 +188,7 @@ class ConsoleSink:
         return ()
 
     def epoch(self, record: EpochRecord, details: EpochDetails) -> Sequence[str]:
-        show_line("  " + format_epoch(record, self._planned))
+        show_line("  " + format_epoch(record, self._planned, first_step=details.first_step))
         return ()
 
     def end(self, record: RunRecord) -> None:
@@ -189,7 +212,7 @@ class LogSink:
         return ()
 
     def epoch(self, record: EpochRecord, details: EpochDetails) -> Sequence[str]:
-        self._write(format_epoch(record, self._planned))
+        self._write(format_epoch(record, self._planned, first_step=details.first_step))
         return ()
 
     def end(self, record: RunRecord) -> None:

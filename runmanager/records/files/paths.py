@@ -81,6 +81,16 @@ class RunPaths:
         return self.root / "heartbeat"
 
     @property
+    def files(self) -> Path:
+        """The folder for the program's own files."""
+        return self.root / "files"
+
+    @property
+    def program_heartbeat(self) -> Path:
+        """The heartbeat of a cell's program, whose progress the supervisor's heartbeat takes over."""
+        return self.root / "heartbeat.program"
+
+    @property
     def attempts(self) -> Path:
         return self.root / "attempts"
 

@@ -33,6 +33,11 @@ class RunFolder:
         self._appender: LineAppender | None = None
 
     @property
+    def heartbeat(self) -> Path:
+        """The file for this process's heartbeat."""
+        return self.paths.heartbeat
+
+    @property
     def is_ours(self) -> bool:
         """Whether this process may write."""
         return self._writer == os.getpid()

@@ -104,6 +104,7 @@ def prefetch(batches: Iterable[Any], copier: BatchCopier) -> Iterator[PendingBat
             copier.arrive(last)  # the batch is unused, but its memory must not be reused before the copy has ended
 
 
-def batch_on_device(batch: Any, device: torch.device) -> Any:
-    """Return a loader's batch on `device`, whether it was prefetched or not."""
-    return to_device(batch.arrived() if isinstance(batch, PendingBatch) else batch, device)
+def batch_on_device(batch: Any, device: torch.device | None) -> Any:
+    """Return a loader's batch on `device`, whether it was prefetched or not; for None it stays where it is."""
+    arrived = batch.arrived() if isinstance(batch, PendingBatch) else batch
+    return arrived if device is None else to_device(arrived, device)

@@ -10,12 +10,13 @@ from typing import Any, Protocol
 import torch
 
 from runmanager.errors import UsageError
-from runmanager.tracking.epoch_metrics.loss_buffer import LossBuffer, sum_type, zeros
+from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses, LossBuffer, sum_type, zeros
 from runmanager.tracking.epoch_metrics.sample_count import whole_number
+from runmanager.tracking.epoch_metrics.step_values import Reduce, StepValues
 from runmanager.tracking.metric_definitions import check_name
 from runmanager.validation import did_you_mean
 
-__all__ = ["EpochMetrics", "as_number", "checked_numbers", "checked_units"]
+__all__ = ["EpochMetrics", "as_number", "checked_numbers", "checked_units", "computed", "is_accumulator", "on_host"]
 
 _ARGUMENTS = ("loss", "preds", "labels", "samples", "metrics", "task", "class_dim", "ignore_index")
 _MISSPELT = 0.8  # similarity; that of `tokens` and `task` is 0.6
@@ -45,26 +46,40 @@ class _Mean:
 class EpochMetrics:
     """The values that a program logs in one epoch, by name, and its counts of units beside samples.
 
-    A name is either logged, and then its last value counts, or a mean of one of `track` and `track_eval`. Values on a
-    device are copied there, as the caller may reuse their memory. Only `results` waits for the device.
+    A name is either logged, and then its last value counts, or logged by steps and reduced, or a mean of one of `track`
+    and `track_eval`. Values on a device are copied there, as the caller may reuse their memory. Only `results` waits
+    for the device; it leaves the values of steps in `points`.
     """
 
     def __init__(self) -> None:
         self.units: dict[str, int] = {}
         self.error: Exception | None = None
-        self._values: dict[str, float | torch.Tensor | _Accumulator | _Mean] = {}  # in order of first appearance
+        self.points: dict[str, LoggedLosses] = {}
+        self._values: dict[str, float | torch.Tensor | _Accumulator | _Mean | StepValues] = {}  # in order of appearance
 
     def log(self, values: Mapping[str, Any]) -> None:
         """Keep the values. Raises `UsageError`, and keeps none, for a bad name or for what is not a number."""
         checked: dict[str, Any] = {}
         for name, value in values.items():
             check_name(name)
-            if isinstance(self._values.get(name), _Mean):
+            if isinstance(self._values.get(name), _Mean | StepValues):
                 raise _two_sources(name, "log", self._values[name])
-            checked[name] = value if _is_accumulator(value) else as_number(name, value)
+            checked[name] = value if is_accumulator(value) else as_number(name, value)
         for name, value in checked.items():
             is_on_device = isinstance(value, torch.Tensor)
             self._values[name] = self._copied(name, value) if is_on_device else value
+
+    def log_steps(self, values: Mapping[str, float | torch.Tensor], steps: Mapping[str, int], reduce: Reduce) -> None:
+        """Keep checked values of steps, whose numbers are `steps`. Raises `UsageError` for a name of another source."""
+        for name in values:
+            known = self._values.get(name)
+            if known is not None and not isinstance(known, StepValues):
+                raise _two_sources(name, "run.log", known)
+        for name, value in values.items():
+            series = self._values.setdefault(name, StepValues())
+            assert isinstance(series, StepValues)
+            series.reduce = reduce
+            series.add(value, steps[name])
 
     def _copied(self, name: str, value: torch.Tensor) -> torch.Tensor:
         slot = self._values.get(name)
@@ -106,23 +121,27 @@ class EpochMetrics:
         accumulators: dict[int, _Accumulator] = {}  # one may have two names
         for name, value in self._values.items():
             try:
-                if isinstance(value, _Mean):
+                if isinstance(value, StepValues):
+                    self.points[name] = value.read()
+                    found[name] = value.result()
+                elif isinstance(value, _Mean):
                     found[name] = value.result()
                 elif isinstance(value, float | torch.Tensor):
                     found[name] = value
                 else:
-                    found |= _computed(name, value.compute(), known=found)
+                    found |= computed(name, value.compute(), known=found)
                     accumulators[id(value)] = value
             except Exception as error:
                 error.add_note(f"This was metric {name!r}, at the end of the epoch.")
                 self.error = self.error or error
-        results = _on_host(found)
+        results = on_host(found)
         for each in accumulators.values():
             each.reset()
         return results
 
 
-def _computed(name: str, result: Any, *, known: Container[str]) -> dict[str, float | torch.Tensor]:
+def computed(name: str, result: Any, *, known: Container[str]) -> dict[str, float | torch.Tensor]:
+    """Return the numbers that an accumulator computed, by name. Raises `UsageError` for a name that is `known`."""
     if not isinstance(result, Mapping):
         return {name: as_number(name, result)}
     named = {f"{name}/{part}": value for part, value in result.items()}
@@ -172,25 +191,26 @@ def as_number(name: str, value: Any) -> float | torch.Tensor:
             return math.inf if operator.gt(value, 0) else -math.inf
     elif getattr(value, "size", None) == 1 and hasattr(value, "item"):  # an array of NumPy with one element
         return as_number(name, value.item())
-    way_out = "; pass it to epoch.log(…)" if _is_accumulator(value) else ""
+    way_out = "; pass it to epoch.log(…)" if is_accumulator(value) else ""
     shown = f"a tensor of {value.dtype}" if isinstance(value, torch.Tensor) else f"{type(value).__name__}"
     raise UsageError(f"Metric {name!r} must be a number or a tensor of one number, got {shown}{way_out}.")
 
 
-def _is_accumulator(value: Any) -> bool:
+def is_accumulator(value: Any) -> bool:
+    """Return whether a value is an object of torchmetrics, or like one."""
     methods = (getattr(value, "compute", None), getattr(value, "reset", None))
     return not isinstance(value, type) and all(map(callable, methods))
 
 
 def _two_sources(name: str, call: str, known: object) -> UsageError:
-    before = known.call if isinstance(known, _Mean) else "log"
+    before = known.call if isinstance(known, _Mean) else "run.log" if isinstance(known, StepValues) else "log"
     return UsageError(
         f"Metric {name!r} must come from one method in an epoch, got {call}() after {before}(); use two names, as "
         f"'val_{name}' for the evaluation."
     )
 
 
-def _on_host(values: Mapping[str, float | torch.Tensor]) -> dict[str, float]:
+def on_host(values: Mapping[str, float | torch.Tensor]) -> dict[str, float]:
     """Return the numbers, with one transfer from each device."""
     by_device: dict[torch.device, dict[str, torch.Tensor]] = {}
     for name, value in values.items():

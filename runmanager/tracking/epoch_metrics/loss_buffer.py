@@ -10,9 +10,9 @@ import torch
 from runmanager.errors import TensorMismatchError
 from runmanager.tracking.device.devices import synchronize
 
-__all__ = ["LoggedLosses", "LossBuffer", "sum_type", "zeros"]
+__all__ = ["ASYNC_COPY_DEVICES", "LoggedLosses", "LossBuffer", "sum_type", "zeros"]
 
-_ASYNC_COPY_DEVICES = ("cuda", "xpu")  # from which a copy to the host need not be waited for
+ASYNC_COPY_DEVICES = ("cuda", "xpu")  # from which a copy to the host need not be waited for
 _NUM_SLOTS = 128  # emptying a full buffer costs about ten operations, little per step
 
 
@@ -109,7 +109,7 @@ class LossBuffer:
 
     def _keep_logged(self, losses: torch.Tensor) -> None:
         if len(losses):
-            is_async = losses.device.type in _ASYNC_COPY_DEVICES
+            is_async = losses.device.type in ASYNC_COPY_DEVICES
             self._logged.append(losses.float().to("cpu", non_blocking=is_async))  # a copy, never the buffer's memory
 
 

@@ -22,6 +22,16 @@ class OpenEpoch:
         self.lock = threading.RLock()
         self._epoch: Epoch | None = None
 
+    @property
+    def current(self) -> Epoch | None:
+        """The open epoch."""
+        return self._epoch
+
+    def discard(self) -> None:
+        """Leave no epoch open, and record none."""
+        with self.lock:
+            self._epoch = None
+
     def is_this(self, epoch: Epoch) -> bool:
         """Return whether `epoch` is the open one."""
         return self._epoch is epoch

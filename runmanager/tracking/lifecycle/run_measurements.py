@@ -58,15 +58,15 @@ class RunMeasurements:
         self.has_trained = False
         self.sample = self._sampler.sample
 
-    def begin(self, network: torch.nn.Module, record: RunRecord, *, precision: str | None = None) -> None:
-        """Begin with a network on its device, from the measurements that an earlier attempt left in `record`.
+    def begin(self, network: torch.nn.Module | None, record: RunRecord, *, precision: str | None = None) -> None:
+        """Begin with a network on its device, if any, from the measurements that an earlier attempt left in `record`.
 
         `precision` is the type that its products are computed in, if its weights do not show it.
         """
         environment = record.environment
         self._known = msgspec.structs.replace(
             record.measurements,
-            precision=precision or precision_of(network, self._device, environment),
+            precision=precision or (precision_of(network, self._device, environment) if network is not None else None),
             ceilings=find_peaks(self._device, environment),
         )
         self.reset_peak_memory()

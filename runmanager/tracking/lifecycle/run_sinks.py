@@ -1,15 +1,17 @@
 """The sinks of one run, and the last evaluation that some of them draw when the epochs are over."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.tracking.epoch_metrics.evaluation import Evaluation
+from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 from runmanager.tracking.lifecycle.run_notes import RunNotes
-from runmanager.tracking.sinks import EpochDetails, RunStart, Sink, score_sinks
+from runmanager.tracking.sinks import EpochDetails, MediaSink, RunStart, Sink, score_sinks
 from runmanager.tracking.timing.run_clock import without_wall_times
 
 __all__ = ["RunSinks"]
@@ -26,6 +28,7 @@ class RunSinks:
         self._score_sinks = score_sinks(sinks)
         self._notes = notes
         self._begun: list[Sink] = []
+        self._waiting: list[Callable[[MediaSink], None]] = []
         self._last_evaluation: tuple[EpochRecord, Evaluation] | None = None
 
     @property
@@ -33,15 +36,39 @@ class RunSinks:
         """Whether a sink uses the scores of evaluations."""
         return bool(self._score_sinks)
 
-    def begin(self, network: torch.nn.Module, first_batch: Any | None) -> None:
+    def begin(self, network: torch.nn.Module | None, first_batch: Any | None) -> None:
         """Begin the sinks. If one raises, neither it nor those after it are notified of the run's end."""
         self.have_begun = True
         start = RunStart(self._folder.record, self._folder.paths, network, self._device, first_batch)
         for sink in self._sinks:
             self._notes.extend(sink.begin(start))
             self._begun.append(sink)
+        waiting, self._waiting = self._waiting, []
+        for show in waiting:
+            self._show(show)
 
-    def ensure_begun(self, network: torch.nn.Module) -> None:
+    def points(self, points: Mapping[str, LoggedLosses]) -> None:
+        """Pass on values of steps that belong to no record."""
+        self._show(lambda sink: sink.points(points))
+
+    def image(self, name: str, pixels: np.ndarray[Any, Any], step: int) -> None:
+        """Pass on a picture, bytes (channels, height, width)."""
+        self._show(lambda sink: sink.image(name, pixels, step))
+
+    def text(self, name: str, text: str, step: int) -> None:
+        """Pass on a text."""
+        self._show(lambda sink: sink.text(name, text, step))
+
+    def _show(self, show: Callable[[MediaSink], None]) -> None:
+        """Let the sinks that take it show something, once they have begun."""
+        if not self.have_begun:
+            self._waiting.append(show)
+            return
+        for sink in self._begun:
+            if isinstance(sink, MediaSink):
+                show(sink)
+
+    def ensure_begun(self, network: torch.nn.Module | None) -> None:
         """Begin the sinks without a first batch, unless they have begun."""
         if not self.have_begun:
             self.begin(network, None)

@@ -92,8 +92,20 @@ class StopPolicy:
         self._interruption = Outcome(Status.KILLED, Reason.INTERRUPTED, message)
         self._stop = self._stop or self._interruption
 
-    def outcome(self, history: Sequence[EpochRecord], *, planned: int | None, is_measured: bool) -> Outcome:
-        """Return the outcome of a run with `planned` epochs; an interrupted run is finished only if `is_measured`."""
+    def outcome(
+        self,
+        history: Sequence[EpochRecord],
+        *,
+        planned: int | None,
+        is_measured: bool,
+        needs_epochs: bool = True,
+    ) -> Outcome:
+        """Return the outcome of a run with `planned` epochs; an interrupted run is finished only if `is_measured`.
+
+        A run that `needs_epochs` is not finished without any.
+        """
+        if not history and not needs_epochs and self._stop is None:
+            return Outcome(Status.FINISHED)
         if self._interruption is not None and not is_measured:
             return self._interruption
         return outcome_of_epochs(history[-1].epoch if history else 0, planned=planned, stop=self._stop)

@@ -65,7 +65,7 @@ _OWN_TAGS = {
     *(f"time/{name}_seconds" for name in PHASES),
     *("optim/lr", "step/loss", "config/text_summary"),
 }
-_OWN_GROUPS = ("throughput", "weights", "gradients", "_hparams_")  # whose tags have names of the user
+_OWN_GROUPS = ("step", "throughput", "weights", "gradients", "_hparams_")  # whose tags have names of the user
 
 
 def session_start(settings: Mapping[str, Any]) -> Summary:

@@ -9,11 +9,14 @@
 | `metrics/<name>`, or `<name>` if it contains a slash and is not one of these tags | scalar | every epoch with that logged metric |
 | `optim/lr` | scalar | every epoch, if the optimiser is known |
 | `step/loss` | scalar | every `log_every` steps, step = optimiser step |
+| `step/<name>` | scalar | every value that `run.log` got, at its step |
 | `images` | image | once: at most 64 images of the first batch, at most 64 pixels per side |
 | graph | graph | once: the model's operations on one sample, grouped by module, at most 5,000 |
 | `weights/<parameter>`, `gradients/<parameter>` | histogram | every epoch, if enabled: at most 100 parameters and 65,536 values of each |
 | `predictions`, `confusion_matrix` | image | the last evaluation, before the run's status becomes finished; and epochs 1, 2, 4, 8, … that took ten seconds or more |
 | `config/text_summary` | text | once: the settings |
+| names of `log_image`, `log_figure`, `log_text` | image, text | as logged |
+| `metrics/<name>` | scalar | at the end: each metric of the run's summary |
 | `_hparams_/session_start_info`, `_hparams_/session_end_info` | HParams | at the start, at the final end |
 | `custom_scalars__config__` | layout | once: the charts of the Custom Scalars tab |
 """  # noqa: E501  # a table row is one line
@@ -21,6 +24,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary
 from torch.utils.tensorboard import summary as protos
@@ -28,6 +32,7 @@ from torch.utils.tensorboard import summary as protos
 from runmanager.records.run.run_record import PHASES, EpochRecord, RunRecord
 from runmanager.text import error_line
 from runmanager.tracking.epoch_metrics.evaluation import Evaluation
+from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 from runmanager.tracking.introspect.example_call import example_call
 from runmanager.tracking.introspect.loader_inspection import batch_images
 from runmanager.tracking.options import TensorBoardOptions
@@ -37,7 +42,7 @@ from runmanager.tracking.tensorboard.evaluation_pictures import EvaluationPictur
 from runmanager.tracking.tensorboard.event_writer import EventWriter
 from runmanager.tracking.tensorboard.graph import draw_graph
 from runmanager.tracking.tensorboard.histograms import Histogram, compute_histograms, describe_omissions
-from runmanager.tracking.tensorboard.hparams import metric_tag, session_end, session_start
+from runmanager.tracking.tensorboard.hparams import METRICS, metric_tag, session_end, session_start
 
 __all__ = ["TensorBoardSink"]
 
@@ -53,6 +58,7 @@ class TensorBoardSink:
         self._writer: EventWriter | None = None
         self._pictures = EvaluationPictures(self._options)
         self._noted: set[str] = set()
+        self._last_step = 0
 
     def begin(self, start: RunStart) -> Sequence[str]:
         existing = start.paths.events
@@ -66,8 +72,8 @@ class TensorBoardSink:
         notes: list[str] = []
         if self._options.images:
             notes += self._add_images(start)
-        if self._options.graph:
-            notes += self._add_graph(start)
+        if self._options.graph and start.network is not None:
+            notes += self._add_graph(start, start.network)
         self._writer.flush()
         return notes
 
@@ -75,7 +81,11 @@ class TensorBoardSink:
         assert self._writer is not None
         self._writer.scalars(epoch_scalars(record, details.learning_rate), record.epoch)
         self._writer.series("step/loss", details.step_losses)
-        notes = list(self._add_histograms(record.epoch, details.network)) if self._options.histograms else []
+        self._add_points(details.points)
+        notes: list[str] = []
+        if self._options.histograms and details.network is not None:
+            notes += self._add_histograms(record.epoch, details.network)
+        self._last_step = record.epoch
         pictures, failures = self._pictures.epoch(record, details.evaluation)
         self._add_pictures(pictures, record.epoch)
         self._writer.flush()
@@ -88,8 +98,29 @@ class TensorBoardSink:
         self._writer.flush()  # before the status becomes finished: a finished run is not resumed to draw them
         return notes
 
+    def points(self, points: Mapping[str, LoggedLosses]) -> None:
+        assert self._writer is not None
+        self._add_points(points)
+        self._writer.flush()
+
+    def image(self, name: str, pixels: np.ndarray[Any, Any], step: int) -> None:
+        assert self._writer is not None
+        self._writer.summary(protos.image(name, pixels, dataformats="CHW"), step)
+
+    def text(self, name: str, text: str, step: int) -> None:
+        assert self._writer is not None
+        self._writer.summary(protos.text(name, text), step)
+
+    def _add_points(self, points: Mapping[str, LoggedLosses]) -> None:
+        assert self._writer is not None
+        for name, logged in points.items():
+            self._writer.series(f"step/{name}", logged)
+
     def end(self, record: RunRecord) -> None:
         assert self._writer is not None
+        known = {_result_tag(name): value for name, value in (record.summary or {}).items() if value is not None}
+        if known:
+            self._writer.scalars(known, self._last_step)
         self._writer.summary(session_end(succeeded=record.status.is_success))
         self._writer.close()
         self._writer = None
@@ -102,13 +133,13 @@ class TensorBoardSink:
         self._writer.summary(protos.image("images", images, dataformats="NCHW"), 0)
         return ()
 
-    def _add_graph(self, start: RunStart) -> Sequence[str]:
-        call = None if start.first_batch is None else example_call(start.network, start.first_batch)
+    def _add_graph(self, start: RunStart, network: torch.nn.Module) -> Sequence[str]:
+        call = None if start.first_batch is None else example_call(network, start.first_batch)
         if call is None:
             return ["no graph: the loader gave no batch with tensors for the model"]
         assert self._writer is not None
         try:
-            drawing = draw_graph(start.network, call, device=start.device)
+            drawing = draw_graph(network, call, device=start.device)
         except Exception as error:  # a model may raise anything; the run must go on
             return [f"no graph: the model could not be followed ({error_line(error)})"]
         self._writer.graph(drawing.graph)
@@ -133,6 +164,11 @@ class TensorBoardSink:
         new = [note for key, note in notes.items() if key not in self._noted]  # once, as it applies to every epoch
         self._noted.update(notes)
         return new
+
+
+def _result_tag(name: str) -> str:
+    """Return the tag of a metric of the whole run: that of its column in the HParams tab, if it has one."""
+    return next((metric.tag for metric in METRICS if metric.field == name), metric_tag(name))
 
 
 def _as_proto(histogram: Histogram) -> HistogramProto:

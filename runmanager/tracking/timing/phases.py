@@ -168,8 +168,14 @@ class PhaseTracker:
         elif self._default_phase is None and not self.is_over:
             self._timer.mark("eval" if self._num_trained else _EVALUATED_FIRST)
 
-    def resolve(self) -> PhaseTimes:
-        """End the last interval, wait for the device, and return the times."""
+    def resolve(self, *, at_last_mark: bool = False) -> PhaseTimes:
+        """End the last interval, wait for the device, and return the times.
+
+        With `at_last_mark` the times end at the last mark, unless a span is still open.
+        """
+        if at_last_mark and not self.open:
+            self.is_over = True
+            return self._phase_times(self._timer.resolve())
         if self.open and self.open[-1].phase == TRAINING:
             self._timer.marks_tracked = True  # the loop was left but still exists, so the end of its step is unknown
             self._num_handed_out += 1

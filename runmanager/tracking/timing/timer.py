@@ -150,6 +150,22 @@ class PhaseTimer:
         self._last = self._clock.mark()
         self.begun_at = self._clock.host_seconds(self._last)
 
+    def start_at_last_mark(self) -> None:
+        """Begin at zero from the last mark, after `resolve`, so that no time is lost between two divisions."""
+        self._seconds.clear()
+        self.step_seconds = array("d")
+        self._step = 0.0
+        self._fold_at = _FOLD_AT
+        self.begun_at = self.ended_at
+
+    def moment(self) -> Any:
+        """Return the current moment, for `mark_at`."""
+        return self._clock.mark()
+
+    def mark_at(self, phase: Hashable, moment: Any) -> None:
+        """Attribute the time from the last mark to `moment`, which is later, to `phase`."""
+        self._pending.append((phase, moment))
+
     def mark(self, phase: Hashable) -> None:
         """Attribute the time since the last mark to `phase`."""
         self._pending.append((phase, self._clock.mark()))

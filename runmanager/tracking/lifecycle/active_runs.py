@@ -1,0 +1,43 @@
+"""The runs that are open in this process, for calls that name none."""
+
+import os
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+from runmanager.errors import UsageError
+
+if TYPE_CHECKING:
+    from runmanager.tracking.run import ActiveRun
+
+__all__ = ["open_run_of_thread", "register", "unregister"]
+
+_lock = threading.Lock()
+_open: list[tuple[int, int, "weakref.ref[ActiveRun]"]] = []  # process, thread, run; in order of their beginning
+
+
+def register(run: "ActiveRun") -> None:
+    """Add a run that this thread begins."""
+    with _lock:
+        _open.append((os.getpid(), threading.get_ident(), weakref.ref(run)))
+
+
+def unregister(run: "ActiveRun") -> None:
+    """Remove a run that has ended."""
+    with _lock:
+        _open[:] = [entry for entry in _open if entry[2]() not in (run, None)]
+
+
+def open_run_of_thread() -> "ActiveRun | None":
+    """Return the last run that this thread began, else the only open one of this process, or of the one it forked from.
+
+    Raises `UsageError` if other threads have several.
+    """
+    with _lock:
+        known = [(process, thread, run) for process, thread, ref in _open if (run := ref()) is not None]
+    own = [run for process, thread, run in known if (process, thread) == (os.getpid(), threading.get_ident())]
+    if own or not known:
+        return own[-1] if own else None
+    if len(known) > 1:
+        raise UsageError(f"log() must be called in a thread that has a run, got {len(known)} runs of other threads.")
+    return known[0][2]

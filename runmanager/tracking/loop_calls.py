@@ -1,0 +1,166 @@
+"""The calls of a run that need no epoch: values and pictures, the summary, and loops by steps."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from runmanager.records.files.paths import RunPaths
+from runmanager.records.storage.run_folder import RunFolder
+from runmanager.tracking.epoch_metrics.prediction_task import IGNORED, Task
+from runmanager.tracking.epoch_metrics.step_values import Reduce
+from runmanager.tracking.lifecycle.run_epochs import OpenEpoch
+from runmanager.tracking.lifecycle.run_media import RunMedia
+from runmanager.tracking.lifecycle.run_values import RunValues, Summary, checked_values
+from runmanager.tracking.lifecycle.stop_policy import StopPolicy
+from runmanager.tracking.step_loop import StepLoop
+
+__all__ = ["LoopCalls"]
+
+
+class LoopCalls(ABC):
+    """What an active run offers in any loop."""
+
+    _folder: RunFolder
+    _open: OpenEpoch
+    _values: RunValues
+    _media: RunMedia
+    _steps: StepLoop
+    _stop_policy: StopPolicy
+
+    @property
+    @abstractmethod
+    def paths(self) -> RunPaths: ...
+
+    @abstractmethod
+    def _ensure_begun(self, call: str) -> None: ...
+
+    @property
+    def dir(self) -> Path:
+        """A folder in the run's folder, for files of the program; a run that starts again gets an empty one."""
+        self.paths.files.mkdir(parents=True, exist_ok=True)
+        return self.paths.files
+
+    @property
+    def summary(self) -> Summary:
+        """The metrics of the whole run: `run.summary["test_accuracy"] = 0.93`."""
+        return self._values.summary
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether the run should end: it diverged, it no longer improves, or it was asked to stop."""
+        return self._stop_policy.should_stop
+
+    def log(
+        self,
+        values: Mapping[str, Any] | None = None,
+        /,
+        *,
+        step: int | None = None,
+        reduce: Reduce = "last",
+        **named: Any,
+    ) -> None:
+        """Log values of a step: `run.log(f1=0.8)`, or `run.log({"val/f1": f1})` for other names.
+
+        They belong to the open epoch, or interval of steps, which records their reduction: the `last` value, or the
+        `mean`, `sum`, `min` or `max`. Without one they belong to the run's summary. TensorBoard gets each value, at
+        `step`, or as many as the name has had. Values are numbers, tensors of one number, which stay on their device
+        until the record closes, or objects of torchmetrics.
+        Raises `UsageError` for other values, another reduction, and a name that the epoch records in another way.
+        """
+        record = self._open.current
+        self._values.log(checked_values(values, named), step=step, reduce=reduce, record=record)
+
+    def log_image(self, name: str, image: Any, step: int | None = None) -> None:
+        """Show an image in TensorBoard, at `step`, or as many as the name has had.
+
+        `image` is an image of PIL, or a tensor or array (height, width), (channels, height, width) or (height, width,
+        channels) with 1, 3 or 4 channels; where both fit, the first dimension has the channels. Integers are 0 to 255,
+        floating-point numbers 0 to 1; values outside are clipped. A tensor on a device is waited for.
+        Raises `UsageError` for anything else.
+        """
+        self._folder.refuse_others()
+        self._media.image(name, image, step)
+
+    def log_figure(self, name: str, figure: Any, step: int | None = None) -> None:
+        """Show a figure of matplotlib in TensorBoard; it stays open. Raises `UsageError` for anything else."""
+        self._folder.refuse_others()
+        self._media.figure(name, figure, step)
+
+    def log_text(self, name: str, text: str, step: int | None = None) -> None:
+        """Show a text, in Markdown, in TensorBoard. Raises `UsageError` for anything else."""
+        self._folder.refuse_others()
+        self._media.text(name, text, step)
+
+    def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
+        """Yield the loader's batches on the run's device, in a loop without epochs; timed as by `Epoch.batches`.
+
+        Within `evaluating` they count as evaluation. Raises `UsageError` in a run with epochs.
+        """
+        self._enter_steps("batches")
+        self._steps.interval("batches")  # refuses a run with epochs now, not at the first batch
+        return self._steps.batches(loader)
+
+    def track(
+        self,
+        loss: torch.Tensor | float,
+        preds: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+        *,
+        samples: int | None = None,
+        task: Task | None = None,
+        class_dim: int | None = None,
+        ignore_index: int = IGNORED,
+        metrics: Mapping[str, Any] | None = None,
+        **units: int,
+    ) -> None:
+        """Count one training step of a loop without epochs, with the arguments of `Epoch.track`.
+
+        A record closes every `record_every` steps. What follows the last of them up to the next step, as an evaluation,
+        belongs to it too. The rest at the run's end is a record as well. Raises `UsageError` in a run with epochs.
+        """
+        self._enter_steps("track")
+        self._steps.track(
+            *(loss, preds, labels),
+            samples=samples,
+            task=task,
+            class_dim=class_dim,
+            ignore_index=ignore_index,
+            metrics=metrics,
+            **units,
+        )
+
+    def track_eval(
+        self,
+        loss: torch.Tensor | float,
+        preds: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+        *,
+        samples: int | None = None,
+        task: Task | None = None,
+        class_dim: int | None = None,
+        ignore_index: int = IGNORED,
+        metrics: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Count one evaluated batch of a loop without epochs, with the arguments of `Epoch.track_eval`."""
+        self._enter_steps("track_eval")
+        self._steps.interval("track_eval").track_eval(
+            *(loss, preds, labels),
+            samples=samples,
+            task=task,
+            class_dim=class_dim,
+            ignore_index=ignore_index,
+            metrics=metrics,
+        )
+
+    def evaluating(self) -> AbstractContextManager[None]:
+        """Return a `with` block whose time counts as evaluation, in a loop without epochs."""
+        self._enter_steps("evaluating")
+        return self._steps.interval("evaluating").evaluating()
+
+    def _enter_steps(self, call: str) -> None:
+        self._folder.refuse_others()
+        self._ensure_begun(call)

@@ -1,0 +1,53 @@
+"""Pictures that a program logs, as arrays of bytes."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from runmanager.errors import UsageError
+
+__all__ = ["figure_pixels", "image_pixels"]
+
+_CHANNELS = (1, 3, 4)
+
+
+def image_pixels(name: str, image: Any) -> np.ndarray[Any, Any]:
+    """Return an image as bytes (channels, height, width), with 1, 3 or 4 channels.
+
+    `image` is an image of PIL, or a tensor or array (height, width), (channels, height, width) or (height, width,
+    channels); where both fit, the first dimension has the channels. Integers are 0 to 255, floating-point numbers and
+    booleans 0 to 1; values outside are clipped, and NaN is 0. Raises `UsageError` for anything else.
+    """
+    if isinstance(image, torch.Tensor):
+        image = image.detach().to("cpu", torch.float32 if image.dtype == torch.bfloat16 else image.dtype).numpy()
+    elif hasattr(image, "convert") and hasattr(image, "getbands"):  # PIL's
+        image = image if image.mode in ("L", "RGB", "RGBA") else image.convert("RGB")
+    pixels = np.asarray(image)
+    if pixels.ndim == 2:
+        pixels = pixels[None]
+    elif pixels.ndim == 3 and pixels.shape[0] not in _CHANNELS and pixels.shape[2] in _CHANNELS:
+        pixels = pixels.transpose(2, 0, 1)
+    if pixels.ndim != 3 or pixels.shape[0] not in _CHANNELS or not pixels.size or pixels.dtype.kind not in "buif":
+        raise UsageError(
+            f"Image {name!r} must be (height, width), (channels, height, width) or (height, width, channels) with 1, 3 "
+            f"or 4 channels of numbers, got shape {np.shape(image)} of {pixels.dtype}."
+        )
+    if pixels.dtype.kind in "fb":
+        pixels = np.nan_to_num(pixels.astype(np.float64), posinf=1.0, neginf=0.0) * 255 + 0.5
+    return np.ascontiguousarray(pixels.clip(0, 255).astype(np.uint8))
+
+
+def figure_pixels(name: str, figure: Any) -> np.ndarray[Any, Any]:
+    """Return a figure of matplotlib as bytes (4, height, width). Raises `UsageError` for anything else."""
+    if not hasattr(figure, "savefig") or not hasattr(figure, "canvas"):
+        raise UsageError(f"Figure {name!r} must be a figure of matplotlib, got {type(figure).__name__}.")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    screen = figure.canvas
+    try:
+        canvas: Any = FigureCanvasAgg(figure)  # whatever the figure is shown with
+        canvas.draw()
+        return np.ascontiguousarray(np.asarray(canvas.buffer_rgba()).transpose(2, 0, 1))
+    finally:
+        figure.set_canvas(screen)

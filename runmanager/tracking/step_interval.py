@@ -1,0 +1,57 @@
+"""An interval of steps, which takes the place of an epoch in a loop without epochs."""
+
+import time
+from typing import Any
+
+from runmanager.tracking.epoch import Epoch
+from runmanager.tracking.timing.phases import PhaseTimes
+
+__all__ = ["StepInterval"]
+
+_SECONDS = 1.0
+
+
+class StepInterval(Epoch):
+    """The steps of one record: `record_every`, or as many as take a second, and the evaluation that follows them.
+
+    Its number is that of its last step. It ends with what was last tracked or marked: what follows belongs to the next
+    interval, which begins at that moment.
+    """
+
+    def __init__(self, number: int, *, record_every: int | None = None, **options: Any) -> None:
+        super().__init__(number, **options)
+        self.steps_before = self.num_steps
+        self._record_every = record_every
+        self._begun_at = time.perf_counter()  # of the host: reading the device's clock would wait for it
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether it has tracked a step."""
+        return self.num_steps > self.steps_before
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has something to record: any step is a whole one."""
+        return self.has_steps
+
+    @property
+    def is_full(self) -> bool:
+        """Whether its record is due, once its evaluation is over."""
+        if self._record_every is not None:
+            return self.num_steps - self.steps_before >= self._record_every
+        return self.has_steps and time.perf_counter() - self._begun_at >= _SECONDS
+
+    @property
+    def is_between_parts(self) -> bool:
+        """Whether no batch, evaluation or marked block is open."""
+        return not self._phases.open
+
+    @property
+    def is_in_evaluation(self) -> bool:
+        """Whether the current time counts as evaluation."""
+        return self._phases.is_in_evaluation
+
+    def _resolve_phases(self) -> PhaseTimes:
+        if self.has_steps:
+            self.number = self.num_steps
+        return self._phases.resolve(at_last_mark=True)
