@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from runmanager.tracking.manager import RunManager
     from runmanager.tracking.metric_definitions import define_metric
     from runmanager.tracking.options import EarlyStopOptions, RunOptions, TensorBoardOptions
+    from runmanager.tracking.program.current_run import log
+    from runmanager.tracking.program.start_run import start_run
     from runmanager.training.load_model import load_model
     from runmanager.training.loop import evaluate, fit
     from runmanager.training.step.allocator import keep_freed_memory
@@ -58,7 +60,9 @@ __all__ = [
     "get_default_device",
     "keep_freed_memory",
     "load_model",
+    "log",
     "run_sweep",
+    "start_run",
     "to_device",
     "watch_sweep",
 ]
@@ -91,7 +95,9 @@ _HOMES = {
     "get_default_device": "runmanager.tracking.device.transfer",
     "keep_freed_memory": "runmanager.training.step.allocator",
     "load_model": "runmanager.training.load_model",
+    "log": "runmanager.tracking.program.current_run",
     "run_sweep": "runmanager.app.python_api",
+    "start_run": "runmanager.tracking.program.start_run",
     "to_device": "runmanager.tracking.device.transfer",
     "watch_sweep": "runmanager.app.python_api",
 }

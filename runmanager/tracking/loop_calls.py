@@ -13,7 +13,9 @@ from runmanager.records.storage.run_folder import RunFolder
 from runmanager.tracking.epoch_metrics.prediction_task import IGNORED, Task
 from runmanager.tracking.epoch_metrics.step_values import Reduce
 from runmanager.tracking.lifecycle.run_epochs import OpenEpoch
+from runmanager.tracking.lifecycle.run_measurements import RunMeasurements
 from runmanager.tracking.lifecycle.run_media import RunMedia
+from runmanager.tracking.lifecycle.run_notes import RunNotes
 from runmanager.tracking.lifecycle.run_values import RunValues, Summary, checked_values
 from runmanager.tracking.lifecycle.stop_policy import StopPolicy
 from runmanager.tracking.step_loop import StepLoop
@@ -30,6 +32,8 @@ class LoopCalls(ABC):
     _media: RunMedia
     _steps: StepLoop
     _stop_policy: StopPolicy
+    _notes: RunNotes
+    _measurements: RunMeasurements
 
     @property
     @abstractmethod
@@ -94,6 +98,26 @@ class LoopCalls(ABC):
         """Show a text, in Markdown, in TensorBoard. Raises `UsageError` for anything else."""
         self._folder.refuse_others()
         self._media.text(name, text, step)
+
+    def add_measurements(self, **measurements: Any) -> None:
+        """Record values that the caller has measured, by the field names of `Measurements`."""
+        self._measurements.add(**measurements)
+
+    def note(self, line: str) -> None:
+        """Record a readable line about a choice made, or about what could not be done; it is written immediately."""
+        self._notes.note(line)
+
+    def note_deviation(self, line: str) -> None:
+        """Record a readable line about a deviation from the settings; it is written immediately and shown in tables."""
+        self._notes.note_deviation(line)
+
+    def stop_early(self, message: str) -> None:
+        """Stop after the current epoch; the run is finished."""
+        self._stop_policy.stop_early(message)
+
+    def interrupt(self, message: str = "interrupted") -> None:
+        """Stop after the current epoch; the run is recorded as `killed` and can resume from its checkpoint."""
+        self._stop_policy.interrupt(message)
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """Yield the loader's batches on the run's device, in a loop without epochs; timed as by `Epoch.batches`.

@@ -1,7 +1,7 @@
 """`RunManager`: begins and records the runs of a sweep, by context managers or by the tutorials' calls."""
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +73,8 @@ class RunManager(TutorialCalls):
     Raises `UsageError` for a timeout too short for a living run, and in a process that is one of several ranks.
     """
 
+    _in_program = False
+
     def __init__(
         self,
         root: str | Path | None = None,
@@ -84,7 +86,7 @@ class RunManager(TutorialCalls):
         owns_sweep: bool = True,
         heartbeat_timeout: float = SILENT_AFTER_SECONDS,
     ) -> None:
-        refuse_several_ranks()
+        self._refuse_ranks()
         if faults := timeout_faults("heartbeat_timeout", heartbeat_timeout):
             raise UsageError(faults[0])
         self.paths = fresh_sweep_folder(Path("outputs")) if root is None else SweepPaths(Path(root))
@@ -128,14 +130,14 @@ class RunManager(TutorialCalls):
         Raises `UsageError` for invalid settings, for early stopping by a metric of unknown direction, and in one of
         several ranks; `RunBusyError` if a living process owns the run.
         """
-        refuse_several_ranks()
+        self._refuse_ranks()
         options = options or RunOptions()
         if options.early_stop.metric is not None:
             larger_is_better(options.early_stop.metric)  # raises before anything is written
         settings = plain_settings(params)
         paths, record = self._new_record(settings, folder, unsigned)
         try:
-            device = resolve_device(str(settings.get("device") or "cpu"))
+            device, keeps_place = self._place(settings)
         except DeviceUnavailableError as error:
             return self._skip(paths, record, error)
         code = hash_user_code(settings, is_built_in=options.is_built_in)
@@ -164,7 +166,19 @@ class RunManager(TutorialCalls):
             is_resumed=opened.is_resumed,
             on_enter=None if network is None else lambda run: run.begin(network, loader, optimizer=optimizer),
             on_end=self._write_tables,
+            in_program=self._in_program,
+            keeps_place=keeps_place,
         )
+
+    def _refuse_ranks(self) -> None:
+        refuse_several_ranks()
+
+    def _place(self, settings: Mapping[str, Any]) -> tuple[torch.device, bool]:
+        """Return the device of a run with these settings, and whether its network stays where it is.
+
+        Raises `DeviceUnavailableError`.
+        """
+        return resolve_device(str(settings.get("device") or "cpu")), False
 
     def _sinks(self) -> Sequence[Sink]:
         if self._own_sinks is not None:

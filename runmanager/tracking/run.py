@@ -14,7 +14,7 @@ from runmanager.records.run.status import Outcome
 from runmanager.records.storage.run_end import end_own_run
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.signals import sigchld_ignored
-from runmanager.tracking.device.devices import peak_memory_bytes
+from runmanager.tracking.device.devices import device_in_use, peak_memory_bytes
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_recorder import EpochRecorder
 from runmanager.tracking.introspect.loader_inspection import full_batch_size, peek_batch
@@ -84,6 +84,7 @@ class ActiveRun(JobCalls, LoopCalls):
         self._on_enter = on_enter
         self._on_end = on_end
         self._in_program = in_program
+        self._keeps_place = keeps_place
         self._planned: int | None = folder.record.epochs_planned
         self._stop_policy = StopPolicy(options.early_stop)
         self._directions = RunDirections(folder)
@@ -113,6 +114,8 @@ class ActiveRun(JobCalls, LoopCalls):
         self._steps = StepLoop(folder, self._epochs, self._open, end=self.end_epoch)
         self._values = RunValues(folder, self._sinks, self._begin_sinks)
         self._media = RunMedia(self._sinks)
+        if in_program:
+            self._steps.start_clock()  # before its first step, which may come before its network
         register(self)
         self._when_dropped = end_run_when_dropped(self, folder, self._heartbeat)
 
@@ -138,7 +141,7 @@ class ActiveRun(JobCalls, LoopCalls):
 
     def begin(
         self,
-        network: torch.nn.Module,
+        network: torch.nn.Module | None,
         loader: Any,
         *,
         optimizer: torch.optim.Optimizer | None = None,
@@ -146,13 +149,14 @@ class ActiveRun(JobCalls, LoopCalls):
     ) -> None:
         """Move the network to the run's device, restore the checkpoint of a resumed run, and begin the sinks.
 
-        A first batch is taken from `loader` without a trace. With `optimizer` the learning rate is logged.
+        A first batch is taken from `loader` without a trace. With `optimizer` the learning rate is logged. In a run of
+        `start_run` the network may be None.
         Raises `UsageError` if `network` is not a module, or on a second call.
         """
         self._folder.refuse_others()
         if self._epochs.has_begun:
             raise UsageError("begin() must be called once in a run, got a second call; begin another run.")
-        if not isinstance(network, torch.nn.Module):
+        if not isinstance(network, torch.nn.Module) and not (self._in_program and network is None):
             raise UsageError(f"`network` must be a torch.nn.Module, got {type(network).__name__}.")
         self._begin(network, loader, optimizer, checkpointer)
 
@@ -238,26 +242,6 @@ class ActiveRun(JobCalls, LoopCalls):
         self._directions.update()
         return record
 
-    def add_measurements(self, **measurements: Any) -> None:
-        """Record values that the caller has measured, by the field names of `Measurements`."""
-        self._measurements.add(**measurements)
-
-    def note(self, line: str) -> None:
-        """Record a readable line about a choice made, or about what could not be done; it is written immediately."""
-        self._notes.note(line)
-
-    def note_deviation(self, line: str) -> None:
-        """Record a readable line about a deviation from the settings; it is written immediately and shown in tables."""
-        self._notes.note_deviation(line)
-
-    def stop_early(self, message: str) -> None:
-        """Stop after the current epoch; the run is finished."""
-        self._stop_policy.stop_early(message)
-
-    def interrupt(self, message: str = "interrupted") -> None:
-        """Stop after the current epoch; the run is recorded as `killed` and can resume from its checkpoint."""
-        self._stop_policy.interrupt(message)
-
     @sigchld_ignored()
     def end(self, error: BaseException | None = None) -> RunRecord:
         """Record the run's end, as given by `error` or by its epochs; nothing if another process has taken it over.
@@ -308,7 +292,9 @@ class ActiveRun(JobCalls, LoopCalls):
                 run_seconds=run_seconds,
                 num_parameters=None if network is None else num_parameters(network),
                 peak_memory_bytes=self._measurements.peak_memory_bytes(self.record),
-                environment=self._measurements.environment_at_end(self.record.environment),
+                environment=self._measurements.environment_at_end(
+                    self.record.environment, device=device_in_use() if self._keeps_place else None
+                ),
                 measurements=self._measurements.measurements(),
                 notes=self._notes.lines,
             )

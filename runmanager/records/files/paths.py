@@ -98,6 +98,10 @@ class RunPaths:
         """The folder that gives the process named in it the right to this attempt (counted from 1)."""
         return self.root / f".claim-{attempt}"
 
+    def reporter(self, attempt: int) -> Path:
+        """The file that makes one process of a cell report what its program does in this attempt."""
+        return self.root / f".reporter-{attempt}"
+
     @property
     def events(self) -> Path | None:
         """The run's TensorBoard event file; None before it exists."""

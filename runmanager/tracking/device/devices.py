@@ -13,6 +13,7 @@ from runmanager.records.run.run_record import Environment
 __all__ = [
     "default_device",
     "device_facts",
+    "device_in_use",
     "is_available",
     "peak_host_bytes",
     "peak_memory_bytes",
@@ -29,6 +30,16 @@ def default_device() -> torch.device:
         found = torch.accelerator.current_accelerator()
         if found is not None:
             return torch.device(found.type)
+    return torch.device("cpu")
+
+
+def device_in_use() -> torch.device:
+    """Return the accelerator that this process uses, else the CPU. Starts none."""
+    for name in ("cuda", "xpu"):
+        if getattr(torch, name).is_initialized():
+            return torch.device(name, torch.get_device_module(name).current_device())
+    if torch.backends.mps.is_available() and torch.mps.current_allocated_memory() > 0:
+        return torch.device("mps")
     return torch.device("cpu")
 
 

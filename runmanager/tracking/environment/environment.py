@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = [
+    "ATTEMPT_VARIABLE",
     "COMMAND_VARIABLE",
     "COMMIT_VARIABLE",
     "DRIVEN_VARIABLE",
+    "RUN_VARIABLE",
     "capture_environment",
     "command_line",
     "environment_for_children",
@@ -43,6 +45,12 @@ COMMAND_VARIABLE = "RUNMANAGER_COMMAND"
 
 DRIVEN_VARIABLE = "RUNMANAGER_DRIVEN"
 """Environment variable set by a driver that writes sweep.json and the tables itself: its runs write neither."""
+
+RUN_VARIABLE = "RUNMANAGER_RUN"
+"""Environment variable with the run folder of the cell that a program is."""
+
+ATTEMPT_VARIABLE = "RUNMANAGER_ATTEMPT"
+"""Environment variable with the attempt of that run, counted from 1."""
 
 _LIBRARIES = ("torch", "torchvision", "numpy", "tensorboard", "hydra-core", "omegaconf", "torch-runmanager")
 
@@ -108,8 +116,10 @@ def environment_for_children(command: Sequence[str]) -> Iterator[None]:
         COMMAND_VARIABLE: shlex.join(command),
         COMMIT_VARIABLE: (commit or "") + ("-dirty" if clean is False else ""),
     }
-    before = {name: os.environ.get(name) for name in (*variables, DRIVEN_VARIABLE)}
+    before = {name: os.environ.get(name) for name in (*variables, DRIVEN_VARIABLE, RUN_VARIABLE, ATTEMPT_VARIABLE)}
     os.environ.update(variables)
+    for name in (RUN_VARIABLE, ATTEMPT_VARIABLE):
+        os.environ.pop(name, None)  # a sweep that a cell starts has cells of its own
     try:
         yield
     finally:

@@ -10,7 +10,7 @@ from runmanager.errors import UsageError
 if TYPE_CHECKING:
     from runmanager.tracking.run import ActiveRun
 
-__all__ = ["open_run_of_thread", "register", "unregister"]
+__all__ = ["last_run_begun_here", "open_run_of_thread", "register", "unregister"]
 
 _lock = threading.Lock()
 _open: list[tuple[int, int, "weakref.ref[ActiveRun]"]] = []  # process, thread, run; in order of their beginning
@@ -28,16 +28,23 @@ def unregister(run: "ActiveRun") -> None:
         _open[:] = [entry for entry in _open if entry[2]() not in (run, None)]
 
 
+def last_run_begun_here() -> "ActiveRun | None":
+    """Return the last open run that this thread of this process began."""
+    here = os.getpid(), threading.get_ident()
+    with _lock:
+        known = [run for process, thread, ref in _open if (process, thread) == here and (run := ref()) is not None]
+    return known[-1] if known else None
+
+
 def open_run_of_thread() -> "ActiveRun | None":
     """Return the last run that this thread began, else the only open one of this process, or of the one it forked from.
 
     Raises `UsageError` if other threads have several.
     """
+    if (own := last_run_begun_here()) is not None:
+        return own
     with _lock:
-        known = [(process, thread, run) for process, thread, ref in _open if (run := ref()) is not None]
-    own = [run for process, thread, run in known if (process, thread) == (os.getpid(), threading.get_ident())]
-    if own or not known:
-        return own[-1] if own else None
+        known = [run for _, _, ref in _open if (run := ref()) is not None]
     if len(known) > 1:
         raise UsageError(f"log() must be called in a thread that has a run, got {len(known)} runs of other threads.")
-    return known[0][2]
+    return known[0] if known else None

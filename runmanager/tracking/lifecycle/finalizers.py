@@ -1,8 +1,12 @@
 """Finalizers: record the end of a dropped run, and write the tables of a dropped manager."""
 
 import contextlib
+import shutil
+import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from multiprocessing.util import Finalize
+from pathlib import Path
 from typing import Any
 
 from runmanager.records.files.paths import RunPaths, SweepPaths
@@ -11,7 +15,7 @@ from runmanager.records.storage.run_end import end_own_run
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 
-__all__ = ["end_run_when_dropped", "write_tables_if_begun", "write_tables_when_dropped"]
+__all__ = ["end_run_when_dropped", "temporary_folder", "write_tables_if_begun", "write_tables_when_dropped"]
 
 _RUNS_FIRST, _OTHERS = 20, 10
 _NEVER_ENDED = Outcome(Status.KILLED, Reason.INTERRUPTED, "begun and never ended")
@@ -42,6 +46,13 @@ def _end_run(folder: RunFolder, heartbeat: Heartbeat, outcome: Outcome) -> None:
     with contextlib.suppress(OSError):  # the folder may be gone
         end_own_run(folder, outcome)
     folder.leave()
+
+
+def temporary_folder(owner: object | None = None) -> Path:
+    """Return a new folder that is removed when `owner` is garbage, or at this process's end."""
+    folder = Path(tempfile.mkdtemp(prefix="runmanager-"))
+    _when_dropped(owner, partial(shutil.rmtree, folder, ignore_errors=True))
+    return folder
 
 
 def write_tables_if_begun(paths: SweepPaths, begun: Sequence[RunPaths]) -> None:

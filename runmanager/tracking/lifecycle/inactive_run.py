@@ -1,6 +1,8 @@
 """Stand-in for a skipped or finished run: it has the interface of an active run, and records nothing."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,6 +14,10 @@ from runmanager.records.run.status import Status
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.text import pluralize
 from runmanager.tracking.epoch import Epoch
+from runmanager.tracking.epoch_metrics.prediction_task import IGNORED, Task
+from runmanager.tracking.epoch_metrics.step_values import Reduce
+from runmanager.tracking.lifecycle.finalizers import temporary_folder
+from runmanager.tracking.lifecycle.run_values import Summary
 from runmanager.tracking.options import Checkpointer
 from runmanager.tracking.timing.timer import PhaseTimer, clock_for
 
@@ -53,6 +59,8 @@ class InactiveRun:
         self._folder = folder
         self._show = show
         self._last_number = 0
+        self._summary = Summary(folder.record.summary or {}, check=lambda: None, changed=lambda: None)
+        self._temporary: Path | None = None
 
     @property
     def record(self) -> RunRecord:
@@ -66,7 +74,7 @@ class InactiveRun:
 
     def begin(
         self,
-        network: torch.nn.Module,
+        network: torch.nn.Module | None,
         loader: Any,
         *,
         optimizer: torch.optim.Optimizer | None = None,
@@ -108,6 +116,79 @@ class InactiveRun:
         """Return the stored record of the epoch with this number, or an empty one."""
         stored = (each for each in self.history if each.epoch == epoch.number)
         return next(stored, EpochRecord(epoch.number))
+
+    @property
+    def dir(self) -> Path:
+        """A temporary folder, removed with this object: the files of the stored run stay as they are."""
+        self._temporary = self._temporary or temporary_folder(self)
+        return self._temporary
+
+    @property
+    def summary(self) -> Summary:
+        """The stored summary; changes of it are not kept."""
+        return self._summary
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether the run should end: always."""
+        return True
+
+    def log(
+        self,
+        values: Mapping[str, Any] | None = None,
+        /,
+        *,
+        step: int | None = None,
+        reduce: Reduce = "last",
+        **named: Any,
+    ) -> None:
+        """Do nothing."""
+
+    def log_image(self, name: str, image: Any, step: int | None = None) -> None:
+        """Do nothing."""
+
+    def log_figure(self, name: str, figure: Any, step: int | None = None) -> None:
+        """Do nothing."""
+
+    def log_text(self, name: str, text: str, step: int | None = None) -> None:
+        """Do nothing."""
+
+    def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
+        """Yield nothing."""
+        return iter(())
+
+    def track(
+        self,
+        loss: torch.Tensor | float,
+        preds: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+        *,
+        samples: int | None = None,
+        task: Task | None = None,
+        class_dim: int | None = None,
+        ignore_index: int = IGNORED,
+        metrics: Mapping[str, Any] | None = None,
+        **units: int,
+    ) -> None:
+        """Do nothing."""
+
+    def track_eval(
+        self,
+        loss: torch.Tensor | float,
+        preds: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+        *,
+        samples: int | None = None,
+        task: Task | None = None,
+        class_dim: int | None = None,
+        ignore_index: int = IGNORED,
+        metrics: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Do nothing."""
+
+    def evaluating(self) -> AbstractContextManager[None]:
+        """Return a `with` block that does nothing."""
+        return nullcontext()
 
     def add_measurements(self, **measurements: Any) -> None:
         """Do nothing."""

@@ -10,6 +10,7 @@ import torch
 from runmanager.records.run.run_record import UNKNOWN_WORK, Environment, EpochRecord, Measurements, RunRecord
 from runmanager.text import error_line
 from runmanager.tracking.device.devices import (
+    device_facts,
     peak_host_bytes,
     peak_memory_bytes,
     peak_reserved_bytes,
@@ -138,9 +139,15 @@ class RunMeasurements:
         known = None if self.has_trained else record.peak_memory_bytes
         return known or peak_memory_bytes(self._device)
 
-    def environment_at_end(self, environment: Environment) -> Environment:
-        """Return the environment with the load at the end and code that was loaded later."""
+    def environment_at_end(self, environment: Environment, *, device: torch.device | None = None) -> Environment:
+        """Return the environment with the load at the end and code that was loaded later.
+
+        `device` is the one in use by then, where it could not be known at the start.
+        """
         load = self._sampler.cpu()
+        if device is not None and device.type != self._device.type:
+            facts = device_facts(device, cpu_model=environment.cpu_model)
+            environment = msgspec.structs.replace(environment, **facts)
         return msgspec.structs.replace(
             environment,
             code=self._loaded_later.added_to(environment.code),

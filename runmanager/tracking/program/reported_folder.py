@@ -1,0 +1,85 @@
+"""The run folder of a cell, for the program: its supervisor alone writes run.json, so the program reports beside it."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from runmanager.errors import RecordError, UsageError
+from runmanager.records.files.atomic_files import replace_file
+from runmanager.records.files.paths import RunPaths
+from runmanager.records.run.program_report import ProgramReport
+from runmanager.records.run.run_record import RunRecord
+from runmanager.records.run.status import Status
+from runmanager.records.storage.reader import read_record
+from runmanager.records.storage.run_folder import RunFolder
+from runmanager.records.storage.versioned_file import encode_record
+
+__all__ = ["ReportedFolder", "claim_report"]
+
+_REPORTED = tuple(set(ProgramReport.__struct_fields__) - {"schema_version", "attempt", "outcome"})
+
+
+class ReportedFolder(RunFolder):
+    """The folder of a cell for the one process that reports: what belongs into the record goes to reported.json.
+
+    `record` is the run's record as this process knows it.
+    """
+
+    @property
+    def heartbeat(self) -> Path:
+        """The program's own heartbeat; the supervisor's takes over its progress."""
+        return self.paths.program_heartbeat
+
+    def write(self, **changes: Any) -> RunRecord:
+        """Change fields of the record and replace reported.json."""
+        self.refuse_others()
+        self.record = msgspec.structs.replace(self.record, **changes)
+        outcome = self.record.outcome if self.record.status.is_ended else None
+        known = {name: getattr(self.record, name) for name in _REPORTED}
+        report = ProgramReport(attempt=self.record.attempt, outcome=outcome, **known)
+        replace_file(self.paths.reported, encode_record(report))
+        return self.record
+
+    def is_lost(self) -> bool:
+        """Whether the supervisor has ended the run, or another attempt has begun."""
+        try:
+            stored = read_record(self.paths)
+        except RecordError:
+            return super().is_lost()
+        return stored.attempt != self.record.attempt or stored.status.is_ended
+
+    def put_earlier_aside(self) -> None:
+        """Move what an earlier attempt recorded to attempts/<its number>/: this one begins from the start."""
+        earlier = self.paths.attempts / str(self.record.attempt - 1)
+        for path in (self.paths.epochs, self.paths.events, self.paths.reported, self.paths.turns):
+            if path is not None and path.exists():
+                earlier.mkdir(parents=True, exist_ok=True)
+                shutil.move(path, earlier / path.name)
+
+
+def claim_report(paths: RunPaths) -> ReportedFolder:
+    """Become the one process that reports the run of a cell.
+
+    Raises `UsageError` if a process has reported this attempt, or if no run in the folder is running.
+    """
+    record = read_record(paths)
+    if record.status is not Status.RUNNING:
+        raise UsageError(
+            f"RUNMANAGER_RUN must name a run that is running, got {paths.root}, which is {record.status}; "
+            "unset RUNMANAGER_RUN to start a run outside of a sweep."
+        )
+    try:
+        handle = os.open(paths.reporter(record.attempt), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    except FileExistsError:
+        raise UsageError(
+            f"The run of a cell must be started once, got a second start in process {os.getpid()} for {paths.name}; "
+            "start it in one process, and log everything there."
+        ) from None
+    os.write(handle, f"{os.getpid()}\n".encode())
+    os.close(handle)
+    folder = ReportedFolder(paths, msgspec.structs.replace(record, notes=(), deviations=(), summary=msgspec.UNSET))
+    folder.put_earlier_aside()
+    return folder

@@ -1,0 +1,221 @@
+"""`start_run`: the run of a program, in a cell of a sweep or by itself."""
+
+import dataclasses
+import itertools
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+
+from runmanager.errors import UsageError
+from runmanager.records.files.atomic_files import replace_file
+from runmanager.records.files.paths import RunPaths
+from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.host.standard_streams import show_line
+from runmanager.records.run.run_record import RunRecord
+from runmanager.records.run.status import Status
+from runmanager.records.settings.signature import signature
+from runmanager.records.settings.values import flatten, plain_settings
+from runmanager.records.storage.reader import read_record
+from runmanager.records.storage.run_folder import RunFolder
+from runmanager.records.storage.versioned_file import encode_record
+from runmanager.text import truncated
+from runmanager.tracking.device.devices import device_in_use, resolve_device
+from runmanager.tracking.environment.code_hashes import hash_user_code
+from runmanager.tracking.environment.environment import RUN_VARIABLE, capture_environment
+from runmanager.tracking.environment.rank_check import rank_of_process
+from runmanager.tracking.lifecycle.finalizers import temporary_folder
+from runmanager.tracking.manager import RunManager
+from runmanager.tracking.metric_definitions import declared_directions
+from runmanager.tracking.options import RunOptions, TensorBoardOptions
+from runmanager.tracking.program.command_line_settings import command_line_settings
+from runmanager.tracking.program.current_run import is_loader_worker, keep_started, refuse_second_start, starting
+from runmanager.tracking.program.exit_hooks import end_at_exit
+from runmanager.tracking.program.reported_folder import claim_report
+from runmanager.tracking.run import ActiveRun, InactiveRun
+from runmanager.tracking.sinks import LogSink, Sink
+from runmanager.tracking.tensorboard.sink import TensorBoardSink
+
+__all__ = ["start_run"]
+
+_NOT_RECORDED = "not-recorded"
+
+
+def start_run(
+    model: torch.nn.Module | None = None,
+    loader: Any = None,
+    *,
+    params: Any = None,
+    optimizer: torch.optim.Optimizer | None = None,
+    root: str | Path | None = None,
+    record_every: int | None = None,
+    options: RunOptions | None = None,
+    tensorboard: TensorBoardOptions | None = None,
+) -> ActiveRun | InactiveRun:
+    """Start the run of this program: the cell that a launcher started it for, else a sweep of one run.
+
+    ```
+    with runmanager.start_run(model, loader, params={"lr": lr}, optimizer=optimizer) as run:
+        for epoch in run.epochs(10):
+            for images, labels in epoch.batches(loader): ...
+    ```
+
+    Without `with` the run ends with `run.end()`, or as the process does. A sweep of one is a new folder below
+    `outputs/`, or the folder `root`, where a finished run with the same settings is kept: it yields no epochs, and its
+    `should_stop` is true. `params` are the settings, as in `RunManager.run`; by default those on the command line. In a
+    cell they are the cell's: a deviation from them is noted, and `root` has no effect.
+
+    The device is that of the settings, to which `model` is moved; without one `model` stays where it is, and batches
+    are moved to it. In a loop without epochs a record closes every `record_every` steps, by default after as many as
+    take a second.
+
+    One process records a run. Workers of a `DataLoader` get a run that yields nothing, ranks other than 0 one that
+    trains as usual and records nothing.
+    Raises `UsageError` while a run of this process is open, for invalid settings, and in a second process of a cell;
+    `DeviceUnavailableError` in a cell whose device is missing.
+    """
+    options = _with_interval(options or RunOptions(), record_every)
+    if is_loader_worker():
+        return _run_of_worker(params)
+    with starting:
+        refuse_second_start()
+        rank, num_ranks = rank_of_process(in_cell=RUN_VARIABLE in os.environ)
+        start = _Start(model, params, options, tensorboard)
+        run = start.unrecorded() if rank else start.cell() if RUN_VARIABLE in os.environ else start.standalone(root)
+        keep_started(run)
+    if isinstance(run, ActiveRun):
+        end_at_exit(run)
+        if num_ranks > 1 and not rank:
+            run.note_deviation(f"one of {num_ranks} ranks: samples, throughput and metrics are those of rank 0")
+        try:
+            if model is not None or loader is not None:
+                run.begin(model, loader, optimizer=optimizer)
+        except BaseException as error:
+            run.end(error)
+            raise
+    return run
+
+
+def _with_interval(options: RunOptions, record_every: int | None) -> RunOptions:
+    if record_every is None:
+        return options
+    if isinstance(record_every, bool) or not isinstance(record_every, int) or record_every < 1:
+        raise UsageError(f"`record_every` must be a whole number of at least 1, got {record_every!r}.")
+    return dataclasses.replace(options, record_every=record_every)
+
+
+class _ProgramManager(RunManager):
+    """The manager of a program's own sweep, which leaves a model where it is unless the settings name a device."""
+
+    _in_program = True
+
+    def __init__(self, root: str | Path | None, model: torch.nn.Module | None, **options: Any) -> None:
+        super().__init__(root, **options)
+        self._model = model
+
+    def _refuse_ranks(self) -> None:
+        pass  # rank 0 records
+
+    def _place(self, settings: Mapping[str, Any]) -> tuple[torch.device, bool]:
+        return _place(settings, self._model)
+
+
+def _place(settings: Mapping[str, Any], model: torch.nn.Module | None) -> tuple[torch.device, bool]:
+    """Return the device of the run, and whether the model stays where it is. Raises `DeviceUnavailableError`."""
+    if settings.get("device"):
+        return resolve_device(str(settings["device"])), False
+    tensors = () if model is None else itertools.chain(model.parameters(), model.buffers())
+    found = next((tensor.device for tensor in tensors if not tensor.is_meta), None)
+    return found or device_in_use(), True
+
+
+class _Start:
+    """The ways to start a run with one set of arguments."""
+
+    def __init__(
+        self, model: torch.nn.Module | None, params: Any, options: RunOptions, tensorboard: TensorBoardOptions | None
+    ) -> None:
+        self._model = model
+        self._params = params
+        self._options = options
+        self._tensorboard = tensorboard
+
+    def _settings(self) -> dict[str, Any]:
+        return command_line_settings() if self._params is None else plain_settings(self._params)
+
+    def standalone(self, root: str | Path | None) -> ActiveRun | InactiveRun:
+        """Start a sweep of one run."""
+        settings = self._settings()  # before a folder is created
+        manager = _ProgramManager(root, self._model, tensorboard=self._tensorboard)
+        return manager.run(settings, options=self._options)
+
+    def cell(self) -> ActiveRun:
+        """Start the run of the cell that this process is."""
+        folder = claim_report(RunPaths(Path(os.environ[RUN_VARIABLE])))
+        settings = folder.record.config
+        device, keeps_place = _place(settings, self._model)
+        code = hash_user_code(settings, is_built_in=False)
+        better = declared_directions() or msgspec.UNSET
+        folder.write(environment=capture_environment(device, code=code), better=better)
+        tensorboard = self._tensorboard or TensorBoardOptions()
+        sinks: list[Sink] = [LogSink(), *([TensorBoardSink(tensorboard)] if tensorboard.enabled else [])]
+        run = self._active(folder, device, sinks, keeps_place=keeps_place)
+        if self._params is not None:
+            _note_deviations(run, flatten(plain_settings(self._params)), flatten(settings))
+        return run
+
+    def unrecorded(self) -> ActiveRun:
+        """Start a run for a rank that trains but records nothing: its record is in a temporary folder."""
+        cell = RunPaths(Path(os.environ[RUN_VARIABLE])) if RUN_VARIABLE in os.environ else None
+        settings = self._settings() if cell is None else read_record(cell).config
+        paths = RunPaths(temporary_folder() / _NOT_RECORDED)
+        paths.root.mkdir()
+        record = _unrecorded_record(settings)
+        replace_file(paths.record, encode_record(record))
+        if cell is not None:  # its files are shared by all ranks
+            cell.files.mkdir(exist_ok=True)
+            paths.files.symlink_to(cell.files.resolve(), target_is_directory=True)
+        device, keeps_place = _place(settings, self._model)
+        return self._active(RunFolder(paths, record), device, [], keeps_place=keeps_place)
+
+    def _active(self, folder: RunFolder, device: torch.device, sinks: list[Sink], *, keeps_place: bool) -> ActiveRun:
+        return ActiveRun(
+            folder=folder,
+            device=device,
+            sinks=sinks,
+            options=self._options,
+            in_program=True,
+            keeps_place=keeps_place,
+        )
+
+
+def _unrecorded_record(settings: dict[str, Any]) -> RunRecord:
+    return RunRecord(
+        name=_NOT_RECORDED,
+        signature=signature(settings, unsigned=()),
+        status=Status.RUNNING,
+        config=settings,
+        owner=ProcessIdentity.current(),
+    )
+
+
+def _run_of_worker(params: Any) -> InactiveRun:
+    """Return a run that yields nothing, for a worker of a `DataLoader`."""
+    cell = RunPaths(Path(os.environ[RUN_VARIABLE])) if RUN_VARIABLE in os.environ else None
+    record = _unrecorded_record(plain_settings(params)) if cell is None else read_record(cell)
+    folder = RunFolder(cell or RunPaths(Path(_NOT_RECORDED)), record)
+    folder.leave()
+    return InactiveRun(folder, [], show=show_line)
+
+
+def _note_deviations(run: ActiveRun, given: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Note settings of the program that are not those of its cell, which the tables show."""
+    for name in given.keys() & settings.keys():
+        if given[name] != settings[name] and str(given[name]) != str(settings[name]):
+            run.note_deviation(truncated(f"{name} is {given[name]!r} in the program, {settings[name]!r} in the cell"))
+    more = [f"{name}={value}" for name, value in given.items() if name not in settings]
+    if more:
+        run.note(f"further settings of the program: {', '.join(more)}")
