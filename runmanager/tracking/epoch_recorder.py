@@ -71,7 +71,9 @@ class EpochRecorder:
     ) -> None:
         """Move the network to the run's device, and use it in the epochs that follow."""
         self.network, self._optimizer, self._checkpointer = network.to(self._device), optimizer, checkpointer
-        self._measurements.begin(self.network, self._folder.record, precision=self._options.precision)
+        self._measurements.begin(
+            self.network, self._folder.record, optimizer=optimizer, precision=self._options.precision
+        )
 
     def restore(self) -> None:
         """Restore the state and epochs of the checkpoint; epochs and events recorded after it are cut."""
@@ -84,11 +86,12 @@ class EpochRecorder:
             truncate_events(events, progress.events_length)
 
     def begin_with_batch(self, batch: Any, batch_size: int | None) -> None:
-        """Count the work of a step on `batch_size` samples like those of `batch`, and begin the sinks with `batch`."""
+        """Begin the measurements and the sinks with `batch`; a full one has `batch_size` samples like its own."""
         assert self.network is not None
-        count_work = self._measurements.count_work
-        self._notes.extend(count_work(self.network, batch, optimizer=self._optimizer, batch_size=batch_size))
-        self._sinks.begin(self.network, batch)
+        with self._measurements.unobserved():
+            use_batch = self._measurements.use_batch
+            self._notes.extend(use_batch(self.network, batch, optimizer=self._optimizer, batch_size=batch_size))
+            self._sinks.begin(self.network, batch)
         self._measurements.reset_peak_memory()
 
     def _begin_with_whole_batch(self, batch: Any) -> None:
@@ -97,11 +100,11 @@ class EpochRecorder:
 
     def make(self, number: int, *, is_all_training: bool) -> Epoch:
         """Start the clock of epoch `number`."""
-        self._measurements.epoch_begins()
+        self._measurements.epoch_begins(trains=number > 0)
         self.timer.start()
         if self._optimizer is not None:
             self._learning_rate = float(self._optimizer.param_groups[0]["lr"])
-        return Epoch(
+        epoch = Epoch(
             number,
             timer=self.timer,
             device=self._device,
@@ -112,6 +115,8 @@ class EpochRecorder:
             keep_scores=self._sinks.need_scores,
             is_all_training=is_all_training,
         )
+        epoch.observer = self._measurements.observer(epoch)
+        return epoch
 
     def make_unrecorded(self, number: int, *, timer: PhaseTimer, keep_scores: bool = False) -> Epoch:
         """Return an epoch that is never recorded."""
@@ -132,7 +137,8 @@ class EpochRecorder:
             )
         warmup = self.history.judge_warmup(record, self.timer.step_seconds)
         record = msgspec.structs.replace(record, warmup=warmup, run_seconds=self._clock.seconds())
-        self._measurements.epoch_ends(epoch, record, num_steps=epoch.num_steps - self.num_steps)
+        num_steps = epoch.num_steps - self.num_steps
+        self._notes.extend(self._measurements.epoch_ends(epoch, record, num_steps=num_steps))
         self.num_steps = epoch.num_steps
         self._sinks.ensure_begun(self.network)
         self._sinks.epoch(record, EpochDetails(self.network, self._learning_rate, step_losses, epoch.evaluation))

@@ -117,7 +117,8 @@ def _phase_rows(measured: Sequence[EpochRecord]) -> tuple[list[list[str]], list[
 def _measurement_rows(record: RunRecord) -> list[tuple[str, str]]:
     """The measurements of the run as a whole, with thousands separators."""
     values = msgspec.structs.asdict(record.measurements)
-    return [(name, _number(value)) for name, value in values.items() if value is not None and name != "ceilings"] + (
+    known = {name: value for name, value in values.items() if value not in (None, msgspec.UNSET)}
+    return [(name, _number(value)) for name, value in known.items() if name != "ceilings"] + (
         _peak_rows(record.measurements.ceilings) if record.measurements.ceilings else []
     )
 
