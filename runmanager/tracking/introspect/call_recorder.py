@@ -63,7 +63,8 @@ class CallRecorder:
     """Records the calls of a network, or of parts of it that are called by themselves, step by step.
 
     Forward hooks see the calls of the thread that installed them. A module that was only called by another one loses
-    its hooks after the step; `finish`, or `MAX_STEPS` steps, removes all. Compiled code runs no hooks inside: of a
+    its hooks after the step, all modules that were called lose theirs on `finish` or after `MAX_STEPS` steps. Compiled
+    code runs no hooks inside, but is compiled again if hooks disappear: so the others keep theirs until `remove`. Of a
     compiled network the call as a whole is seen if the network that was installed is the compiled one.
 
     A call that cannot be recorded ends the recording, and `failure` says why. `weights_by_type` counts the weights of
@@ -106,7 +107,7 @@ class CallRecorder:
             self._update_handle = optimizer.register_step_post_hook(self._updated)
 
     def remove(self) -> None:
-        """Remove all hooks for now."""
+        """Remove all hooks."""
         for module in tuple(self._handles):
             self._remove_from(module)
         if self._update_handle is not None:
@@ -115,15 +116,19 @@ class CallRecorder:
         self._stack.clear()
 
     def finish(self) -> None:
-        """Record no further step."""
-        self.remove()
+        """Record no further step; modules that may be part of compiled code keep their hooks, which do nothing."""
         self.is_finished = True
+        for module in self._seen:
+            self._remove_from(module)
+        self._stack.clear()
 
     def step_tracked(self, units: Mapping[str, int]) -> None:
         """End a step that trained on these numbers of `units`, samples among them."""
         if self.is_finished:
             return
-        self.steps.append(RecordedStep(self._calls, self._num_updates, dict(units)))
+        # A wrapper around an optimiser takes no hooks: an update a step is assumed then.
+        num_updates = 1 if self._update_handle is None else self._num_updates
+        self.steps.append(RecordedStep(self._calls, num_updates, dict(units)))
         self.discard()
         if len(self.steps) >= MAX_STEPS:
             self.finish()
@@ -144,7 +149,9 @@ class CallRecorder:
 
     def _is_observed(self, module: torch.nn.Module) -> bool:
         # In a backward pass a module is called again for activations that were not kept (checkpointing).
-        return module in self._handles and threading.get_ident() == self._thread and backward_pass() is None
+        if self.is_finished or module not in self._handles:
+            return False
+        return threading.get_ident() == self._thread and backward_pass() is None
 
     def _enter(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         if not self._is_observed(module):

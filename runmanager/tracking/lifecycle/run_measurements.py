@@ -165,8 +165,11 @@ class RunMeasurements:
         return () if self._work is None else self._with_work(self._work, self._work.epoch_ends())
 
     def finish(self) -> Sequence[str]:
-        """Stop observing the network; return notes on the work of a step."""
-        return () if self._work is None else self._with_work(self._work, self._work.finish())
+        """Stop observing the network, which loses its hooks; return notes on the work of a step."""
+        if self._work is None:
+            return ()
+        self._work.recorder.remove()
+        return self._with_work(self._work, self._work.finish())
 
     def _with_work(self, work: StepWork, notes: Sequence[str]) -> Sequence[str]:
         self._known = msgspec.structs.replace(self._known, **work.counts)

@@ -22,7 +22,7 @@ _MIN_SHARE = 0.95  # of the weights that are used in a type, for it to be the pr
 _STATE_IT = "RunOptions(flop_per_sample=…) states it"
 _GUESSED = (
     "the calls of the network were not seen, as inside compiled code: the work of a step is that of one call with the "
-    "first part of its batch"
+    "first part of its batch; begin the run with the compiled network"
 )
 
 
@@ -34,7 +34,7 @@ class StepWork:
     use_batch     a first batch, for loops whose calls cannot be seen
     epoch_begins  before the clock starts: observes the calls
     epoch_ends    after it has stopped: counts the steps so far, and stops observing if there are enough
-    finish        at the run's end, and once enough steps were seen: the notes
+    finish        once enough steps were seen, at the latest at the run's end: the notes
     ```
 
     With `flop_per_sample` nothing is observed but the numbers of samples. `counts` has the fields of `Measurements`.
@@ -74,21 +74,22 @@ class StepWork:
 
     def epoch_ends(self) -> Sequence[str]:
         """Count the work of the steps so far; return notes once enough were seen."""
-        if self._is_noted or not self.recorder.steps:
+        if self._is_noted:
             return ()
         self.recorder.discard()
-        self._count(self.recorder.steps)
+        if self.recorder.steps:
+            self._count(self.recorder.steps)
         is_enough = self.recorder.is_finished or len(self.recorder.steps) >= _MIN_STEPS
         return self.finish() if is_enough else ()
 
     def finish(self) -> Sequence[str]:
         """Stop observing; return the notes on the work, once."""
         self.recorder.finish()
-        if self._is_noted or not self.recorder.steps:
+        if self._is_noted or not (self.recorder.steps or self.recorder.failure):
             return ()
         self._is_noted = True
-        if not self.counts:
-            self._guess(self.recorder.steps)
+        if self.recorder.failure or not self.counts:
+            self._guess()
         return self._notes
 
     @property
@@ -146,7 +147,7 @@ class StepWork:
         known = [amount for amount in amounts if amount is not None]
         return round(fmean(known)) if len(known) == len(amounts) else None
 
-    def _guess(self, steps: Sequence[RecordedStep]) -> None:
+    def _guess(self) -> None:
         """Count a call that was not seen, as one with the first part of a batch; note what could not be known."""
         reason = self._reason
         if self.recorder.failure:
@@ -163,6 +164,7 @@ class StepWork:
                 self.counts = {"flop_per_step": cost.flop, "step_units": {"samples": float(len(self._batch))}}
                 self._notes = [_GUESSED]
         if reason:
+            self.counts = dict.fromkeys(("flop_per_step", "operations_per_step", "bytes_per_step"))
             self._notes = [f"{UNKNOWN_WORK}: {reason}; {_STATE_IT}"]
 
 
