@@ -12,6 +12,7 @@ of torch, look up each name below in its source, run `tests/tracking/test_torch_
 | `UntypedStorage._cdata` | identity of a storage, which has no address on `meta` |
 | `Module._forward_hooks` and the like, `_global_*_hooks` | calls of model copies without user hooks |
 | `OptimizedModule._orig_mod` | the module that `torch.compile` wraps |
+| `Module._compiled_call_impl` | whether `Module.compile` was called |
 | `_NormBase`, `_InstanceNorm` | all layers that normalise by batch statistics |
 | `torch._C._current_graph_task_id` | which backward pass a thread is within |
 | `Optimizer._optimizer_step_post_hooks` | whether an optimiser accepts hooks: wrappers of one may not |
@@ -42,6 +43,7 @@ __all__ = [
     "backward_pass",
     "clean_up_failed_capture",
     "compiled_module",
+    "is_compiled",
     "module_hooks",
     "scale_tensor",
     "storage_id",
@@ -95,6 +97,11 @@ def backward_pass() -> int | None:
 def accepts_step_hooks(optimizer: torch.optim.Optimizer) -> bool:
     """Return whether hooks can be registered: an optimiser that wraps another may have none of its own."""
     return hasattr(optimizer, "_optimizer_step_post_hooks")
+
+
+def is_compiled(module: torch.nn.Module) -> bool:
+    """Return whether calls of the module run compiled code, by `torch.compile(module)` or `module.compile()`."""
+    return compiled_module(module) is not None or vars(module).get("_compiled_call_impl") is not None
 
 
 def storage_id(tensor: torch.Tensor) -> int:

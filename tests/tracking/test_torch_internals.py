@@ -22,6 +22,7 @@ from runmanager.tracking.torch_internals import (
     backward_pass,
     clean_up_failed_capture,
     compiled_module,
+    is_compiled,
     module_hooks,
     scale_tensor,
     storage_id,
@@ -158,3 +159,10 @@ def test_a_wrapper_of_an_optimiser_may_accept_no_hooks() -> None:
 
     assert accepts_step_hooks(torch.optim.SGD([torch.ones(2)]))
     assert not accepts_step_hooks(Wrapper())
+
+
+def test_modules_that_run_compiled_code() -> None:
+    outside, inside = nn.Linear(1, 1), nn.Linear(1, 1)
+    inside.compile()
+    assert is_compiled(torch.compile(outside)) and is_compiled(inside)  # type: ignore[arg-type]  # it is a module
+    assert not is_compiled(outside) and compiled_module(inside) is None

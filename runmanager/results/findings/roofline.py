@@ -43,7 +43,7 @@ class Work:
 
 
 def work_of(run: StoredRun) -> dict[WorkKind, Work]:
-    """Return each kind of counted work: that of a full batch, over the training part of measured epochs (or turns).
+    """Return each kind of counted work: that of a step, over the training part of measured epochs (or turns).
 
     Ceilings are used only if they were measured on the run's device. That of copies is used only for operations that
     are too large for caches on average. Kinds whose count does not apply to the run's steps are left out.
@@ -187,8 +187,9 @@ _COLUMNS: dict[str, tuple[WorkKind, str]] = {
 }
 _SHOWN = (*_COLUMNS, "precision")  # the measured one, of the weights' products; the requested one is a setting
 _LEGEND = (
-    "Work counted in a full batch, forward, backward and optimiser, over the time of the training part (medians). Each "
-    "share is of what the device was measured to do at best: matrix products, copies, starting operations. Bytes are "
+    "Work counted in a step, forward, backward and optimiser, over the time of the training part (medians). Each "
+    "share is of what the device was measured to do at best: matrix products (`flop_share`, the model FLOP utilization "
+    "or MFU), copies, starting operations. Bytes are "
     f"those of all operators, were nothing kept in caches. {MISSING} is not known; {_CALIBRATE}."
 )
 

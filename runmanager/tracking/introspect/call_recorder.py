@@ -15,14 +15,20 @@ import torch
 
 from runmanager.text import error_line
 from runmanager.tracking.introspect.op_recorder import iter_tensors
-from runmanager.tracking.torch_internals import accepts_step_hooks, backward_pass, compiled_module, tree_leaves
+from runmanager.tracking.torch_internals import (
+    accepts_step_hooks,
+    backward_pass,
+    compiled_module,
+    is_compiled,
+    tree_leaves,
+)
 
 __all__ = ["MAX_STEPS", "CallRecorder", "RecordedCall", "RecordedStep", "replace_tensors"]
 
 MAX_STEPS = 120
 """Steps that are recorded at most: many short cycles, as of a loop that trains one of two networks every fifth step,
 fit into it a whole number of times."""
-_MAX_CALLS = 10_000  # in one step: more would take too much memory
+_MAX_CALLS = 10_000  # more would take too much memory
 _SCALARS = (bool, int, float, str, type(None), torch.dtype)
 _META = torch.device("meta")
 
@@ -67,7 +73,8 @@ class CallRecorder:
     code runs no hooks inside, but is compiled again if hooks disappear: so the others keep theirs until `remove`. Of a
     compiled network the call as a whole is seen if the network that was installed is the compiled one.
 
-    A call that cannot be recorded ends the recording, and `failure` says why. `weights_by_type` counts the weights of
+    `is_in_evaluation` tells whether calls belong to no step; while it is None, none does. A call that cannot be
+    recorded ends the recording, and `failure` says why. `weights_by_type` counts the weights of
     the layers that were called by the type that their products were computed in, autocast included.
     """
 
@@ -75,7 +82,7 @@ class CallRecorder:
         self.steps: list[RecordedStep] = []
         self.failure = ""
         self.is_finished = False
-        self.is_in_evaluation: Callable[[], bool] = lambda: False
+        self.is_in_evaluation: Callable[[], bool] | None = None
         self.weights_by_type: Counter[torch.dtype] = Counter()
         self.has_autocast = False
         self._handles: dict[torch.nn.Module, tuple[Any, ...]] = {}
@@ -87,7 +94,7 @@ class CallRecorder:
         self._stack: list[torch.nn.Module] = []
         self._call: RecordedCall | None = None
         self._calls: list[RecordedCall] = []
-        self._num_updates = 0
+        self._num_calls = self._num_updates = 0
         self._thread = 0
 
     @property
@@ -130,7 +137,8 @@ class CallRecorder:
         num_updates = 1 if self._update_handle is None else self._num_updates
         self.steps.append(RecordedStep(self._calls, num_updates, dict(units)))
         self.discard()
-        if len(self.steps) >= MAX_STEPS:
+        self._num_calls += len(self.steps[-1].calls)
+        if len(self.steps) >= MAX_STEPS or self._num_calls >= _MAX_CALLS:
             self.finish()
         elif not self._stack:
             for module in self._seen - self._outermost:
@@ -158,7 +166,7 @@ class CallRecorder:
             return
         self._stack.append(module)
         try:
-            is_training_step = not self.is_in_evaluation()
+            is_training_step = self.is_in_evaluation is not None and not self.is_in_evaluation()
             if module not in self._seen and is_training_step:
                 self._seen.add(module)
                 self._note_types(module)
@@ -213,7 +221,7 @@ class CallRecorder:
         """Count the weights of a layer by the type that its products are computed in."""
         is_opaque = compiled_module(module) is not None
         for parameter in module.parameters(recurse=is_opaque):
-            if parameter.ndim < 2 or not parameter.is_floating_point() or torch.nn.parameter.is_lazy(parameter):
+            if torch.nn.parameter.is_lazy(parameter) or parameter.ndim < 2 or not parameter.is_floating_point():
                 continue
             device = parameter.device.type
             is_cast = parameter.dtype is torch.float32 and torch.is_autocast_enabled(device)
@@ -229,9 +237,11 @@ def _modules(network: torch.nn.Module) -> Iterator[torch.nn.Module]:
         if module in found or isinstance(module, torch.jit.ScriptModule):
             continue
         found.add(module)
-        yield module
-        if compiled_module(module) is None:
+        if not is_compiled(module):
             pending.extend(module.children())
+        elif compiled_module(module) is None:
+            continue  # compiled in place: its hooks are compiled too
+        yield module
 
 
 class _Hook:

@@ -12,17 +12,18 @@ from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.introspect.call_recorder import CallRecorder, RecordedCall, RecordedStep
 from runmanager.tracking.introspect.loader_inspection import batch_inputs
 from runmanager.tracking.introspect.step_cost import StepCost, count_call_costs, count_step_cost, count_update_cost
+from runmanager.tracking.torch_internals import is_compiled
 
 __all__ = ["StepWork"]
 
 _MIN_STEPS = 12  # recorded in short epochs before recording ends
-_MAX_COUNTED = 16  # calls of different work: each takes some of the time between two epochs
+_MAX_COUNTED = 16  # steps of different work: each takes some of the time between two epochs
 _NOTED_SPREAD = 0.02  # of the FLOP of steps, relative to their units
 _MIN_SHARE = 0.95  # of the weights that are used in a type, for it to be the precision of the run
 _STATE_IT = "RunOptions(flop_per_sample=…) states it"
 _GUESSED = (
     "the calls of the network were not seen, as inside compiled code: the work of a step is that of one call with the "
-    "first part of its batch; begin the run with the compiled network"
+    "first part of its batch; begin the run with what `torch.compile` returns"
 )
 
 
@@ -49,6 +50,8 @@ class StepWork:
         self._batch: torch.Tensor | None = None
         self._costs: dict[Hashable, StepCost] = {}
         self._update: StepCost | None = None
+        self._num_different = 0
+        self._has_counted = False
         self._reason = ""
         self._notes: list[str] = []
         self._is_noted = False
@@ -70,6 +73,7 @@ class StepWork:
 
     def epoch_begins(self, epoch: Epoch) -> None:
         """Tell evaluations of `epoch` from its training."""
+        self.recorder.discard()
         self.recorder.is_in_evaluation = epoch.is_in_evaluation
 
     def epoch_ends(self) -> Sequence[str]:
@@ -77,6 +81,7 @@ class StepWork:
         if self._is_noted:
             return ()
         self.recorder.discard()
+        self.recorder.is_in_evaluation = None
         if self.recorder.steps:
             self._count(self.recorder.steps)
         is_enough = self.recorder.is_finished or len(self.recorder.steps) >= _MIN_STEPS
@@ -85,7 +90,7 @@ class StepWork:
     def finish(self) -> Sequence[str]:
         """Stop observing; return the notes on the work, once."""
         self.recorder.finish()
-        if self._is_noted or not (self.recorder.steps or self.recorder.failure):
+        if self._is_noted or not (self._has_counted or self.recorder.failure):
             return ()
         self._is_noted = True
         if self.recorder.failure or not self.counts:
@@ -99,6 +104,7 @@ class StepWork:
         return next((found for found, count in types.items() if count >= _MIN_SHARE * types.total()), None)
 
     def _count(self, steps: Sequence[RecordedStep]) -> None:
+        self._has_counted = True
         if self._stated is not None:
             samples = fmean(step.units["samples"] for step in steps)
             self.counts = {"flop_per_step": round(self._stated * samples), "step_units": {"samples": samples}}
@@ -111,21 +117,22 @@ class StepWork:
 
     def _count_calls(self, steps: Sequence[RecordedStep]) -> None:
         assert self._network is not None
-        different: dict[Hashable, RecordedCall] = {call.signature: call for step in steps for call in step.calls}
-        missing = [call for key, call in different.items() if key not in self._costs]
-        missing = missing[: _MAX_COUNTED - len(self._costs)]
-        self._costs |= zip([call.signature for call in missing], count_call_costs(missing), strict=True)
+        missing = self._uncounted(steps)
+        self._costs |= zip(missing, count_call_costs(list(missing.values())), strict=True)
         if self._update is None:
             optimizer = self._optimizer
             self._update = StepCost() if optimizer is None else count_update_cost(self._network, optimizer)
         counted = _full_steps([step for step in steps if all(call.signature in self._costs for call in step.calls)])
         flop = [self._sum(step, "flop") or 0 for step in counted]
         unit, spread = _basis(counted, flop)
+        called = {call.module for step in counted for call in step.calls}
+        # Compiled code has other operators, and autocast other types, than the copy.
+        has_compiled = any(is_compiled(part) for module in called for part in module.modules())
+        has_other_bytes = has_compiled or self.recorder.has_autocast
         self.counts = {
             "flop_per_step": round(fmean(flop)),
-            "operations_per_step": self._mean(counted, "operations"),
-            # The copy computes in the type of the weights.
-            "bytes_per_step": None if self.recorder.has_autocast else self._mean(counted, "bytes"),
+            "operations_per_step": None if has_compiled else self._mean(counted, "operations"),
+            "bytes_per_step": None if has_other_bytes else self._mean(counted, "bytes"),
         }
         if unit is not None:
             self.counts = {**self.counts, "step_units": {unit: fmean(step.units[unit] for step in counted)}}
@@ -134,6 +141,16 @@ class StepWork:
             relative = f", relative to its {unit}," if unit else ""
             seen = f"over the first {len(counted)} steps that were counted"
             self._notes = [f"the work of a step{relative} varies by {spread:.0%} {seen}: its mean counts"]
+
+    def _uncounted(self, steps: Sequence[RecordedStep]) -> dict[Hashable, RecordedCall]:
+        """Return the calls whose work is to be counted, by signature: one of each kind."""
+        missing: dict[Hashable, RecordedCall] = {}
+        for step in steps:
+            found = {call.signature: call for call in step.calls}
+            if not found.keys() <= self._costs.keys() | missing.keys() and self._num_different < _MAX_COUNTED:
+                self._num_different += 1
+                missing |= {key: call for key, call in found.items() if key not in self._costs}
+        return missing
 
     def _sum(self, step: RecordedStep, kind: str) -> int | None:
         """Add up one kind of a step's work; None if a part of it is not known."""
