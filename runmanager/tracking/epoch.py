@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Unpack
+from typing import Any, Protocol, Unpack
 
 import torch
 
@@ -24,9 +24,23 @@ from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 from runmanager.tracking.timing.phases import PhaseTimes, PhaseTracker, Span
 from runmanager.tracking.timing.timer import TRAINING, PhaseTimer
 
-__all__ = ["Epoch"]
+__all__ = ["Epoch", "StepObserver"]
 
 _END = object()
+
+
+class StepObserver(Protocol):
+    """Is told of the tracked steps of an epoch, until it has finished."""
+
+    is_finished: bool
+
+    def step_tracked(self, units: Mapping[str, int]) -> None:
+        """End a step that trained on these numbers of `units`, samples among them."""
+        ...
+
+    def discard(self) -> None:
+        """Forget what was seen since the last step: it was evaluation."""
+        ...
 
 
 class Epoch:
@@ -63,6 +77,7 @@ class Epoch:
         self._heartbeat = heartbeat or Heartbeat()
         self._train, self._eval = EpochMeter(log_every=log_every, steps_before=steps_before), EpochMeter()
         self.phase_times: PhaseTimes | None = None  # once it is closed
+        self.observer: StepObserver | None = None
         self._phases = PhaseTracker(
             timer, default_phase="eval" if number == 0 else TRAINING if is_all_training else None
         )
@@ -85,6 +100,10 @@ class Epoch:
     def has_ended(self) -> bool:
         """Whether it was closed, though its record may have failed."""
         return self._thread is None
+
+    def is_in_evaluation(self) -> bool:
+        """Return whether the current time counts as evaluation."""
+        return self._phases.is_in_evaluation
 
     def _check_owner(self, call: str) -> None:
         if self._thread is None:
@@ -215,7 +234,7 @@ class Epoch:
         counts = checked_units(units) if units else None
         if preds is not None and labels is not None:
             self._train.add_predictions(preds, labels, task, class_dim, ignore_index, samples=count)
-        self._count_step(loss, count)
+        self._count_step(loss, count, counts)
         if numbers:
             self._metrics.add_means("track", numbers, count)
         if counts:
@@ -226,10 +245,12 @@ class Epoch:
         self._check_training_step("track_loss")
         self._count_step(loss, whole_number("samples", samples))
 
-    def _count_step(self, loss: torch.Tensor | float, samples: int) -> None:
+    def _count_step(self, loss: torch.Tensor | float, samples: int, units: Mapping[str, int] | None = None) -> None:
         self._train.add_loss(loss, samples)
         self._phases.step_tracked()
         self.num_steps += 1
+        if self.observer is not None and not self.observer.is_finished:
+            self.observer.step_tracked({"samples": samples, **(units or {})})
         self._heartbeat.progress += 1  # the only progress in a loop that does not use `batches`
 
     def track_predictions(
@@ -256,6 +277,8 @@ class Epoch:
         count = num_samples(preds, labels, samples)
         numbers = self._checked_metrics("track_eval", metrics) if metrics else None
         self._is_evaluated = True
+        if self.observer is not None:
+            self.observer.discard()
         self._eval.add_loss(loss, count)
         if preds is not None and labels is not None:
             self._eval.add_predictions(preds, labels, task, class_dim, ignore_index, samples=count)

@@ -86,7 +86,9 @@ class EpochRecorder:
             self.network = network if self._keeps_place else network.to(self._device)
         elif self._keeps_place:
             self._batches_to = None
-        self._measurements.begin(self.network, self._folder.record, precision=self._options.precision)
+        self._measurements.begin(
+            self.network, self._folder.record, optimizer=optimizer, precision=self._options.precision
+        )
 
     def restore(self) -> None:
         """Restore the state and epochs of the checkpoint; epochs and events recorded after it are cut."""
@@ -99,11 +101,12 @@ class EpochRecorder:
             truncate_events(events, progress.events_length)
 
     def begin_with_batch(self, batch: Any, batch_size: int | None) -> None:
-        """Count the work of a step on `batch_size` samples like those of `batch`, and begin the sinks with `batch`."""
-        if self.network is not None:
-            count_work = self._measurements.count_work
-            self._notes.extend(count_work(self.network, batch, optimizer=self._optimizer, batch_size=batch_size))
-        self._sinks.begin(self.network, batch)
+        """Begin the measurements and the sinks with `batch`; a full one has `batch_size` samples like its own."""
+        with self._measurements.unobserved():
+            if self.network is not None:
+                use_batch = self._measurements.use_batch
+                self._notes.extend(use_batch(self.network, batch, optimizer=self._optimizer, batch_size=batch_size))
+            self._sinks.begin(self.network, batch)
         self._measurements.reset_peak_memory()
 
     def _begin_with_whole_batch(self, batch: Any) -> None:
@@ -112,19 +115,23 @@ class EpochRecorder:
 
     def make(self, number: int, *, is_all_training: bool) -> Epoch:
         """Start the clock of epoch `number`."""
-        self._prepare()
+        self._prepare(trains=number > 0)
         self.timer.start()
-        return Epoch(number, is_all_training=is_all_training, **self._epoch_options())
+        epoch = Epoch(number, is_all_training=is_all_training, **self._epoch_options())
+        epoch.observer = self._measurements.observer(epoch)
+        return epoch
 
     def make_interval(self, number: int, *, continues: bool) -> StepInterval:
         """Begin an interval of steps: now, or if it `continues` at the last mark of the clock."""
         self._prepare()
         if not continues:
             self.timer.start()
-        return StepInterval(number, record_every=self._options.record_every, **self._epoch_options())
+        interval = StepInterval(number, record_every=self._options.record_every, **self._epoch_options())
+        interval.observer = self._measurements.observer(interval, continues=continues)
+        return interval
 
-    def _prepare(self) -> None:
-        self._measurements.epoch_begins()
+    def _prepare(self, *, trains: bool = True) -> None:
+        self._measurements.epoch_begins(trains=trains)
         if self._optimizer is not None:
             self._learning_rate = float(self._optimizer.param_groups[0]["lr"])
 
@@ -159,7 +166,8 @@ class EpochRecorder:
         warmup = self.history.judge_warmup(record, self.timer.step_seconds)
         record = msgspec.structs.replace(record, warmup=warmup, run_seconds=self._clock.seconds())
         interval = epoch if isinstance(epoch, StepInterval) else None
-        self._measurements.epoch_ends(epoch, record, num_steps=self._num_steps_of(epoch))
+        num_steps = self._num_steps_of(epoch)
+        self._notes.extend(self._measurements.epoch_ends(epoch, record, num_steps=num_steps))
         self.num_steps = epoch.num_steps
         self._sinks.ensure_begun(self.network)
         details = EpochDetails(

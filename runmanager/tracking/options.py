@@ -7,6 +7,7 @@ from typing import Protocol
 
 import msgspec
 
+from runmanager.errors import UsageError
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.turn_record import Grant
 from runmanager.tracking.metric_definitions import larger_is_better
@@ -105,9 +106,12 @@ class RunOptions:
     """How a run is tracked: `step/loss` every `log_every` steps (0: never), and at least `warmup_epochs` of warm-up.
 
     With `turns` the run trains and is measured only in its turns. `precision` is the type that a step's products are
-    computed in (`bf16`, `fp16`), if its weights have another type. `is_built_in` is for this package's own job: the
-    process's main script then does not belong to its code. In a loop without epochs a record closes every
-    `record_every` steps, by default after as many as take a second.
+    computed in (`bf16`, `fp16`); by default it is found out from the weights and autocast. `flop_per_sample` states
+    the FLOP of training on one sample, which are otherwise counted (see `Measurements`). `is_built_in` is for this
+    package's own job: the process's main script then does not belong to its code. In a loop without epochs a record
+    closes every `record_every` steps, by default after as many as take a second.
+
+    Raises `UsageError` for a `flop_per_sample` that is not above 0.
     """
 
     log_every: int = 0
@@ -115,8 +119,16 @@ class RunOptions:
     early_stop: EarlyStopOptions = field(default_factory=EarlyStopOptions)
     turns: TurnSource | None = None
     precision: str | None = None
+    flop_per_sample: float | None = None
     is_built_in: bool = False
     record_every: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.flop_per_sample is not None and not 0 < self.flop_per_sample < float("inf"):
+            raise UsageError(
+                f"`flop_per_sample` must be a number above 0, got {self.flop_per_sample!r}; leave it out to have the "
+                "FLOP counted."
+            )
 
 
 class Progress(msgspec.Struct, frozen=True):

@@ -96,7 +96,9 @@ class ActiveRun(JobCalls, LoopCalls):
         self._clock = RunClock(timer, self._turns)
         # The runs that it takes turns with are not outside load: all of them are children of one process.
         family = os.getppid() if self._turns else None
-        self._measurements = RunMeasurements(device, family=family, is_built_in=options.is_built_in)
+        self._measurements = RunMeasurements(
+            device, family=family, is_built_in=options.is_built_in, flop_per_sample=options.flop_per_sample
+        )
         self._heartbeat = Heartbeat(folder.heartbeat, each_beat=self._measurements.sample).start()
         self._open = OpenEpoch()
         self._epochs = EpochRecorder(
@@ -275,6 +277,7 @@ class ActiveRun(JobCalls, LoopCalls):
         outcome, run_seconds = self._outcome(error), self._clock.seconds()  # before pictures are drawn
         network = self._epochs.network
         try:
+            self._notes.extend(self._measurements.finish())
             self._directions.update()
             if self._epochs.has_begun:
                 self._sinks.ensure_begun(network)

@@ -46,11 +46,6 @@ class StepInterval(Epoch):
         """Whether no batch, evaluation or marked block is open."""
         return not self._phases.open
 
-    @property
-    def is_in_evaluation(self) -> bool:
-        """Whether the current time counts as evaluation."""
-        return self._phases.is_in_evaluation
-
     def _resolve_phases(self) -> PhaseTimes:
         if self.has_steps:
             self.number = self.num_steps

@@ -99,7 +99,7 @@ class StepLoop:
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """Yield the loader's batches, as `Epoch.batches`; a full interval ends between two of them."""
         interval = self.interval("batches")
-        if interval.is_in_evaluation:
+        if interval.is_in_evaluation():
             yield from interval.batches(loader)
             return
         source = _SharedIterator(loader)

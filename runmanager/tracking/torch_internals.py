@@ -12,7 +12,10 @@ of torch, look up each name below in its source, run `tests/tracking/test_torch_
 | `UntypedStorage._cdata` | identity of a storage, which has no address on `meta` |
 | `Module._forward_hooks` and the like, `_global_*_hooks` | calls of model copies without user hooks |
 | `OptimizedModule._orig_mod` | the module that `torch.compile` wraps |
+| `Module._compiled_call_impl` | whether `Module.compile` was called |
 | `_NormBase`, `_InstanceNorm` | all layers that normalise by batch statistics |
+| `torch._C._current_graph_task_id` | which backward pass a thread is within |
+| `Optimizer._optimizer_step_post_hooks` | whether an optimiser accepts hooks: wrappers of one may not |
 | `GradScaler._scale` | the scale as a tensor: `get_scale` waits for the device |
 | `torch._C._cuda_endAllocateToPool`, `_cuda_releasePool` | cleaning up after a failed CUDA graph capture |
 """
@@ -36,8 +39,11 @@ __all__ = [
     "InstanceNormBase",
     "NormBase",
     "TorchDispatchMode",
+    "accepts_step_hooks",
+    "backward_pass",
     "clean_up_failed_capture",
     "compiled_module",
+    "is_compiled",
     "module_hooks",
     "scale_tensor",
     "storage_id",
@@ -80,6 +86,22 @@ def compiled_module(network: torch.nn.Module) -> torch.nn.Module | None:
     """Return the module inside the wrapper that `torch.compile` made; None for any other module."""
     inner = getattr(network, "_orig_mod", None)
     return inner if isinstance(inner, torch.nn.Module) else None
+
+
+def backward_pass() -> int | None:
+    """Return a number of the backward pass that this thread is within, unique in the process; None outside of any."""
+    number = torch._C._current_graph_task_id()
+    return None if number == -1 else int(number)
+
+
+def accepts_step_hooks(optimizer: torch.optim.Optimizer) -> bool:
+    """Return whether hooks can be registered: an optimiser that wraps another may have none of its own."""
+    return hasattr(optimizer, "_optimizer_step_post_hooks")
+
+
+def is_compiled(module: torch.nn.Module) -> bool:
+    """Return whether calls of the module run compiled code, by `torch.compile(module)` or `module.compile()`."""
+    return compiled_module(module) is not None or vars(module).get("_compiled_call_impl") is not None
 
 
 def storage_id(tensor: torch.Tensor) -> int:

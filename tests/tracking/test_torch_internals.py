@@ -18,8 +18,11 @@ from runmanager.tracking.torch_internals import (
     InstanceNormBase,
     NormBase,
     TorchDispatchMode,
+    accepts_step_hooks,
+    backward_pass,
     clean_up_failed_capture,
     compiled_module,
+    is_compiled,
     module_hooks,
     scale_tensor,
     storage_id,
@@ -137,3 +140,29 @@ def test_the_cuda_allocator_has_what_a_failed_capture_needs() -> None:
     assert callable(torch.Generator.graphsafe_set_state) and hasattr(torch.cuda, "default_generators")
     if torch.version.cuda is not None:  # a build without CUDA lacks both; tests/gpu makes a capture fail
         assert callable(torch._C._cuda_endAllocateToPool) and callable(torch._C._cuda_releasePool)
+
+
+def test_each_backward_pass_has_a_number() -> None:
+    numbers: list[int | None] = [backward_pass()]
+    tensor = torch.ones(2, requires_grad=True)
+    tensor.register_hook(lambda _: numbers.append(backward_pass()))
+    for _ in range(2):
+        tensor.sum().backward()  # type: ignore[no-untyped-call]  # untyped in torch
+    assert numbers[0] is None and backward_pass() is None
+    assert len(set(numbers)) == 3
+
+
+def test_a_wrapper_of_an_optimiser_may_accept_no_hooks() -> None:
+    class Wrapper(torch.optim.Optimizer):
+        def __init__(self) -> None:
+            pass  # as wrappers do that delegate to another optimiser
+
+    assert accepts_step_hooks(torch.optim.SGD([torch.ones(2)]))
+    assert not accepts_step_hooks(Wrapper())
+
+
+def test_modules_that_run_compiled_code() -> None:
+    outside, inside = nn.Linear(1, 1), nn.Linear(1, 1)
+    inside.compile()
+    assert is_compiled(torch.compile(outside)) and is_compiled(inside)  # type: ignore[arg-type]  # it is a module
+    assert not is_compiled(outside) and compiled_module(inside) is None

@@ -112,10 +112,13 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
     workers. `compile_seconds` is the time of compilation before the first epoch of the last attempt; it is not part of
     any epoch. `precision` is that of the products with weights: `fp32`, `tf32`, `bf16`, `fp16`, `fp64`.
 
-    The work of a step is that of one full batch: forward, backward and, where it can be traced, the optimiser's step;
-    not the loss. `flop_per_step` counts a multiply-add of a matrix product, convolution or attention as two, and no
-    other arithmetic; `operations_per_step` counts dispatched operators, without views; `bytes_per_step` is what they
-    would read and write without caches.
+    The work of a step is that between two tracked ones, in the mean of the first steps: all calls of the network, their
+    backward passes and, where it can be traced, the optimiser's step; not the loss. `step_units` has the unit that it
+    is proportional to, with its number in such a step, as `{"samples": 32.0}` or `{"tokens": 16384.0}`; it is left out
+    of older files, which have the work of one call with a full batch.
+    `flop_per_step` counts a multiply-add of a matrix product, convolution or attention as two, and no other arithmetic;
+    `operations_per_step` counts dispatched operators, without views; `bytes_per_step` is what they would read and write
+    without caches.
 
     Peaks are those of the device's memory during training, except `peak_host_bytes`, the peak resident memory of this
     process since it began. Shares are fractions in [0, 1]. The accelerator's meters are means over samples taken during
@@ -130,6 +133,7 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
     flop_per_step: int | None = None
     operations_per_step: int | None = None
     bytes_per_step: int | None = None
+    step_units: dict[str, float] | msgspec.UnsetType = msgspec.UNSET
     peak_allocated_bytes: int | None = None
     peak_reserved_bytes: int | None = None
     peak_host_bytes: int | None = None

@@ -10,6 +10,7 @@ from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.matched_pairs import Matches
 from runmanager.results.load.cells import gather_cells
+from runmanager.results.metrics.logged_metrics import unit_rate_metric
 from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.stats.descriptive import median
 from runmanager.results.table_model.columns import MISSING, Row, Table, column_of
@@ -42,7 +43,7 @@ class Work:
 
 
 def work_of(run: StoredRun) -> dict[WorkKind, Work]:
-    """Return each kind of counted work: that of a full batch, over the training part of measured epochs (or turns).
+    """Return each kind of counted work: that of a step, over the training part of measured epochs (or turns).
 
     Ceilings are used only if they were measured on the run's device. That of copies is used only for operations that
     are too large for caches on average. Kinds whose count does not apply to the run's steps are left out.
@@ -77,16 +78,27 @@ def _kinds_counted_differently(run: StoredRun) -> set[WorkKind]:
 
 
 def full_batches(run: StoredRun) -> float | None:
-    """Return the number of full batches an epoch; a smaller last batch counts as a fraction. None where unknown."""
-    size, steps = run.record.config.get("batch_size"), run.record.measurements.steps_per_epoch
-    samples = run.epochs[-1].samples if run.epochs else None
-    if steps is None:
+    """Return the number of counted steps that an epoch's work is equal to; a smaller step counts as a fraction.
+
+    None where unknown.
+    """
+    facts, last = run.record.measurements, run.epochs[-1] if run.epochs else None
+    if facts.steps_per_epoch is None:
         return None
+    if facts.step_units and last is not None:
+        ((unit, in_step),) = facts.step_units.items()
+        return (last.samples if unit == "samples" else (last.units or {}).get(unit, 0)) / in_step
+    size, steps, samples = run.record.config.get("batch_size"), facts.steps_per_epoch, last.samples if last else None
     return min(float(steps), samples / size) if isinstance(size, int) and size > 0 and samples else float(steps)
 
 
 def _steps_per_second(run: StoredRun) -> float | None:
-    """Return the full batches a second, by the run's median throughput."""
+    """Return the counted steps a second, by the run's median throughput of the unit that its work depends on."""
+    facts = run.record.measurements
+    if facts.step_units:
+        ((unit, in_step),) = facts.step_units.items()
+        rate = median((THROUGHPUT if unit == "samples" else unit_rate_metric(unit)).values(run))
+        return None if rate is None else rate / in_step
     rate, steps = median(THROUGHPUT.values(run)), full_batches(run)
     samples = run.epochs[-1].samples if run.epochs else None
     return None if rate is None or steps is None or not samples else rate * steps / samples
@@ -175,8 +187,9 @@ _COLUMNS: dict[str, tuple[WorkKind, str]] = {
 }
 _SHOWN = (*_COLUMNS, "precision")  # the measured one, of the weights' products; the requested one is a setting
 _LEGEND = (
-    "Work counted in a full batch, forward, backward and optimiser, over the time of the training part (medians). Each "
-    "share is of what the device was measured to do at best: matrix products, copies, starting operations. Bytes are "
+    "Work counted in a step, forward, backward and optimiser, over the time of the training part (medians). Each "
+    "share is of what the device was measured to do at best: matrix products (`flop_share`, the model FLOP utilization "
+    "or MFU), copies, starting operations. Bytes are "
     f"those of all operators, were nothing kept in caches. {MISSING} is not known; {_CALIBRATE}."
 )
 

@@ -12,10 +12,11 @@ from runmanager.records.host.device_peaks import DevicePeaks
 from runmanager.records.run.environment_changes import describe_attempts, describe_files
 from runmanager.records.run.run_record import PHASES, EpochRecord, RunRecord
 from runmanager.records.storage.reader import StoredRun
+from runmanager.results.findings.roofline import work_of
 from runmanager.results.load.run_summary import measured_epochs
 from runmanager.results.stats.descriptive import median
 from runmanager.results.table_model.environment_text import FACTS
-from runmanager.results.table_model.formatting import human
+from runmanager.results.table_model.formatting import human, with_unit_prefix
 from runmanager.results.table_model.sections import Section
 from runmanager.text import format_value
 
@@ -45,7 +46,7 @@ def run_sections(run: StoredRun) -> list[Section]:
         Section("Settings", [(name, format_value(value)) for name, value in record.settings.items()]),
         Section("Epochs", *_epoch_rows(run.epochs)),
         Section("Times by phase, medians over measured epochs", *_phase_rows(measured_epochs(run))),
-        Section("Measured", _measurement_rows(record)),
+        Section("Measured", _measurement_rows(run)),
         Section("Environment", _environment_rows(record)),
         Section("Earlier attempts", _attempt_rows(record), lines=describe_attempts(record)),
         Section("Deviations from the settings", lines=record.deviations),
@@ -114,12 +115,25 @@ def _phase_rows(measured: Sequence[EpochRecord]) -> tuple[list[list[str]], list[
     return rows, (["phase", "seconds", "share"] if rows else [])
 
 
-def _measurement_rows(record: RunRecord) -> list[tuple[str, str]]:
-    """The measurements of the run as a whole, with thousands separators."""
-    values = msgspec.structs.asdict(record.measurements)
-    return [(name, _number(value)) for name, value in values.items() if value is not None and name != "ceilings"] + (
-        _peak_rows(record.measurements.ceilings) if record.measurements.ceilings else []
-    )
+def _measurement_rows(run: StoredRun) -> list[tuple[str, str]]:
+    """The measurements of the run as a whole, with thousands separators, and what follows from its work and times."""
+    found = run.record.measurements
+    values = msgspec.structs.asdict(found)
+    known = {name: value for name, value in values.items() if value not in (None, msgspec.UNSET)}
+    rows = [(name, _number(value)) for name, value in known.items() if name != "ceilings"]
+    return [*rows, *_utilization_rows(run), *(_peak_rows(found.ceilings) if found.ceilings else [])]
+
+
+def _utilization_rows(run: StoredRun) -> list[tuple[str, str]]:
+    """The FLOP a second, and the model FLOP utilization where the device's ceiling is known."""
+    work = work_of(run).get("compute")
+    if work is None or work.per_second is None:
+        return []
+    rows = [("flop_per_second", f"{with_unit_prefix(work.per_second)}FLOP/s")]
+    if work.share is None or work.at_best is None:
+        return rows
+    at_best = f"{with_unit_prefix(work.at_best)}FLOP/s in {run.record.measurements.precision}"
+    return [*rows, ("MFU", f"{work.share:.1%} of {at_best}")]
 
 
 def _peak_rows(peaks: DevicePeaks) -> list[tuple[str, str]]:

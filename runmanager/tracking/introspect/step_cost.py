@@ -1,4 +1,4 @@
-"""Cost of one training step, counted on a copy without data: FLOP, operators, bytes."""
+"""Cost of a training step, counted on copies without data: FLOP, operators, bytes."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -8,23 +8,27 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from runmanager.tracking.introspect.call_recorder import RecordedCall, replace_tensors
 from runmanager.tracking.introspect.isolation import isolated
 from runmanager.tracking.introspect.model_copy import copy_to_meta, unwrap
+from runmanager.tracking.introspect.op_recorder import iter_tensors
 from runmanager.tracking.torch_internals import (
     TorchDispatchMode,
+    backward_pass,
     tree_leaves,
     written_arguments,
 )
 
-__all__ = ["StepCost", "count_step_cost"]
+__all__ = ["StepCost", "count_call_costs", "count_step_cost", "count_update_cost"]
 
 _META = torch.device("meta")
 _FILL_OPERATORS = frozenset({"zero_", "fill_", "zeros_like", "ones_like", "full_like"})  # they do not read it
+_MAX_ANSWERS = 1000  # truth values that a call may read: a loop may wait for another answer for ever
 
 
 @dataclass(frozen=True)
 class StepCost:
-    """Counts for one step; None for what cannot be counted for this model."""
+    """Counts for one step, or a part of it; None for what cannot be counted for this model."""
 
     flop: int | None = None
     operations: int | None = None
@@ -36,55 +40,118 @@ def count_step_cost(
 ) -> StepCost:
     """Count forward pass, backward pass and optimiser step for `inputs` (batch, …); only shape and dtype matter.
 
-    The step runs on deep copies of network and optimiser on `meta`, whose tensors have shapes but no data: it takes no
-    memory and no arithmetic, and the run does not change. There torch chooses the same operators as on a real device,
-    except for recurrent layers: for models with these only the FLOP are counted. The optimiser's step is its second,
-    as the first one creates its state; an optimiser that cannot run on `meta` is left out.
-
-    FLOP are counted by `torch.utils.flop_counter`. Raises what the model raises on `meta`, for instance because it
-    reads values of its tensors or names a device, and `SharedModuleError` if a copy shares modules with the model.
+    The passes are counted as by `count_call_costs`, the step as by `count_update_cost`; raises what the former raises.
     """
-    network = unwrap(network)
-    with isolated(network):
-        meta_network, meta_optimizer = copy_to_meta(network, optimizer)
-        meta_network.train()
-        empty = torch.empty(inputs.shape, dtype=inputs.dtype, device=_META)
-        if any(map(torch.nn.parameter.is_lazy, meta_network.parameters())):
-            meta_network(empty)  # initialises weights, which is not part of a step
-        counter = _Counter()
-        with FlopCounterMode(display=False) as flop, counter:
-            outputs = meta_network(empty)
-            roots = [each for each in tree_leaves(outputs) if _has_gradient(each)]
-            if roots:
-                torch.autograd.backward(roots, [torch.empty_like(root) for root in roots])
-        if any(isinstance(module, torch.nn.RNNBase) for module in meta_network.modules()):
-            return StepCost(flop.get_total_flops())
-        if meta_optimizer is not None:
-            _count_optimizer_step(meta_optimizer, counter, network)
-    return StepCost(flop.get_total_flops(), counter.operations, counter.bytes)
+    empty = torch.empty(inputs.shape, dtype=inputs.dtype, device=_META)
+    trainable = tuple(parameter.requires_grad for parameter in network.parameters())
+    call = RecordedCall(network, ((empty,), {}), True, True, trainable, traits=None)
+    with isolated(unwrap(network)):
+        passes = _count_on_copy(network, [call], from_all=True)[0]
+    update = StepCost() if optimizer is None else count_update_cost(network, optimizer)
+    if passes.operations is None or passes.bytes is None:
+        return passes
+    return StepCost(passes.flop, passes.operations + (update.operations or 0), passes.bytes + (update.bytes or 0))
 
 
-def _has_gradient(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.requires_grad
+def count_call_costs(calls: Sequence[RecordedCall]) -> list[StepCost]:
+    """Count each call, with the backward passes from those of its outputs that a gradient came back to.
+
+    The calls are made on deep copies of their modules on `meta`, whose tensors have shapes but no data: that takes no
+    memory and no arithmetic, and the run does not change. There torch chooses the same operators as on a real device,
+    except for recurrent layers: for modules with these only the FLOP are counted. Activations that are computed again
+    in a backward pass (checkpointing) are counted once.
+
+    FLOP are counted by `torch.utils.flop_counter`. Raises what the module raises on `meta`, for instance because it
+    reads values of its tensors or names a device, and `SharedModuleError` if a copy shares modules with the original.
+    A module may read truth values, as of `mask.all()`, if its FLOP do not depend on them; else raises `ValueError`.
+    """
+    costs: dict[RecordedCall, StepCost] = {}
+    for module in dict.fromkeys(call.module for call in calls):
+        of_module = [call for call in calls if call.module is module]
+        with isolated(unwrap(module)):
+            costs |= zip(of_module, _count_on_copy(module, of_module), strict=True)
+    return [costs[call] for call in calls]
 
 
-def _count_optimizer_step(optimizer: torch.optim.Optimizer, counter: "_Counter", network: torch.nn.Module) -> None:
+def count_update_cost(network: torch.nn.Module, optimizer: torch.optim.Optimizer) -> StepCost:
+    """Count a step of the optimiser: its second, as the first one creates its state.
+
+    It runs on copies on `meta`, with a gradient for each parameter that requires one; nothing is counted for an
+    optimiser that cannot run there.
+    """
+    # It may require a closure, or have a fused kernel without `meta` support.
+    with contextlib.suppress(Exception), isolated(unwrap(network)):
+        meta_network, meta_optimizer = copy_to_meta(unwrap(network), optimizer)
+        assert meta_optimizer is not None
+        for parameter in meta_network.parameters():
+            parameter.grad = torch.empty_like(parameter) if parameter.requires_grad else None
+        return _count_second_step(meta_optimizer, network)
+    return StepCost()
+
+
+def _count_on_copy(module: torch.nn.Module, calls: Sequence[RecordedCall], *, from_all: bool = False) -> list[StepCost]:
+    """Count each call of a module; backward passes start `from_all` of its outputs, or as the calls say."""
+    copied, _ = copy_to_meta(unwrap(module))
+    if any(map(torch.nn.parameter.is_lazy, copied.parameters())):
+        args, kwargs = replace_tensors(calls[0].arguments, torch.empty_like)
+        copied.train()(*args, **kwargs)  # initialises weights, which is not part of a step
+    has_recurrence = any(isinstance(part, torch.nn.RNNBase) for part in copied.modules())
+    costs = [_count_call(copied, call, from_all=from_all) for call in calls]
+    return [StepCost(cost.flop) for cost in costs] if has_recurrence else costs
+
+
+def _count_call(copied: torch.nn.Module, call: RecordedCall, *, from_all: bool) -> StepCost:
+    """Count a call with either answer to the truth values that it reads, and check that it makes no difference."""
+    cost, has_answered = _count_with_answer(copied, call, from_all=from_all, answer=True)
+    if not has_answered:
+        return cost
+    other, _ = _count_with_answer(copied, call, from_all=from_all, answer=False)
+    if other.flop != cost.flop:
+        raise ValueError("its work depends on the values of its tensors")
+    return cost if other == cost else StepCost(cost.flop)
+
+
+def _count_with_answer(
+    copied: torch.nn.Module, call: RecordedCall, *, from_all: bool, answer: bool
+) -> tuple[StepCost, bool]:
+    copied.train(call.is_training)
+    for parameter, is_trainable in zip(copied.parameters(), call.trainable, strict=True):
+        parameter.requires_grad_(is_trainable)
+        parameter.grad = None
+    with torch.set_grad_enabled(True):
+        args, kwargs = replace_tensors(call.arguments, _as_input)
+    counter = _Counter(answer=answer)
+    with FlopCounterMode(display=False) as flop, counter, torch.set_grad_enabled(call.has_gradients):
+        counter.flop = flop
+        outputs = list(iter_tensors(copied(*args, **kwargs)))
+        passes = [set(range(len(outputs)))] if from_all else list(call.passes.values())
+        for number, indices in enumerate(passes, start=1):
+            if roots := [each for index, each in enumerate(outputs) if index in indices and each.requires_grad]:
+                gradients = [torch.empty_like(root) for root in roots]
+                torch.autograd.backward(roots, gradients, retain_graph=number < len(passes))
+    num_flop = flop.get_total_flops() - counter.recomputed_flop
+    return StepCost(num_flop, counter.operations, counter.bytes), counter.num_answers > 0
+
+
+def _as_input(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor that a module may change in place, as an input made by another module."""
+    return torch.empty_like(tensor, requires_grad=True).clone() if tensor.requires_grad else torch.empty_like(tensor)
+
+
+def _count_second_step(optimizer: torch.optim.Optimizer, network: torch.nn.Module) -> StepCost:
     parameter = next(network.parameters(), None)
     on_gpu = parameter is not None and parameter.device.type in ("cuda", "xpu")
     fused = [group for group in optimizer.param_groups if group.get("fused")]
     for group in optimizer.param_groups:
         if on_gpu and not group.get("fused") and group.get("foreach", False) is None:
             group["foreach"] = True  # torch's default on a GPU: one operator for many parameters
-    step_counter = _Counter()
-    with contextlib.suppress(Exception):  # it may require a closure, or have a fused kernel without `meta` support
-        for group in fused:
-            group["fused"] = None  # a fused step would create no state on `meta`
+    for group in fused:
+        group["fused"] = None  # a fused step would create no state on `meta`
+    optimizer.step()
+    _fuse(optimizer, fused)
+    with (counter := _Counter()):
         optimizer.step()
-        _fuse(optimizer, fused)
-        with step_counter:
-            optimizer.step()
-        counter.operations += step_counter.operations
-        counter.bytes += step_counter.bytes
+    return StepCost(0, counter.operations, counter.bytes)
 
 
 def _fuse(optimizer: torch.optim.Optimizer, groups: Sequence[dict[str, Any]]) -> None:
@@ -98,16 +165,33 @@ def _fuse(optimizer: torch.optim.Optimizer, groups: Sequence[dict[str, Any]]) ->
 
 
 class _Counter(TorchDispatchMode):
-    """Counts the operators below autograd, and the bytes of the tensors that they read and write."""
+    """Counts the operators below autograd, and the bytes of the tensors that they read and write.
 
-    def __init__(self) -> None:
+    Truth values are read as `answer`. What is computed again in a backward pass is not counted; its FLOP, as far as
+    `flop` counts them, are in `recomputed_flop`.
+    """
+
+    def __init__(self, *, answer: bool = True) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # untyped in torch
         self.operations = 0
         self.bytes = 0
+        self.flop: FlopCounterMode | None = None
+        self.recomputed_flop = 0
+        self.num_answers = 0
+        self._answer = answer
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        outputs = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
+        if name == "_local_scalar_dense" and args[0].dtype is torch.bool and args[0].is_meta:
+            self.num_answers += 1
+            if self.num_answers <= _MAX_ANSWERS:
+                return self._answer
+        before = 0 if self.flop is None else self.flop.get_total_flops()
+        outputs = func(*args, **(kwargs or {}))
+        # A backward pass itself runs without gradients, unless it is differentiated, which no recorded call is.
+        if self.flop is not None and backward_pass() is not None and torch.is_grad_enabled():
+            self.recomputed_flop += self.flop.get_total_flops() - before
+            return outputs
         if func.is_view or func.namespace in ("prim", "profiler") or name.startswith(("empty", "new_empty")):
             return outputs  # no work for the device
         self.operations += 1

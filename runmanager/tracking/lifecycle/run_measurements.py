@@ -1,6 +1,7 @@
 """Measurements of a run other than its epochs' times: work, memory, energy and outside load."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from statistics import median
 from typing import Any
 
@@ -18,11 +19,13 @@ from runmanager.tracking.device.devices import (
 )
 from runmanager.tracking.environment.code_hashes import LateImports
 from runmanager.tracking.environment.environment import find_peaks, load_average
-from runmanager.tracking.epoch import Epoch
+from runmanager.tracking.epoch import Epoch, StepObserver
 from runmanager.tracking.introspect.loader_inspection import batch_inputs
 from runmanager.tracking.introspect.step_cost import count_step_cost
+from runmanager.tracking.lifecycle.step_work import StepWork
 from runmanager.tracking.monitoring.gpu_meter import open_gpu_meter
 from runmanager.tracking.monitoring.resource_sampler import ResourceSampler
+from runmanager.tracking.step_interval import StepInterval
 
 __all__ = ["RunMeasurements", "num_parameters", "precision_of"]
 
@@ -35,20 +38,30 @@ class RunMeasurements:
 
     ```
     begin              known ceilings, precision of the weights; resets the peak memory
-    count_work         the work of a step, from a first batch
+    use_batch          a first batch, from which the work of a step of the built-in job is counted
     reset_peak_memory  again after the sinks have begun, as drawing the graph may copy the model
-    epoch_begins       reads the accelerator's energy; sampling of its meters begins
-    epoch_ends         energy, steps, time to the first batch
+    epoch_begins       reads the accelerator's energy; sampling of its meters begins, and calls are observed
+    epoch_ends         energy, steps, time to the first batch; the work of the observed steps
+    finish             stops observing
     ```
 
     `warmup` holds the numbers of this process's warm-up epochs, which do not count. A process that trains no epoch, but
     only repeats the measured turns, leaves the measurements as they were. Nothing here runs on an epoch's clock.
-    The load of process `family` and its children is not outside load (None: that of this process). `is_built_in` is as
-    in `RunOptions`.
+    The load of process `family` and its children is not outside load (None: that of this process). `is_built_in` and
+    `flop_per_sample` are as in `RunOptions`.
     """
 
-    def __init__(self, device: torch.device, *, family: int | None = None, is_built_in: bool = False) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        *,
+        family: int | None = None,
+        is_built_in: bool = False,
+        flop_per_sample: float | None = None,
+    ) -> None:
         self._device = device
+        self._work = None if is_built_in else StepWork(flop_per_sample)
+        self._refine_precision: Callable[[torch.dtype], str | None] | None = None
         self._loaded_later = LateImports(is_built_in=is_built_in)
         self._meter = open_gpu_meter(device, is_shared=family is not None)
         self._sampler = ResourceSampler(self._meter, family=family)
@@ -59,10 +72,17 @@ class RunMeasurements:
         self.has_trained = False
         self.sample = self._sampler.sample
 
-    def begin(self, network: torch.nn.Module | None, record: RunRecord, *, precision: str | None = None) -> None:
+    def begin(
+        self,
+        network: torch.nn.Module | None,
+        record: RunRecord,
+        *,
+        optimizer: torch.optim.Optimizer | None = None,
+        precision: str | None = None,
+    ) -> None:
         """Begin with a network on its device, if any, from the measurements that an earlier attempt left in `record`.
 
-        `precision` is the type that its products are computed in, if its weights do not show it.
+        `precision` is the type that its products are computed in, if the run should not find it out.
         """
         environment = record.environment
         self._known = msgspec.structs.replace(
@@ -70,16 +90,23 @@ class RunMeasurements:
             precision=precision or (precision_of(network, self._device, environment) if network is not None else None),
             ceilings=find_peaks(self._device, environment),
         )
+        if self._work is not None and network is not None:
+            self._work.begin(network, optimizer)
+            if precision is None:
+                self._refine_precision = lambda found: precision_of(network, self._device, environment, found)
         self.reset_peak_memory()
 
     def reset_peak_memory(self) -> None:
         """Reset the device's peak memory: training follows."""
         reset_peak_memory(self._device)
 
-    def count_work(
+    def use_batch(
         self, network: torch.nn.Module, batch: Any, *, optimizer: torch.optim.Optimizer | None, batch_size: int | None
     ) -> Sequence[str]:
-        """Count the work of a step on `batch_size` samples like those of `batch`; return notes if it is unknown."""
+        """Use a first batch; a full one has `batch_size` samples. Returns notes if the work of a step is unknown."""
+        if self._work is not None:
+            self._work.use_batch(batch, batch_size)
+            return []
         inputs = batch_inputs(batch)
         if inputs is None or batch_size is None:
             return [f"{UNKNOWN_WORK}: the loader does not show what a full batch is"]
@@ -89,21 +116,48 @@ class RunMeasurements:
         except Exception as error:  # a model may fail here in any way; the run must not
             return [f"{UNKNOWN_WORK}: it cannot be followed without data ({error_line(error)})"]
         self._known = msgspec.structs.replace(
-            self._known, flop_per_step=work.flop, operations_per_step=work.operations, bytes_per_step=work.bytes
+            self._known,
+            flop_per_step=work.flop,
+            operations_per_step=work.operations,
+            bytes_per_step=work.bytes,
+            step_units={"samples": float(batch_size)},
         )
         return []
+
+    @contextmanager
+    def unobserved(self) -> Iterator[None]:
+        """Remove the hooks on the network for a `with` block that copies it or calls copies."""
+        recorder = None if self._work is None else self._work.recorder
+        was_observed = recorder is not None and recorder.is_installed
+        if recorder is not None:
+            recorder.remove()
+        yield
+        if was_observed and self._work is not None:
+            self._work.observe()
 
     def add(self, **measurements: Any) -> None:
         """Add values measured elsewhere, by the field names of `Measurements`."""
         self._known = msgspec.structs.replace(self._known, **measurements)
 
-    def epoch_begins(self) -> None:
-        """Prepare for an epoch whose clock is about to start."""
+    def epoch_begins(self, *, trains: bool = True) -> None:
+        """Prepare for an epoch whose clock is about to start; unless it `trains`, its calls are not observed."""
+        if self._work is not None and trains:
+            self._work.observe()
         self._energy_before = None if self._meter is None else self._meter.energy_joules()
         self._sampler.is_training = True
 
-    def epoch_ends(self, epoch: Epoch, record: EpochRecord, *, num_steps: int) -> None:
-        """Measure an epoch of `num_steps` steps whose clock has stopped."""
+    def observer(self, epoch: Epoch, *, continues: bool = False) -> StepObserver | None:
+        """Return the observer of the steps of `epoch`; None if nothing needs them.
+
+        An epoch that `continues` another one has the calls since the last tracked step.
+        """
+        if self._work is None or self._work.recorder.is_finished:
+            return None
+        self._work.epoch_begins(epoch, continues=continues)
+        return self._work.recorder
+
+    def epoch_ends(self, epoch: Epoch, record: EpochRecord, *, num_steps: int) -> Sequence[str]:
+        """Measure an epoch of `num_steps` steps whose clock has stopped; return notes on the work of a step."""
         self._sampler.is_training = False
         self.has_trained = True
         after = None if self._meter is None else self._meter.energy_joules()
@@ -113,6 +167,25 @@ class RunMeasurements:
             self._known = msgspec.structs.replace(
                 self._known, steps_per_epoch=num_steps, first_batch_seconds=epoch.first_batch_seconds
             )
+        if self._work is None:
+            return ()
+        notes = self._work.epoch_ends(is_continued=isinstance(epoch, StepInterval))
+        return self._with_work(self._work, notes)
+
+    def finish(self) -> Sequence[str]:
+        """Stop observing the network, which loses its hooks; return notes on the work of a step."""
+        if self._work is None:
+            return ()
+        self._work.recorder.remove()
+        return self._with_work(self._work, self._work.finish())
+
+    def _with_work(self, work: StepWork, notes: Sequence[str]) -> Sequence[str]:
+        self._known = msgspec.structs.replace(self._known, **work.counts)
+        if self._refine_precision is not None and work.recorder.weights_by_type:
+            found = work.type_of_products
+            precision = None if found is None else self._refine_precision(found)
+            self._known = msgspec.structs.replace(self._known, precision=precision)
+        return notes
 
     def measurements(self) -> Measurements:
         """Return the measurements so far."""
@@ -159,12 +232,16 @@ class RunMeasurements:
         )
 
 
-def precision_of(network: torch.nn.Module, device: torch.device, environment: Environment) -> str | None:
-    """Return the type that the network's products are computed in; None if its weights have several types.
+def precision_of(
+    network: torch.nn.Module, device: torch.device, environment: Environment, found: torch.dtype | None = None
+) -> str | None:
+    """Return the type that the network's products are computed in: that which was `found`, else that of its weights.
 
-    On CUDA devices with TF32 it is `tf32` if any of the network's products may be rounded to TF32.
+    None if its weights have several types. On CUDA devices with TF32 it is `tf32` if any of the network's products may
+    be rounded to TF32.
     """
-    types = {parameter.dtype for parameter in network.parameters() if parameter.is_floating_point()}
+    weights = {parameter.dtype for parameter in network.parameters() if parameter.is_floating_point()}
+    types = weights if found is None else {found}
     precision = _PRECISIONS.get(types.pop()) if len(types) == 1 else None
     if precision != "fp32" or device.type != "cuda" or float(environment.compute_capability or 0) < 8:
         return precision

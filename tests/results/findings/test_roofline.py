@@ -13,9 +13,11 @@ from runmanager.records.run.run_record import UNKNOWN_WORK, Measurements
 from runmanager.records.run.turn_record import Turn
 from runmanager.results.compare.comparison import CompareOptions
 from runmanager.results.compare.matched_pairs import match_sides
-from runmanager.results.findings.roofline import roofline_lines, roofline_rows, work_of
+from runmanager.results.findings.roofline import full_batches, roofline_lines, roofline_rows, work_of
 from runmanager.results.report.report import render_report
+from runmanager.results.report.run_details import run_sections
 from runmanager.results.sweep_snapshot import SweepSnapshot
+from runmanager.results.table_model.sections import format_sections
 from runmanager.results.tables.terminal import render_results
 from runmanager.results.tables.text_formats import to_markdown
 
@@ -61,6 +63,25 @@ def test_rates_of_full_batches_and_shares_of_the_ceilings(sweep):
         "memory": (pytest.approx(5e10), pytest.approx(0.5)),
         "launch": (pytest.approx(1000), pytest.approx(0.01)),
     }
+
+
+def test_rates_follow_the_unit_that_the_work_depends_on(sweep):
+    run = sweep(FACTS, FACTS).runs[0]
+    epochs = [msgspec.structs.replace(each, units={"tokens": 4 * each.samples}) for each in run.epochs]
+
+    def with_units(**units):
+        record = msgspec.structs.replace(
+            run.record, measurements=msgspec.structs.replace(FACTS, step_units=units, steps_per_epoch=40)
+        )
+        return dataclasses.replace(run, record=record, epochs=epochs)
+
+    # A thousand samples and four thousand tokens a second; the setting `batch_size` does not count.
+    assert rates(with_units(samples=50.0))["compute"] == (pytest.approx(2e10), pytest.approx(0.5))
+    assert rates(with_units(tokens=1000.0))["compute"] == (pytest.approx(4e9), pytest.approx(0.1))
+    assert full_batches(with_units(tokens=1000.0)) == 4 and full_batches(with_units(samples=50.0)) == 20
+    details = format_sections("", run_sections(with_units(samples=50.0)))
+    assert "flop_per_second  20 GFLOP/s" in details.replace("   ", "")
+    assert "50.0% of 40 GFLOP/s in fp32" in details and "step_units" in details
 
 
 def test_rates_are_those_of_turns_where_a_run_took_any(sweep):

@@ -1,0 +1,289 @@
+"""Recorder of the calls that a training loop makes to its network: shapes, gradient modes, and backward passes.
+
+What a step computes depends on the loop: micro-batches, several networks, views of one batch, frozen parts. So the
+first steps are observed, and their calls repeated later on a copy without data (see `step_cost`).
+"""
+
+import copy
+import threading
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from runmanager.text import error_line
+from runmanager.tracking.introspect.op_recorder import iter_tensors
+from runmanager.tracking.torch_internals import (
+    accepts_step_hooks,
+    backward_pass,
+    compiled_module,
+    is_compiled,
+    tree_leaves,
+)
+
+__all__ = ["MAX_STEPS", "CallRecorder", "RecordedCall", "RecordedStep", "replace_tensors"]
+
+MAX_STEPS = 120
+"""Steps that are recorded at most: many short cycles, as of a loop that trains one of two networks every fifth step,
+fit into it a whole number of times."""
+_MAX_CALLS = 10_000  # more would take too much memory
+_SCALARS = (bool, int, float, str, type(None), torch.dtype)
+_META = torch.device("meta")
+
+
+@dataclass(eq=False, slots=True)
+class RecordedCall:
+    """An outermost call of a module.
+
+    `arguments` are (args, kwargs), with tensors on `meta`. `trainable` tells which of the module's parameters required
+    a gradient. `passes` has the backward passes through the call, each with the tensors of the output, by index, that a
+    gradient came back to. Calls of equal `traits` and passes do equal work.
+    """
+
+    module: torch.nn.Module
+    arguments: tuple[Any, Any]
+    has_gradients: bool
+    is_training: bool
+    trainable: tuple[bool, ...]
+    traits: Hashable
+    passes: dict[int | None, set[int]] = field(default_factory=dict)
+
+    @property
+    def signature(self) -> Hashable:
+        """Equal for calls that do equal work."""
+        return self.traits, tuple(map(frozenset, self.passes.values()))
+
+
+@dataclass(frozen=True)
+class RecordedStep:
+    """What happened between two tracked steps: calls, updates by the optimiser, and the units that were tracked."""
+
+    calls: Sequence[RecordedCall]
+    num_updates: int
+    units: Mapping[str, int]
+
+
+class CallRecorder:
+    """Records the calls of a network, or of parts of it that are called by themselves, step by step.
+
+    Forward hooks see the calls of the thread that installed them. A module that was only called by another one loses
+    its hooks after the step, all modules that were called lose theirs on `finish` or after `MAX_STEPS` steps. Compiled
+    code runs no hooks inside, but is compiled again if hooks disappear: so the others keep theirs until `remove`. Of a
+    compiled network the call as a whole is seen if the network that was installed is the compiled one.
+
+    `is_in_evaluation` tells whether calls belong to no step; while it is None, none does. A call that cannot be
+    recorded ends the recording, and `failure` says why. `weights_by_type` counts the weights of
+    the layers that were called by the type that their products were computed in, autocast included.
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[RecordedStep] = []
+        self.failure = ""
+        self.is_finished = False
+        self.is_in_evaluation: Callable[[], bool] | None = None
+        self.weights_by_type: Counter[torch.dtype] = Counter()
+        self.has_autocast = False
+        self._handles: dict[torch.nn.Module, tuple[Any, ...]] = {}
+        self._update_handle: Any = None
+        self._parameters: dict[torch.nn.Module, Sequence[torch.nn.Parameter]] = {}
+        self._arguments: dict[Hashable, tuple[Any, Any]] = {}
+        self._seen: set[torch.nn.Module] = set()
+        self._outermost: set[torch.nn.Module] = set()
+        self._stack: list[torch.nn.Module] = []
+        self._call: RecordedCall | None = None
+        self._calls: list[RecordedCall] = []
+        self._num_calls = self._num_updates = 0
+        self._thread = 0
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether it has hooks at present."""
+        return bool(self._handles)
+
+    def install(self, network: torch.nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
+        """Observe `network` and the updates of `optimizer`; nothing if it observes already or has finished."""
+        if self.is_finished or self._handles:
+            return
+        self._thread = threading.get_ident()
+        for module in _modules(network):
+            enter = module.register_forward_pre_hook(_Hook(self._enter), with_kwargs=True)
+            self._handles[module] = (enter, module.register_forward_hook(_Hook(self._leave), always_call=True))
+        if optimizer is not None and accepts_step_hooks(optimizer):
+            self._update_handle = optimizer.register_step_post_hook(self._updated)
+
+    def remove(self) -> None:
+        """Remove all hooks."""
+        for module in tuple(self._handles):
+            self._remove_from(module)
+        if self._update_handle is not None:
+            self._update_handle.remove()
+            self._update_handle = None
+        self._stack.clear()
+
+    def finish(self) -> None:
+        """Record no further step; modules that may be part of compiled code keep their hooks, which do nothing."""
+        self.is_finished = True
+        for module in self._seen:
+            self._remove_from(module)
+        self._stack.clear()
+
+    def step_tracked(self, units: Mapping[str, int]) -> None:
+        """End a step that trained on these numbers of `units`, samples among them."""
+        if self.is_finished:
+            return
+        # A wrapper around an optimiser takes no hooks: an update a step is assumed then.
+        num_updates = 1 if self._update_handle is None else self._num_updates
+        self.steps.append(RecordedStep(self._calls, num_updates, dict(units)))
+        self.discard()
+        self._num_calls += len(self.steps[-1].calls)
+        if len(self.steps) >= MAX_STEPS or self._num_calls >= _MAX_CALLS:
+            self.finish()
+        elif not self._stack:
+            for module in self._seen - self._outermost:
+                self._remove_from(module)
+
+    def discard(self) -> None:
+        """Forget the calls since the last step: they did not belong to one."""
+        self._calls, self._num_updates = [], 0
+
+    def _remove_from(self, module: torch.nn.Module) -> None:
+        for handle in self._handles.pop(module, ()):
+            handle.remove()
+
+    def _updated(self, *_: object) -> None:
+        self._num_updates += 1
+
+    def _is_observed(self, module: torch.nn.Module) -> bool:
+        # In a backward pass a module is called again for activations that were not kept (checkpointing).
+        if self.is_finished or module not in self._handles:
+            return False
+        return threading.get_ident() == self._thread and backward_pass() is None
+
+    def _enter(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        if not self._is_observed(module):
+            return
+        self._stack.append(module)
+        try:
+            is_training_step = self.is_in_evaluation is not None and not self.is_in_evaluation()
+            if module not in self._seen and is_training_step:
+                self._seen.add(module)
+                self._note_types(module)
+            if len(self._stack) == 1 and is_training_step:
+                self._outermost.add(module)
+                self._call = self._recorded(module, args, kwargs)
+        except Exception as error:  # anything may be passed to a network, and the run must not fail
+            self._fail(error_line(error))
+
+    def _leave(self, module: torch.nn.Module, _args: Any, output: Any) -> None:
+        if not (self._stack and self._stack[-1] is module and self._is_observed(module)):
+            return
+        self._stack.pop()
+        if self._stack or self._call is None:
+            return
+        call, self._call = self._call, None
+        if output is None:  # an error, which may be caught
+            return
+        try:
+            for index, tensor in enumerate(iter_tensors(output)):
+                if tensor.requires_grad:
+                    tensor.register_hook(self._gradient_hook(call, index))
+        except Exception as error:
+            self._fail(error_line(error))
+        self._calls.append(call)
+        if len(self._calls) > _MAX_CALLS:
+            self._fail(f"a step calls its network more than {_MAX_CALLS:,} times")
+
+    def _gradient_hook(self, call: RecordedCall, index: int) -> Callable[[torch.Tensor], None]:
+        def gradient_came(_gradient: torch.Tensor) -> None:
+            if torch.is_grad_enabled():
+                self._fail("it differentiates its gradients")
+            call.passes.setdefault(backward_pass(), set()).add(index)
+
+        return gradient_came
+
+    def _fail(self, reason: str) -> None:
+        self.failure = self.failure or reason
+        self.finish()
+
+    def _recorded(self, module: torch.nn.Module, args: Any, kwargs: Any) -> RecordedCall:
+        has_gradients = torch.is_grad_enabled()
+        if module not in self._parameters:
+            self._parameters[module] = list(module.parameters())
+        trainable = tuple(parameter.requires_grad for parameter in self._parameters[module])
+        traits = (id(module), has_gradients, module.training, trainable, _traits(args, kwargs, has_gradients))
+        if traits not in self._arguments:
+            self._arguments[traits] = replace_tensors((args, kwargs), _without_data)
+        return RecordedCall(module, self._arguments[traits], has_gradients, module.training, trainable, traits)
+
+    def _note_types(self, module: torch.nn.Module) -> None:
+        """Count the weights of a layer by the type that its products are computed in."""
+        is_opaque = compiled_module(module) is not None
+        for parameter in module.parameters(recurse=is_opaque):
+            if torch.nn.parameter.is_lazy(parameter) or parameter.ndim < 2 or not parameter.is_floating_point():
+                continue
+            device = parameter.device.type
+            is_cast = parameter.dtype is torch.float32 and torch.is_autocast_enabled(device)
+            self.has_autocast |= is_cast
+            self.weights_by_type[torch.get_autocast_dtype(device) if is_cast else parameter.dtype] += parameter.numel()
+
+
+def _modules(network: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """Yield the modules that may have hooks, each once: not those inside compiled or scripted ones."""
+    pending, found = [network], set()
+    while pending:
+        module = pending.pop()
+        if module in found or isinstance(module, torch.jit.ScriptModule):
+            continue
+        found.add(module)
+        if not is_compiled(module):
+            pending.extend(module.children())
+        elif compiled_module(module) is None:
+            continue  # compiled in place: its hooks are compiled too
+        yield module
+
+
+class _Hook:
+    """A forward hook that copies and pickles of a module do not take along, and that compiled code skips."""
+
+    def __init__(self, call: Callable[..., None]) -> None:
+        self._call = call
+
+    def __call__(self, *arguments: Any) -> None:
+        if not torch.compiler.is_compiling():
+            self._call(*arguments)
+
+    def __deepcopy__(self, memo: Any) -> Callable[..., None]:
+        return _no_hook
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return _make_no_hook, ()
+
+
+def _no_hook(*_: Any) -> None:
+    pass
+
+
+def _make_no_hook() -> Callable[..., None]:
+    return _no_hook
+
+
+def _traits(args: Any, kwargs: Mapping[str, Any], has_gradients: bool) -> Hashable:
+    """Describe all arguments that decide what a call computes."""
+    tensors = tuple(
+        (tensor.size(), tensor.dtype, has_gradients and tensor.requires_grad) for tensor in iter_tensors((args, kwargs))
+    )
+    return tensors, tuple(kwargs), tuple(repr(leaf) for leaf in tree_leaves((args, kwargs)) if type(leaf) in _SCALARS)
+
+
+def _without_data(tensor: torch.Tensor) -> torch.Tensor:
+    empty = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=_META)
+    return empty.requires_grad_(tensor.requires_grad and torch.is_grad_enabled())
+
+
+def replace_tensors(value: Any, replace: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """Deep-copy nested containers and objects, with each of their tensors replaced. Raises `TypeError` for modules."""
+    if any(isinstance(leaf, torch.nn.Module) for leaf in tree_leaves(value)):
+        raise TypeError("a network is passed to it")
+    return copy.deepcopy(value, {id(tensor): replace(tensor) for tensor in iter_tensors(value)})
