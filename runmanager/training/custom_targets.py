@@ -95,7 +95,8 @@ def check_arguments(
 
 
 def _settings(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in options.items() if key not in ("name", "_target_")}
+    # `name` is the choice of a group there, unless it is an argument of the target.
+    return {key: value for key, value in options.items() if key != "_target_" and (key, value) != ("name", "custom")}
 
 
 def parameter_names(target: Callable[..., Any]) -> list[str]:
