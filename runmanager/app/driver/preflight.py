@@ -48,7 +48,7 @@ def check_cells(launcher: Launcher, configs: Sequence[Config], *, given: Contain
     here = configs if _runs_here(launcher) else []
     precisions = [(config.device, config.precision) for config in here if config.precision != Precision.FP32]
     request = PreflightRequest(
-        parts=_distinct([Parts(config.dataset, config.model, config.loss, config.metrics) for config in configs]),
+        parts=_distinct(list(map(_parts_of, configs))),
         devices=devices if _runs_here(launcher) and needs_all else [],
         accelerator_settings=_accelerator_settings(given, here),
         precisions=_distinct(precisions),
@@ -58,6 +58,11 @@ def check_cells(launcher: Launcher, configs: Sequence[Config], *, given: Contain
     )
     if faults := _call_in_process(launcher, run_preflight, request):
         raise ConfigurationError(faults)
+
+
+def _parts_of(config: Config) -> Parts:
+    monitored = {"early_stop.metric": config.early_stop.metric, "checkpoint.keep_best": config.checkpoint.keep_best}
+    return Parts(config.dataset, config.model, config.loss, config.metrics, monitored)
 
 
 def _accelerator_settings(given: Container[str], configs: Sequence[Config]) -> dict[str, Sequence[str]]:

@@ -18,12 +18,13 @@ _HOST_DEVICES = ("auto", "cpu")
 
 @dataclass(frozen=True)
 class Parts:
-    """What must fit together in a cell."""
+    """What must fit together in a cell; `monitored` are the metrics that settings name, by the setting."""
 
     dataset: Any
     model: Any
     loss: Mapping[str, Any]
     metrics: Mapping[str, Any]
+    monitored: Mapping[str, str | None]
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def run_preflight(request: PreflightRequest) -> list[str]:
 def _criteria_faults(parts: Sequence[Parts]) -> list[str]:
     """Faults of losses and metrics that are found without data."""
     from runmanager.training.criteria.loss import build_loss
-    from runmanager.training.criteria.metrics import metric_argument_faults
+    from runmanager.training.criteria.metrics import direction_faults, metric_argument_faults
 
     faults = []
     for loss in _distinct(each.loss for each in parts):
@@ -103,6 +104,9 @@ def _criteria_faults(parts: Sequence[Parts]) -> list[str]:
             faults += str(error).splitlines()
     for metrics in _distinct(each.metrics for each in parts):
         faults += metric_argument_faults(metrics)
+    if not faults:
+        for each in parts:
+            faults += direction_faults(each.metrics, each.monitored)
     return faults
 
 

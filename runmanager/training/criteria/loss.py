@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from runmanager.errors import ConfigurationError, DatasetError, RunManagerError, TensorMismatchError
 from runmanager.text import error_line
+from runmanager.tracking.epoch_metrics.loss_buffer import sum_type
 from runmanager.tracking.epoch_metrics.prediction_task import IGNORED
 from runmanager.training.custom_targets import call_target, resolve_target
 from runmanager.training.datasets.array_dataset import ArrayDataset
@@ -103,7 +104,7 @@ class Loss:
         The mean over a piece of a batch is 0 if none of its labels counts. Raises `TensorMismatchError` if predictions
         and labels do not fit, or the loss is not one number.
         """
-        if self.kind is not Kind.CLASSES:
+        if self.kind in (Kind.YES_NO, Kind.VALUES) or labels.is_floating_point():
             preds, labels = self._aligned(preds, labels)
         loss = self._of_piece(preds, labels) if is_piece else self.function(preds, labels)
         if not isinstance(loss, Tensor) or loss.numel() != 1:
@@ -126,19 +127,15 @@ class Loss:
 
     def _aligned(self, preds: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Give both one shape and type, because shapes like (batch, 1) and (batch,) would be broadcast."""
-        if self.kind is Kind.OWN and not labels.is_floating_point():
-            return preds, labels
         if preds.shape != labels.shape and _squeezed(preds) == _squeezed(labels):
             preds = preds.reshape(labels.shape)
-        if self.kind is Kind.OWN:
-            return preds, labels
-        if preds.shape != labels.shape:
+        if preds.shape != labels.shape and self.kind in (Kind.YES_NO, Kind.VALUES):
             raise TensorMismatchError(
                 f"Predictions must have the shape of their labels with {type(self.function).__name__}, got "
                 f"{tuple(preds.shape)} and {tuple(labels.shape)}; give the network one output for each label."
             )
         preds = _in_full_precision(preds)
-        return preds, labels if labels.is_floating_point() else labels.to(preds.dtype)
+        return preds, labels.to(preds.dtype)
 
     def num_counted(self, labels: Tensor) -> Tensor | None:
         """The weight of these labels in the mean, a scalar on their device; None if all samples have the same."""
@@ -148,7 +145,11 @@ class Loss:
         if weight is None and labels.ndim == 1 and self.ignored == IGNORED:
             return None
         counts = labels != self.ignored
-        return counts.sum() if weight is None else (weight[labels.where(counts, 0)] * counts).sum()
+        return (
+            counts.sum(dtype=sum_type(labels.device))
+            if weight is None
+            else (weight[labels.where(counts, 0)] * counts).sum()
+        )
 
     def num_outputs(self, data: Data) -> int:
         """The number of outputs a sample that a network needs: the classes, or the values of a label.
@@ -163,7 +164,8 @@ class Loss:
             raise ConfigurationError([fault("loss", "fit the labels, which it needs to be 0 or 1", got, way_out)])
         if self.kind is Kind.YES_NO:
             _check_range(data)
-        if data.num_classes and self.kind in (Kind.CLASSES, Kind.OWN):
+        has_answers = self.kind is Kind.OWN and len(data.label_shape) == 1  # several of yes or no, not a class
+        if data.num_classes and self.kind in (Kind.CLASSES, Kind.OWN) and not has_answers:
             return data.num_classes
         return data.label_shape[0] if len(data.label_shape) in (1, 3) else 1
 
@@ -182,7 +184,8 @@ class Loss:
         if self.kind is Kind.YES_NO:
             # Not logits: metrics would take those of a batch that happens to lie in [0, 1] for probabilities.
             return preds.sigmoid(), (labels > 0.5).to(torch.int64)
-        return preds, labels.to(preds.dtype) if self.kind is Kind.VALUES else labels
+        are_numbers = self.kind is Kind.VALUES or labels.is_floating_point()
+        return preds, labels.to(preds.dtype) if are_numbers else labels
 
 
 def _check(function: object) -> None:

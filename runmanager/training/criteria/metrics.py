@@ -6,16 +6,16 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from runmanager.errors import ConfigurationError, RunManagerError
+from runmanager.errors import ConfigurationError, RunManagerError, UsageError
 from runmanager.text import error_line
 from runmanager.tracking.epoch_metrics.logged_metrics import as_number
-from runmanager.tracking.metric_definitions import define_metric
+from runmanager.tracking.metric_definitions import define_metric, larger_is_better
 from runmanager.training.criteria.loss import Loss
 from runmanager.training.custom_targets import call_target, check_arguments, parameter_names, resolve_target
 from runmanager.training.options.criteria import metric_column
 from runmanager.validation import fault
 
-__all__ = ["EvaluationMetrics", "build_metrics", "declare_directions", "metric_argument_faults"]
+__all__ = ["EvaluationMetrics", "build_metrics", "declare_directions", "direction_faults", "metric_argument_faults"]
 
 _ARGUMENTS = ("num_classes", "num_labels")
 """Arguments that a metric receives if it takes them: the number of the network's outputs."""
@@ -101,6 +101,20 @@ def declare_directions(options: Mapping[str, Mapping[str, Any]]) -> None:
         is_larger_better = getattr(metric, "higher_is_better", None)
         if isinstance(is_larger_better, bool):
             define_metric(metric_column(name), better="max" if is_larger_better else "min")
+
+
+def direction_faults(options: Mapping[str, Mapping[str, Any]], monitored: Mapping[str, str | None]) -> list[str]:
+    """Check that it is known which values are better, of the metrics that settings name: by setting, the metric."""
+    declare_directions(options)
+    faults = []
+    for key, name in monitored.items():
+        try:
+            if name is not None:
+                larger_is_better(name)
+        except UsageError:
+            way_out = "give its class `higher_is_better`, or it a name that says so, as kappa_score"
+            faults.append(fault(key, "be a metric of known direction", name, way_out))
+    return faults
 
 
 class EvaluationMetrics:
