@@ -122,7 +122,11 @@ def _overrides(config: Mapping[str, Any], shown: Collection[str]) -> list[str]:
     choices = [
         f"{group}={wanted[kind]}" for group, kind in kinds.items() if wanted[kind] != defaults[kind] or kind in shown
     ]
-    choices += [format_override(name, value) for name, value in wanted.items() if name.endswith("._target_")]
+    choices += [
+        format_override(name, value)
+        for name, value in wanted.items()
+        if name.endswith("._target_") and (defaults.get(name) != value or name in shown)
+    ]
     base = _flat(choices)
     words = [
         format_override(name if name in base else f"+{name}", value)

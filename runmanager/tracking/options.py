@@ -55,10 +55,10 @@ class TensorBoardOptions:
 class EarlyStopOptions:
     """Stop after `patience` epochs in which `metric` improved by no more than `min_delta`; null never stops.
 
-    In a custom loop `metric` is any metric that its epochs record.
+    `metric` is any metric that the epochs record.
     """
 
-    metric: str | None = field(default=None, metadata=limits(choices=METRICS))
+    metric: str | None = None
     patience: int = field(default=3, metadata=limits(ge=1))
     min_delta: float = field(default=0.0, metadata=limits(ge=0))
 

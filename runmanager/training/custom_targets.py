@@ -25,7 +25,17 @@ __all__ = [
 _KNOWN_PACKAGES = ("torch.nn.", "torchvision.models.", "runmanager.")
 """The prefixes that the name of a stored target, and the module that defines its class, may have."""
 
-_NETWORK_PACKAGES = ("torch.nn.", "torchvision.models.", "runmanager.training.")
+_METRIC_PACKAGES = (
+    "torchmetrics.aggregation.",
+    "torchmetrics.classification.",
+    "torchmetrics.regression.",
+    "torchmetrics.segmentation.",
+)
+"""The modules that may define the class of a stored metric too. Others of torchmetrics download and load models."""
+
+_OR_METRIC = f" or {', '.join(_METRIC_PACKAGES)}"
+
+_IMPORTED = ("torch.nn.", "torchvision.models.", "runmanager.training.", *_METRIC_PACKAGES)
 """The modules that may be imported: importing others of this package can change the process, as a forkserver's does."""
 
 
@@ -95,7 +105,8 @@ def check_arguments(
 
 
 def _settings(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in options.items() if key not in ("name", "_target_")}
+    # `name` is the choice of a group there, unless it is an argument of the target.
+    return {key: value for key, value in options.items() if key != "_target_" and (key, value) != ("name", "custom")}
 
 
 def parameter_names(target: Callable[..., Any]) -> list[str]:
@@ -148,21 +159,22 @@ def _import_longest(path: str, key: str) -> tuple[Any, list[str]]:
 
 
 def refuse_foreign_targets(settings: Any, *, name: str = "", way_out: str) -> None:
-    """Raise `UsageError` unless every `_target_` in stored `settings` names a network class of a known package.
+    """Raise `UsageError` unless every `_target_` in stored `settings` names a class of torch.nn.Module that is known.
 
-    Stored settings are data and must not run code. All names are checked before the first one is looked up, so that no
-    other package is imported. `name` is the key of the settings in messages; `way_out` ends the message.
+    Known packages define it; below the setting `metrics`, torchmetrics may too. Stored settings are data and must not
+    run code. All names are checked before the first one is looked up, so that no other package is imported. `name` is
+    the key of the settings in messages; `way_out` ends the message.
     """
     found = dict(find_targets(settings, name))
-    refused = {key: "" for key, target in found.items() if not _has_known_prefix(target)}
+    refused = {key: "" for key, target in found.items() if not _has_known_prefix(target, _is_of_metric(key))}
     if not refused:
-        resolved = {key: _resolve_network(target) for key, target in found.items()}
+        resolved = {key: _resolve_network(target, _is_of_metric(key)) for key, target in found.items()}
         refused = {key: f" ({why})" for key, why in resolved.items() if isinstance(why, str)}
     if refused:
         got = ", ".join(truncated(f"{_printable_target(found[key])} as {key}{why}") for key, why in refused.items())
         raise UsageError(
-            f"A stored `_target_` is data and must name a class of torch.nn.Module below {', '.join(_KNOWN_PACKAGES)}, "
-            f"got {printable(got)}; {way_out}."
+            f"A stored `_target_` is data and must name a class of torch.nn.Module below {', '.join(_KNOWN_PACKAGES)}"
+            f"{_OR_METRIC if any(map(_is_of_metric, refused)) else ''}, got {printable(got)}; {way_out}."
         )
 
 
@@ -173,26 +185,30 @@ def known_network(options: Mapping[str, Any], *, group: str) -> Any:
     return found
 
 
-def _has_known_prefix(target: Any) -> bool:
-    return (
-        isinstance(target, str) and target.startswith(_KNOWN_PACKAGES) and all(map(str.isidentifier, target.split(".")))
-    )
+def _is_of_metric(key: str) -> bool:
+    return key.startswith("metrics.")
 
 
-def _resolve_network(target: str) -> type | str:
-    """The network class of that name, or the reason why it is refused.
+def _has_known_prefix(target: Any, is_metric: bool) -> bool:
+    prefixes = (*_KNOWN_PACKAGES, "torchmetrics.") if is_metric else _KNOWN_PACKAGES
+    return isinstance(target, str) and target.startswith(prefixes) and all(map(str.isidentifier, target.split(".")))
+
+
+def _resolve_network(target: str, is_metric: bool = False) -> type | str:
+    """The class of that name, or the reason why it is refused.
 
     The current folder is not searched, and attributes are looked up only in known packages: their modules
     have imported `os` and `subprocess`.
     """
     from torch import nn
 
-    root = next(known.removesuffix(".") for known in _KNOWN_PACKAGES if target.startswith(known))
+    homes = (*_KNOWN_PACKAGES, *_METRIC_PACKAGES) if is_metric else _KNOWN_PACKAGES
+    root = next((known.removesuffix(".") for known in _KNOWN_PACKAGES if target.startswith(known)), "torchmetrics")
     try:
         found: Any = importlib.import_module(root)
         for name in target.removeprefix(f"{root}.").split("."):
             found = _attribute(found, name)
-            if not _is_from_known_package(found):
+            if not _is_from(homes, found):
                 return _description(found)
     except (AttributeError, ImportError, RuntimeError) as error:  # torchvision may be missing, or not fit torch
         return error_line(error)
@@ -201,14 +217,14 @@ def _resolve_network(target: str) -> type | str:
 
 def _attribute(owner: Any, name: str) -> Any:
     module = f"{getattr(owner, '__name__', '')}.{name}"
-    if isinstance(owner, ModuleType) and not hasattr(owner, name) and f"{module}.".startswith(_NETWORK_PACKAGES):
+    if isinstance(owner, ModuleType) and not hasattr(owner, name) and f"{module}.".startswith(_IMPORTED):
         return importlib.import_module(module)
     return getattr(owner, name)
 
 
-def _is_from_known_package(found: Any) -> bool:
+def _is_from(homes: tuple[str, ...], found: Any) -> bool:
     home = found.__name__ if isinstance(found, ModuleType) else getattr(found, "__module__", None)
-    return isinstance(found, ModuleType | type) and f"{home}.".startswith(_KNOWN_PACKAGES)
+    return isinstance(found, ModuleType | type) and f"{home}.".startswith(homes)
 
 
 def _description(found: Any) -> str:

@@ -1,23 +1,28 @@
 """The built-in job: build data, model and optimiser from one cell's settings, and train them as one recorded run."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.text import pluralize
-from runmanager.tracking.device.rng import seed_everything
+from runmanager.tracking.device.rng import preserve_random_states, seed_everything
+from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.options import RunOptions, TurnSource
 from runmanager.tracking.run import ActiveRun, InactiveRun
 from runmanager.training.checkpoint import TrainingState
+from runmanager.training.criteria.loss import build_loss
+from runmanager.training.criteria.metrics import EvaluationMetrics, build_metrics, declare_directions
 from runmanager.training.datasets.registry import Data, load_dataset
 from runmanager.training.loading.loaders import EpochLoader, Loaders, build_loaders
 from runmanager.training.loading.prefetch_loader import with_prefetch
-from runmanager.training.loop import evaluate_epoch, train_epoch
+from runmanager.training.loop import evaluate_epoch, tracker, train_epoch
 from runmanager.training.models.builtin_models import build_model
 from runmanager.training.options.groups import PairedOptions
 from runmanager.training.options.job import TrainingOptions
@@ -65,6 +70,7 @@ def train_run(
         precision=precision if precision.is_cast else None,
         is_built_in=True,
     )
+    declare_directions(options.metrics)
     with float32_precision(precision):  # from the start, because the run's record contains it
         run = manager.run(params, folder=folder, can_resume=True, options=run_options, unsigned=None)
         if isinstance(run, InactiveRun):
@@ -82,6 +88,7 @@ class _Components:
     loaders: Loaders
     scheduler: Any
     stepper: Stepper
+    metrics: EvaluationMetrics
 
 
 def _train(run: ActiveRun, options: TrainingOptions) -> None:
@@ -105,7 +112,10 @@ def _train(run: ActiveRun, options: TrainingOptions) -> None:
 
 def _build_and_begin(run: ActiveRun, options: TrainingOptions) -> _Components:
     """Build all components in a fixed order, as they draw random numbers, and begin the run."""
-    data = load_dataset(options.dataset, data_root=Path(options.data_root), seed=options.seed)
+    loss = build_loss(options.loss)
+    data_root = Path(options.data_root)
+    data = load_dataset(options.dataset, data_root=data_root, seed=options.seed, ignored=loss.ignored)
+    data = replace(data, num_classes=loss.to(run.device).num_outputs(data))
     loaders = _loaders(run, options, data)
     network = build_model(options.model, in_shape=data.in_shape, num_classes=data.num_classes).to(run.device)
     is_scaled = options.precision == Precision.FP16
@@ -120,6 +130,7 @@ def _build_and_begin(run: ActiveRun, options: TrainingOptions) -> _Components:
         device=run.device,
         in_shape=data.in_shape,
         notify=run.note_deviation,
+        loss=loss,
         apply=compiled,
     )
     if options.micro_batch == AUTO:
@@ -140,24 +151,40 @@ def _build_and_begin(run: ActiveRun, options: TrainingOptions) -> _Components:
     )
     run.begin(network, loaders.train, optimizer=optimizer, checkpointer=state)
     _compile_and_capture(run, options, stepper, compiled, loaders.train)
-    return _Components(loaders, scheduler, stepper)
+    with preserve_random_states():  # a metric may draw numbers, and the run is the same without it
+        metrics = build_metrics(options.metrics, num_outputs=data.num_classes, device=run.device)
+    return _Components(loaders, scheduler, stepper, EvaluationMetrics(metrics, loss, options.metrics))
 
 
 def _run_epochs(run: ActiveRun, options: TrainingOptions, components: _Components) -> None:
     loaders, scheduler, stepper = components.loaders, components.scheduler, components.stepper
     if options.evaluate_first:
         for epoch in run.evaluation_before_training():
-            evaluate_epoch(stepper, epoch.eval_batches(loaders.validation), track=epoch.track_eval)
+            _evaluate(epoch, components)
     after_step = scheduler.step if scheduler.step_interval == "step" else None
     for epoch in run.epochs(options.epochs):
         loaders.train.set_epoch(epoch.number)
-        train_epoch(stepper, epoch.batches(loaders.train), track=epoch.track, after_step=after_step)
+        track = tracker(epoch.track, stepper.loss)
+        train_epoch(stepper, epoch.batches(loaders.train), track=track, after_step=after_step)
         with epoch.evaluating():  # includes the time before and after its batches
-            evaluate_epoch(stepper, epoch.eval_batches(loaders.validation), track=epoch.track_eval)
+            _evaluate(epoch, components)
         if scheduler.step_interval == "epoch":
             scheduler.step()
     for epoch in run.evaluation_again():
-        evaluate_epoch(stepper, epoch.eval_batches(loaders.validation), track=epoch.track_eval)
+        track = tracker(epoch.track_eval, stepper.loss)
+        evaluate_epoch(stepper, epoch.eval_batches(loaders.validation), track=track)
+
+
+def _evaluate(epoch: Epoch, components: _Components) -> None:
+    """Evaluate an epoch, and log the metrics, which it computes when its clock has stopped."""
+    track, metrics = tracker(epoch.track_eval, components.stepper.loss), components.metrics
+
+    def track_all(loss: Tensor, preds: Tensor, labels: Tensor) -> None:
+        track(loss, preds, labels)
+        metrics.update(preds, labels)
+
+    evaluate_epoch(components.stepper, epoch.eval_batches(components.loaders.validation), track=track_all)
+    epoch.log(metrics.results())
 
 
 def _compile_and_capture(

@@ -17,17 +17,24 @@ import torch
 from runmanager.errors import UsageError
 from runmanager.tracking.device.transfer import to_device
 from runmanager.tracking.epoch_metrics.epoch_meter import EpochMeter
+from runmanager.training.criteria.loss import Loss
 from runmanager.training.step.stepper import Forward, Stepper
 
-__all__ = ["evaluate", "evaluate_epoch", "fit", "train_epoch"]
+__all__ = ["evaluate", "evaluate_epoch", "fit", "tracker", "train_epoch"]
 
 Track = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None]
+"""Takes a batch's mean loss, predictions (batch, …) and labels (batch, …)."""
+
+
+def tracker(track: Callable[..., None], loss: Loss) -> Track:
+    """Return a function that passes on what `loss` says of a batch to an epoch's `track` or `track_eval`."""
+    return lambda value, preds, labels: track(value, **loss.tracked(preds, labels))
 
 
 def train_epoch(
     stepper: Stepper, batches: Iterable[Any], *, track: Track, after_step: Callable[[], None] | None = None
 ) -> None:
-    """Take one optimiser step for each batch (images, labels) on the network's device, on the mean cross-entropy.
+    """Take one optimiser step for each batch (images, labels) on the network's device, on the mean loss.
 
     `track(loss, preds, labels)` is called after each step. Raises `TensorMismatchError` for a batch that does not fit.
     """
@@ -41,7 +48,7 @@ def train_epoch(
 
 @torch.no_grad()
 def evaluate_epoch(stepper: Stepper, batches: Iterable[Any], *, track: Track) -> None:
-    """Track each batch's mean cross-entropy in eval mode, without gradients; restore the mode at the end."""
+    """Track each batch's mean loss in eval mode, without gradients; restore the mode at the end."""
     with _eval_mode(stepper.network):
         for images, labels in batches:
             loss, preds = stepper.evaluate(images, labels)

@@ -6,7 +6,7 @@ from typing import Any
 from runmanager.tracking.lifecycle.outcome import divergence_of
 from runmanager.tracking.run import ActiveRun
 from runmanager.training.loading.loaders import EpochLoader
-from runmanager.training.loop import train_epoch
+from runmanager.training.loop import tracker, train_epoch
 from runmanager.training.step.stepper import Stepper
 
 __all__ = ["measure_in_turns"]
@@ -38,7 +38,7 @@ def measure_in_turns(
         most_steps=len(loader),
         leads_in=not num_workers,
     )
-    train_epoch(stepper, epoch.batches(batches), track=epoch.track)
+    train_epoch(stepper, epoch.batches(batches), track=tracker(epoch.track, stepper.loss))
 
 
 def _endless_batches(loader: EpochLoader, epoch: int) -> Iterator[Any]:

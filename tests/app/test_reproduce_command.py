@@ -158,6 +158,12 @@ def test_a_run_without_a_newer_setting_is_another_cell() -> None:
             "evil.Net as",
         ),
         ({"model": {"name": "custom", "_target_": "torch.nn.functional.relu"}}, "a function"),
+        ({"loss": {"_target_": "evil.Loss"}}, r"evil.Loss as loss\._target_"),
+        ({"loss": {"_target_": "torchmetrics.F1Score"}}, r"torchmetrics.F1Score as loss\._target_"),
+        ({"metrics": {"f1": {"_target_": "evil.F1"}}}, r"evil.F1 as metrics\.f1\._target_"),
+        ({"metrics": {"f1": {"_target_": "torchmetrics.functional.f1_score"}}}, "the module torchmetrics.functional"),
+        ({"metrics": {"f1": {"_target_": "torchmetrics.MetricCollection"}}}, "the class torchmetrics.collections"),
+        ({"metrics": {"f1": {"_target_": "torchmetrics.classification.f_beta.os"}}}, "No module named"),
     ],
 )
 def test_untrusted_targets_are_not_in_the_command(changed: dict[str, Any], named: str) -> None:
@@ -170,6 +176,26 @@ def test_untrusted_targets_are_not_in_the_command(changed: dict[str, Any], named
 def test_a_network_of_torch_needs_no_trust() -> None:
     words = ("model=custom", "model._target_=torch.nn.Linear", "+model.in_features=3")
     assert reproduce(stored(composed(*words))).is_proved
+
+
+def test_a_loss_of_torch_and_metrics_of_torchmetrics_need_no_trust() -> None:
+    metrics = (
+        "metrics.f1._target_=torchmetrics.F1Score",
+        "metrics.f1.task=multiclass",
+        "metrics.iou._target_=torchmetrics.segmentation.MeanIoU",
+    )
+    found = reproduce(stored(composed("loss=huber", "+loss.delta=0.5", *metrics)))
+    assert found.is_proved
+    words = ("loss._target_=torch.nn.HuberLoss", "+loss.delta=0.5")
+    assert set(words) | set(metrics[::2]) <= set(found.command)
+
+
+def test_the_default_loss_is_not_in_the_command() -> None:
+    config = composed("lr=0.5")
+    before = {key: value for key, value in config.items() if key not in ("loss", "metrics")}  # of an earlier version
+    for each in (config, before):
+        found = reproduce(stored(each))
+        assert found.is_proved and found.command == ("python", "-m", "runmanager", "lr=0.5")
 
 
 def test_stored_hydra_settings_are_not_in_the_command() -> None:

@@ -30,7 +30,7 @@ _SLOW_KEYS = ("hydra.searchpath", "hydra.job.env_copy", "hydra.job.config", "hyd
 
 _MAX_PARSED_OVERRIDES = 256  # the values of a grid's axes recur, and Hydra takes a millisecond to parse one
 
-_CHECKED_GROUPS = ("dataset", "model", "optimizer", "scheduler", "loader")
+_CHECKED_GROUPS = ("dataset", "model", "loss", "optimizer", "scheduler", "loader")
 
 
 class CellLoader(BaseConfigLoader):

@@ -220,7 +220,7 @@ def _composition_fault(error: Exception) -> str:
 def _value_of(plain: dict[str, Any], key: str) -> Any:
     """The value of a setting, or the choice of a group."""
     flat = flatten(plain)
-    return flat.get(key, flat.get(f"{key}.name"))
+    return flat.get(key, flat.get(f"{key}.name", flat.get(f"{key}._target_")))
 
 
 def _axes(varying: Sequence[str], cells: Sequence[Cell]) -> dict[str, list[Any]]:

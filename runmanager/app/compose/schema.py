@@ -59,8 +59,9 @@ def register_schema() -> None:
     OmegaConf.register_new_resolver("runmanager.choices", _choices, replace=True)
     store = ConfigStore.instance()
     top = _writable(Config)
-    for group in OPTION_TYPES:
+    for group in (*OPTION_TYPES, "loss"):
         top[group] = MISSING
+    OmegaConf.set_struct(top.metrics, False)  # any name, without a plus sign
     store.store(name="schema", node=top)
     for group, choices in OPTION_TYPES.items():
         for name, options in choices.items():

@@ -10,7 +10,7 @@ from hydra.plugins.launcher import Launcher
 
 from runmanager.app.compose.compose_cells import Grid
 from runmanager.app.compose.schema import Config
-from runmanager.app.driver.preflight_process import PreflightRequest, missing_devices, run_preflight
+from runmanager.app.driver.preflight_process import Parts, PreflightRequest, missing_devices, run_preflight
 from runmanager.errors import ConfigurationError, RunManagerError
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.local.engine import LocalEngine, call_in_process
@@ -48,16 +48,21 @@ def check_cells(launcher: Launcher, configs: Sequence[Config], *, given: Contain
     here = configs if _runs_here(launcher) else []
     precisions = [(config.device, config.precision) for config in here if config.precision != Precision.FP32]
     request = PreflightRequest(
-        parts=_distinct([(config.dataset, config.model) for config in configs]),
+        parts=_distinct(list(map(_parts_of, configs))),
         devices=devices if _runs_here(launcher) and needs_all else [],
         accelerator_settings=_accelerator_settings(given, here),
         precisions=_distinct(precisions),
         compiled=_distinct([config.device for config in here if config.compile]),
-        pieces=_distinct([(config.model, config.micro_batch, config.on_oom) for config in configs]),
+        pieces=_distinct([(config.model, config.loss, config.micro_batch, config.on_oom) for config in configs]),
         data_root=Path(configs[0].data_root),
     )
     if faults := _call_in_process(launcher, run_preflight, request):
         raise ConfigurationError(faults)
+
+
+def _parts_of(config: Config) -> Parts:
+    monitored = {"early_stop.metric": config.early_stop.metric, "checkpoint.keep_best": config.checkpoint.keep_best}
+    return Parts(config.dataset, config.model, config.loss, config.metrics, monitored)
 
 
 def _accelerator_settings(given: Container[str], configs: Sequence[Config]) -> dict[str, Sequence[str]]:

@@ -11,27 +11,39 @@ from runmanager.training.options.groups import TorchvisionModelOptions
 from runmanager.training.options.step import Precision
 from runmanager.validation import fault
 
-__all__ = ["PreflightRequest", "missing_devices", "run_preflight"]
+__all__ = ["Parts", "PreflightRequest", "missing_devices", "run_preflight"]
 
 _HOST_DEVICES = ("auto", "cpu")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What must fit together in a cell; `monitored` are the metrics that settings name, by the setting."""
+
+    dataset: Any
+    model: Any
+    loss: Mapping[str, Any]
+    metrics: Mapping[str, Any]
+    monitored: Mapping[str, str | None]
 
 
 @dataclass(frozen=True)
 class PreflightRequest:
     """What to check of the cells to run.
 
-    `parts`: the distinct pairs of dataset and model. `devices`: those that this host must have. `accelerator_settings`:
-    settings that only accelerators use (`loader.pin_memory`), each with the devices of the cells that set it; one must
-    be an accelerator. `precisions`: the distinct pairs of device and precision on this host. `compiled`: the devices
-    for which code is compiled on this host. `pieces`: the distinct triples of model, `micro_batch` and `on_oom`.
+    `parts`: the distinct combinations of dataset, model, loss and metrics. `devices`: those that this host must have.
+    `accelerator_settings`: settings that only accelerators use (`loader.pin_memory`), each with the devices of the
+    cells that set it; one must be an accelerator. `precisions`: the distinct pairs of device and precision on this
+    host. `compiled`: the devices for which code is compiled on this host. `pieces`: the distinct tuples of model, loss,
+    `micro_batch` and `on_oom`.
     """
 
-    parts: Sequence[tuple[Any, Any]]
+    parts: Sequence[Parts]
     devices: Sequence[str]
     accelerator_settings: Mapping[str, Sequence[str]]
     precisions: Sequence[tuple[str, str]]
     compiled: Sequence[str]
-    pieces: Sequence[tuple[Any, int | str | None, str]]
+    pieces: Sequence[tuple[Any, Mapping[str, Any], int | str | None, str]]
     data_root: Path
 
 
@@ -61,20 +73,40 @@ def run_preflight(request: PreflightRequest) -> list[str]:
 
     faults = [*missing_devices(request.devices).values(), *_accelerator_faults(request.accelerator_settings)]
     faults += _precision_faults(request.precisions) + _compiler_faults(request.compiled)
-    for model in _distinct(model for _, model in request.parts):
+    for model in _distinct(each.model for each in request.parts):
         faults += _model_faults(model)
+    faults += _criteria_faults(request.parts)
     if faults:
         return faults  # no slow download for a command that cannot run
-    for dataset in _distinct(dataset for dataset, _ in request.parts):
-        models = [model for with_dataset, model in request.parts if with_dataset == dataset]
+    for dataset in _distinct(each.dataset for each in request.parts):
+        parts = [each for each in request.parts if each.dataset == dataset]
         try:
             if isinstance(dataset, Mapping):
                 resolve_target(dataset, group="dataset")
             prepare_dataset(dataset, data_root=request.data_root)
             if not isinstance(dataset, Mapping):  # a custom dataset is built only by the run, as it may be slow
-                faults += _fitting_faults(dataset, models, request)
+                faults += _fitting_faults(dataset, parts, request)
         except RunManagerError as error:
             faults += str(error).splitlines()
+    return _distinct(faults)
+
+
+def _criteria_faults(parts: Sequence[Parts]) -> list[str]:
+    """Faults of losses and metrics that are found without data."""
+    from runmanager.training.criteria.loss import build_loss
+    from runmanager.training.criteria.metrics import direction_faults, metric_argument_faults
+
+    faults = []
+    for loss in _distinct(each.loss for each in parts):
+        try:
+            build_loss(loss)
+        except RunManagerError as error:
+            faults += str(error).splitlines()
+    for metrics in _distinct(each.metrics for each in parts):
+        faults += metric_argument_faults(metrics)
+    if not faults:
+        for each in parts:
+            faults += direction_faults(each.metrics, each.monitored)
     return faults
 
 
@@ -112,25 +144,30 @@ def _precision_faults(pairs: Sequence[tuple[str, str]]) -> list[str]:
     return [line for device, precision in here for line in precision_faults(Precision(precision), device)]
 
 
-def _fitting_faults(dataset: Any, models: Sequence[Any], request: PreflightRequest) -> list[str]:
-    """Faults of built-in models on a dataset: shapes, memory and micro-batches."""
+def _fitting_faults(dataset: Any, parts: Sequence[Parts], request: PreflightRequest) -> list[str]:
+    """Faults of a built-in dataset's parts: labels and loss, metrics, shapes, memory and micro-batches."""
     import torch
 
+    from runmanager.training.criteria.loss import build_loss
     from runmanager.training.datasets.registry import load_dataset
     from runmanager.training.models.builtin_models import build_model
     from runmanager.training.step.micro_batches import piece_faults
 
     data = load_dataset(dataset, data_root=request.data_root, seed=0)
     faults = []
-    for model in models:
-        if isinstance(model, Mapping):
-            continue  # a custom model is built only by the run
+    for each in parts:
         try:
+            loss = build_loss(each.loss)
+            num_outputs = loss.num_outputs(data)
+            faults += _metric_faults(each.metrics, loss, num_outputs, data)
+            if isinstance(each.model, Mapping):
+                continue  # a custom model is built only by the run
             with torch.device("meta"):  # shapes only: no memory, no random numbers
-                network = build_model(model, in_shape=data.in_shape, num_classes=data.num_classes)
+                network = build_model(each.model, in_shape=data.in_shape, num_classes=num_outputs)
             faults += _size_faults(network)
-            for micro_batch, on_oom in (each[1:] for each in request.pieces if each[0] == model):
-                faults += piece_faults(network, micro_batch=micro_batch, on_oom=on_oom)
+            for model, of_loss, micro_batch, on_oom in request.pieces:
+                if (model, of_loss) == (each.model, each.loss):
+                    faults += piece_faults(network, loss, micro_batch=micro_batch, on_oom=on_oom)
         except RunManagerError as error:
             faults += str(error).splitlines()
         except (RuntimeError, TypeError) as error:  # too many values for PyTorch
@@ -138,6 +175,22 @@ def _fitting_faults(dataset: Any, models: Sequence[Any], request: PreflightReque
                 fault("model", "have weights that fit the free memory", str(error).splitlines()[0], "make it smaller")
             )
     return faults
+
+
+def _metric_faults(metrics: Mapping[str, Any], loss: Any, num_outputs: int, data: Any) -> list[str]:
+    """Faults of metrics on a batch of the dataset's first labels, with predictions of a built-in model's shape."""
+    import torch
+
+    from runmanager.training.criteria.metrics import EvaluationMetrics, build_metrics
+
+    if not metrics:
+        return []
+    labels = torch.stack([data.validation[0][1]] * 2)
+    preds = torch.zeros(2, num_outputs)
+    built = EvaluationMetrics(
+        build_metrics(metrics, num_outputs=num_outputs, device=torch.device("cpu")), loss, metrics
+    )
+    return built.faults(loss(preds, labels)[1], labels)
 
 
 def _size_faults(network: Any) -> list[str]:

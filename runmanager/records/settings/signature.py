@@ -17,7 +17,9 @@ LATER: dict[str, Any] = {
     "channels_last": False,
     "compile": False,
     "graphs": False,
+    "loss._target_": "torch.nn.CrossEntropyLoss",
     "loader.prefetch_to_device": False,
+    "metrics": {},
     "micro_batch": None,
     "on_oom": "fail",
     "optimizer.fused": None,
@@ -27,6 +29,10 @@ LATER: dict[str, Any] = {
 }
 """Settings that were added after the first release of signatures, by dotted name, with their neutral value: a run with
 that value keeps the signature that it had before the setting existed."""
+
+_LATER_GROUP = "loss"  # a group that did not exist before
+_OF_JOB = ("loss._target_", "metrics")  # other programs have such settings too, and give them a meaning of their own
+_LATER_ANYWHERE = {name: value for name, value in LATER.items() if name not in _OF_JOB}
 
 _OPTION_WITH = {"loader.prefetch_to_device": "dataloader"}
 """For settings that only one option of their config group has: that option."""
@@ -38,19 +44,27 @@ def signature(config: Mapping[str, Any], *, unsigned: Container[str] = UNSIGNED)
     The order of keys does not matter. Default values count, so that a later change of a default does not change the
     signatures of stored runs. Settings in `LATER` are left out if they have their neutral value.
     """
-    signed = _without_later({key: value for key, value in config.items() if key not in unsigned})
+    later = LATER if _is_of_job(config) else _LATER_ANYWHERE
+    signed = _without_later({key: value for key, value in config.items() if key not in unsigned}, later)
     text = json.dumps(signed, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _without_later(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Remove the settings of `LATER` at their neutral value, at top level and inside groups."""
-    kept = {}
+def _is_of_job(config: Mapping[str, Any]) -> bool:
+    optimizer = config.get("optimizer")
+    return isinstance(optimizer, Mapping) and "name" in optimizer
+
+
+def _without_later(config: Mapping[str, Any], later: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Remove the settings of `later` at their neutral value, at top level and inside groups."""
+    kept: dict[str, Any] = {}
     for key, value in config.items():
         name = prefix + key
-        if name in LATER and type(value) is type(LATER[name]) and value == LATER[name]:
+        if name in later and type(value) is type(later[name]) and value == later[name]:
             continue
-        kept[key] = _without_later(value, f"{name}.") if not prefix and isinstance(value, Mapping) else value
+        kept[key] = _without_later(value, later, f"{name}.") if not prefix and isinstance(value, Mapping) else value
+    if later is LATER and not prefix and kept.get(_LATER_GROUP) == {}:
+        del kept[_LATER_GROUP]
     return kept
 
 

@@ -1,7 +1,7 @@
 """Pairing of cells into the two sides of a comparison: they differ in one axis, and at most in the seed."""
 
 import json
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,14 +106,19 @@ def _group_values(cells: Cells, group: str, members: Sequence[str]) -> list[str]
     variants = [{name: cells.value(cell, name, _ABSENT) for name in members} for cell in cells.cells]
     of_name: dict[str, list[dict[str, Any]]] = {}
     for variant in variants:
-        of_name.setdefault(str(variant.get(f"{group}.name", "")), []).append(variant)
+        of_name.setdefault(_kind(variant, group), []).append(variant)
     distinguishing = {name: _differing_keys(variants) for name, variants in of_name.items()}
     values = []
     for variant in variants:
-        name = str(variant.get(f"{group}.name", ""))
+        name = _kind(variant, group)
         details = [f"{key.removeprefix(f'{group}.')}={_text(variant[key])}" for key in distinguishing[name]]
         values.append(f"{name}({', '.join(details)})" if details and name else name or ", ".join(details))
     return values
+
+
+def _kind(variant: Mapping[str, Any], group: str) -> str:
+    """The choice of a group, or what it makes where a group has no names, like the loss."""
+    return str(variant.get(f"{group}.name", variant.get(f"{group}._target_", "")))
 
 
 def _differing_keys(variants: Sequence[dict[str, Any]]) -> list[str]:

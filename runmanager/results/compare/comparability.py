@@ -7,6 +7,7 @@ from runmanager.records.run.environment_changes import changed_files, describe_f
 from runmanager.records.run.run_record import Environment
 from runmanager.results.compare.comparison_side import Side
 from runmanager.results.compare.options import CompareOptions
+from runmanager.results.metrics.loss_functions import OF_THE_LOSS, loss_functions
 from runmanager.results.metrics.metric_lookup import MEMORY, RUN_TIME
 
 __all__ = [
@@ -30,6 +31,8 @@ def obstacles(sides: tuple[Side, Side], options: CompareOptions) -> list[str]:
         return unfinished
     metric, counts = sides[0].metric, count_values(sides)
     found = [*_invalid_values(sides), *disagreements(sides)]
+    if metric.name in OF_THE_LOSS:
+        found += _different_losses(sides)
     if metric == MEMORY:
         found += differences(sides, _memory_kind)
     if metric == RUN_TIME and any(side.paired for side in sides):
@@ -44,6 +47,11 @@ def obstacles(sides: tuple[Side, Side], options: CompareOptions) -> list[str]:
     elif min(counts) < options.min_seeds:
         found.append(f"too few runs: {measured}, {options.min_seeds} needed; add seeds, as in seed=1,2,3")
     return found
+
+
+def _different_losses(sides: Sequence[Side]) -> list[str]:
+    losses = loss_functions([run.record for side in sides for run in side.finished])
+    return [f"the loss functions differ, and so what is measured: {', '.join(losses)}"] if len(losses) > 1 else []
 
 
 def describe_unfinished(sides: Sequence[Side]) -> list[str]:

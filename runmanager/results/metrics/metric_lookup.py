@@ -19,6 +19,7 @@ from runmanager.results.metrics.logged_metrics import (
     time_to_accuracy,
     unit_rate_metric,
 )
+from runmanager.results.metrics.loss_functions import OF_THE_LOSS, loss_functions
 from runmanager.results.metrics.metric import LAST, THROUGHPUT, At, Effect, Metric
 from runmanager.results.table_model.columns import OUTCOMES
 from runmanager.results.table_model.logged_columns import logged_columns
@@ -113,11 +114,16 @@ def default_metrics(runs: Sequence[StoredRun]) -> Iterator[str]:
     """Yield the metrics by which cells are ranked where none is requested, the preferred one first.
 
     They are `OUTCOMES`, then the logged metrics, which are looked for only when they are needed; each only where its
-    direction is known.
+    direction is known, and losses only where all runs have the same loss function.
     """
-    yield from (name for name in OUTCOMES if known_direction(name, runs) is not None)
+    built_in = (name for name in OUTCOMES if known_direction(name, runs) is not None)
+    yield from (name for name in built_in if name not in OF_THE_LOSS or len(_losses(runs)) < 2)
     columns = _metric_columns(runs)
     yield from (column for name, column in columns.items() if known_direction(name, runs) is not None)
+
+
+def _losses(runs: Sequence[StoredRun]) -> list[str]:
+    return loss_functions([run.record for run in runs])
 
 
 def any_direction(name: str, runs: Sequence[StoredRun]) -> Metric:

@@ -15,6 +15,7 @@ __all__ = [
     "Unpack",
     "as_arrays",
     "as_floats",
+    "as_labels",
     "as_stored",
     "base_dataset",
     "collate_pairs",
@@ -55,15 +56,20 @@ def as_stored(inputs: Tensor) -> Tensor:
 
 
 def collate_pairs(samples: list[Any]) -> tuple[Tensor, Tensor]:
-    """Collate (tensor, int) samples to a batch: (batch, …) and (batch,), int64."""
+    """Collate (tensor, label) samples to a batch: (batch, …), and labels (batch, …) as of `as_labels`."""
     inputs, labels = default_collate(samples)
-    return inputs, labels.to(torch.int64)
+    return inputs, as_labels(labels)
+
+
+def as_labels(labels: Tensor) -> Tensor:
+    """Convert labels to the type that batches have: floating-point ones keep theirs, all others become int64."""
+    return labels if labels.is_floating_point() else labels.to(torch.int64)
 
 
 class ArrayDataset(Dataset[tuple[Tensor, Tensor]]):
-    """Samples in memory: `images` (samples, …), uint8 or floating point, and `labels` (samples,), int64.
+    """Samples in memory: `images` (samples, …), uint8 or floating point, and `labels` (samples, …), as of `as_labels`.
 
-    A sample is (tensor, int64 scalar tensor), the tensor being the stored image converted by `unpack`. `classes` are
+    A sample is (tensor, label tensor), the first being the stored image converted by `unpack`. `classes` are
     the class names, if known. Raises `DatasetError` if the two lengths differ.
     """
 
@@ -78,7 +84,7 @@ class ArrayDataset(Dataset[tuple[Tensor, Tensor]]):
         if len(images) != len(labels):
             raise DatasetError(f"A dataset must have one label an image, got {len(images)} and {len(labels)}.")
         self._images = images
-        self._labels = labels.to(torch.int64)
+        self._labels = as_labels(labels)
         self.unpack = unpack
         self.classes = classes
 
@@ -90,7 +96,7 @@ class ArrayDataset(Dataset[tuple[Tensor, Tensor]]):
         return self.unpack(self._images[index].clone()), self._labels[index].clone()
 
     def __getitems__(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """The whole batch: images (batch, …) and labels (batch,), int64."""
+        """The whole batch: images (batch, …) and labels (batch, …)."""
         images, labels = self.gather(torch.as_tensor(indices, dtype=torch.int64))
         return self.unpack(images), labels
 
@@ -123,7 +129,7 @@ def subset(dataset: Dataset[Any], indices: Sequence[int]) -> Dataset[Any]:
 def as_arrays(dataset: Dataset[Any]) -> Dataset[Any]:
     """Convert a known kind of dataset to an `ArrayDataset` with the same samples, bit for bit; return others unchanged.
 
-    Known kinds are a `TensorDataset` of inputs and whole-numbered labels, torchvision's MNIST and CIFAR families
+    Known kinds are a `TensorDataset` of inputs and labels, torchvision's MNIST and CIFAR families
     without a transform or with only `ToTensor`, and a `Subset` of these. Without a transform torchvision's samples are
     not tensors; they become what `ToTensor` returns.
     """
@@ -166,8 +172,7 @@ def _are_plain_pairs(tensors: Sequence[Tensor]) -> bool:
     """Whether these are inputs and labels in the CPU's memory that do not require gradients."""
     if len(tensors) != 2 or any(each.device.type != "cpu" or each.requires_grad for each in tensors):
         return False
-    labels = tensors[1]
-    return labels.ndim == 1 and not labels.is_floating_point() and not labels.is_complex()
+    return tensors[1].ndim >= 1 and not tensors[1].is_complex()
 
 
 def _torchvision_images(data: Any) -> Tensor:

@@ -4,11 +4,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset
 
 from runmanager.errors import ConfigurationError, DatasetError
+from runmanager.tracking.epoch_metrics.prediction_task import IGNORED
 from runmanager.training.custom_targets import call_target, parameter_names, resolve_target
 from runmanager.training.datasets.array_dataset import ArrayDataset, as_arrays, base_dataset
 from runmanager.training.datasets.splits import hold_out, random_subset
@@ -22,18 +24,18 @@ _OWN_SETTINGS = ("holdout", "size", "num_classes")  # applied here unless the ta
 
 
 def custom_sets(
-    options: Mapping[str, Any], *, data_root: Path, seed: int
-) -> tuple[Dataset[Any], Dataset[Any], tuple[int, ...], int]:
-    """Create the training and validation samples; return them with the shape of a sample and the number of classes.
+    options: Mapping[str, Any], *, data_root: Path, seed: int, ignored: int = IGNORED
+) -> tuple[Dataset[Any], Dataset[Any], tuple[int, ...], int, tuple[int, ...]]:
+    """Create both sets of samples; return them with the shape of a sample, the number of classes, a label's shape.
 
     A target that takes `train` is called with True and with False; any other is called once and split by
     `dataset.holdout` (default 0.2). `root` and `data_root` receive the data folder. `dataset.size` and
     `dataset.num_classes` are passed to a target that takes them, and applied here otherwise. The number of classes is
-    `dataset.num_classes`, or comes from the dataset's `num_classes` or `classes`, or from the largest label. Known
-    in-memory datasets are converted to `ArrayDataset`.
+    `dataset.num_classes`, or comes from the dataset's `num_classes` or `classes`, or from the largest label other than
+    `ignored`; it is 0 for floating-point labels without it. Known in-memory datasets are converted to `ArrayDataset`.
 
-    Raises `ConfigurationError` if the target cannot be called this way, `DatasetError` for samples that are not
-    (tensor, int) pairs.
+    Raises `ConfigurationError` if the target cannot be called this way, `DatasetError` for samples that are not pairs
+    of a tensor and a number or tensor.
     """
     target = resolve_target(options, group="dataset")
     taken = parameter_names(target)
@@ -44,11 +46,13 @@ def custom_sets(
     parts = _create_parts(target, passed, own.get("holdout"), data_root=data_root, seed=seed)
     classes = _declared_classes(options, parts[0])
     training, validation = (as_arrays(part) for part in parts)
-    shape = _sample_shape(training, str(options["_target_"]))
+    inputs, label = _first_sample(training, str(options["_target_"]))
     if classes is None:
-        classes = 1 + max(int(_labels(part).max()) for part in (training, validation))
+        classes = 0
+        if not label.is_floating_point():
+            classes = 1 + max(_largest_label(part, ignored) for part in (training, validation))
     training = random_subset(training, own.get("size"), seed=seed, name=str(options["_target_"]))
-    return training, validation, shape, classes
+    return training, validation, tuple(inputs.shape), classes, tuple(label.shape)
 
 
 def _check(own: Mapping[str, Any]) -> None:
@@ -89,17 +93,19 @@ def _create(target: Callable[..., Any], passed: Mapping[str, Any], offered: Mapp
     return created
 
 
-def _sample_shape(dataset: Dataset[Any], name: str) -> tuple[int, ...]:
+def _first_sample(dataset: Dataset[Any], name: str) -> tuple[Tensor, Tensor]:
     sample = dataset[0]
     if isinstance(sample, tuple | list) and len(sample) == 2 and isinstance(sample[0], Tensor):
         label = sample[1]
-        if isinstance(label, int) or (isinstance(label, Tensor) and label.ndim == 0 and not label.is_floating_point()):
-            return tuple(sample[0].shape)
+        if isinstance(label, int | float | np.generic | np.ndarray):
+            label = torch.as_tensor(label)
+        if isinstance(label, Tensor) and not label.is_complex():
+            return sample[0], label
     got = (
         ", ".join(type(each).__name__ for each in sample) if isinstance(sample, tuple | list) else type(sample).__name__
     )
     raise DatasetError(
-        f"The samples of {name} must be (tensor, int) pairs, got ({got}); "
+        f"The samples of {name} must be pairs of a tensor and a label (a number or a tensor), got ({got}); "
         "convert the images to tensors in its `__getitem__`."
     )
 
@@ -113,8 +119,14 @@ def _declared_classes(options: Mapping[str, Any], training: Dataset[Any]) -> int
     return None if getattr(base, "classes", None) is None else len(base.classes)
 
 
-def _labels(dataset: Dataset[Any]) -> Tensor:
+def _largest_label(dataset: Dataset[Any], ignored: int) -> int:
+    """The largest label other than `ignored`; -1 if there is none."""
     if isinstance(dataset, ArrayDataset):
-        return dataset.tensors()[1]
+        return _largest(dataset.tensors()[1], ignored)
     count = len(dataset)  # type: ignore[arg-type]  # `_create` has checked the length
-    return torch.tensor([int(dataset[index][1]) for index in range(count)])
+    return max(_largest(torch.as_tensor(dataset[index][1]), ignored) for index in range(count))
+
+
+def _largest(labels: Tensor, ignored: int) -> int:
+    counted = labels[labels != ignored]
+    return int(counted.max()) if counted.numel() else -1

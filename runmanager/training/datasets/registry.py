@@ -8,6 +8,7 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from runmanager.errors import UsageError
+from runmanager.tracking.epoch_metrics.prediction_task import IGNORED
 from runmanager.training.custom_targets import resolve_target
 from runmanager.training.datasets.custom_dataset import custom_sets
 from runmanager.training.datasets.digits import digits_are_cached, digits_sets
@@ -21,12 +22,17 @@ __all__ = ["Data", "load_dataset", "prepare_dataset"]
 
 @dataclass(frozen=True)
 class Data:
-    """Training and validation samples: (float32 tensor of `in_shape`, label below `num_classes`)."""
+    """Training and validation samples: (float32 tensor of `in_shape`, label below `num_classes`).
+
+    A label has `label_shape`, () unless it is an image or several numbers. `num_classes` is 0 if labels are no class
+    numbers and the dataset names no number of classes.
+    """
 
     train: Dataset[Any]
     validation: Dataset[Any]
     in_shape: tuple[int, ...]
     num_classes: int
+    label_shape: tuple[int, ...] = ()
 
 
 def prepare_dataset(options: Any, *, data_root: Path) -> None:
@@ -44,15 +50,14 @@ def prepare_dataset(options: Any, *, data_root: Path) -> None:
         digits_sets(options, seed=0)  # with a holdout they depend on the seed, so each run builds them
 
 
-def load_dataset(options: Any, *, data_root: Path, seed: int) -> Data:
+def load_dataset(options: Any, *, data_root: Path, seed: int, ignored: int = IGNORED) -> Data:
     """Load the samples of a run; nothing is downloaded.
 
-    `seed` decides which samples `holdout` holds out and `size` keeps, and the points of `disc`. Raises `DatasetError`
-    if files are missing or damaged, or more samples are requested than exist.
+    `seed` decides which samples `holdout` holds out and `size` keeps, and the points of `disc`. The label `ignored` is
+    no class. Raises `DatasetError` if files are missing or damaged, or more samples are requested than exist.
     """
     if isinstance(options, Mapping):
-        training, validation, shape, classes = custom_sets(options, data_root=data_root.expanduser(), seed=seed)
-        return Data(training, validation, shape, classes)
+        return Data(*custom_sets(options, data_root=data_root.expanduser(), seed=seed, ignored=ignored))
     if isinstance(options, DigitsOptions):
         return Data(*digits_sets(options, seed=seed), in_shape=(1, 28, 28), num_classes=10)
     if isinstance(options, DiscOptions):

@@ -92,17 +92,21 @@ def _read(dataset: Dataset[Any], device: torch.device) -> ArrayDataset:
     """Read all samples of any dataset to `device`, with only a few of them twice in memory."""
     count = len(dataset)  # type: ignore[arg-type]  # datasets here have a length
     samples = SampleBatches(dataset)
-    inputs, labels = torch.empty(0), torch.empty(count, dtype=torch.int64, device=device)
+    inputs = labels = torch.empty(0)
     for start in range(0, count, _READ_CHUNK):
         part = slice(start, min(start + _READ_CHUNK, count))
         part_inputs, part_labels = collate_pairs(samples.__getitems__(np.arange(part.start, part.stop)))
         if start == 0:
-            inputs = torch.empty((count, *part_inputs.shape[1:]), dtype=part_inputs.dtype, device=device)
-        if (part_inputs.shape[1:], part_inputs.dtype) != (inputs.shape[1:], inputs.dtype):
-            raise DatasetError(
-                "The samples must have one shape and type with `loader=resident`, got "
-                f"{_description(inputs)} and {_description(part_inputs)}; convert them, or use `loader=dataloader`."
+            inputs, labels = (
+                torch.empty((count, *each.shape[1:]), dtype=each.dtype, device=device)
+                for each in (part_inputs, part_labels)
             )
+        for what, whole, part_of_it in (("samples", inputs, part_inputs), ("labels", labels, part_labels)):
+            if (part_of_it.shape[1:], part_of_it.dtype) != (whole.shape[1:], whole.dtype):
+                raise DatasetError(
+                    f"The {what} must have one shape and type with `loader=resident`, got {_description(whole)} and "
+                    f"{_description(part_of_it)}; convert them, or use `loader=dataloader`."
+                )
         inputs[part], labels[part] = part_inputs, part_labels
     classes = getattr(base_dataset(dataset), "classes", None)
     return ArrayDataset(inputs, labels, unpack=as_stored, classes=classes)

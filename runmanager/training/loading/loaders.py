@@ -29,10 +29,10 @@ __all__ = ["EpochLoader", "Loaders", "WorkerLoader", "build_loaders"]
 
 
 class EpochLoader(Protocol):
-    """Batches of (images (batch, …), labels (batch,) int64); the last, smaller one is kept.
+    """Batches of (images (batch, …), labels (batch, …)); the last, smaller one is kept.
 
-    Images are float32, except of user-defined datasets with another type. For an accelerator they may be `Packed`;
-    `to_device` unpacks them.
+    Labels are int64 or floating point. Images are float32, except of user-defined datasets with another type. For an
+    accelerator they may be `Packed`; `to_device` unpacks them.
     """
 
     @property

@@ -3,7 +3,13 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from runmanager.tracking.options import METRICS, EarlyStopOptions, TensorBoardOptions
+from runmanager.tracking.options import EarlyStopOptions, TensorBoardOptions
+from runmanager.training.options.criteria import (
+    DEFAULT_LOSS,
+    criteria_faults,
+    recorded_metrics,
+    unknown_metric_faults,
+)
 from runmanager.training.options.groups import MeasureOptions, PairedOptions
 from runmanager.training.options.step import OutOfMemory, Precision, step_faults
 from runmanager.validation import MAX_COUNT, GroupOptions, did_you_mean, fault, field_faults, limits
@@ -19,12 +25,12 @@ class CheckpointOptions:
     """Settings of checkpoints.
 
     `every` is the number of epochs between checkpoints; the last epoch is always saved. 0 saves none, and a killed run
-    then starts again. `keep_best` names a metric (loss, accuracy, val_loss, val_accuracy): the weights of the epoch
-    with its best value are kept in best.pt, and each such epoch is saved too. Null keeps none.
+    then starts again. `keep_best` names a recorded metric (val_loss, val_accuracy, …): the weights of the epoch with
+    its best value are kept in best.pt, and each such epoch is saved too. Null keeps none.
     """
 
     every: int = field(default=1, metadata=limits(ge=0))
-    keep_best: str | None = field(default=None, metadata=limits(choices=METRICS))
+    keep_best: str | None = None
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,8 @@ class TrainingOptions:
     log_every: int = field(default=0, metadata=limits(ge=0))
     dataset: Any = None
     model: Any = None
+    loss: Any = field(default_factory=lambda: {"_target_": DEFAULT_LOSS})
+    metrics: dict[str, Any] = field(default_factory=dict)
     optimizer: Any = None
     scheduler: Any = None
     loader: Any = None
@@ -69,6 +77,7 @@ class TrainingOptions:
             graphs=self.graphs,
         )
         faults += field_faults(self.checkpoint, "checkpoint.") + field_faults(self.early_stop, "early_stop.")
+        faults += criteria_faults(self.loss, self.metrics) + self._metric_faults()
         faults += self._combination_faults()
         for part in (self.measure, self.dataset, self.model, self.optimizer, self.scheduler, self.loader):
             if isinstance(part, GroupOptions):
@@ -84,9 +93,14 @@ class TrainingOptions:
             way_out = "NVIDIA's and AMD's GPUs are cuda" if kind.lower() == "gpu" else did_you_mean(kind, _DEVICES)
         return [fault("device", f"be one of {', '.join(_DEVICES)}", repr(self.device), way_out)]
 
+    def _metric_faults(self) -> list[str]:
+        known = recorded_metrics(self.loss, self.metrics)
+        faults = unknown_metric_faults("early_stop.metric", self.early_stop.metric, known)
+        return faults + unknown_metric_faults("checkpoint.keep_best", self.checkpoint.keep_best, known)
+
     def _combination_faults(self) -> list[str]:
         faults = []
-        if self.checkpoint.keep_best in METRICS and self.checkpoint.every == 0:
+        if self.checkpoint.keep_best is not None and self.checkpoint.every == 0:
             faults.append(fault("checkpoint.every", "be at least 1 with `checkpoint.keep_best`", 0))
         if getattr(self.loader, "name", "") == "resident" and self.num_workers > 0:
             way_out = "workers would have nothing to load; use `loader=dataloader`"

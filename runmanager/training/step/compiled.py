@@ -95,7 +95,7 @@ def _full_batch(loader: EpochLoader, device: torch.device) -> tuple[Tensor, Tens
     """A batch of the size of the loader's full ones: its first sample, repeated."""
     size = min(loader.batch_size, loader.num_samples)
     images, labels = to_device(loader.first_samples(1), device)
-    return images.expand(size, *images.shape[1:]).contiguous(), labels.expand(size).contiguous()
+    return images.expand(size, *images.shape[1:]).contiguous(), labels.expand(size, *labels.shape[1:]).contiguous()
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from runmanager.errors import ConfigurationError
 from runmanager.tracking.lifecycle.outcome import is_out_of_memory
 from runmanager.tracking.options import CAPTURING_DEVICES
 from runmanager.tracking.torch_internals import clean_up_failed_capture
+from runmanager.training.options.criteria import is_of_torch
 from runmanager.training.options.job import TrainingOptions
 from runmanager.training.options.step import AUTO, OutOfMemory
 from runmanager.validation import fault
@@ -50,13 +51,16 @@ class GraphDevice(Protocol):
 def graph_device(options: TrainingOptions, device: torch.device) -> GraphDevice | None:
     """The device interface for capturing steps with these options; None if they run eagerly.
 
-    With `auto`, steps are captured only if the result is certain to be the same: a user-defined model may make a new
-    decision in Python in each step, which a captured step does not, and pieces that may be halved change the step.
+    With `auto`, steps are captured only if the result is certain to be the same: a user-defined model or loss may make
+    a new decision in Python in each step, which a captured step does not; pieces that may be halved change the step.
     """
     if not options.graphs or device.type not in CAPTURING_DEVICES:
         return None
     can_change = (
-        options.on_oom == OutOfMemory.HALVE or options.micro_batch == AUTO or isinstance(options.model, Mapping)
+        options.on_oom == OutOfMemory.HALVE
+        or options.micro_batch == AUTO
+        or isinstance(options.model, Mapping)
+        or not is_of_torch(options.loss)
     )
     return None if options.graphs == AUTO and can_change else CudaGraphs(device)
 

@@ -12,10 +12,11 @@ from runmanager.tracking.introspect.isolation import isolated
 from runmanager.tracking.introspect.model_copy import copy_to_meta
 from runmanager.tracking.lifecycle.outcome import is_out_of_memory
 from runmanager.tracking.torch_internals import InstanceNormBase, NormBase, storage_id
+from runmanager.training.criteria.loss import Loss
 from runmanager.training.options.step import OutOfMemory
 from runmanager.validation import fault
 
-__all__ = ["MicroBatches", "cache_friendly_size", "needs_whole_batches", "piece_faults"]
+__all__ = ["MicroBatches", "Share", "cache_friendly_size", "needs_whole_batches", "piece_faults"]
 
 _CACHE_BYTES = 40 * 2**20
 """The activation size of a piece at which an epoch is fastest: somewhat more than a CPU's last-level cache.
@@ -23,20 +24,33 @@ _CACHE_BYTES = 40 * 2**20
 Smaller pieces have more overhead; larger ones read their activations from memory.
 """
 
-PieceFunction = Callable[[torch.Tensor, torch.Tensor, float], tuple[torch.Tensor, torch.Tensor]]
+Share = float | torch.Tensor | None
+"""What a piece contributes to the mean loss of its batch; None if it is the whole batch."""
+
+PieceFunction = Callable[[torch.Tensor, torch.Tensor, Share], tuple[torch.Tensor, torch.Tensor]]
 """Computes a piece (images, labels) with its share of the batch; returns its mean loss and predictions (piece, …)."""
+
+Weigh = Callable[[torch.Tensor], torch.Tensor | None]
+"""The weight of labels in a mean loss, a scalar on their device; None if all samples have the same."""
 
 
 class MicroBatches:
     """Computes a batch in nearly equal pieces of at most `size` samples; None computes it as a whole.
 
     With `halve_on_oom`, pieces that do not fit the memory are halved: the batch is computed again, and later batches
-    use the smaller size too. `notify` is called with a line about it.
+    use the smaller size too. `notify` is called with a line about it. A piece counts by its number of samples, or as
+    `weigh` says.
     """
 
     def __init__(
-        self, size: int | None = None, *, halve_on_oom: bool = False, notify: Callable[[str], None] | None = None
+        self,
+        size: int | None = None,
+        *,
+        halve_on_oom: bool = False,
+        notify: Callable[[str], None] | None = None,
+        weigh: Weigh = lambda _labels: None,
     ) -> None:
+        self._weigh = weigh
         self.size = size
         self._halve_on_oom = halve_on_oom
         self._notify = notify
@@ -50,12 +64,12 @@ class MicroBatches:
         Gradients must not be changed in place: before a step there are none, and an evaluation does not change them.
         """
         if not self._halve_on_oom:
-            return _in_pieces(compute_piece, images, labels, self.size)
+            return _in_pieces(compute_piece, images, labels, self.size, self._weigh)
         while True:
             before = _Snapshot(network, images.device)
             size = min(self.size or len(images), len(images))
             try:
-                return _in_pieces(compute_piece, images, labels, size)
+                return _in_pieces(compute_piece, images, labels, size, self._weigh)
             except Exception as error:
                 if size == 1 or not is_out_of_memory(error):
                     raise
@@ -75,19 +89,27 @@ class MicroBatches:
 
 
 def _in_pieces(
-    compute_piece: PieceFunction, images: torch.Tensor, labels: torch.Tensor, size: int | None
+    compute_piece: PieceFunction, images: torch.Tensor, labels: torch.Tensor, size: int | None, weigh: Weigh
 ) -> tuple[torch.Tensor, torch.Tensor]:
     count = len(images)
     if size is None or size >= count:
-        return compute_piece(images, labels, 1.0)
+        return compute_piece(images, labels, None)
     num_pieces = math.ceil(count / size)
     losses, preds = [], []
+    whole = weigh(labels)
     for some_images, some_labels in zip(images.tensor_split(num_pieces), labels.tensor_split(num_pieces), strict=True):
-        share = len(some_images) / count
+        share = _share(some_labels, whole, count, weigh)
         loss, some_preds = compute_piece(some_images, some_labels, share)
         losses.append(loss * share)
         preds.append(some_preds)
     return torch.stack(losses).sum(), torch.cat(preds)
+
+
+def _share(labels: torch.Tensor, whole: torch.Tensor | None, count: int, weigh: Weigh) -> float | torch.Tensor:
+    weight = weigh(labels)
+    if whole is None or weight is None:
+        return len(labels) / count
+    return weight / whole
 
 
 class _Snapshot:
@@ -144,14 +166,20 @@ def needs_whole_batches(network: torch.nn.Module) -> bool:
     )
 
 
-def piece_faults(network: torch.nn.Module, *, micro_batch: int | str | None, on_oom: str) -> list[str]:
-    """Check the two settings that split batches, for a network that needs whole batches: one fault each."""
+def piece_faults(network: torch.nn.Module, loss: Loss, *, micro_batch: int | str | None, on_oom: str) -> list[str]:
+    """Check the two settings that split batches, for a network or a loss that needs whole ones: one fault each."""
     has_size = isinstance(micro_batch, int)
-    if not (has_size or on_oom == OutOfMemory.HALVE) or not needs_whole_batches(network):
+    if not (has_size or on_oom == OutOfMemory.HALVE):
         return []
-    with_norm = "for a model with batch normalisation or running statistics"
-    way_out = "each piece has its own statistics; use a smaller `batch_size`"
-    faults = [fault("micro_batch", f"be null or auto {with_norm}", micro_batch, way_out)] if has_size else []
+    if needs_whole_batches(network):
+        such = "for a model with batch normalisation or running statistics"
+        way_out = "each piece has its own statistics; use a smaller `batch_size`"
+    elif not loss.splits:
+        such = f"for a loss like {type(loss.function).__name__}"
+        way_out = "it may not be the mean of the losses of pieces; use a smaller `batch_size`"
+    else:
+        return []
+    faults = [fault("micro_batch", f"be null or auto {such}", micro_batch, way_out)] if has_size else []
     if on_oom == OutOfMemory.HALVE:
-        faults.append(fault("on_oom", f"be fail {with_norm}", on_oom, way_out))
+        faults.append(fault("on_oom", f"be fail {such}", on_oom, way_out))
     return faults

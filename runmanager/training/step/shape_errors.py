@@ -48,10 +48,12 @@ def _wrong_classes(
     text = str(error).lower()
     if not any(word in text for word in ("out of bounds", "target", "scalar type")):
         return None
-    if labels.dtype not in (torch.int64, torch.uint8) or labels.ndim != 1:
+    of_pixels = labels.ndim > 2
+    if labels.dtype not in (torch.int64, torch.uint8) or (labels.ndim != 1 and not of_pixels):
+        shape, flattened = ("(batch, height, width)", "") if of_pixels else ("(batch,)", ".reshape(-1)")
         return (
-            f"The labels must be class numbers, int64 of shape (batch,), got {labels.dtype} of shape "
-            f"{tuple(labels.shape)}; convert them with labels.to(torch.int64).reshape(-1)."
+            f"The labels must be class numbers, int64 of shape {shape}, got {labels.dtype} of shape "
+            f"{tuple(labels.shape)}; convert them with labels.to(torch.int64){flattened}."
         )
     if len(labels) != len(images):
         got = f"{pluralize(len(labels), 'label')} and {pluralize(len(images), 'image')}"

@@ -4,14 +4,20 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 
 from runmanager.errors import ConfigurationError
+from runmanager.training.criteria.loss import Loss
 from runmanager.training.options.job import TrainingOptions
 from runmanager.training.options.step import AUTO, OutOfMemory, Precision
 from runmanager.training.step.amp import CountingScaler, autocast, precision_faults, scaler_for, weight_faults
 from runmanager.training.step.cuda_graphs import GraphDevice, GraphedSteps
-from runmanager.training.step.micro_batches import MicroBatches, cache_friendly_size, needs_whole_batches, piece_faults
+from runmanager.training.step.micro_batches import (
+    MicroBatches,
+    Share,
+    cache_friendly_size,
+    needs_whole_batches,
+    piece_faults,
+)
 from runmanager.training.step.shape_errors import explain_shape_errors
 from runmanager.validation import fault
 
@@ -26,29 +32,32 @@ def build_stepper(
     device: torch.device,
     in_shape: tuple[int, ...],
     notify: Callable[[str], None],
+    loss: Loss | None = None,
     apply: Callable[[torch.Tensor], torch.Tensor] | None = None,
 ) -> "Stepper":
     """Create the stepper that the settings ask for, for a network on `device` and samples of `in_shape`.
 
-    `apply` computes the predictions if the network itself does not. `notify` is called with a line for each deviation
-    from the settings. Raises `ConfigurationError` for settings that the network, the samples or the device do not
-    support.
+    `loss` is by default the cross-entropy. `apply` computes the predictions if the network itself does not. `notify` is
+    called with a line for each deviation from the settings. Raises `ConfigurationError` for settings that the network,
+    the samples or the device do not support.
     """
     precision = Precision(options.precision)
     faults = precision_faults(precision, device) + weight_faults(network, precision)
-    faults += piece_faults(network, micro_batch=options.micro_batch, on_oom=options.on_oom)
+    loss = loss or Loss()
+    faults += piece_faults(network, loss, micro_batch=options.micro_batch, on_oom=options.on_oom)
     if options.channels_last and len(in_shape) != 3:
         faults.append(fault("channels_last", "be false for samples that are not images", f"samples {tuple(in_shape)}"))
     if faults:
         raise ConfigurationError(faults)
-    forward = Forward(network, precision=precision, channels_last=options.channels_last, apply=apply)
-    pieces = _micro_batches(options, network, device, in_shape, notify)
+    forward = Forward(network, loss, precision=precision, channels_last=options.channels_last, apply=apply)
+    pieces = _micro_batches(options, network, loss, device, in_shape, notify)
     return Stepper(forward, optimizer, pieces=pieces, scaler=scaler_for(precision, device))
 
 
 def _micro_batches(
     options: TrainingOptions,
     network: torch.nn.Module,
+    loss: Loss,
     device: torch.device,
     in_shape: tuple[int, ...],
     notify: Callable[[str], None],
@@ -56,42 +65,45 @@ def _micro_batches(
     halve_on_oom = options.on_oom == OutOfMemory.HALVE
     if options.micro_batch != AUTO:
         assert not isinstance(options.micro_batch, str)
-        return MicroBatches(options.micro_batch, halve_on_oom=halve_on_oom, notify=notify)
-    if needs_whole_batches(network):
+        return MicroBatches(options.micro_batch, halve_on_oom=halve_on_oom, notify=notify, weigh=loss.num_counted)
+    if needs_whole_batches(network) or not loss.splits:
         return MicroBatches()
-    if device.type == "cpu":
-        return MicroBatches(cache_friendly_size(network, in_shape), halve_on_oom=halve_on_oom, notify=notify)
-    return MicroBatches(halve_on_oom=True, notify=notify)
+    size = cache_friendly_size(network, in_shape) if device.type == "cpu" else None
+    halve_on_oom = halve_on_oom or device.type != "cpu"
+    return MicroBatches(size, halve_on_oom=halve_on_oom, notify=notify, weigh=loss.num_counted)
 
 
 class Forward:
-    """The forward pass of a batch (images, labels): its mean cross-entropy, a scalar, and predictions (batch, classes).
+    """The forward pass of a batch (images, labels): its mean loss, a scalar, and predictions (batch, …).
 
-    `apply` computes the predictions from images; the default is the network itself, and a faster equivalent may
-    replace it. Raises `TensorMismatchError` for a batch that does not fit the network.
+    `loss` is by default the cross-entropy. `apply` computes the predictions from images; the default is the network
+    itself, and a faster equivalent may replace it. Raises `TensorMismatchError` for a batch that does not fit.
     """
 
     def __init__(
         self,
         network: torch.nn.Module,
+        loss: Loss | None = None,
         *,
         precision: Precision = Precision.FP32,
         channels_last: bool = False,
         apply: Callable[[torch.Tensor], torch.Tensor] | None = None,
     ) -> None:
         self.network = network
+        self.loss = loss or Loss()
         self._precision = precision
         self._channels_last = channels_last
         self._apply = network if apply is None else apply
         if channels_last:
             network.to(memory_format=torch.channels_last)
 
-    def __call__(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def __call__(
+        self, images: torch.Tensor, labels: torch.Tensor, *, is_piece: bool = False
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         with explain_shape_errors(self.network, images, labels), autocast(self._precision, images.device):
             if self._channels_last:
                 images = images.contiguous(memory_format=torch.channels_last)
-            preds = self._apply(images)
-            return F.cross_entropy(preds, labels), preds
+            return self.loss(self._apply(images), labels, is_piece=is_piece)
 
 
 class Stepper:
@@ -102,7 +114,7 @@ class Stepper:
     evaluate   forward and loss, on the whole batch or in pieces
     ```
 
-    Both return the mean loss over the batch, a scalar, and the predictions (batch, classes). Without an `optimizer`
+    Both return the mean loss over the batch, a scalar, and the predictions (batch, …). Without an `optimizer`
     only `evaluate` works. The state holds what a resumed run must know: the piece size and the gradient scaler.
     """
 
@@ -114,7 +126,7 @@ class Stepper:
         pieces: MicroBatches | None = None,
         scaler: CountingScaler | None = None,
     ) -> None:
-        self.network = forward.network
+        self.network, self.loss = forward.network, forward.loss
         self._forward = forward
         self._optimizer = optimizer
         self._pieces = pieces or MicroBatches()
@@ -138,7 +150,7 @@ class Stepper:
         )
 
     def train(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Take one optimiser step on the mean cross-entropy over the batch."""
+        """Take one optimiser step on the mean loss over the batch."""
         if self._graphed is not None:
             return self._graphed.step(images, labels)
         loss, preds = self.compute_gradients(images, labels)
@@ -156,18 +168,18 @@ class Stepper:
         return self._pieces.compute(self._evaluate_piece, images, labels, network=self.network)
 
     def _backward_piece(
-        self, images: torch.Tensor, labels: torch.Tensor, share: float
+        self, images: torch.Tensor, labels: torch.Tensor, share: Share
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Add the gradients of a piece that is this share of its batch."""
-        loss, preds = self._forward(images, labels)
-        weighted = loss if share == 1 else loss * share
+        """Add the gradients of a piece that is this share of its batch; None is the whole of it."""
+        loss, preds = self._forward(images, labels, is_piece=share is not None)
+        weighted = loss if share is None else loss * share
         (weighted if self._scaler is None else self._scaler.scale(weighted)).backward()
         return loss.detach(), preds.detach()
 
     def _evaluate_piece(
-        self, images: torch.Tensor, labels: torch.Tensor, _share: float
+        self, images: torch.Tensor, labels: torch.Tensor, share: Share
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        return self._forward(images, labels)
+        return self._forward(images, labels, is_piece=share is not None)
 
     def _update(self) -> None:
         assert self._optimizer is not None

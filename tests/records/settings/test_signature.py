@@ -54,13 +54,19 @@ def test_later_setting_at_its_neutral_value_keeps_the_signature(name: str) -> No
     group, _, key = name.rpartition(".")
 
     def given_as(value: Any) -> dict[str, Any]:
-        return {**before, group: {**before[group], key: value}} if group else {**before, key: value}
+        return {**before, group: {**before.get(group, {}), key: value}} if group else {**before, key: value}
 
     assert signature(given_as(LATER[name])) == signature(before)
     assert signature(given_as("another")) != signature(before)
     alike = 0 if LATER[name] is False else False
     assert signature(given_as(alike)) != signature(before)
     assert signature({**before, "model": {name: LATER[name]}}) != signature({**before, "model": {}})
+
+
+def test_a_loss_of_another_program_counts_even_at_the_default_of_the_job() -> None:
+    loss = {"_target_": LATER["loss._target_"]}
+    assert signature({"lr": 0.1, "loss": loss, "metrics": {}}) != signature({"lr": 0.1, "loss": loss})
+    assert signature({"lr": 0.1, "loss": loss}) != signature({"lr": 0.1, "loss": {}})
 
 
 def test_name_inside_a_group_counts() -> None:

@@ -116,7 +116,7 @@ def test_in_memory_datasets_are_converted_with_their_classes(load):
 @pytest.mark.parametrize(
     ("name", "settings", "error", "message"),
     [
-        ("Strings", {}, DatasetError, r"samples of mydata.Strings must be \(tensor, int\) pairs, got \(str, int\)"),
+        ("Strings", {}, DatasetError, r"samples of mydata.Strings must be pairs of a tensor .*, got \(str, int\)"),
         ("Stream", {}, DatasetError, "must make a dataset with a length .* got a Stream"),
         ("nothing", {}, DatasetError, "must make a dataset with samples, got an empty one"),
         ("Plane", {}, ConfigurationError, "mydata has no 'Plane'; did you mean 'Plain'"),
