@@ -76,19 +76,22 @@ class Sweep:
         columns: str | Sequence[str] | None = None,
         pivot: str | None = None,
         each: bool = False,
+        better: str | None = None,
     ) -> "pd.DataFrame":
         """A part of the results, as `runmanager table` shows it: the main columns, one row for all seeds of a cell.
 
         Means over seeds are followed by their standard deviations, as in `val_accuracy_std`; `each=True` keeps one row
         per run. `where` is a condition (`"device==cuda and lr<0.1"`), `sort` a column: largest first where that is
-        better, as for accuracies and throughput, else smallest first. `columns` names columns or settings. `pivot` is
-        `"ROWS:COLUMNS[:METRIC]"`, with medians over runs. Every logged metric is a column.
+        better, as for accuracies and throughput, else smallest first; `better` (`"max"`, `"min"`) is the direction of a
+        metric, needed where it was not declared and its name does not tell. `columns` names columns or settings.
+        `pivot` is `"ROWS:COLUMNS[:METRIC]"`, with medians over runs. Every logged metric is a column.
 
-        Raises `UsageError` for an argument that cannot be parsed and, with the nearest name, for an unknown column.
+        Raises `UsageError` for an argument that cannot be parsed, for a metric whose direction is not known and, with
+        the nearest name, for an unknown column.
         """
         names = columns if columns is None or isinstance(columns, str) else ",".join(map(in_list, columns))
         with _errors_name_arguments():
-            query = TableQuery.parse(where=where, sort=sort, columns=names, pivot=pivot, each=each)
+            query = TableQuery.parse(where=where, sort=sort, columns=names, pivot=pivot, each=each, better=better)
             table = query.of_sweep(self._snapshot.sweep, self._snapshot.plan, collapses=True)
         return to_dataframe(table, human_columns(table) if pivot is None else None)
 

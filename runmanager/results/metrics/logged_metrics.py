@@ -6,27 +6,22 @@ from itertools import accumulate
 
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.load.logged_values import unit_names, unit_rate
+from runmanager.results.load.logged_values import metric_names, unit_names, unit_rate
 from runmanager.results.metrics.metric import LAST, At, Metric
-from runmanager.results.table_model.columns import OUTCOMES
 
 __all__ = [
-    *("EPOCH_COLUMNS", "RATE", "TIME_TO", "epoch_metric", "recorded_metrics", "recorded_units"),
-    *("time_to", "time_to_accuracy", "unit_rate_metric"),
+    *("TIME_TO", "epoch_metric", "recorded_metrics", "recorded_units", "time_to", "time_to_accuracy"),
+    "unit_rate_metric",
 ]
 
-EPOCH_COLUMNS = OUTCOMES
-"""The metrics that have a column of their own in every record."""
-
 TIME_TO = "time_to_"
-RATE = "_per_second"
 
 EpochValue = Callable[[EpochRecord], float | None]
 
 
 def recorded_metrics(runs: Iterable[StoredRun]) -> list[str]:
     """Return the names of the logged metrics, in order of first appearance."""
-    return list(dict.fromkeys(name for run in runs for epoch in run.epochs if epoch.metrics for name in epoch.metrics))
+    return metric_names(epoch for run in runs for epoch in run.epochs)
 
 
 def recorded_units(runs: Iterable[StoredRun]) -> list[str]:
@@ -97,14 +92,13 @@ def _time_to(name: str, of_epoch: EpochValue, target: float, *, more_is_better: 
     return Metric(name, "speedup", values, False, False, f"never reached {target:g}", rounded=rounded)
 
 
-def unit_rate_metric(unit: str) -> Metric:
-    """Return the throughput of a unit: its count over the training seconds of each measured epoch."""
+def unit_rate_metric(text: str, unit: str) -> Metric:
+    """Return the throughput of a unit, named `text`: its count over the training seconds of each measured epoch."""
 
     def values(run: StoredRun) -> list[float]:
         return [rate for epoch in run.epochs if not epoch.warmup and (rate := unit_rate(epoch, unit))]
 
-    name = f"{unit}{RATE}"
-    return Metric(name, "speedup", values, True, True, f"no {name}", rounded=True)
+    return Metric(text, "speedup", values, True, True, f"no {text}", rounded=True)
 
 
 def _last(run: StoredRun, name: str) -> EpochRecord | None:

@@ -5,7 +5,7 @@
 | `train/loss`, `train/accuracy` | scalar | every epoch |
 | `val/loss`, `val/accuracy` | scalar | every epoch with an evaluation; step 0 is the one before training |
 | `time/epoch_seconds`, `time/data_seconds`, `time/transfer_seconds`, `time/compute_seconds`, `time/eval_seconds` | scalar | every epoch, without phases that were not measured |
-| `throughput/samples_per_second`, `throughput/<unit>_per_second` | scalar | every epoch; units as `tokens` that were counted beside samples |
+| `throughput/samples_per_second`, `throughput/<unit>_per_second` | scalar | every epoch; units as `tokens` that were counted in addition to samples |
 | `metrics/<name>`, or `<name>` if it contains a slash and is not one of these tags | scalar | every epoch with that logged metric |
 | `optim/lr` | scalar | every epoch, if the optimiser is known |
 | `step/loss` | scalar | every `log_every` steps, step = optimiser step |
@@ -26,6 +26,7 @@ from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary
 from torch.utils.tensorboard import summary as protos
 
 from runmanager.records.run.run_record import PHASES, EpochRecord, RunRecord
+from runmanager.results.table_model.logged_columns import rate_name
 from runmanager.text import error_line
 from runmanager.tracking.epoch_metrics.evaluation import Evaluation
 from runmanager.tracking.introspect.example_call import example_call
@@ -157,7 +158,7 @@ def epoch_scalars(record: EpochRecord, learning_rate: float | None) -> dict[str,
         "val/accuracy": record.val_accuracy,
         **seconds,
         "throughput/samples_per_second": record.samples_per_second,
-        **{f"throughput/{unit}_per_second": rate for unit, rate in units_per_second(record).items()},
+        **{f"throughput/{rate_name(unit)}": rate for unit, rate in units_per_second(record).items()},
         "optim/lr": learning_rate,
         **{metric_tag(name): value for name, value in (record.metrics or {}).items()},
     }
