@@ -105,6 +105,7 @@ class Sweep:
         at: At = LAST,
         drift: float = CompareOptions.drift,
         margin: float | None = None,
+        where: str | None = None,
     ) -> "pd.DataFrame":
         """One row per matched pair along `axis`, with the columns of comparison.csv or those of the metric.
 
@@ -113,14 +114,16 @@ class Sweep:
         `better` (`"max"`, `"min"`) its direction, which is needed where it was not declared and its name does not tell.
         `drift` is the share by which the machine's
         speed may change while one side runs after the other. `margin` is the largest effect that counts as no
-        difference: a share for ratios (None: 3%), in the metric's unit for metrics of epochs.
+        difference: a share for ratios (None: 3%), in the metric's unit for metrics of epochs. `where` is a condition
+        on the pairs (`"verdict==faster"`); intervals and verdicts stay those of all pairs.
 
         Raises `UsageError` for an axis, a baseline or a metric that the sweep does not have, and for a `drift` or
         `margin` out of range.
         """
         options = CompareOptions(axis, baseline, metric, better=better, at=at, drift=drift, margin=margin)
         with _errors_name_arguments():
-            return to_dataframe(compare(self._snapshot.sweep, self._snapshot.plan, options))
+            query = TableQuery.parse(where=where)
+            return to_dataframe(query.of_comparison(compare(self._snapshot.sweep, self._snapshot.plan, options)))
 
     def best(
         self, metric: str | None = None, *, better: str | None = None, at: At = LAST, where: str | None = None

@@ -53,6 +53,13 @@ def epoch_metric(text: str, name: str, *, at: At, more_is_better: bool, logged: 
         epoch = chosen(run)
         return None if epoch is None or of_epoch(epoch) is None else epoch.epoch
 
+    def is_lost(run: StoredRun) -> bool:
+        if not logged:  # a column does not tell what was not measured from what was not finite
+            return at == LAST and not values(run) and any(of_epoch(epoch) is not None for epoch in run.epochs)
+        if at == LAST:
+            return not values(run) and _last(run, name) is not None
+        return any((epoch.metrics or {}).get(name, 0.0) is None for epoch in run.epochs)
+
     lack = f"no finite {text}" if logged else f"no {text}"
     return Metric(
         *(text, "difference", values, False, more_is_better, lack),
@@ -60,6 +67,7 @@ def epoch_metric(text: str, name: str, *, at: At, more_is_better: bool, logged: 
         at=at,
         of_epoch=of_epoch,
         epoch_of=number_of if logged or at != LAST else None,
+        is_lost=is_lost,
     )
 
 

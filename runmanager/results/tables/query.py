@@ -9,6 +9,7 @@ from runmanager.records.run.metric_direction import BETTER
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.cell_pairing import SEED, hashable
+from runmanager.results.compare.comparison_table import ComparisonTable
 from runmanager.results.load.cells import gather_cells
 from runmanager.results.load.run_summary import SweepSummary
 from runmanager.results.table_model.columns import Table, column_of
@@ -96,6 +97,12 @@ class TableQuery:
         """The queried part of any table. Raises `UsageError`, with the nearest name, for an unknown column."""
         return self._applied(_resolve(table, self.words), collapses=False)
 
+    def of_comparison(self, comparison: ComparisonTable) -> ComparisonTable:
+        """The pairs that meet the condition; intervals and verdicts stay those of all pairs. Raises as `of_table`."""
+        found = self.of_table(comparison)
+        assert isinstance(found, ComparisonTable)  # no query replaces the kind of table but a pivot
+        return found
+
     def _applied(self, resolved: "_ResolvedTable", *, collapses: bool) -> Table:
         if self.where is not None:
             resolved = resolved.filtered(self.where)
@@ -131,7 +138,7 @@ class _ResolvedTable:
         """
         holds = condition.over(self.columns, known=self.known)
         rows = [row for row in self.table.rows if holds(row)]
-        runs = pluralize(len(self.table.rows), "run")
+        runs = pluralize(len(self.table.rows), "pair" if "verdict" in self.table.columns else "run")
         count = pluralize(len(rows), f"of {runs} matches {condition.text}.", f"of {runs} match {condition.text}.")
         if not rows:
             count += self._existing_values(condition.words)
