@@ -29,9 +29,9 @@ __all__ = [
     "METRICS",
     "Metric",
     "experiment_summary",
+    "metric_columns",
     "metric_tag",
     "mixed_type_settings",
-    "recorded_metrics",
     "session_end",
     "session_start",
 ]
@@ -65,7 +65,7 @@ _OWN_TAGS = {
     *(f"time/{name}_seconds" for name in PHASES),
     *("optim/lr", "step/loss", "config/text_summary"),
 }
-_OWN_GROUPS = ("throughput", "weights", "gradients", "_hparams_")  # whose tags have names of the user
+_OWN_GROUPS = ("metrics", "throughput", "weights", "gradients", "_hparams_")  # whose tags have names of the user
 
 
 def session_start(settings: Mapping[str, Any]) -> Summary:
@@ -91,13 +91,16 @@ def session_end(*, succeeded: bool) -> Summary:
 
 
 def metric_tag(name: str) -> str:
-    """Return the tag of a logged metric: its name if it has a slash and is not our own tag, else below `metrics/`."""
+    """Return the tag of a logged metric: its name if it has a slash and is not our own tag, else below `metrics/`.
+
+    No two names have the same tag: `metrics/f1` is that of `f1`, so a metric of that name has `metrics/metrics/f1`.
+    """
     group, slash, _ = name.partition("/")
     is_free = bool(slash) and name not in _OWN_TAGS and group not in _OWN_GROUPS
     return name if is_free else f"metrics/{name}"
 
 
-def recorded_metrics(runs: Iterable[StoredRun], *, read_all: bool = False) -> list[Metric]:
+def metric_columns(runs: Iterable[StoredRun], *, read_all: bool = False) -> list[Metric]:
     """List the metrics that ended runs have, and after them the logged ones in order of first appearance.
 
     Without any, all of `METRICS` are listed. Reads as few runs as possible: up to one that adds nothing to all of

@@ -15,7 +15,7 @@
 | `predictions`, `confusion_matrix` | image | the last evaluation, before the run's status becomes finished; and epochs 1, 2, 4, 8, … that took ten seconds or more |
 | `config/text_summary` | text | once: the settings |
 | `_hparams_/session_start_info`, `_hparams_/session_end_info` | HParams | at the start, at the final end |
-| `custom_scalars__config__` | layout | once: the charts of the Custom Scalars tab |
+| `custom_scalars__config__` | layout | once, and again when a metric or unit is logged for the first time: the charts of the Custom Scalars tab |
 """  # noqa: E501  # a table row is one line
 
 from collections.abc import Mapping, Sequence
@@ -26,6 +26,8 @@ from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary
 from torch.utils.tensorboard import summary as protos
 
 from runmanager.records.run.run_record import PHASES, EpochRecord, RunRecord
+from runmanager.records.storage.reader import read_epochs
+from runmanager.results.load.logged_values import metric_names, unit_names
 from runmanager.results.table_model.logged_columns import rate_name
 from runmanager.text import error_line
 from runmanager.tracking.epoch_metrics.evaluation import Evaluation
@@ -33,7 +35,7 @@ from runmanager.tracking.introspect.example_call import example_call
 from runmanager.tracking.introspect.loader_inspection import batch_images
 from runmanager.tracking.options import TensorBoardOptions
 from runmanager.tracking.sinks import EpochDetails, RunStart, units_per_second
-from runmanager.tracking.tensorboard.chart_layout import scalar_layout
+from runmanager.tracking.tensorboard.chart_layout import CHARTS, Charts, charts_of, scalar_layout
 from runmanager.tracking.tensorboard.evaluation_pictures import EvaluationPictures
 from runmanager.tracking.tensorboard.event_writer import EventWriter
 from runmanager.tracking.tensorboard.graph import draw_graph
@@ -54,11 +56,15 @@ class TensorBoardSink:
         self._writer: EventWriter | None = None
         self._pictures = EvaluationPictures(self._options)
         self._noted: set[str] = set()
+        self._metrics: dict[str, None] = {}
+        self._units: dict[str, None] = {}
+        self._charts: Charts = CHARTS
 
     def begin(self, start: RunStart) -> Sequence[str]:
         existing = start.paths.events
         self._writer = EventWriter(start.paths.root, existing)
         if existing is not None:
+            self._note_names(read_epochs(start.paths))
             return ()  # resumed: the file has its start already
         # Without an experiment TensorBoard shows the union of all runs' settings; `sweep_summary` writes one for all.
         self._writer.summary(session_start(start.record.settings))
@@ -75,6 +81,8 @@ class TensorBoardSink:
     def epoch(self, record: EpochRecord, details: EpochDetails) -> Sequence[str]:
         assert self._writer is not None
         self._writer.scalars(epoch_scalars(record, details.learning_rate), record.epoch)
+        if self._note_names([record]):
+            self._writer.summary(scalar_layout(self._charts), record.epoch)
         self._writer.series("step/loss", details.step_losses)
         notes = list(self._add_histograms(record.epoch, details.network)) if self._options.histograms else []
         pictures, failures = self._pictures.epoch(record, details.evaluation)
@@ -94,6 +102,16 @@ class TensorBoardSink:
         self._writer.summary(session_end(succeeded=record.status.is_success))
         self._writer.close()
         self._writer = None
+
+    def _note_names(self, records: Sequence[EpochRecord]) -> bool:
+        """Keep the names of what these epochs logged; return whether that changed the charts."""
+        known = len(self._metrics) + len(self._units)
+        self._metrics |= dict.fromkeys(metric_names(records))
+        self._units |= dict.fromkeys(unit_names(records))
+        if len(self._metrics) + len(self._units) == known:
+            return False
+        before, self._charts = self._charts, charts_of(self._metrics, self._units)
+        return self._charts != before
 
     def _add_images(self, start: RunStart) -> Sequence[str]:
         images = None if start.first_batch is None else batch_images(start.first_batch, _MAX_IMAGES)
