@@ -10,6 +10,9 @@ from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
 import runmanager.tracking.tensorboard.sink as module
 from runmanager import RunManager
 from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.run_record import EpochRecord
+from runmanager.records.storage.reader import read_sweep
+from runmanager.tracking.sinks import EpochDetails, RunStart
 from runmanager.tracking.tensorboard.chart_layout import CHARTS, MAX_CHARTS, charts_of, scalar_layout
 from runmanager.tracking.tensorboard.logdir import SweepLogdir
 from runmanager.tracking.tensorboard.sweep_summary import SweepSummaryWriter
@@ -69,6 +72,20 @@ def test_logged_metrics_have_charts_as_they_appear_in_any_run(tmp_path: Path) ->
             file.unlink()
     alone = Board(served.root)
     assert alone.load() and {*alone.charts()} == {*charts}
+
+
+def test_a_resumed_run_keeps_the_charts_of_before(tmp_path: Path) -> None:
+    sweep = SweepPaths(tmp_path / "own")
+    record(sweep, 0.1, {"f1": 0.25})
+    (run,) = read_sweep(sweep).runs
+    network = torch.nn.Linear(1, 1)
+    sink = module.TensorBoardSink()
+    sink.begin(RunStart(run.record, run.paths, network, torch.device("cpu")))
+    sink.epoch(EpochRecord(epoch=2, metrics={"psnr": 30.0}), EpochDetails(network))
+    sink.end(run.record)
+    board = Board(sweep.runs)
+    board.load()
+    assert {"f1", "psnr"} <= set(board.charts())
 
 
 def test_names_of_one_quantity_share_a_chart_and_endless_names_end() -> None:
