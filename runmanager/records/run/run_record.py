@@ -167,6 +167,11 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     about deviations from `config`. `better` has the declared direction of logged metrics by name, `min` or `max`; it
     is left out of the file if none was declared. Runs of one `session` took turns on their machine (`measure=paired`);
     none of their times includes the waiting for turns.
+
+    `interval` is `steps` if the run's records are intervals of steps, not epochs. `summary` has metrics of the whole
+    run by name, in order of first appearance, None for one that is not finite. `origins` says where metrics come from
+    that the program did not log itself: `returned`, `printed`, `event file`, `metrics.csv`. Each of the three is left
+    out of the file where there is none.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -193,6 +198,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     notes: tuple[str, ...] = ()
     deviations: tuple[str, ...] = ()
     better: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    interval: str | msgspec.UnsetType = msgspec.UNSET
+    summary: dict[str, float | None] | msgspec.UnsetType = msgspec.UNSET
+    origins: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def settings(self) -> dict[str, Any]:
