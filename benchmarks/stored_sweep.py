@@ -53,11 +53,17 @@ _ENVIRONMENT = Environment(
 
 
 def write_stored_sweep(
-    folder: Path, *, num_runs: int, num_epochs: int, seed: int = 0, lr: Sequence[float] = _RATES
+    folder: Path,
+    *,
+    num_runs: int,
+    num_epochs: int,
+    seed: int = 0,
+    lr: Sequence[float] = _RATES,
+    num_metrics: int = 0,
 ) -> SweepPaths:
     """Write finished runs over `lr`, batch size, workers, device and seed, with made-up times.
 
-    The number of seeds follows from the number of runs.
+    The number of seeds follows from the number of runs. Each epoch of each run logs `num_metrics` metrics.
     """
     sweep = SweepPaths(folder)
     generator = random.Random(seed)
@@ -75,7 +81,9 @@ def write_stored_sweep(
         run = sweep.run(record.name)
         run.root.mkdir(parents=True)
         run.record.write_bytes(encode_record(record))
-        run.epochs.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in _epochs(num_epochs, generator)))
+        run.epochs.write_bytes(
+            b"".join(msgspec.json.encode(each) + b"\n" for each in _epochs(num_epochs, generator, num_metrics))
+        )
         cells.append(plan_cell(record.signature, record.name, config))
     write_cells(sweep, cells, axes=axes, command=_ENVIRONMENT.command)
     return sweep
@@ -99,7 +107,10 @@ def _record(config: dict[str, Any], number: int) -> RunRecord:
     )
 
 
-def _epochs(num_epochs: int, generator: random.Random) -> list[EpochRecord]:
+def _epochs(num_epochs: int, generator: random.Random, num_metrics: int) -> list[EpochRecord]:
+    def metrics(epoch: int) -> dict[str, float | None]:
+        return {f"val/metric_{number}": (number + 1) / (epoch + 6) for number in range(num_metrics)}
+
     return [
         EpochRecord(
             epoch=epoch,
@@ -117,6 +128,7 @@ def _epochs(num_epochs: int, generator: random.Random) -> list[EpochRecord]:
             compute_seconds=0.69 * seconds,
             eval_seconds=0.19 * seconds,
             tracking_seconds=0.01 * seconds,
+            metrics=metrics(epoch) or msgspec.UNSET,
         )
         for epoch in range(1, num_epochs + 1)
     ]

@@ -1,14 +1,17 @@
-"""Time and memory of the table of many stored runs, in process and as a command, and the time of --help."""
+"""Time and memory of the table of many stored runs, in process and as a command, and the time of --help.
+
+The same runs with logged metrics are compared with those without.
+"""
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from benchmarks.command_line import Settings, run_benchmark
 from benchmarks.interleaving import StoppingRule, run_interleaved
 from benchmarks.processes import RUNMANAGER, CompletedCommand, run_python
-from benchmarks.rows import Budget, Row, format_megabytes, format_seconds, measurement_row
+from benchmarks.rows import Budget, Row, format_megabytes, format_seconds, measurement_row, ratio_row
 from benchmarks.stored_sweep import write_stored_sweep
 from runmanager.records.files.paths import SweepPaths
 
@@ -16,6 +19,8 @@ __all__ = ["measure"]
 
 _NUM_RUNS = 10_000
 _NUM_EPOCHS = 10
+_NUM_METRICS = 20
+_LOGGED = Budget(1.5)  # times the same without logged metrics
 _STOPPING_RULE = StoppingRule(min_rounds=7, max_rounds=15, max_seconds=60)
 # Prints the seconds of the table, without the imports.
 _IN_PROCESS = """
@@ -37,7 +42,8 @@ def measure(settings: Settings) -> list[Row]:
     peaks: dict[str, list[float]] = {"uncached": [], "cached": []}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        sweep = write_stored_sweep(folder / "sweep", num_runs=_NUM_RUNS, num_epochs=_NUM_EPOCHS)
+        write = partial(write_stored_sweep, num_runs=_NUM_RUNS, num_epochs=_NUM_EPOCHS)
+        sweep, logging = write(folder / "sweep"), write(folder / "logging", num_metrics=_NUM_METRICS)
 
         def command(which: str) -> float:
             done = _cli(folder, "table", str(sweep.root))
@@ -47,6 +53,8 @@ def measure(settings: Settings) -> list[Row]:
         contenders: dict[str, Callable[[], float]] = {
             "in process": lambda: _cached(sweep, lambda: _in_process(folder, sweep)),
             "in process, uncached": lambda: _uncached(sweep, lambda: _in_process(folder, sweep)),
+            "logged": lambda: _cached(logging, lambda: _in_process(folder, logging)),
+            "logged, uncached": lambda: _uncached(logging, lambda: _in_process(folder, logging)),
             "command": lambda: _cached(sweep, partial(command, "cached")),
             "command, uncached": lambda: _uncached(sweep, partial(command, "uncached")),
             "help": lambda: _cli(folder, "table", "--help").seconds,
@@ -61,6 +69,7 @@ def measure(settings: Settings) -> list[Row]:
     return [
         measurement_row(f"{cached}, in process", seconds["in process"], budget=in_process),
         measurement_row(f"{uncached}, in process", seconds["in process, uncached"]),
+        *(_logged_row(each, seconds) for each in ("", ", uncached")),
         measurement_row(f"{cached}, as a command", seconds["command"], budget=as_command),
         measurement_row(f"{uncached}, as a command", seconds["command, uncached"]),
         measurement_row(f"{cached}, peak memory of the command", peaks["cached"][1:], budget=memory),
@@ -70,6 +79,13 @@ def measure(settings: Settings) -> list[Row]:
             "`python -m runmanager --help`", seconds["application's help"], budget=Budget(1.0, format=format_seconds)
         ),
     ]
+
+
+def _logged_row(kind: str, seconds: Mapping[str, Sequence[float]]) -> Row:
+    """Return the row of runs with logged metrics against those without."""
+    what = f"table of {_NUM_RUNS:,} stored runs with {_NUM_METRICS} logged metrics each{kind or ', cached'} / without"
+    ours, other = seconds[f"logged{kind}"], seconds[f"in process{kind}"]
+    return ratio_row(what, ours=ours, other=other, budget=_LOGGED)[0]
 
 
 def _in_process(folder: Path, sweep: SweepPaths) -> float:

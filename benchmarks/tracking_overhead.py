@@ -1,13 +1,13 @@
 """Overhead of tracking an epoch: the same steps on the same batches, with and without tracking, interleaved.
 
 Tracking covers phase times, loss and accuracy, scalars every step, images and graph, heartbeats, and a record on disk
-before the next epoch. Further rows add histograms of all weights and gradients, small batches (many per second), and an
-evaluation with stored scores. On a CPU the sides alternate step by step: other load on the machine changes within
-seconds and affects adjacent steps alike. The tracked run stays active meanwhile, so its background work, one heartbeat
-per second, counts for both sides; a separate row measures it. The start and end of a run are not counted. Everything
-runs in one process, since two would differ in their memory layout. Freed memory is kept, as in a run: mapping it again
-would lengthen every step and so reduce the relative overhead. The batches are in memory, so that no waiting hides the
-cost of tracking.
+before the next epoch. Further rows add histograms of all weights and gradients, small batches (many per second), an
+evaluation with stored scores, and 10 metrics a step and 10 an epoch. On a CPU the sides alternate step by step: other
+load on the machine changes within seconds and affects adjacent steps alike. The tracked run stays active meanwhile, so
+its background work, one heartbeat per second, counts for both sides; a separate row measures it. The start and end of a
+run are not counted. Everything runs in one process, since two would differ in their memory layout. Freed memory is
+kept, as in a run: mapping it again would lengthen every step and so reduce the relative overhead. The batches are in
+memory, so that no waiting hides the cost of tracking.
 """
 
 import math
@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
+from statistics import median
 
 import torch
 from torch.nn import functional as F
@@ -72,6 +73,7 @@ class _Comparison:
     batch_size: int = 1000
     has_histograms: bool = False
     is_evaluated: bool = False
+    has_metrics: bool = False
     has_budget: bool = False
 
 
@@ -79,13 +81,19 @@ _PLAIN = _Comparison("scalars every step, images, graph", has_budget=True)
 _HISTOGRAMS = _Comparison("the same with histograms", has_histograms=True)
 _SMALL = _Comparison(f"{_PLAIN.description}, batches of 100", batch_size=100)
 _EVALUATED = _Comparison(f"{_PLAIN.description}, and an evaluation", is_evaluated=True)
+_METRICS = f"{_PLAIN.description}, 10 metrics a step and 10 an epoch"
+_LOGGED = _Comparison(_METRICS, has_metrics=True, has_budget=True)
+_LOGGED_SMALL = _Comparison(f"{_METRICS}, batches of 100", batch_size=100, has_metrics=True)
+_NUM_METRICS = 10  # of a step, and of an epoch
+_MIN_STEP_SECONDS = 0.02  # of a row with metrics: shorter steps have no budget
 
 
 def measure(settings: Settings) -> list[Row]:
     """Return a row per comparison of epochs, and rows of the start and end of a run and of background work."""
     device = resolve_device(settings.device)
     keep_freed_memory()
-    overheads = {comparison: RunOverheads() for comparison in (_PLAIN, _HISTOGRAMS, _SMALL, _EVALUATED)}
+    comparisons = (_PLAIN, _HISTOGRAMS, _SMALL, _EVALUATED, _LOGGED, _LOGGED_SMALL)
+    overheads = {comparison: RunOverheads() for comparison in comparisons}
     return [
         *(_row(settings, device, comparison, overhead) for comparison, overhead in overheads.items()),
         # Without the first run, which also imports modules.
@@ -107,12 +115,18 @@ def _background(device: torch.device) -> list[float]:
 def _row(settings: Settings, device: torch.device, comparison: _Comparison, overheads: RunOverheads) -> Row:
     untracked, tracked = _seconds_per_epoch(settings, device, comparison, overheads)
     budget = _ON_CPU if device.type == "cpu" else _ON_GPU
+    step_seconds = median(untracked) / math.ceil(_num_samples(device, comparison) / comparison.batch_size)
+    is_short = comparison.has_metrics and step_seconds < _MIN_STEP_SECONDS
     return ratio_row(
         f"wall time of a tracked epoch ({comparison.description}) / the same loop untracked",
         ours=tracked,
         other=untracked,
-        budget=budget if comparison.has_budget else None,
+        budget=budget if comparison.has_budget and not is_short else None,
     )[0]
+
+
+def _num_samples(device: torch.device, comparison: _Comparison) -> int:
+    return _NUM_SAMPLES_ON_CPU if device.type == "cpu" else _NUM_STEPS_ON_GPU * comparison.batch_size
 
 
 def _seconds_per_epoch(
@@ -124,13 +138,16 @@ def _seconds_per_epoch(
         stopping_rule = replace(stopping_rule, min_rounds=few, max_rounds=few)
     on_cpu = device.type == "cpu"
     epochs = 2 if on_cpu else 1
-    num_samples = _NUM_SAMPLES_ON_CPU if on_cpu else _NUM_STEPS_ON_GPU * comparison.batch_size
+    num_samples = _num_samples(device, comparison)
     num_evaluated = round(_EVALUATED_SHARE * num_samples) if comparison.is_evaluated else 0
     size = comparison.batch_size
     work = Work(_batches(num_samples, size, device), _batches(num_evaluated, size, device))
     tensorboard = TensorBoardOptions(histograms=comparison.has_histograms)
     with tempfile.TemporaryDirectory() as folder:
-        tracked = partial(tracked_parts, Trainer(device), work, Path(folder), overheads=overheads)
+        num_metrics = _NUM_METRICS if comparison.has_metrics else 0
+        tracked = partial(
+            tracked_parts, Trainer(device), work, Path(folder), overheads=overheads, num_metrics=num_metrics
+        )
         contenders = {
             "untracked": partial(untracked_parts, Trainer(device), work, epochs=epochs),
             "tracked": partial(tracked, epochs=epochs, tensorboard=tensorboard),
@@ -188,12 +205,24 @@ def untracked_parts(trainer: Trainer, work: Work, *, epochs: int) -> Iterator[bo
 
 
 def tracked_parts(
-    trainer: Trainer, work: Work, folder: Path, *, epochs: int, tensorboard: TensorBoardOptions, overheads: RunOverheads
+    trainer: Trainer,
+    work: Work,
+    folder: Path,
+    *,
+    epochs: int,
+    tensorboard: TensorBoardOptions,
+    overheads: RunOverheads,
+    num_metrics: int = 0,
 ) -> Iterator[bool]:
     """Run `epochs` tracked epochs of a new run, in a new sweep in `folder`, part by part.
 
-    The times of the run's start and end are added to `overheads` and not counted.
+    The times of the run's start and end are added to `overheads` and not counted. Each step and each epoch has
+    `num_metrics` metrics, numbers on the device.
     """
+    of_step, of_epoch = (
+        {f"{part}_{number}": torch.tensor(float(number), device=trainer.device) for number in range(num_metrics)}
+        for part in ("step_metric", "epoch_metric")
+    )
     manager = RunManager(folder / str(len(overheads.ends)), console=False, tensorboard=tensorboard, owns_sweep=False)
     settings, options = {"device": str(trainer.device)}, RunOptions(log_every=1)
     start = time.perf_counter()
@@ -205,9 +234,10 @@ def tracked_parts(
             trainer.network.train()
             for images, labels in epoch.batches(work.training):
                 loss, preds = trainer.step(images, labels)
-                epoch.track(loss, preds, labels)
+                epoch.track(loss, preds, labels, metrics=of_step or None)
                 yield from _pause(trainer)
             trainer.network.eval()
+            epoch.log(of_epoch)
             if work.validation:
                 for images, labels in epoch.eval_batches(work.validation):
                     epoch.track_eval(*trainer.evaluate(images, labels), labels)

@@ -36,19 +36,20 @@ _USAGE_STATUS = 2
 _OWN_ARGUMENTS = ("name", "output_root")
 
 
-def watch_sweep(sweep: str | PathLike[str]) -> Sweep:
+def watch_sweep(sweep: str | PathLike[str], *, metric: str | None = None) -> Sweep:
     """Follow a sweep from its files, wherever it runs, and return it when every cell has ended.
 
     `sweep` is its folder, or its name under `outputs/`. In a notebook the table is updated in the cell's output; in a
-    terminal or a log it is that of `runmanager watch`. An interrupt (the kernel's, or Ctrl-C) ends the following, and
-    the sweep keeps running. Raises `UsageError` if no such sweep exists.
+    terminal or a log it is that of `runmanager watch`. Logged metrics have columns where there is room, `metric` first.
+    An interrupt (the kernel's, or Ctrl-C) ends the following, and the sweep keeps running. Raises `UsageError` if no
+    such sweep exists.
     """
     paths = find_sweep(os.fspath(sweep))
     output = _Output()
     observer = HeartbeatObserver(wait=output.wait)
     reader = SweepReader(paths, observer=observer, queue=local_slurm_queue())
     try:
-        state = follow_runs(reader, output.console, observer=observer, live_region=output.live_region)
+        state = follow_runs(reader, output.console, observer=observer, live_region=output.live_region, metric=metric)
         write_missing_report(paths, state)
     except KeyboardInterrupt:
         output.print_line(

@@ -76,19 +76,22 @@ class Sweep:
         columns: str | Sequence[str] | None = None,
         pivot: str | None = None,
         each: bool = False,
+        better: str | None = None,
     ) -> "pd.DataFrame":
         """A part of the results, as `runmanager table` shows it: the main columns, one row for all seeds of a cell.
 
         Means over seeds are followed by their standard deviations, as in `val_accuracy_std`; `each=True` keeps one row
         per run. `where` is a condition (`"device==cuda and lr<0.1"`), `sort` a column: largest first where that is
-        better, as for accuracies and throughput, else smallest first. `columns` names columns or settings. `pivot` is
-        `"ROWS:COLUMNS[:METRIC]"`, with medians over runs. Every logged metric is a column.
+        better, as for accuracies and throughput, else smallest first; `better` (`"max"`, `"min"`) is the direction of a
+        metric, needed where it was not declared and its name does not tell. `columns` names columns or settings.
+        `pivot` is `"ROWS:COLUMNS[:METRIC]"`, with medians over runs. Every logged metric is a column.
 
-        Raises `UsageError` for an argument that cannot be parsed and, with the nearest name, for an unknown column.
+        Raises `UsageError` for an argument that cannot be parsed, for a metric whose direction is not known and, with
+        the nearest name, for an unknown column.
         """
         names = columns if columns is None or isinstance(columns, str) else ",".join(map(in_list, columns))
         with _errors_name_arguments():
-            query = TableQuery.parse(where=where, sort=sort, columns=names, pivot=pivot, each=each)
+            query = TableQuery.parse(where=where, sort=sort, columns=names, pivot=pivot, each=each, better=better)
             table = query.of_sweep(self._snapshot.sweep, self._snapshot.plan, collapses=True)
         return to_dataframe(table, human_columns(table) if pivot is None else None)
 
@@ -102,6 +105,7 @@ class Sweep:
         at: At = LAST,
         drift: float = CompareOptions.drift,
         margin: float | None = None,
+        where: str | None = None,
     ) -> "pd.DataFrame":
         """One row per matched pair along `axis`, with the columns of comparison.csv or those of the metric.
 
@@ -110,14 +114,16 @@ class Sweep:
         `better` (`"max"`, `"min"`) its direction, which is needed where it was not declared and its name does not tell.
         `drift` is the share by which the machine's
         speed may change while one side runs after the other. `margin` is the largest effect that counts as no
-        difference: a share for ratios (None: 3%), in the metric's unit for metrics of epochs.
+        difference: a share for ratios (None: 3%), in the metric's unit for metrics of epochs. `where` is a condition
+        on the pairs (`"verdict==faster"`); intervals and verdicts stay those of all pairs.
 
         Raises `UsageError` for an axis, a baseline or a metric that the sweep does not have, and for a `drift` or
         `margin` out of range.
         """
         options = CompareOptions(axis, baseline, metric, better=better, at=at, drift=drift, margin=margin)
         with _errors_name_arguments():
-            return to_dataframe(compare(self._snapshot.sweep, self._snapshot.plan, options))
+            query = TableQuery.parse(where=where)
+            return to_dataframe(query.of_comparison(compare(self._snapshot.sweep, self._snapshot.plan, options)))
 
     def best(
         self, metric: str | None = None, *, better: str | None = None, at: At = LAST, where: str | None = None

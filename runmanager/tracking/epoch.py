@@ -226,7 +226,7 @@ class Epoch:
         Without `task` the predictions are multiclass; raises `UsageError` if the shapes leave that open.
 
         `metrics` are further means of the step by name, numbers or tensors of one number: the epoch records their
-        means over its samples. Any other keyword counts a unit beside samples, as `tokens=512`, an integer.
+        means over its samples. Any other keyword counts a unit in addition to samples, as `tokens=512`, an integer.
         """
         self._check_training_step("track")
         count = num_samples(preds, labels, samples)

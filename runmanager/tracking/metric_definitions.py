@@ -52,9 +52,14 @@ def larger_is_better(name: str) -> bool:
 
 
 def check_name(name: Any) -> None:
-    """Raise `UsageError` unless `name` is text that a metric can have as its name: not blank, of one line."""
+    """Raise `UsageError` unless `name` is text that a metric can have as its name, and that conditions can name.
+
+    It is of one line, not blank, and without backticks and outer spaces.
+    """
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
         raise UsageError(f"A metric's name must be text of one line, and not blank, got {name!r}.")
+    if "`" in name or name != name.strip():
+        raise UsageError(f"A metric's name must be without backticks and outer spaces, got {name!r}.")
 
 
 class RunDirections:

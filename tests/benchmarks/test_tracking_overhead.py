@@ -2,10 +2,14 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
 
+from benchmarks import tracking_overhead
+from benchmarks.command_line import Settings
 from benchmarks.interleaving import StoppingRule, run_parts_interleaved
 from benchmarks.tracking_overhead import (
     RunOverheads,
@@ -37,7 +41,13 @@ def test_both_sides_train_alike_in_equal_parts_and_no_run_stays_active(tmp_path:
         return record
 
     def tracking() -> Iterator[bool]:
-        return tracked_parts(tracked, work, tmp_path, epochs=2, tensorboard=TensorBoardOptions(), overheads=overheads)
+        return tracked_parts(
+            *(tracked, work, tmp_path),
+            epochs=2,
+            tensorboard=TensorBoardOptions(),
+            overheads=overheads,
+            num_metrics=3,
+        )
 
     sides = {
         "untracked": recorded("untracked", lambda: untracked_parts(untracked, work, epochs=2)),
@@ -54,7 +64,22 @@ def test_both_sides_train_alike_in_equal_parts_and_no_run_stays_active(tmp_path:
         (run,) = read_sweep(sweep).runs
         assert [each.val_accuracy is not None for each in run.epochs] == [True, True]
         assert sweep.results("csv").exists()
+        logged = {f"{part}_metric_{number}": number for part in ("step", "epoch") for number in range(3)}
+        assert [each.metrics for each in run.epochs] == [logged, logged]
         assert b"confusion_matrix" in run.paths.events.read_bytes()
+
+
+@pytest.mark.parametrize(("least_seconds", "budget"), [(0.0, "at most 1.01"), (1e9, "-")])
+def test_short_steps_with_metrics_have_no_budget(
+    monkeypatch: pytest.MonkeyPatch, least_seconds: float, budget: str
+) -> None:
+    monkeypatch.setattr(tracking_overhead, "_NUM_SAMPLES_ON_CPU", 8)
+    monkeypatch.setattr(tracking_overhead, "_MIN_STEP_SECONDS", least_seconds)
+    settings = Settings(StoppingRule(min_rounds=1, max_rounds=1), 0, False, "the command")
+    comparison = replace(tracking_overhead._LOGGED, batch_size=4)
+    row = tracking_overhead._row(settings, CPU, comparison, RunOverheads())
+    assert "10 metrics a step and 10 an epoch" in row.what
+    assert row.budget == budget
 
 
 def test_background_work_is_a_share_of_the_time(tmp_path: Path) -> None:

@@ -57,6 +57,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     for images, labels in epoch.eval_batches(loader):
                         preds = network(images)
                         epoch.track_eval(F.cross_entropy(preds, labels), preds, labels)
+                epoch.log(f1=0.5 * epoch.number, val_f1=0.25)
     return folder
 
 
@@ -131,9 +132,9 @@ def test_each_tab_shows_the_runs(address: str, visit: OpenPage) -> None:
     expect(graphs.locator("svg#svg")).to_contain_text(re.compile("Sequential|Linear"))
 
     charts = open_tab(page, "Custom Scalars", "tf-custom-scalar-dashboard")
-    for title in ("loss", "accuracy", "samples a second"):
+    for title in ("loss", "accuracy", "f1", "samples a second"):
         expect(charts.get_by_text(title, exact=True).first).to_be_visible()
-    expect(charts.get_by_text(f"Matches ({2 * len(RUNS)})")).to_have_count(2)  # training and validation of each run
+    expect(charts.get_by_text(f"Matches ({2 * len(RUNS)})")).to_have_count(3)  # training and validation of each run
     assert not [error for error in visited.errors if "Three.js" not in error and "deprecated" not in error]
 
 

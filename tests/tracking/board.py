@@ -44,8 +44,14 @@ class Board:
         provider = MultiplexerDataProvider(self._runs, self._folder)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # TensorBoard's copy of a library warns when it is imported
+            from tensorboard.plugins.custom_scalar.custom_scalars_plugin import CustomScalarsPlugin
             from tensorboard.plugins.hparams.hparams_plugin import HParamsPlugin
-        self._routes = HParamsPlugin(TBContext(logdir=self._folder, data_provider=provider)).get_plugin_apps()
+            from tensorboard.plugins.scalar.scalars_plugin import ScalarsPlugin
+        plugins: dict[str, Any] = {}
+        context = TBContext(logdir=self._folder, data_provider=provider, plugin_name_to_instance=plugins)
+        plugins["scalars"] = ScalarsPlugin(context)
+        self._routes = HParamsPlugin(context).get_plugin_apps()
+        self._custom_scalars = CustomScalarsPlugin(context).get_plugin_apps()
 
     def load(self) -> list[str]:
         """Return the names of the runs shown."""
@@ -69,6 +75,24 @@ class Board:
         column = {"hparam": hparam, "order": "ORDER_ASC", "includeInResult": True}
         found = self._query("/session_groups", colParams=[column], allowedStatuses=_STATES, startIndex=0, sliceSize=100)
         return [group["hparams"].get(hparam) for group in found["sessionGroups"]]
+
+    def charts(self) -> dict[str, list[str]]:
+        """Return the patterns of each chart of Custom Scalars, by title."""
+        layout = Client(self._custom_scalars["/layout"]).get("/layout").json
+        assert layout is not None
+        charts = [chart for category in layout["category"] for chart in category["chart"]]
+        assert len({chart["title"] for chart in charts}) == len(charts)
+        return {chart["title"]: chart["multiline"]["tag"] for chart in charts}
+
+    def drawn(self, run: str, patterns: list[str]) -> dict[str, list[float]]:
+        """Return the values of each tag of a run that a chart with these patterns draws."""
+        found: dict[str, list[float]] = {}
+        for pattern in patterns:
+            query = {"tag": pattern, "run": run}
+            answer = Client(self._custom_scalars["/scalars"]).get("/scalars", query_string=query).json
+            assert answer is not None and answer["regex_valid"]
+            found |= {tag: [value for *_, value in series] for tag, series in answer["tag_to_events"].items()}
+        return found
 
     def _query(self, route: str, **parameters: Any) -> Any:
         body = {"experimentName": "", "includeMetrics": True, **parameters}

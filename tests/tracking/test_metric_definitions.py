@@ -88,6 +88,12 @@ def test_a_name_that_cannot_be_logged_is_refused(name: Any) -> None:
         define_metric(name, better="min")
 
 
+@pytest.mark.parametrize("name", ["a`b", " f1", "f1 "])
+def test_a_name_that_no_condition_can_name_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="name must be without backticks and outer spaces, got"):
+        define_metric(name, better="min")
+
+
 @pytest.mark.parametrize(
     ("name", "expected"), [("val_f1", True), ("val/ppl", False), ("quux", None), ("mine", True), ("accuracy", False)]
 )

@@ -1,13 +1,14 @@
 """Rows of the live table: one run each, in as many columns as the terminal has room for."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from rich.text import Text
 
 from runmanager.records.run.run_record import EpochRecord
+from runmanager.results.table_model.columns import MISSING
 
-__all__ = ["Layout", "LiveRow", "duration"]
+__all__ = ["RESULTS", "Layout", "LiveRow", "duration", "used_headings"]
 
 _BAR_WIDTH = 10  # that of the longest state
 _MIN_LABEL_WIDTH = 12
@@ -18,12 +19,18 @@ _SYMBOLS = {"finished": "✓", "skipped": "-", "running": ">"}
 
 @dataclass(frozen=True)
 class LiveRow:
-    """A run as a row: `seconds` is the time taken so far, `seconds_left` the estimate of the rest."""
+    """A run as a row: `seconds` is the time taken so far, `seconds_left` the estimate of the rest.
+
+    `metrics` are the last values of what it logged, by name, None for one that is not finite. `counted` is what the
+    number of its last record counts, `epoch` or `step`; `planned` is 0 where it is not known how many there will be.
+    """
 
     label: str
     status: str
     reason: str = ""
     epoch: EpochRecord | None = None
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
+    counted: str = "epoch"
     planned: int = 0
     seconds: float | None = None
     seconds_left: float | None = None
@@ -33,6 +40,7 @@ class LiveRow:
 class _Column:
     heading: str
     width: int
+    is_logged: bool = False
 
 
 # By priority: in a narrow terminal the last columns are dropped first.
@@ -46,7 +54,14 @@ _COLUMNS = (
     _Column("acc", 6),
     _Column("val_loss", 8),
 )
-_ORDER = ("epoch", "loss", "acc", "val_loss", "val_acc", "samples/s", "took", "left")
+RESULTS = frozenset(("loss", "acc", "val_loss", "val_acc", "samples/s"))
+"""The headings of results that a program need not have."""
+
+_ORDER = ("epoch", "loss", "acc", "val_loss", "val_acc", "", "samples/s", "took", "left")  # "" is a logged metric
+_NUM_FIXED = 2  # columns before a requested metric
+_NUM_OUTCOMES = 4  # columns before the others
+_NUM_LOGGED_BEFORE_SPEED = 2
+_LOGGED_WIDTHS = 8, 14
 
 
 @dataclass(frozen=True)
@@ -56,24 +71,40 @@ class Layout:
     label: int
     columns: tuple[_Column, ...]
     width: int
+    counted: str = "epoch"
 
     @classmethod
-    def fitting(cls, width: int, *, longest_label: int) -> "Layout":
-        """Return the layout for a terminal of `width` characters and labels of up to `longest_label` characters."""
+    def fitting(
+        cls,
+        width: int,
+        *,
+        longest_label: int,
+        logged: Sequence[str] = (),
+        requested: str | None = None,
+        unused: Container[str] = (),
+        counted: str = "epoch",
+    ) -> "Layout":
+        """Return the layout for a terminal of `width` characters and labels of up to `longest_label` characters.
+
+        `logged` metrics have columns where there is room, the `requested` one first. Columns of the other metrics that
+        are `unused` make room for them. `counted` is the heading of the number of epochs, or steps, done.
+        """
         label = max(_MIN_LABEL_WIDTH, min(longest_label, width * 2 // 5))
         room = width - len("> ") - label - 1 - _BAR_WIDTH - 1  # some terminals wrap after the last character
         chosen: list[_Column] = []
-        for column in _COLUMNS:
+        for column in _by_priority(logged, requested, unused):
             if room < column.width + 1:
+                if column.is_logged:
+                    continue  # a name may be long
                 break
             room -= column.width + 1
             chosen.append(column)
-        chosen.sort(key=lambda column: _ORDER.index(column.heading))
-        return cls(label, tuple(chosen), width)
+        chosen.sort(key=lambda column: _ORDER.index("" if column.is_logged else column.heading))
+        return cls(label, tuple(chosen), width, counted)
 
     def header(self) -> Text:
         """Return the heading row."""
-        words = [_padded(column.heading, column) for column in self.columns]
+        words = [_padded(self.counted if column == _COLUMNS[0] else column.heading, column) for column in self.columns]
         return Text(f"  {'run':{self.label}} {'state':{_BAR_WIDTH}} {' '.join(words)}".rstrip(), style="bold")
 
     def row(self, row: LiveRow) -> Text:
@@ -88,11 +119,28 @@ class Layout:
         if row.reason and row.epoch is None:
             text.append(f" {row.reason}", style=style)
             return text
-        values = _values(row) | ({"epoch": f"{done}/{row.planned}"} if row.planned else {})
+        values = _values(row) | {"epoch": f"{done}/{row.planned}" if row.planned else str(done or "")}
+        logged = {name: MISSING if value is None else _short(value) for name, value in row.metrics.items()}
         for column in self.columns:
-            text.append(f" {_padded(values.get(column.heading, ''), column)}")
+            text.append(f" {_padded((logged if column.is_logged else values).get(column.heading, ''), column)}")
         text.rstrip()
         return text
+
+
+def _by_priority(logged: Sequence[str], requested: str | None, unused: Container[str]) -> list[_Column]:
+    least, most = _LOGGED_WIDTHS
+    of_logged = {name: _Column(name, max(least, min(len(name), most)), is_logged=True) for name in logged}
+    first = [of_logged.pop(requested)] if requested in of_logged else []
+    used = [column for column in _COLUMNS if not (of_logged or first) or column.heading not in unused]
+    outcomes = sum(column in used for column in _COLUMNS[:_NUM_OUTCOMES])
+    others = list(of_logged.values())
+    before, after = others[:_NUM_LOGGED_BEFORE_SPEED], others[_NUM_LOGGED_BEFORE_SPEED:]
+    return [*used[:_NUM_FIXED], *first, *used[_NUM_FIXED:outcomes], *before, *used[outcomes:], *after]
+
+
+def used_headings(row: LiveRow) -> set[str]:
+    """Return the headings of the columns, but for logged metrics, that have a value in this row."""
+    return {heading for heading, value in _values(row).items() if value}
 
 
 def _values(row: LiveRow) -> dict[str, str]:

@@ -1,9 +1,9 @@
 """Progress of running runs: a live table in a terminal, plain lines elsewhere."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -12,13 +12,15 @@ from rich.padding import Padding
 from rich.text import Text
 
 from runmanager.app.display.eta import run_seconds_left, sweep_seconds_left
+from runmanager.app.display.live_layout import LiveLayout
 from runmanager.app.display.live_table import Layout, LiveRow, footer
 from runmanager.app.display.rich_internals import PausableLive
-from runmanager.app.display.run_line import end_reason, run_label, run_line
+from runmanager.app.display.run_line import counted_word, end_reason, planned_epochs, run_label, run_line
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import EpochRecord, RunRecord
-from runmanager.records.storage.reader import read_epochs, read_record
+from runmanager.records.storage.reader import read_epochs, read_record, with_program_report
+from runmanager.results.load.logged_values import last_metrics
 from runmanager.text import printable
 
 __all__ = ["LiveRegion", "RunDisplay", "terminal_region"]
@@ -35,9 +37,19 @@ class _Running:
 
     paths: RunPaths
     planned: int
+    counted: str = "epoch"
     measure_seconds: float = 0.0  # the limit of its measurement side by side, after its epochs
     epochs: Sequence[EpochRecord] = ()
+    metrics: Mapping[str, float | None] = field(default_factory=dict)  # the last values of what it logged
     seen_at: float = field(default_factory=time.monotonic)  # when it started, or when its last epoch was read
+
+    def advanced(self, epochs: Sequence[EpochRecord]) -> "_Running":
+        """Return the run with more epochs. Raises `RecordError`."""
+        new = replace(self, epochs=epochs, metrics=last_metrics(epochs), seen_at=time.monotonic())
+        if self.epochs:
+            return new
+        record = with_program_report(self.paths, read_record(self.paths))  # what only the program itself knows
+        return replace(new, planned=planned_epochs(record), counted=counted_word(record))
 
     def seconds(self, now: float) -> float:
         before = (self.epochs[-1].run_seconds if self.epochs else None) or 0.0
@@ -54,6 +66,8 @@ class _Running:
             run_label(self.paths),
             "running",
             epoch=epoch,
+            metrics=self.metrics,
+            counted=self.counted,
             planned=self.planned,
             seconds=self.seconds(now),
             seconds_left=left,
@@ -87,7 +101,8 @@ class RunDisplay:
     In a terminal (`is_live`) they are rows of one table. Running rows are redrawn at its foot, with estimates of the
     time left for each run and for the sweep; ended rows stay. Elsewhere each start and end is one plain line. With
     `quiet`, only runs that ended badly are shown. `longest_label` is the length of the longest run label; `live_region`
-    creates the region for the running rows.
+    creates the region for the running rows. Logged metrics have columns where there is room, the requested `metric`
+    first.
     """
 
     def __init__(
@@ -97,6 +112,7 @@ class RunDisplay:
         num_runs: int,
         quiet: bool = False,
         longest_label: int = 0,
+        metric: str | None = None,
         live_region: Callable[[Console, Callable[[], RenderableType]], LiveRegion] = terminal_region,
     ) -> None:
         self._console = console
@@ -109,8 +125,8 @@ class RunDisplay:
         self._seen: dict[str, tuple[int, int]] = {}
         self._began = time.monotonic()
         self.is_live = console.is_interactive and not quiet  # False for a terminal that cannot move its cursor
-        self._longest_label = longest_label
-        self._layout = Layout.fitting(self._width(), longest_label=longest_label)
+        self._columns = LiveLayout(longest_label=longest_label, metric=metric)
+        self._layout = self._columns.fitting(self._width())
         self._has_header = False
         self._printed: set[str] = set()
         self._live = live_region(console, self._render_live_region)
@@ -135,9 +151,9 @@ class RunDisplay:
             self._console.print(line, soft_wrap=not self._console.is_terminal)
 
     def _fit(self) -> Layout:
-        """The layout for the terminal's current width; when it changes, the headings are printed again."""
-        if self._layout.width != self._width():
-            self._layout = Layout.fitting(self._width(), longest_label=self._longest_label)
+        """The layout for the terminal's current width and what was logged; a new one has its headings printed again."""
+        if (layout := self._columns.fitting(self._width())) != self._layout:
+            self._layout = layout
             self._has_header = False
         return self._layout
 
@@ -182,7 +198,7 @@ class RunDisplay:
         if paths.name in self._running:
             return
         self._ended.pop(paths.name, None)  # an earlier attempt may have ended badly
-        self._running[paths.name] = _Running(paths, planned, measure_seconds)
+        self._running[paths.name] = _Running(paths, planned, measure_seconds=measure_seconds)
         self._max_at_once = max(self._max_at_once, len(self._running))
         if not self._quiet and not self.is_live:
             self.say(f"[{len(self._ended) + len(self._running)}/{self._num_runs}] {run_label(paths)} started")
@@ -194,11 +210,11 @@ class RunDisplay:
                 continue
             try:
                 epochs = read_epochs(paths)
+                if epochs and epochs[-1].epoch > 0:
+                    self._running[paths.name] = self._running[paths.name].advanced(epochs)
+                    self._columns.note(self._running[paths.name].row(time.monotonic()))
             except RecordError:
                 continue  # reported when the run ends
-            if epochs and epochs[-1].epoch > 0:
-                before = self._running[paths.name]
-                self._running[paths.name] = _Running(paths, before.planned, before.measure_seconds, epochs)
 
     def _has_changed(self, paths: RunPaths) -> bool:
         try:
@@ -232,23 +248,23 @@ class RunDisplay:
             self._show_error(paths)
 
     def _print_row(self, paths: RunPaths, record: RunRecord, epochs: Sequence[EpochRecord]) -> None:
+        epoch = epochs[-1] if epochs and epochs[-1].epoch > 0 else None
+        row = LiveRow(
+            run_label(paths),
+            record.status,
+            reason=str(record.reason or ""),
+            epoch=epoch,
+            metrics=last_metrics(epochs),
+            counted=counted_word(record),
+            planned=planned_epochs(record),
+            seconds=record.run_seconds,
+        )
+        self._columns.note(row)
         layout = self._fit()
         if not self._has_header:
             self._has_header = True
             self._print(layout.header())
-        epoch = epochs[-1] if epochs and epochs[-1].epoch > 0 else None
-        self._print(
-            layout.row(
-                LiveRow(
-                    run_label(paths),
-                    record.status,
-                    reason=str(record.reason or ""),
-                    epoch=epoch,
-                    planned=record.epochs_planned or 0,
-                    seconds=record.run_seconds,
-                )
-            )
-        )
+        self._print(layout.row(row))
         style = "dim" if record.status.is_success else "red"
         is_in_row = epoch is None  # such a row shows the reason in place of metrics
         reason = "" if is_in_row else str(record.reason or "")

@@ -8,9 +8,21 @@ from rich.text import Text
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.run.status import Reason
+from runmanager.results.load.logged_values import last_metrics
+from runmanager.results.table_model.formatting import human
 from runmanager.text import printable
 
-__all__ = ["end_reason", "paired_measure_seconds", "planned_epochs", "run_label", "run_line"]
+__all__ = [
+    "counted_word",
+    "end_reason",
+    "paired_measure_seconds",
+    "planned_epochs",
+    "progress_text",
+    "run_label",
+    "run_line",
+]
+
+_MAX_LOGGED = 3  # logged metrics in a line
 
 _SYMBOLS = {"finished": ("✓", "green"), "skipped": ("-", "yellow"), "running": (">", "cyan")}
 
@@ -26,9 +38,12 @@ def run_label(paths: RunPaths) -> str:
     return printable(paths.name.rpartition("-")[0] or paths.name)
 
 
-def _metrics(epoch: EpochRecord) -> str:
+def _metrics(epochs: Sequence[EpochRecord]) -> str:
+    epoch = epochs[-1]
     values: Mapping[str, Any] = {"loss": epoch.loss, "acc": epoch.accuracy, "val_acc": epoch.val_accuracy}
     parts = [f"{name} {value:.3f}" for name, value in values.items() if value is not None]
+    logged = last_metrics(epochs)
+    parts += [f"{name} {human(value, 'loss')}" for name, value in list(logged.items())[:_MAX_LOGGED]]
     if epoch.samples_per_second is not None:
         parts.append(f"{epoch.samples_per_second:,.0f}/s")
     return " ".join(parts)
@@ -37,7 +52,7 @@ def _metrics(epoch: EpochRecord) -> str:
 def _summary(record: RunRecord, epochs: Sequence[EpochRecord]) -> str:
     parts = [str(record.status) + (f" ({record.reason})" if record.reason else "")]
     if epochs and epochs[-1].epoch > 0:
-        parts.append(_metrics(epochs[-1]))
+        parts.append(_metrics(epochs))
     if record.config.get("device") == "auto" and record.environment.device_name:
         parts.append(f"on {record.environment.device_name}")
     if record.run_seconds is not None and record.status.is_success and epochs:
@@ -53,8 +68,21 @@ def end_reason(record: RunRecord, *, with_reason: bool = True) -> str:
     return printable(": ".join(part for part in parts if part))
 
 
+def counted_word(record: RunRecord) -> str:
+    """Return what the numbers of the run's records count: `epoch`, or `step` where each is an interval of steps."""
+    return "step" if record.interval == "steps" else "epoch"
+
+
+def progress_text(record: RunRecord, epochs: Sequence[EpochRecord]) -> str:
+    """Return how far a run is: `epoch 3/10`, or `step 1200` where the number of epochs or steps is not known."""
+    planned = planned_epochs(record)
+    return f"{counted_word(record)} {epochs[-1].epoch if epochs else 0}{f'/{planned}' if planned else ''}"
+
+
 def planned_epochs(record: RunRecord) -> int:
-    """Return the planned number of epochs, 0 if unknown."""
+    """Return the planned number of epochs, 0 if unknown, or if the run has none."""
+    if record.interval == "steps":
+        return 0
     if record.epochs_planned is not None:
         return record.epochs_planned
     epochs = record.config.get("epochs")

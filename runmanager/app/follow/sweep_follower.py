@@ -8,7 +8,7 @@ from rich.console import Console, RenderableType
 
 from runmanager.app.display.final_summary import show_results
 from runmanager.app.display.progress import LiveRegion, RunDisplay, terminal_region
-from runmanager.app.display.run_line import paired_measure_seconds, planned_epochs, run_label, run_line
+from runmanager.app.display.run_line import paired_measure_seconds, planned_epochs, progress_text, run_label, run_line
 from runmanager.app.follow.sweep_state import CellState, SweepReader, SweepState
 from runmanager.errors import RecordError
 from runmanager.launching.slurm.queue import SlurmQueue
@@ -40,7 +40,7 @@ def show_state(sweep: SweepPaths, console: Console, *, queue: SlurmQueue | None 
             epochs = []
         line = run_line(cell.paths, cell.record, epochs, counted=f"{number}/{len(state.cells)}")
         if cell.is_running:
-            line.append(f"  epoch {epochs[-1].epoch if epochs else 0}/{planned_epochs(cell.record)}")
+            line.append(f"  {progress_text(cell.record, epochs)}")
         if cell.record.is_running_elsewhere:
             line.append(f"  on another host, {describe_last_heartbeat(read_beat(cell.paths.heartbeat))}")
         console.print(line, soft_wrap=not console.is_terminal)
@@ -61,15 +61,17 @@ def follow_sweep(
     *,
     queue: SlurmQueue | None = None,
     observer: HeartbeatObserver | None = None,
+    metric: str | None = None,
 ) -> int:
     """Show the sweep's runs until every cell has ended, then its tables; return its exit status.
 
     Only files are read, so this works with a driver, after it, and without one. `queue` is queried for cells that were
     submitted to Slurm. The report of such a sweep is written at the end if it is missing. `observer` judges runs on
-    other hosts, and waits between two polls.
+    other hosts, and waits between two polls. The live table has a column of `metric`, if the runs log it.
     """
     observer = observer or HeartbeatObserver()
-    state = follow_runs(SweepReader(sweep, observer=observer, queue=queue), console, observer=observer)
+    reader = SweepReader(sweep, observer=observer, queue=queue)
+    state = follow_runs(reader, console, observer=observer, metric=metric)
     write_missing_report(sweep, state)
     show_results(sweep, console, observer=observer)
     return state.status
@@ -82,15 +84,18 @@ def follow_runs(
     observer: HeartbeatObserver,
     live_region: Callable[[Console, Callable[[], RenderableType]], LiveRegion] = terminal_region,
     has_left: Callable[[], bool] | None = None,
+    metric: str | None = None,
 ) -> SweepState:
     """Show the runs that `reader` reads until every cell has ended; return the last state.
 
     With `has_left`, following ends instead when it returns True: the caller's driver has exited. `live_region` creates
-    the region for the running rows.
+    the region for the running rows. The live table has a column of `metric`, if the runs log it.
     """
     state = reader.read()
     longest = max((len(run_label(cell.paths)) for cell in state.cells), default=0)
-    display = RunDisplay(console, num_runs=len(state.cells), longest_label=longest, live_region=live_region)
+    display = RunDisplay(
+        console, num_runs=len(state.cells), longest_label=longest, metric=metric, live_region=live_region
+    )
     # A live display counts the cells by state itself; a count printed now would soon be wrong.
     shows_counts = display.is_live and not state.is_ended
     display.say(f"{reader.root}: {state.size_in_words() if shows_counts else state.in_words()}")

@@ -8,7 +8,7 @@ import typer
 
 from runmanager.cli.arguments import AtOption, BetterOption, SweepName
 from runmanager.cli.completion import complete_axes, complete_baselines, complete_crossovers, complete_metrics
-from runmanager.cli.printing import console, print_text, render, warn_damaged
+from runmanager.cli.printing import console, print_text, print_warning, render, warn_damaged
 from runmanager.cli.table_formats import DATA_FORMATS, MAX_TEXT_ROWS, TableFormat, format_table
 from runmanager.errors import UsageError
 from runmanager.records.sweep.lookup import find_sweep
@@ -48,6 +48,13 @@ def compare(
     ] = "samples_per_second",
     better: BetterOption = None,
     at: AtOption = "last",
+    where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CONDITION",
+            help="Only pairs that meet it: 'verdict==faster and batch_size>100'. Intervals hold for all pairs jointly.",
+        ),
+    ] = None,
     crossover: Annotated[
         str | None,
         typer.Option(
@@ -81,22 +88,25 @@ def compare(
     from runmanager.results.findings.crossover import crossover_answers
     from runmanager.results.findings.roofline import roofline_lines
     from runmanager.results.load.loader import read_results
+    from runmanager.results.tables.query import TableQuery
 
     if crossover is not None and format_ in DATA_FORMATS:
         raise UsageError(
             f"`--crossover` must go with a format that has sentences, got --format {format_}; use markdown."
         )
+    query = TableQuery.parse(where=where)
     paths = find_sweep(sweep)
     contents, plan = read_results(paths)
     options = comparison.CompareOptions(axis, baseline, metric, better=better, at=at, drift=drift, margin=margin)
     matches = match_sides(contents, plan, options)
     if format_ is not TableFormat.TEXT:
         matches = matches.without_stand_in()
-    pairs = comparison.compare_matches(contents, matches, options)
+    every_pair = comparison.compare_matches(contents, matches, options)
+    pairs = query.of_comparison(every_pair)
     sentences = [
         *bottleneck_notes(matches),
         *roofline_lines(matches),
-        *(crossover_answers(matches, pairs, crossover) if crossover is not None else []),
+        *(crossover_answers(matches, every_pair, crossover) if crossover is not None else []),
     ]
     if format_ is TableFormat.TEXT:
         from runmanager.results.findings.answer_sentences import answers
@@ -107,6 +117,8 @@ def compare(
         return
     if format_ in DATA_FORMATS:
         warn_damaged([each.message for each in contents.damaged])
+        if where is not None and not pairs.rows:
+            print_warning(pairs.notes[0])
     if format_ in (TableFormat.LATEX, TableFormat.HTML):
         pairs = comparison.with_numbered_reasons(pairs)
     pairs = dataclasses.replace(pairs, notes=(*pairs.notes, *sentences))

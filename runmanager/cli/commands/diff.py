@@ -21,6 +21,6 @@ def diff(one: RunName, other: RunName, format_: RunFormatOption = RunFormat.TEXT
         print_text(f"{first}\n\nNothing differs.\n")
         return
     print_text(format_sections(first, difference_sections(found, names=("one", "other"))))
-    if any(each.kind == "metrics" for each in found):
+    if any(each.is_measured for each in found):
         caution = "One run each, so a difference may be noise; `runmanager compare` shows which differences are not."
         print_text(f"\n{wrap_lines(caution)}\n")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runmanager.cli.arguments import SweepName
+from runmanager.cli.arguments import BetterOption, SweepName
 from runmanager.cli.completion import complete_columns
 from runmanager.cli.printing import console, print_text, print_warning, render, warn_damaged
 from runmanager.cli.table_formats import DATA_FORMATS, MAX_TEXT_ROWS, TableFormat, format_table
@@ -34,6 +34,7 @@ def table(
             autocompletion=complete_columns,
         ),
     ] = None,
+    better: BetterOption = None,
     columns: Annotated[
         str | None,
         typer.Option(
@@ -74,7 +75,7 @@ def table(
             raise UsageError(f"`--each` must go without {name}, got both; each already has its row.")
     if events and work:
         raise UsageError("`--work` must go without --events, got both; event files of other programs contain none.")
-    query = TableQuery.parse(where=where, sort=sort, columns=columns, pivot=pivot, each=each)
+    query = TableQuery.parse(where=where, sort=sort, columns=columns, pivot=pivot, each=each, better=better)
     if events:
         results, name, damaged = _event_file_results(Path(sweep), query)
     elif work:

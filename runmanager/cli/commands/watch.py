@@ -17,6 +17,10 @@ _INTERRUPTED = 130  # 128 + SIGINT, the shell's convention
 def watch(
     sweep: SweepName,
     once: Annotated[bool, typer.Option("--once", help="Print the current state and exit.")] = False,
+    metric: Annotated[
+        str | None,
+        typer.Option(help="The logged metric to show first. Default: what there is room for, in order of appearance."),
+    ] = None,
     heartbeat_timeout: Annotated[
         float,
         typer.Option(
@@ -40,7 +44,11 @@ def watch(
         return show_state(paths, console, queue=local_slurm_queue())
     try:
         return follow_sweep(
-            paths, console, queue=local_slurm_queue(), observer=HeartbeatObserver(limit_seconds=heartbeat_timeout)
+            paths,
+            console,
+            queue=local_slurm_queue(),
+            observer=HeartbeatObserver(limit_seconds=heartbeat_timeout),
+            metric=metric,
         )
     except KeyboardInterrupt:
         return _INTERRUPTED

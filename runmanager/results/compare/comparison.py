@@ -15,6 +15,7 @@ from runmanager.results.load.contention import contention, exposure_of
 from runmanager.results.load.run_summary import damage_notes
 from runmanager.results.metrics.metric import LAST, THROUGHPUT, Metric
 from runmanager.results.table_model.columns import MISSING, column_of
+from runmanager.results.table_model.directions import Directions
 
 __all__ = ["CompareOptions", "compare", "compare_matches", "compare_with_stand_in", "with_numbered_reasons"]
 
@@ -54,7 +55,7 @@ def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOpti
         rows=rows,
         settings=tuple(settings.values()),
         shown=(*varying, *_shown(matches)),
-        notes=(*_nothing_to_compare(matches), *damage_notes(sweep.damaged)),
+        notes=(*_nothing_to_compare(matches), *_contradictions(sweep, matches.metric), *damage_notes(sweep.damaged)),
         legend=" ".join([*_standing_in(matches), _legend(matches), _verdicts(matches.metric, options)]),
     )
 
@@ -177,6 +178,11 @@ def _nothing_to_compare(matches: Matches) -> list[str]:
     others = _options(varying_axes(matches.cells))
     varies = f"; what varies is compared with {others}" if others else ""
     return [f"Nothing to compare: {_only_value(matches.axes[0])}{varies}."]
+
+
+def _contradictions(sweep: SweepContents, metric: Metric) -> list[str]:
+    """Describe contradictory declarations where the metric needs a direction."""
+    return [] if metric.of_epoch is None else Directions.of_runs(sweep.runs).notes()
 
 
 def _only_value(axis: Axis) -> str:

@@ -21,6 +21,7 @@ from runmanager.results.metrics.metric import LAST, At, Metric
 from runmanager.results.metrics.metric_lookup import any_direction, default_metrics, find_metric, known_metrics
 from runmanager.results.stats.descriptive import mean, median
 from runmanager.results.table_model.columns import OUTCOMES
+from runmanager.results.table_model.directions import Directions
 from runmanager.results.table_model.formatting import Spread
 from runmanager.text import format_value
 from runmanager.validation import fault
@@ -67,6 +68,8 @@ class BestCell:
     picked after looking; None where the noise is not known. `num_ties` other cells have exactly the winner's mean;
     `num_left_out` have a finished run without a value of the metric. `preferred_metric` is set where no metric was
     requested and this is not the one that is used by default, because some finished run of every cell lacks that.
+    `lost` are the finished runs whose last value, or for the best epoch some value, was not finite. `contradictions`
+    are lines about metrics of which the runs declare both directions.
     """
 
     metric: Metric
@@ -81,6 +84,8 @@ class BestCell:
     num_ties: int
     num_left_out: int
     preferred_metric: str | None = None
+    lost: Sequence[StoredRun] = ()
+    contradictions: Sequence[str] = ()
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -167,6 +172,8 @@ def find_best(
         num_ties=sum(float(each.spread) == float(winner.spread) for each in others),
         num_left_out=len([each for each in all_cells if each.side.finished]) - len(ranked),
         preferred_metric=OUTCOMES[0] if metric is None and name != OUTCOMES[0] else None,
+        lost=_lost(ranked_by, all_cells),
+        contradictions=Directions.of_runs(sweep.runs).notes() if ranked_by.of_epoch is not None else (),
     )
 
 
@@ -222,6 +229,12 @@ def _group_seeds(cells: Cells, metric: Metric, folders: Collection[str] | None) 
 def _with_values(cells: Sequence[RankedCell]) -> list[RankedCell]:
     """Return the cells with a finished run, all of whose finished runs have the metric."""
     return [each for each in cells if each.side.finished and not each.side.without_values]
+
+
+def _lost(metric: Metric, cells: Sequence[RankedCell]) -> list[StoredRun]:
+    """Return the finished runs whose value that should count was not finite."""
+    is_lost = metric.is_lost
+    return [] if is_lost is None else [run for each in cells for run in each.side.finished if is_lost(run)]
 
 
 def _why_none(metric: str, cells: Sequence[RankedCell], others: Sequence[str]) -> str:

@@ -49,6 +49,7 @@ def best_sentences(best: BestCell) -> list[str]:
             "Each run counts with its best epoch, which was picked after looking and so flatters the result: the last "
             "epochs show what training ends with."
         )
+    lines += [*_describe_lost(best), *best.contradictions]
     if best.runner_up is None:
         return [*lines, "It is the only cell with this metric, so there is nothing to compare it with."]
     lines.append(f"Next is {best.runner_up.side.label} with {_figure(best.runner_up, best.metric)}.")
@@ -62,6 +63,18 @@ def best_sentences(best: BestCell) -> list[str]:
     if best.num_cells > 2 and (best.rivals or best.selection_bias is None):
         lines.append(_describe_selection_bias(best))
     return lines
+
+
+def _describe_lost(best: BestCell) -> list[str]:
+    """Name the runs with a value that was not finite, and say what follows from it."""
+    if not best.lost:
+        return []
+    names, metric = _joined([run.record.name for run in best.lost]), best.metric
+    if metric.at != LAST:
+        return [f"Epochs whose {metric.name} was not finite do not count: there are some in {names}."]
+    what = "is not finite" if metric.epoch_of is not None else "is missing or not finite"
+    left_out = "its cell is left out" if len(best.lost) == 1 else "their cells are left out"
+    return [f"The last {metric.name} {what} in {names}, so {left_out}."]
 
 
 def _describe_rivals(best: BestCell) -> list[str]:
@@ -92,8 +105,11 @@ def _describe_selection_bias(best: BestCell) -> str:
 
 
 def _name(cells: Sequence[RankedCell]) -> str:
-    """Join the labels of the first cells, and count the others."""
-    labels = [each.side.label for each in cells]
+    return _joined([each.side.label for each in cells])
+
+
+def _joined(labels: Sequence[str]) -> str:
+    """Join the first labels, and count the others."""
     more = len(labels) - _MAX_NAMED
     return "; ".join(labels[:_MAX_NAMED]) + (f"; and {more} more" if more > 0 else "")
 
@@ -161,6 +177,7 @@ def best_to_json(best: BestCell, *, command: Sequence[str] | None) -> str:
         "num_cells": best.num_cells,
         "num_ties": best.num_ties,
         "num_left_out": best.num_left_out,
+        **({"not_finite": [run.record.name for run in best.lost]} if best.lost else {}),
         "command": command and list(command),
     }
     return msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n"

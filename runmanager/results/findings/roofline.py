@@ -15,6 +15,7 @@ from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.stats.descriptive import median
 from runmanager.results.table_model.columns import MISSING, Row, Table, column_of
 from runmanager.results.table_model.formatting import with_unit_prefix
+from runmanager.results.table_model.logged_columns import rate_name
 
 __all__ = ["Work", "WorkKind", "full_batches", "roofline_lines", "roofline_rows", "work_of"]
 
@@ -97,7 +98,7 @@ def _steps_per_second(run: StoredRun) -> float | None:
     facts = run.record.measurements
     if facts.step_units:
         ((unit, in_step),) = facts.step_units.items()
-        rate = median((THROUGHPUT if unit == "samples" else unit_rate_metric(unit)).values(run))
+        rate = median((THROUGHPUT if unit == "samples" else unit_rate_metric(rate_name(unit), unit)).values(run))
         return None if rate is None else rate / in_step
     rate, steps = median(THROUGHPUT.values(run)), full_batches(run)
     samples = run.epochs[-1].samples if run.epochs else None

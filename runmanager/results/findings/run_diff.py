@@ -9,10 +9,12 @@ import msgspec
 from runmanager.records.run.environment_changes import changed_files
 from runmanager.records.run.run_record import Environment
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.load.run_summary import SUMMARY_COLUMNS, summarize_run
+from runmanager.results.load.logged_values import last_metrics
+from runmanager.results.load.run_summary import SUMMARY_COLUMNS, logged_values, summarize_run
 from runmanager.results.table_model.columns import MISSING
 from runmanager.results.table_model.environment_text import CODE, MACHINE, PYTHON
 from runmanager.results.table_model.formatting import human
+from runmanager.results.table_model.logged_columns import rate_name
 from runmanager.results.table_model.sections import Section
 from runmanager.text import format_value
 
@@ -22,6 +24,7 @@ _STATES = ("status", "reason")
 _BY_DIFFERENCE = ("accuracy", "val_accuracy", "loss", "val_loss", "epochs")
 """Metrics whose change is a difference; that of the others is a ratio."""
 _NOT_METRICS = (*_STATES, "device_name", "started_at")
+_METRICS, _LOGGED, _RATES = "metrics", "logged", "throughput"  # kinds of measured values
 _MAX_CHARACTERS = 40  # longer values are cut; the files have them whole
 
 
@@ -35,12 +38,19 @@ class Difference:
     other: Any
 
     @property
+    def is_measured(self) -> bool:
+        """Whether the values were measured, so that noise alone may make a difference."""
+        return self.kind in (_METRICS, _LOGGED, _RATES)
+
+    @property
     def change(self) -> str:
         """The change of a metric from the first run to the other; empty for other kinds."""
-        if self.kind != "metrics" or not isinstance(self.one, int | float) or not isinstance(self.other, int | float):
+        if not self.is_measured or not isinstance(self.one, int | float) or not isinstance(self.other, int | float):
             return ""
+        step = self.other - self.one
+        if self.kind == _LOGGED:
+            return f"{step:+#.4g}"
         if self.name in _BY_DIFFERENCE:
-            step = self.other - self.one
             return f"{step:+d}" if isinstance(step, int) else f"{step:+.4f}"
         return f"x {self.other / self.one:.3g}" if self.one else ""
 
@@ -53,7 +63,9 @@ def diff_runs(one: StoredRun, other: StoredRun) -> list[Difference]:
         *_differing("state", *states),
         *_differing("settings", one.record.settings, other.record.settings),
         *diff_environments(one.record.environment, other.record.environment),
-        *_differing("metrics", *metrics),
+        *_differing(_METRICS, *metrics),
+        *_differing(_LOGGED, *(last_metrics(run.epochs) | (run.record.summary or {}) for run in (one, other))),
+        *_differing(_RATES, *(_rates(run) for run in (one, other))),
     ]
 
 
@@ -72,6 +84,11 @@ def diff_environments(one: Environment, other: Environment) -> list[Difference]:
 def _metrics(run: StoredRun) -> dict[str, Any]:
     values = dict(zip(SUMMARY_COLUMNS, summarize_run(run, ()).values, strict=True))
     return {name: value for name, value in values.items() if name in _STATES or name not in _NOT_METRICS}
+
+
+def _rates(run: StoredRun) -> dict[str, float | None]:
+    names, values = logged_values(run)
+    return {rate_name(unit): rate for unit, rate in zip(names.units, values[len(names.metrics) :], strict=True)}
 
 
 def _facts(environment: Environment, facts: Iterable[tuple[str, str]]) -> dict[str, Any]:
@@ -102,7 +119,8 @@ def difference_sections(differences: Sequence[Difference], *, names: tuple[str, 
 def _field(value: Any, difference: Difference) -> str:
     if value is None and difference.kind != "settings":
         return MISSING
-    text = human(value, difference.name) if difference.kind == "metrics" else format_value(value)
+    column = difference.name if difference.kind == _METRICS else "loss"  # any measurement, of which no name is known
+    text = human(value, column) if difference.is_measured else format_value(value)
     return text if len(text) <= _MAX_CHARACTERS else f"{text[: _MAX_CHARACTERS - 1]}…"
 
 

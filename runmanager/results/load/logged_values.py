@@ -1,7 +1,6 @@
-"""What the programs of runs logged: the last value of each metric, the throughput of each unit, declared directions."""
+"""What the programs of runs logged: metrics with their last values, units with their throughput."""
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -12,8 +11,8 @@ from runmanager.results.stats.descriptive import median
 __all__ = [
     "LoggedNames",
     "LoggedNamesTable",
-    "declared_directions",
     "last_metrics",
+    "metric_names",
     "unit_names",
     "unit_rate",
     "unit_rates",
@@ -58,8 +57,13 @@ def last_metrics(epochs: Iterable[EpochRecord]) -> dict[str, float | None]:
     return values
 
 
+def metric_names(epochs: Iterable[EpochRecord]) -> list[str]:
+    """Return the metrics that the epochs logged, in order of appearance."""
+    return list(dict.fromkeys(name for epoch in epochs if epoch.metrics for name in epoch.metrics))
+
+
 def unit_names(epochs: Iterable[EpochRecord]) -> list[str]:
-    """Return the units that the epochs counted beside samples, in order of appearance."""
+    """Return the units that the epochs counted in addition to samples, in order of appearance."""
     return list(dict.fromkeys(unit for epoch in epochs if epoch.units for unit in epoch.units))
 
 
@@ -74,12 +78,3 @@ def unit_rates(measured: Sequence[EpochRecord], units: Iterable[str]) -> dict[st
     """Return the median throughput of each unit over the measured epochs that have it."""
     rates = {unit: [unit_rate(epoch, unit) for epoch in measured] for unit in units}
     return {unit: median([rate for rate in values if rate is not None]) for unit, values in rates.items()}
-
-
-def declared_directions(names: Iterable[LoggedNames]) -> dict[str, bool]:
-    """Return whether larger values are better, for each metric whose declarations agree in all runs."""
-    declared: defaultdict[str, set[str]] = defaultdict(set)
-    for each in names:
-        for metric, better in each.better:
-            declared[metric].add(better)
-    return {metric: directions == {"max"} for metric, directions in declared.items() if len(directions) == 1}

@@ -24,6 +24,7 @@ __all__ = [
     "RunSummary",
     "SweepSummary",
     "damage_notes",
+    "logged_values",
     "measured_epochs",
     "overall_rate",
     "planned_signatures",
@@ -111,7 +112,7 @@ def summarize_run(run: StoredRun, planned: Container[str], logged: LoggedNamesTa
 
     The names of what it logged are added to `logged`, by default to a table of its own.
     """
-    names, logged_values = _logged(run)
+    names, values_of_logged = logged_values(run)
     is_warmup = bool(run.epochs) and run.epochs[-1].epoch > 0 and all(epoch.warmup for epoch in run.epochs)
     return RunSummary(
         run.paths.name,
@@ -125,7 +126,7 @@ def summarize_run(run: StoredRun, planned: Container[str], logged: LoggedNamesTa
         _last_seen(run) if run.record.is_running_elsewhere else "",
         run.record.deviations,
         (logged or LoggedNamesTable()).index_of(names),
-        logged_values,
+        values_of_logged,
     )
 
 
@@ -175,8 +176,8 @@ def _times(measured: Sequence[EpochRecord]) -> dict[str, float | None]:
     return times | {"epoch_seconds_iqr": iqr(known.get("epoch_seconds", [])), OVERALL_RATE: overall_rate(measured)}
 
 
-def _logged(run: StoredRun) -> tuple[LoggedNames, tuple[float | None, ...]]:
-    """Return the names and the values of what a run logged."""
+def logged_values(run: StoredRun) -> tuple[LoggedNames, tuple[float | None, ...]]:
+    """Return the names of what a run logged, and the values: those of the metrics, then the rates of the units."""
     metrics = last_metrics(run.epochs)
     units = unit_names(run.epochs)
     rates = unit_rates(measured_epochs(run), units) if units else {}

@@ -6,27 +6,22 @@ from itertools import accumulate
 
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.load.logged_values import unit_names, unit_rate
+from runmanager.results.load.logged_values import metric_names, unit_names, unit_rate
 from runmanager.results.metrics.metric import LAST, At, Metric
-from runmanager.results.table_model.columns import OUTCOMES
 
 __all__ = [
-    *("EPOCH_COLUMNS", "RATE", "TIME_TO", "epoch_metric", "recorded_metrics", "recorded_units"),
-    *("time_to", "time_to_accuracy", "unit_rate_metric"),
+    *("TIME_TO", "epoch_metric", "recorded_metrics", "recorded_units", "time_to", "time_to_accuracy"),
+    "unit_rate_metric",
 ]
 
-EPOCH_COLUMNS = OUTCOMES
-"""The metrics that have a column of their own in every record."""
-
 TIME_TO = "time_to_"
-RATE = "_per_second"
 
 EpochValue = Callable[[EpochRecord], float | None]
 
 
 def recorded_metrics(runs: Iterable[StoredRun]) -> list[str]:
     """Return the names of the logged metrics, in order of first appearance."""
-    return list(dict.fromkeys(name for run in runs for epoch in run.epochs if epoch.metrics for name in epoch.metrics))
+    return metric_names(epoch for run in runs for epoch in run.epochs)
 
 
 def recorded_units(runs: Iterable[StoredRun]) -> list[str]:
@@ -58,6 +53,13 @@ def epoch_metric(text: str, name: str, *, at: At, more_is_better: bool, logged: 
         epoch = chosen(run)
         return None if epoch is None or of_epoch(epoch) is None else epoch.epoch
 
+    def is_lost(run: StoredRun) -> bool:
+        if not logged:  # a column does not tell what was not measured from what was not finite
+            return at == LAST and not values(run) and any(of_epoch(epoch) is not None for epoch in run.epochs)
+        if at == LAST:
+            return not values(run) and _last(run, name) is not None
+        return any((epoch.metrics or {}).get(name, 0.0) is None for epoch in run.epochs)
+
     lack = f"no finite {text}" if logged else f"no {text}"
     return Metric(
         *(text, "difference", values, False, more_is_better, lack),
@@ -65,6 +67,7 @@ def epoch_metric(text: str, name: str, *, at: At, more_is_better: bool, logged: 
         at=at,
         of_epoch=of_epoch,
         epoch_of=number_of if logged or at != LAST else None,
+        is_lost=is_lost,
     )
 
 
@@ -97,14 +100,13 @@ def _time_to(name: str, of_epoch: EpochValue, target: float, *, more_is_better: 
     return Metric(name, "speedup", values, False, False, f"never reached {target:g}", rounded=rounded)
 
 
-def unit_rate_metric(unit: str) -> Metric:
-    """Return the throughput of a unit: its count over the training seconds of each measured epoch."""
+def unit_rate_metric(text: str, unit: str) -> Metric:
+    """Return the throughput of a unit, named `text`: its count over the training seconds of each measured epoch."""
 
     def values(run: StoredRun) -> list[float]:
         return [rate for epoch in run.epochs if not epoch.warmup and (rate := unit_rate(epoch, unit))]
 
-    name = f"{unit}{RATE}"
-    return Metric(name, "speedup", values, True, True, f"no {name}", rounded=True)
+    return Metric(text, "speedup", values, True, True, f"no {text}", rounded=True)
 
 
 def _last(run: StoredRun, name: str) -> EpochRecord | None:

@@ -31,7 +31,8 @@ class Metric:
 
     A metric of epochs with one value for the run has that of the epoch `at` (`last` or `best`). `of_epoch` is then the
     value of an epoch, None where it has none; `epoch_of` is the number of the run's epoch that counts, where that need
-    not be the last one.
+    not be the last one. `is_lost` says of a run that the value that should count, or the one of some epoch that might
+    have counted as the best, was not finite.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Metric:
     at: At = LAST
     of_epoch: Callable[[EpochRecord], float | None] | None = None
     epoch_of: Callable[[StoredRun], int | None] | None = None
+    is_lost: Callable[[StoredRun], bool] | None = None
 
     @property
     def is_time(self) -> bool:

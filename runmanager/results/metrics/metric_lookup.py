@@ -7,10 +7,7 @@ from typing import Any
 from runmanager.errors import UsageError
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.load.run_summary import OVERALL_RATE, measured_epochs, overall_rate
-from runmanager.results.metrics.directions import direction_of, known_direction
 from runmanager.results.metrics.logged_metrics import (
-    EPOCH_COLUMNS,
-    RATE,
     TIME_TO,
     epoch_metric,
     recorded_metrics,
@@ -22,7 +19,8 @@ from runmanager.results.metrics.logged_metrics import (
 from runmanager.results.metrics.loss_functions import OF_THE_LOSS, loss_functions
 from runmanager.results.metrics.metric import LAST, THROUGHPUT, At, Effect, Metric
 from runmanager.results.table_model.columns import OUTCOMES
-from runmanager.results.table_model.logged_columns import logged_columns
+from runmanager.results.table_model.directions import Directions
+from runmanager.results.table_model.logged_columns import LoggedColumns, logged_columns
 from runmanager.validation import did_you_mean, fault
 
 __all__ = [
@@ -89,25 +87,26 @@ def find_metric(text: str, runs: Sequence[StoredRun] = (), *, better: str | None
     if text in _BY_NAME:
         _refuse(text, better=better, at=at)
         return _BY_NAME[text]
-    if (recorded := _of_epochs(text, runs)) is not None:
-        more_is_better = direction_of(recorded["name"], runs, better=better)
+    columns = _logged(runs)
+    if (recorded := _of_epochs(text, columns)) is not None:
+        more_is_better = Directions.of_runs(runs).required(recorded["name"], better=better)
         return epoch_metric(text, **recorded, at=at, more_is_better=more_is_better)
-    if text.endswith(RATE) and text.removesuffix(RATE) in recorded_units(runs):
+    if (unit := _name_of(text, columns.rates)) is not None:
         _refuse(text, better=better, at=at)
-        return unit_rate_metric(text.removesuffix(RATE))
+        return unit_rate_metric(text, unit)
     name, separator, target = text.rpartition("=")
     goal = name.removeprefix(TIME_TO)
-    if separator and goal != name and (recorded := _of_epochs(goal, runs)) is not None:
+    if separator and goal != name and (recorded := _of_epochs(goal, columns)) is not None:
         _refuse(text, at=at)
-        more_is_better = direction_of(recorded["name"], runs, better=better)
+        more_is_better = Directions.of_runs(runs).required(recorded["name"], better=better)
         return time_to(goal, **recorded, target=_parse_number(target, text), more_is_better=more_is_better)
     raise UsageError(_unknown(text, runs))
 
 
 def known_metrics(runs: Sequence[StoredRun]) -> list[str]:
     """Return the names of all metrics of these runs, without times to a target."""
-    units = [f"{unit}{RATE}" for unit in recorded_units(runs)]
-    return list(dict.fromkeys([*PLAIN_METRICS, *_metric_columns(runs).values(), *units]))
+    columns = _logged(runs)
+    return [*PLAIN_METRICS, *columns.metrics.values(), *columns.rates.values()]
 
 
 def default_metrics(runs: Sequence[StoredRun]) -> Iterator[str]:
@@ -116,10 +115,11 @@ def default_metrics(runs: Sequence[StoredRun]) -> Iterator[str]:
     They are `OUTCOMES`, then the logged metrics, which are looked for only when they are needed; each only where its
     direction is known, and losses only where all runs have the same loss function.
     """
-    built_in = (name for name in OUTCOMES if known_direction(name, runs) is not None)
+    directions = Directions.of_runs(runs)
+    built_in = (name for name in OUTCOMES if directions.known(name) is not None)
     yield from (name for name in built_in if name not in OF_THE_LOSS or len(_losses(runs)) < 2)
-    columns = _metric_columns(runs)
-    yield from (column for name, column in columns.items() if known_direction(name, runs) is not None)
+    columns = _logged(runs).metrics
+    yield from (column for name, column in columns.items() if directions.known(name) is not None)
 
 
 def _losses(runs: Sequence[StoredRun]) -> list[str]:
@@ -134,18 +134,22 @@ def any_direction(name: str, runs: Sequence[StoredRun]) -> Metric:
         return find_metric(name, runs, better="max")
 
 
-def _metric_columns(runs: Sequence[StoredRun]) -> Mapping[str, str]:
-    """Return the column of each logged metric in results.csv, by its name: a text then means the same everywhere."""
+def _logged(runs: Sequence[StoredRun]) -> LoggedColumns:
+    """Return the columns of what was logged, as in results.csv: a text then means the same everywhere."""
     settings = dict.fromkeys(name for run in runs for name in run.record.settings)
-    return logged_columns(recorded_metrics(runs), recorded_units(runs), settings).metrics
+    return logged_columns(recorded_metrics(runs), recorded_units(runs), settings)
 
 
-def _of_epochs(text: str, runs: Sequence[StoredRun]) -> dict[str, Any] | None:
+def _of_epochs(text: str, columns: LoggedColumns) -> dict[str, Any] | None:
     """Return the name in the record of a metric of epochs, and whether it was logged; None for any other text."""
-    if text in EPOCH_COLUMNS:
+    if text in OUTCOMES:
         return {"name": text, "logged": False}
-    name = next((name for name, column in _metric_columns(runs).items() if column == text), None)
+    name = _name_of(text, columns.metrics)
     return None if name is None else {"name": name, "logged": True}
+
+
+def _name_of(text: str, columns: Mapping[str, str]) -> str | None:
+    return next((name for name, column in columns.items() if column == text), None)
 
 
 def _refuse(text: str, *, better: str | None = None, at: At = LAST) -> None:
@@ -160,7 +164,7 @@ def _unknown(text: str, runs: Sequence[StoredRun]) -> str:
     name = text.partition("=")[0]
     known = known_metrics(runs)
     logged = known[len(PLAIN_METRICS) :]
-    goals = [f"{TIME_TO}{each}" for each in (*EPOCH_COLUMNS, *_metric_columns(runs).values())]
+    goals = [f"{TIME_TO}{each}" for each in (*OUTCOMES, *_logged(runs).metrics.values())]
     listed = ", ".join([*METRIC_NAMES, *logged])
     way_out = did_you_mean(name, dict.fromkeys([*known, _TIME_TO_ACCURACY, *goals]), max_names=1)
     return f"`--metric` must be a metric of the runs, got '{text}'; {way_out or f'they are {listed}.'}"

@@ -13,16 +13,19 @@ from runmanager.records.run.environment_changes import describe_attempts, descri
 from runmanager.records.run.run_record import PHASES, EpochRecord, RunRecord
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.findings.roofline import work_of
-from runmanager.results.load.run_summary import measured_epochs
+from runmanager.results.load.logged_values import last_metrics, metric_names
+from runmanager.results.load.run_summary import logged_values, measured_epochs
 from runmanager.results.stats.descriptive import median
 from runmanager.results.table_model.environment_text import FACTS
 from runmanager.results.table_model.formatting import human, with_unit_prefix
+from runmanager.results.table_model.logged_columns import rate_name
 from runmanager.results.table_model.sections import Section
 from runmanager.text import format_value
 
 __all__ = ["run_headline", "run_sections"]
 
 _SHOWN_EPOCHS = 10
+_SHOWN_METRICS = 4
 _LOG_LINES = 10
 _ERROR_LINES = 20
 _TAIL_BYTES = 1 << 16
@@ -45,6 +48,7 @@ def run_sections(run: StoredRun) -> list[Section]:
         Section("Run", _run_rows(run)),
         Section("Settings", [(name, format_value(value)) for name, value in record.settings.items()]),
         Section("Epochs", *_epoch_rows(run.epochs)),
+        _logged_section(run),
         Section("Times by phase, medians over measured epochs", *_phase_rows(measured_epochs(run))),
         Section("Measured", _measurement_rows(run)),
         Section("Environment", _environment_rows(record)),
@@ -81,16 +85,37 @@ def _bytes(count: int | None) -> str | None:
 
 
 def _epoch_rows(epochs: Sequence[EpochRecord]) -> tuple[list[list[str]], list[str]]:
-    """The first and the last epochs, and the column headings."""
+    """The first and the last epochs, and the column headings; logged metrics follow, the first ones."""
     half = _SHOWN_EPOCHS // 2
     is_short = len(epochs) <= _SHOWN_EPOCHS
     shown = list(epochs) if is_short else [*epochs[:half], *epochs[-half:]]
+    logged = metric_names(epochs)[:_SHOWN_METRICS]
     rows = [[human(getattr(epoch, name), name) for name in _EPOCH_COLUMNS] for epoch in shown]
     for row, epoch in zip(rows, shown, strict=True):
+        metrics = epoch.metrics or {}
+        row += [human(metrics[name], "loss") if name in metrics else "" for name in logged]
         row.append("warm-up" if epoch.warmup else "")
     if not is_short:
         rows.insert(half, ["…"])
-    return rows, ([name.replace("_", " ") for name in _EPOCH_COLUMNS] if rows else [])
+    return rows, ([*(name.replace("_", " ") for name in _EPOCH_COLUMNS), *logged] if rows else [])
+
+
+def _logged_section(run: StoredRun) -> Section:
+    """What the program logged: each metric's value in the tables and the epoch that it is from; each unit."""
+    names, values = logged_values(run)
+    rates = dict(zip(names.units, values[len(names.metrics) :], strict=True))
+    last = {name: epoch.epoch for epoch in run.epochs for name in epoch.metrics or {}}
+    summary = run.record.summary or {}
+    rows = [
+        (name, human(value, "loss"), "of the whole run" if name in summary else f"epoch {last[name]}")
+        for name, value in (last_metrics(run.epochs) | summary).items()
+    ]
+    for unit, rate in rates.items():
+        total = sum((epoch.units or {}).get(unit, 0) for epoch in run.epochs)
+        rows.append((unit, f"{total:,}", "in all epochs"))
+        if rate is not None:
+            rows.append((rate_name(unit), human(rate, "samples_per_second"), "median over measured epochs"))
+    return Section("Logged by the program", rows)
 
 
 def _phase_rows(measured: Sequence[EpochRecord]) -> tuple[list[list[str]], list[str]]:

@@ -1,10 +1,11 @@
 """Tables of results: their rows, and the columns that other programs rely on."""
 
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from runmanager.records.run.run_record import PHASES
+from runmanager.results.table_model.directions import Directions
 
 __all__ = [
     "BASE_SETTINGS",
@@ -80,8 +81,8 @@ class Table:
     `settings` are the columns that hold settings. `shown` are the columns for people, the most important first where
     the width is limited; files for programs have all columns. Shown columns that are empty in every row are left out,
     unless `shows_empty`. `foreign` are columns of numbers that another program measured and named, `logged` those of
-    the metrics and rates that the runs' own programs logged; `declared` says of columns whether larger values were
-    declared better. `notes` are lines about the whole table, `legend` explains its values. `num_unread` counts the
+    the metrics and rates that the runs' own programs logged; `directions` are those that were declared, by column.
+    `notes` are lines about the whole table, `legend` explains its values. `num_unread` counts the
     runs without a row, whose records cannot be read.
     """
 
@@ -90,7 +91,7 @@ class Table:
     settings: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
     logged: tuple[str, ...] = ()
-    declared: Mapping[str, bool] = field(default_factory=dict)
+    directions: Directions = field(default_factory=Directions)
     shown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     legend: str = ""

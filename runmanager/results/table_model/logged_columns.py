@@ -1,4 +1,4 @@
-"""The columns of what programs log: metrics, counts of units beside samples, and the throughput of these units."""
+"""The columns of what programs log: metrics, and counts and throughput of units in addition to samples."""
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field

@@ -2,12 +2,14 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from runmanager.errors import UsageError
+from runmanager.records.run.metric_direction import BETTER
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.cell_pairing import SEED, hashable
+from runmanager.results.compare.comparison_table import ComparisonTable
 from runmanager.results.load.cells import gather_cells
 from runmanager.results.load.run_summary import SweepSummary
 from runmanager.results.table_model.columns import Table, column_of
@@ -19,7 +21,7 @@ from runmanager.results.tables.seeds import collapse_seeds
 from runmanager.results.tables.sorting import sort_key, sorted_by
 from runmanager.results.tables.where_condition import AVAILABLE_COLUMNS_HINT, Condition, parse_condition
 from runmanager.text import pluralize
-from runmanager.validation import did_you_mean
+from runmanager.validation import did_you_mean, fault, field_faults, limits
 
 __all__ = ["TableQuery"]
 
@@ -30,7 +32,8 @@ _MAX_VALUES = 5  # of a column, named in a note
 class TableQuery:
     """The rows, columns and order to show of a table, or its pivot; a query without any of them gives the whole table.
 
-    `each` keeps one row per run where the runs of a cell that differ in the seed would be one row.
+    `each` keeps one row per run where the runs of a cell that differ in the seed would be one row. `better` is the
+    direction of the metric `sort`, `max` or `min` (None: as declared, else that of its name).
     """
 
     where: Condition | None = None
@@ -38,6 +41,7 @@ class TableQuery:
     columns: tuple[str, ...] = ()
     pivot: PivotAxes | None = None
     each: bool = False
+    better: str | None = field(default=None, metadata=limits(choices=BETTER, key="--better"))
 
     @classmethod
     def parse(
@@ -48,21 +52,28 @@ class TableQuery:
         columns: str | None = None,
         pivot: str | None = None,
         each: bool = False,
+        better: str | None = None,
     ) -> "TableQuery":
         """Parse the values of the command's options. Raises `UsageError` for invalid or incompatible values."""
-        others = (("--sort", sort), ("--columns", columns), ("--each", each or None))
+        others = (("--sort", sort), ("--better", better), ("--columns", columns), ("--each", each or None))
         if pivot is not None and (unused := [option for option, value in others if value is not None]):
             raise UsageError(f"`--pivot` must go without `{unused[0]}`, got both; it has its own rows and columns.")
+        if better is not None and sort is None:
+            raise UsageError(fault("--better", "go with `--sort`", "none", "name the metric"))
         names = None if columns is None else tuple(split_names(columns, ","))
         if names is not None and not all(names):
             raise UsageError(f"`--columns` must be names joined by commas, got '{columns}'; as in lr,val_accuracy.")
-        return cls(
+        query = cls(
             None if where is None else parse_condition(where),
             None if sort is None else unquoted(sort),
             names or (),
             None if pivot is None else parse_pivot(pivot),
             each,
+            better,
         )
+        if faults := field_faults(query):
+            raise UsageError("\n".join(faults))
+        return query
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -86,6 +97,12 @@ class TableQuery:
         """The queried part of any table. Raises `UsageError`, with the nearest name, for an unknown column."""
         return self._applied(_resolve(table, self.words), collapses=False)
 
+    def of_comparison(self, comparison: ComparisonTable) -> ComparisonTable:
+        """The pairs that meet the condition; intervals and verdicts stay those of all pairs. Raises as `of_table`."""
+        found = self.of_table(comparison)
+        assert isinstance(found, ComparisonTable)  # no query replaces the kind of table but a pivot
+        return found
+
     def _applied(self, resolved: "_ResolvedTable", *, collapses: bool) -> Table:
         if self.where is not None:
             resolved = resolved.filtered(self.where)
@@ -95,7 +112,7 @@ class TableQuery:
         if collapses:
             resolved = resolved.changed(collapse_seeds)
         if sort is not None:
-            resolved = resolved.changed(lambda table: sorted_by(table, sort))
+            resolved = resolved.changed(lambda table: sorted_by(table, sort, better=self.better))
         return resolved.with_columns(self.columns, "--columns").table if self.columns else resolved.table
 
 
@@ -121,7 +138,7 @@ class _ResolvedTable:
         """
         holds = condition.over(self.columns, known=self.known)
         rows = [row for row in self.table.rows if holds(row)]
-        runs = pluralize(len(self.table.rows), "run")
+        runs = pluralize(len(self.table.rows), "pair" if "verdict" in self.table.columns else "run")
         count = pluralize(len(rows), f"of {runs} matches {condition.text}.", f"of {runs} match {condition.text}.")
         if not rows:
             count += self._existing_values(condition.words)

@@ -11,7 +11,7 @@ from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.caveats import hidden_cost_notes
 from runmanager.results.load.cells import CellsWith, gather_cells
 from runmanager.results.load.contention import contention
-from runmanager.results.load.logged_values import declared_directions, last_metrics, unit_names
+from runmanager.results.load.logged_values import metric_names, unit_names
 from runmanager.results.load.run_summary import (
     OVERALL_RATE,
     SUMMARY_COLUMNS,
@@ -24,6 +24,7 @@ from runmanager.results.table_model.columns import (
     BASE_SETTINGS,
     EPOCH_COLUMNS,
     MISSING,
+    OUTCOMES,
     RESULT_COLUMNS,
     RUN_COLUMNS,
     Row,
@@ -31,6 +32,7 @@ from runmanager.results.table_model.columns import (
     column_of,
     setting_of,
 )
+from runmanager.results.table_model.directions import Directions
 from runmanager.results.table_model.logged_columns import LoggedColumns, logged_columns
 from runmanager.text import pluralize
 
@@ -91,17 +93,19 @@ def result_rows(
         rows.append(Row(values, absent))
     rows.sort(key=lambda row: ((seconds := row["epoch_seconds"]) is None, seconds or 0.0))
     settings = tuple(column for _, column in columns)
+    directions = _declared(summary)
     return Table(
         columns=[*RUN_COLUMNS, *settings, *RESULT_COLUMNS, *in_metrics, *in_rates],
         rows=rows,
         settings=settings,
         logged=(*in_metrics, *in_rates),
-        declared=_declared(summary, logged),
+        directions=directions.of_columns(_metrics_of_columns(logged)),
         shown=(*_shown_settings(cells), *_SHOWN_OUTCOMES, *in_metrics, *_SHOWN_TIMES, *in_rates, *_SHOWN_REST),
         notes=(
             *_warmup_notes(runs),
             *_attempt_notes(runs),
             *_deviation_notes(runs),
+            *directions.notes(),
             *row_notes(rows),
             *_unobserved_notes(runs),
             *damage_notes(summary.damaged),
@@ -116,7 +120,7 @@ def epoch_rows(sweep: SweepContents, plan: SweepRecord | None = None) -> Table:
     cells = gather_cells(sweep.runs, sweep.damaged, plan)
     names = [(name, column_of(name)) for name in cells.columns]
     epochs = [epoch for run in sweep.runs for epoch in run.epochs]
-    logged = logged_columns(last_metrics(epochs), unit_names(epochs), cells.names())
+    logged = logged_columns(metric_names(epochs), unit_names(epochs), cells.names())
     no_logged = dict.fromkeys((*logged.metrics.values(), *logged.counts.values()))
     rows = []
     for cell in cells.cells:
@@ -158,10 +162,17 @@ def _logged_columns(
     }
 
 
-def _declared(summary: SweepSummary, logged: LoggedColumns) -> dict[str, bool]:
-    """Whether larger values were declared better, by column."""
-    names = [summary.logged_names[index] for index in dict.fromkeys(run.logged for run in summary.runs)]
-    return {logged.metrics.get(name, name): larger for name, larger in declared_directions(names).items()}
+def _declared(summary: SweepSummary) -> Directions:
+    """The directions that the runs declare, each with the first run that does."""
+    first: dict[int, str] = {}
+    for run in summary.runs:
+        first.setdefault(run.logged, run.name)
+    return Directions.collected((name, summary.logged_names[index].better) for index, name in first.items())
+
+
+def _metrics_of_columns(logged: LoggedColumns) -> dict[str, str]:
+    """The metric of each column that has one."""
+    return {name: name for name in OUTCOMES} | {column: name for name, column in logged.metrics.items()}
 
 
 def _num_unread(summary: SweepSummary) -> int:

@@ -44,7 +44,7 @@ class _Mean:
 
 
 class EpochMetrics:
-    """The values that a program logs in one epoch, by name, and its counts of units beside samples.
+    """The values that a program logs in one epoch, by name, and its counts of units in addition to samples.
 
     A name is either logged, and then its last value counts, or logged by steps and reduced, or a mean of one of `track`
     and `track_eval`. Values on a device are copied there, as the caller may reuse their memory. Only `results` waits

@@ -29,9 +29,9 @@ __all__ = [
     "METRICS",
     "Metric",
     "experiment_summary",
+    "metric_columns",
     "metric_tag",
     "mixed_type_settings",
-    "recorded_metrics",
     "session_end",
     "session_start",
 ]
@@ -60,12 +60,14 @@ METRICS = (
 )
 """In the order of the columns: the tab shows the first five by default."""
 
+_FIELDS = {metric.field for metric in METRICS}
+
 _OWN_TAGS = {
     *(metric.tag for metric in METRICS),
     *(f"time/{name}_seconds" for name in PHASES),
     *("optim/lr", "step/loss", "config/text_summary"),
 }
-_OWN_GROUPS = ("step", "throughput", "weights", "gradients", "_hparams_")  # whose tags have names of the user
+_OWN_GROUPS = ("step", "metrics", "throughput", "weights", "gradients", "_hparams_")  # whose tags have the user's names
 
 
 def session_start(settings: Mapping[str, Any]) -> Summary:
@@ -91,13 +93,16 @@ def session_end(*, succeeded: bool) -> Summary:
 
 
 def metric_tag(name: str) -> str:
-    """Return the tag of a logged metric: its name if it has a slash and is not our own tag, else below `metrics/`."""
+    """Return the tag of a logged metric: its name if it has a slash and is not our own tag, else below `metrics/`.
+
+    No two names have the same tag: `metrics/f1` is that of `f1`, so a metric of that name has `metrics/metrics/f1`.
+    """
     group, slash, _ = name.partition("/")
     is_free = bool(slash) and name not in _OWN_TAGS and group not in _OWN_GROUPS
     return name if is_free else f"metrics/{name}"
 
 
-def recorded_metrics(runs: Iterable[StoredRun], *, read_all: bool = False) -> list[Metric]:
+def metric_columns(runs: Iterable[StoredRun], *, read_all: bool = False) -> list[Metric]:
     """List the metrics that ended runs have, and after them the logged ones in order of first appearance.
 
     Without any, all of `METRICS` are listed. Reads as few runs as possible: up to one that adds nothing to all of
@@ -111,6 +116,7 @@ def recorded_metrics(runs: Iterable[StoredRun], *, read_all: bool = False) -> li
             found |= {each for each in METRICS if any(_value(epoch, each) is not None for epoch in run.epochs)}
             for epoch in run.epochs:
                 logged |= dict.fromkeys(epoch.metrics or ())
+            logged |= dict.fromkeys(name for name in run.record.summary or () if name not in _FIELDS)
         if len(found) == len(METRICS) and len(logged) == num_logged and not read_all:
             break
     listed = [each for each in METRICS if each in found] or ([] if logged else list(METRICS))

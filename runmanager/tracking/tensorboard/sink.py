@@ -5,7 +5,7 @@
 | `train/loss`, `train/accuracy` | scalar | every epoch |
 | `val/loss`, `val/accuracy` | scalar | every epoch with an evaluation; step 0 is the one before training |
 | `time/epoch_seconds`, `time/data_seconds`, `time/transfer_seconds`, `time/compute_seconds`, `time/eval_seconds` | scalar | every epoch, without phases that were not measured |
-| `throughput/samples_per_second`, `throughput/<unit>_per_second` | scalar | every epoch; units as `tokens` that were counted beside samples |
+| `throughput/samples_per_second`, `throughput/<unit>_per_second` | scalar | every epoch; units as `tokens` that were counted in addition to samples |
 | `metrics/<name>`, or `<name>` if it contains a slash and is not one of these tags | scalar | every epoch with that logged metric |
 | `optim/lr` | scalar | every epoch, if the optimiser is known |
 | `step/loss` | scalar | every `log_every` steps, step = optimiser step |
@@ -18,7 +18,7 @@
 | names of `log_image`, `log_figure`, `log_text` | image, text | as logged |
 | `metrics/<name>` | scalar | at the end: each metric of the run's summary |
 | `_hparams_/session_start_info`, `_hparams_/session_end_info` | HParams | at the start, at the final end |
-| `custom_scalars__config__` | layout | once: the charts of the Custom Scalars tab |
+| `custom_scalars__config__` | layout | once, and again when a metric or unit is logged for the first time: the charts of the Custom Scalars tab |
 """  # noqa: E501  # a table row is one line
 
 from collections.abc import Mapping, Sequence
@@ -30,6 +30,9 @@ from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary
 from torch.utils.tensorboard import summary as protos
 
 from runmanager.records.run.run_record import PHASES, EpochRecord, RunRecord
+from runmanager.records.storage.reader import read_epochs
+from runmanager.results.load.logged_values import metric_names, unit_names
+from runmanager.results.table_model.logged_columns import rate_name
 from runmanager.text import error_line
 from runmanager.tracking.epoch_metrics.evaluation import Evaluation
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
@@ -37,7 +40,7 @@ from runmanager.tracking.introspect.example_call import example_call
 from runmanager.tracking.introspect.loader_inspection import batch_images
 from runmanager.tracking.options import TensorBoardOptions
 from runmanager.tracking.sinks import EpochDetails, RunStart, units_per_second
-from runmanager.tracking.tensorboard.chart_layout import scalar_layout
+from runmanager.tracking.tensorboard.chart_layout import CHARTS, Charts, charts_of, scalar_layout
 from runmanager.tracking.tensorboard.evaluation_pictures import EvaluationPictures
 from runmanager.tracking.tensorboard.event_writer import EventWriter
 from runmanager.tracking.tensorboard.graph import draw_graph
@@ -59,11 +62,15 @@ class TensorBoardSink:
         self._pictures = EvaluationPictures(self._options)
         self._noted: set[str] = set()
         self._last_step = 0
+        self._metrics: dict[str, None] = {}
+        self._units: dict[str, None] = {}
+        self._charts: Charts = CHARTS
 
     def begin(self, start: RunStart) -> Sequence[str]:
         existing = start.paths.events
         self._writer = EventWriter(start.paths.root, existing)
         if existing is not None:
+            self._note_names(read_epochs(start.paths))
             return ()  # resumed: the file has its start already
         # Without an experiment TensorBoard shows the union of all runs' settings; `sweep_summary` writes one for all.
         self._writer.summary(session_start(start.record.settings))
@@ -80,6 +87,8 @@ class TensorBoardSink:
     def epoch(self, record: EpochRecord, details: EpochDetails) -> Sequence[str]:
         assert self._writer is not None
         self._writer.scalars(epoch_scalars(record, details.learning_rate), record.epoch)
+        if self._note_names([record]):
+            self._writer.summary(scalar_layout(self._charts), record.epoch)
         self._writer.series("step/loss", details.step_losses)
         self._add_points(details.points)
         notes: list[str] = []
@@ -125,6 +134,16 @@ class TensorBoardSink:
         self._writer.close()
         self._writer = None
 
+    def _note_names(self, records: Sequence[EpochRecord]) -> bool:
+        """Keep the names of what these epochs logged; return whether that changed the charts."""
+        known = len(self._metrics) + len(self._units)
+        self._metrics |= dict.fromkeys(metric_names(records))
+        self._units |= dict.fromkeys(unit_names(records))
+        if len(self._metrics) + len(self._units) == known:
+            return False
+        before, self._charts = self._charts, charts_of(self._metrics, self._units)
+        return self._charts != before
+
     def _add_images(self, start: RunStart) -> Sequence[str]:
         images = None if start.first_batch is None else batch_images(start.first_batch, _MAX_IMAGES)
         if images is None:
@@ -140,7 +159,7 @@ class TensorBoardSink:
         assert self._writer is not None
         try:
             drawing = draw_graph(network, call, device=start.device)
-        except Exception as error:  # a model may raise anything; the run must go on
+        except Exception as error:  # a model may raise anything; the run must continue
             return [f"no graph: the model could not be followed ({error_line(error)})"]
         self._writer.graph(drawing.graph)
         return drawing.notes
@@ -193,7 +212,7 @@ def epoch_scalars(record: EpochRecord, learning_rate: float | None) -> dict[str,
         "val/accuracy": record.val_accuracy,
         **seconds,
         "throughput/samples_per_second": record.samples_per_second,
-        **{f"throughput/{unit}_per_second": rate for unit, rate in units_per_second(record).items()},
+        **{f"throughput/{rate_name(unit)}": rate for unit, rate in units_per_second(record).items()},
         "optim/lr": learning_rate,
         **{metric_tag(name): value for name, value in (record.metrics or {}).items()},
     }

@@ -7,6 +7,7 @@
 | `across_runs/comparison` | text | one row per matched pair, if there are any |
 | `across_runs/figures` | text | a description of each figure |
 | `_hparams_/experiment` | HParams | always: the settings that vary, and the metrics |
+| `custom_scalars__config__` | layout | if a run logged metrics or units: their charts in the Custom Scalars tab |
 """
 
 import shutil
@@ -24,9 +25,11 @@ from runmanager.errors import RecordError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.storage.reader import StoredRun, read_run, read_sweep, run_names
+from runmanager.results.load.logged_values import metric_names, unit_names
 from runmanager.text import pluralize
+from runmanager.tracking.tensorboard.chart_layout import CHARTS, charts_of, scalar_layout
 from runmanager.tracking.tensorboard.event_writer import EventWriter
-from runmanager.tracking.tensorboard.hparams import experiment_summary, recorded_metrics
+from runmanager.tracking.tensorboard.hparams import experiment_summary, metric_columns
 from runmanager.tracking.tensorboard.logdir import SweepLogdir
 
 if TYPE_CHECKING:
@@ -63,7 +66,7 @@ class SweepSummaryWriter:
     def declare(self) -> None:
         """Write the HParams columns only, which takes as long as reading a few runs: before the server starts."""
         if self._runs.has_begun:
-            metrics = recorded_metrics(_readable_runs(self._sweep))
+            metrics = metric_columns(_readable_runs(self._sweep))
             num_cells = len(self._runs.cells)
             self._replace(_name(num_cells, num_cells), [experiment_summary(self._runs.cells, metrics)])
 
@@ -100,7 +103,10 @@ class SweepSummaryWriter:
         snapshot = SweepSnapshot.read(self._sweep, observer=self._observer)
         runs = snapshot.sweep.runs
         num_ended = sum(run.record.status.is_ended for run in runs)
-        summaries = [experiment_summary(self._runs.cells, recorded_metrics(runs, read_all=True))]
+        summaries = [experiment_summary(self._runs.cells, metric_columns(runs, read_all=True))]
+        epochs = [epoch for run in runs for epoch in run.epochs]
+        if (charts := charts_of(metric_names(epochs), unit_names(epochs))) != CHARTS:
+            summaries.append(scalar_layout(charts))
         if num_ended:
             summaries.append(_as_summary(summarize_in_markdown(snapshot)))
         self._replace(_name(num_ended, len(self._runs.cells)), summaries)

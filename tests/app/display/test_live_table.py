@@ -1,8 +1,10 @@
 """Tests of the rows of the live table."""
 
+from typing import Any
+
 import pytest
 
-from runmanager.app.display.live_table import Layout, LiveRow, duration
+from runmanager.app.display.live_table import RESULTS, Layout, LiveRow, duration
 from runmanager.records.run.run_record import EpochRecord
 
 EPOCH = EpochRecord(
@@ -34,6 +36,54 @@ def test_a_wide_terminal_shows_every_column() -> None:
     )
     words = [">", "lr=0.1", "━━━╌╌╌╌╌╌╌", "3/10", "0.1235", "0.900", "1.5e+31", "0.875", "2,000", "1.0s", "1h01m"]
     assert row.plain.split() == words
+
+
+LOGGED = {"val/f1": 0.5, "fid": None, "a_very_long_name_of_a_metric": 12345678.0, "psnr": 30.0}
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 200])
+@pytest.mark.parametrize("requested", [None, "psnr", "unknown"])
+@pytest.mark.parametrize("unused", [(), RESULTS])
+def test_rows_with_logged_metrics_fit_into_the_terminal(width: int, requested: str | None, unused: Any) -> None:
+    layout = Layout.fitting(width, longest_label=9, logged=tuple(LOGGED), requested=requested, unused=unused)
+    row = layout.row(LiveRow("lr=0.1", "running", epoch=EPOCH, metrics=LOGGED, planned=10, seconds=1.0))
+    assert max(layout.header().cell_len, row.cell_len) < width
+    headings = layout.header().plain.split()
+    if requested == "psnr" and width > 40:
+        assert "psnr" in headings  # it comes before the loss
+    for name, value in (("val/f1", "0.5"), ("fid", "N/A"), ("psnr", "30")):
+        if name in headings:
+            end = layout.header().plain.index(name) + len(name)
+            assert row.plain[:end].endswith(f" {value}")
+    if width == 200 and not unused:
+        assert headings[2:] == [
+            *("epoch", "loss", "acc", "val_loss", "val_acc", *(["psnr"] if requested == "psnr" else [])),
+            *(
+                "val/f1",
+                "fid",
+                "…e_of_a_metric",
+                *([] if requested == "psnr" else ["psnr"]),
+                "samples/s",
+                "took",
+                "left",
+            ),
+        ]
+    if unused and width == 80:  # columns without values make room
+        assert {"val/f1", "fid"} <= set(headings) and not {"loss", "val_acc"} & set(headings)
+
+
+def test_a_metric_may_have_the_name_of_a_column() -> None:
+    layout = Layout.fitting(200, longest_label=6, logged=("loss",))
+    row = layout.row(LiveRow("lr=0.1", "finished", epoch=EPOCH, metrics={"loss": 9.0}, planned=10))
+    assert layout.header().plain.split().count("loss") == 2
+    assert {"0.1235", "9"} <= set(row.plain.split())
+
+
+def test_steps_are_counted_without_a_plan() -> None:
+    layout = Layout.fitting(80, longest_label=6, counted="step")
+    row = layout.row(LiveRow("lr=0.1", "running", epoch=EpochRecord(epoch=1200), counted="step"))
+    assert layout.header().plain.split()[2] == "step"
+    assert row.plain.split() == [">", "lr=0.1", "running", "1200"]
 
 
 def test_a_shortened_label_keeps_its_values() -> None:

@@ -1,5 +1,6 @@
 """Tests of following a sweep from its files: output, end, and the states of dead runs."""
 
+import contextlib
 import io
 import os
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,13 +16,14 @@ from rich.console import Console
 
 from runmanager.app.driver.run_listener import write_tables_alone
 from runmanager.app.follow import sweep_state
-from runmanager.app.follow.sweep_follower import follow_sweep, show_state
+from runmanager.app.follow.sweep_follower import follow_runs, follow_sweep, show_state
 from runmanager.app.follow.sweep_state import SweepReader
 from runmanager.launching.slurm.job_registry import locked_job_registry
 from runmanager.launching.slurm.queue import SlurmQueue
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import Beat, HeartbeatObserver, write_beat
+from runmanager.records.run.program_report import ProgramReport
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.ownership import claim_run
@@ -63,8 +66,9 @@ class Disk:
         self.folders[number].record = record
         self.folders[number].write()
 
-    def epoch(self, number: int, epoch: int) -> None:
-        self.folders[number].append(EpochRecord(epoch=epoch, loss=0.25, epoch_seconds=0.5, samples=10))
+    def epoch(self, number: int, epoch: int, **fields: Any) -> None:
+        usual = {"loss": 0.25, "epoch_seconds": 0.5, "samples": 10}
+        self.folders[number].append(EpochRecord(epoch=epoch, **usual | fields))
         self.folders[number].close()
 
     def end(self, number: int, status: Status = Status.FINISHED, reason: Reason | None = None) -> None:
@@ -118,6 +122,82 @@ def test_a_sweep_is_shown_from_its_first_run_to_its_last(disk: Callable[[int], D
     ]
     assert "2 runs: 1 finished, 1 skipped." in lines
     assert not list(sweep.paths.root.glob("results.*")), "a reader writes nothing"
+
+
+class Region:
+    """A live region of a terminal that is drawn on request."""
+
+    def __init__(self, console: Console, render: Callable[[], Any]) -> None:
+        self._console, self._render = console, render
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def paused(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def lines(self) -> list[list[str]]:
+        with self._console.capture() as capture:
+            self._console.print(self._render())
+        return [line.split() for line in capture.get().splitlines()]
+
+
+def test_a_live_table_shows_logged_metrics_and_steps(disk: Callable[[int], Disk]) -> None:
+    sweep = disk(2)
+    console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None, force_interactive=True)
+    regions: list[Region] = []
+    drawn: list[list[list[str]]] = []
+
+    def live_region(console: Console, render: Callable[[], Any]) -> Region:
+        regions.append(Region(console, render))
+        return regions[0]
+
+    def by_steps() -> None:  # what a program reports, not its supervisor
+        report = ProgramReport(attempt=1, interval="steps")
+        sweep.folders[0].paths.reported.write_bytes(msgspec.json.encode(report))
+        sweep.epoch(0, 1200, loss=None, samples=0, metrics={"psnr": 30.0, "val/f1": 0.5, "fid": None})
+
+    def merge_and_end() -> None:
+        sweep.folders[0].write(interval="steps")
+        sweep.end(0)
+
+    coming = iter(
+        [
+            lambda: sweep.begin(0),
+            by_steps,
+            lambda: sweep.epoch(0, 2400, loss=None, samples=0, metrics={"val/f1": 0.75}),
+            merge_and_end,
+            lambda: sweep.begin(1),
+            lambda: sweep.end(1, Status.SKIPPED, Reason.DEVICE_UNAVAILABLE),
+            lambda: leave_sweep(sweep.paths, ME),
+        ]
+    )
+
+    def wait(_: float) -> None:
+        drawn.append(regions[0].lines())
+        next(coming)()
+
+    observer = HeartbeatObserver(clock=lambda: float(len(drawn)), wait=wait)
+    reader = SweepReader(sweep.paths, observer=observer)
+    follow_runs(reader, console, observer=observer, live_region=live_region, metric="val/f1")
+    assert drawn[1][0] == ["run", "state", "epoch", "loss", "val_acc", "samples/s", "took", "left"]
+    assert drawn[3][:2] == [
+        ["run", "state", "step", "val/f1", "psnr", "fid", "took", "left"],
+        [">", "lr=0", "running", "2400", "0.75", "30", "N/A", *drawn[3][1][-1:]],
+    ]
+    ended = next(line.split() for line in console.file.getvalue().splitlines() if line.startswith("✓"))  # type: ignore[attr-defined]
+    assert ended[:7] == ["✓", "lr=0", "finished", "2400", "0.75", "30", "N/A"]
+
+
+def test_the_state_of_a_run_by_steps(disk: Callable[[int], Disk]) -> None:
+    sweep = disk(1)
+    sweep.begin(0)
+    sweep.folders[0].write(interval="steps")
+    sweep.epoch(0, 1200, metrics={"val/f1": 0.5})
+    out = io.StringIO()
+    show_state(sweep.paths, Console(file=out, width=200))
+    assert "> 1/1  lr=0  running  loss 0.250 val/f1 0.5000 20/s  step 1200" in out.getvalue()
 
 
 def test_following_continues_while_a_driver_starts_the_next_run(disk: Callable[[int], Disk]) -> None:

@@ -38,6 +38,21 @@ def test_comparison_along_another_axis(command: Callable, sweep: SweepPaths) -> 
     assert [row["verdict"] for row in turned if row["device"] == "cpu"] == ["slower"]
 
 
+def test_a_condition_filters_pairs_and_leaves_their_intervals(command: Callable, sweep: SweepPaths) -> None:
+    words = ["compare", "grid", "--axis", "any", "--format", "csv"]
+    every = rows_of(command(*words).out)
+    fast = rows_of(command(*words, "--where", "verdict==faster and candidate==100").out)
+    assert fast == [row for row in every if row["verdict"] == "faster"] and 0 < len(fast) < len(every)
+    text = " ".join(command(*words[:-2], "--where", "axis=='batch_size' and device==cpu").out.split())
+    assert f"1 of {len(every)} pairs matches axis=='batch_size' and device==cpu." in text
+    assert "batch_size=100 is 10.0 times as fast as batch_size=1000 at device=cpu" in text
+    assert "cuda and cpu" not in text
+    none = command(*words, "--where", "speedup>1000")
+    assert rows_of(none.out) == [] and f"0 of {len(every)} pairs match speedup>1000. Here speedup is" in none.err
+    refused = command(*words, "--where", "sped>2")
+    assert refused.status == 2 and "did you mean 'speedup'?" in refused.err
+
+
 def test_drift_and_margin_set_the_verdict(command: Callable, tmp_path: Path) -> None:
     write_sweep(tmp_path / "s", batch_sizes=(1000, 600))
     words = ["compare", str(tmp_path / "s"), "--axis", "batch_size", "--baseline", "600", "--format", "json"]

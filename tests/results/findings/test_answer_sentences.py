@@ -37,6 +37,19 @@ def test_answer_names_both_sides_with_ratio_and_interval(answers_of):
     ]
 
 
+def test_a_reason_that_ends_in_a_question_ends_the_sentence(contents, timed):
+    sweep = contents(
+        *(
+            ({"lr": lr, "seed": seed}, [msgspec.structs.replace(epoch, loss=lr) for epoch in timed([1.0] * 3)], {})
+            for lr in (0.5, 0.25)
+            for seed in range(3)
+        )
+    )
+    found = answers(result_rows(sweep, None), compare(sweep, None, CompareOptions("lr", metric="loss")))
+    assert any(line.startswith("lr=0.25 and lr=0.5 could not be compared: ") for line in found)
+    assert any(line.endswith("so their noise is not known; does the seed change anything?") for line in found)
+
+
 def test_faster_side_is_named_first_with_its_location(answers_of):
     other = {"batch_size": 7}
     first = answers_of((CPU, 1.0, {}), (CUDA, 4.0, {}), (CPU | other, 1.0, {}), (CUDA | other, 1.0, {}))[0]

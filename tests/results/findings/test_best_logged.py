@@ -74,6 +74,41 @@ def test_the_best_epoch_is_named_and_said_to_flatter(logged):
     assert sorted(run["epoch"] for run in plain["best"]["runs"]) == [3, 4, 5]
 
 
+def test_values_that_were_not_finite_are_said(contents, timed):
+    def epochs(values):
+        return [
+            msgspec.structs.replace(epoch, **COLUMNS, metrics={"val/f1": value})
+            for epoch, value in zip(timed([1.0] * len(values)), values, strict=True)
+        ]
+
+    runs = (({"lr": 1}, epochs([0.4, 0.5]), {}), ({"lr": 2}, epochs([0.9, None]), {"name": "broken"}))
+    last, at_best = (find_best(contents(*runs), None, metric="val/f1", at=at) for at in ("last", "best"))
+    assert last.settings == {"lr": 1} and at_best.settings == {"lr": 2}
+    assert "The last val/f1 is not finite in broken, so its cell is left out." in best_sentences(last)
+    assert "Epochs whose val/f1 was not finite do not count: there are some in broken." in best_sentences(at_best)
+    assert json.loads(best_to_json(last, command=None))["not_finite"] == ["broken"]
+    column = [
+        msgspec.structs.replace(epoch, val_loss=None) if epoch.epoch == 3 else epoch for epoch in timed([1.0] * 3)
+    ]
+    by_loss = find_best(
+        contents(({"lr": 1}, column, {"name": "b"}), ({"lr": 2}, timed([1.0]), {})), None, metric="val_loss"
+    )
+    assert "The last val_loss is missing or not finite in b, so its cell is left out." in best_sentences(by_loss)
+    healthy = find_best(contents(runs[0]), None, metric="val/f1")
+    assert not any("finite" in line for line in best_sentences(healthy))
+    assert "not_finite" not in json.loads(best_to_json(healthy, command=None))
+
+
+def test_contradictory_directions_are_said_where_one_is_requested(logged):
+    sweep = logged({"low": 0.5}, num_seeds=2)
+    for run, word in zip(sweep.runs, ("max", "min"), strict=True):
+        object.__setattr__(run, "record", msgspec.structs.replace(run.record, better={"val/f1": word}))
+    with pytest.raises(UsageError, match="which the runs declare differently"):
+        find_best(sweep, None, metric="val/f1")
+    line = "The runs declare different directions of val/f1: max ("
+    assert any(each.startswith(line) for each in best_sentences(find_best(sweep, None, metric="val/f1", better="max")))
+
+
 def test_one_best_epoch_is_named_alone(logged):
     found = find_best(logged({"only": 0.5}, num_seeds=1), None, at="best")
     assert best_headline(found).endswith(", at epoch 3.")

@@ -33,6 +33,29 @@ def found(differences: list[Difference], kind: str) -> dict[str, tuple[Any, Any]
     return {each.name: (each.one, each.other) for each in differences if each.kind == kind}
 
 
+def test_logged_metrics_units_and_results_of_the_run_differ(
+    contents: Callable[..., SweepContents], steady: Callable[..., Any]
+) -> None:
+    def epochs(f1: float, tokens: int) -> Any:
+        return [
+            msgspec.structs.replace(each, metrics={"val/f1": f1, "fid": 30.0}, units={"tokens": tokens})
+            for each in steady(2.0)
+        ]
+
+    runs = contents(
+        ({"lr": 0.1}, epochs(0.5, 1000), {"summary": {"bleu": 20.0, "fid": 4.0}}),
+        ({"lr": 0.2}, epochs(0.50001, 3000), {"summary": {"bleu": 25.0, "fid": None}}),
+    ).runs
+    differences = diff_runs(*runs)
+    assert found(differences, "logged") == {"val/f1": (0.5, 0.50001), "fid": (4.0, None), "bleu": (20.0, 25.0)}
+    assert found(differences, "throughput") == {"tokens_per_second": (500.0, 1500.0)}
+    text = format_sections("", difference_sections(differences)).partition("Logged\n")[2].splitlines()
+    words = [line.split() for line in text if line]
+    assert ["val/f1", "0.5000", "0.5000", "+1.000e-05"] in words
+    assert ["bleu", "20.00", "25.00", "+5.000"] in words and ["fid", "4.000", "N/A"] in words
+    assert ["tokens_per_second", "500.0", "1,500", "x", "3"] in words
+
+
 def test_only_differences_are_listed_by_kind(
     contents: Callable[..., SweepContents], host: Environment, steady: Callable[..., Any]
 ) -> None:

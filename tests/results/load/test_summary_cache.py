@@ -227,7 +227,7 @@ def test_logged_metrics_come_from_the_cache(sweep: SweepPaths, read_again: list[
     read = table(sweep)
     assert read == whole(sweep)
     assert read.columns[-3:] == ["val/f1", "fid", "tokens_per_second"]
-    assert read.declared == {"fid": True}
+    assert read.directions.known("fid") is True
     del read_again[:]
     assert table(sweep) == read
     assert read_again == []

@@ -58,6 +58,24 @@ def test_the_training_part_is_one_row_if_its_phases_are_unknown(
     assert "\n  training" not in details(), "its phases are known"
 
 
+def test_what_the_program_logged_has_a_section(sweep: Any, timed: Callable[..., Any]) -> None:
+    logged = [{"val/f1": 0.25, "fid": 30.0}, {"val/f1": 0.5}, {"psnr": None}]
+    epochs = [
+        msgspec.structs.replace(epoch, metrics=metrics, units={"tokens": 1000})
+        for epoch, metrics in zip(timed([2.0] * 3), logged, strict=True)
+    ]
+    run = read_run(sweep.paths.run(sweep.run({"lr": 0.1}, epochs, summary={"bleu": 27.5, "fid": 4.0})))
+    text = format_sections(run_headline(run), run_sections(run))
+    section = text.partition("\n\nLogged by the program\n")[2].partition("\n\n")[0]
+    assert [" ".join(line.split()) for line in section.splitlines()] == [
+        *("val/f1 0.5000 epoch 2", "fid 4.000 of the whole run", "psnr N/A epoch 3", "bleu 27.50 of the whole run"),
+        *("tokens 3,000 in all epochs", "tokens_per_second 500.0 median over measured epochs"),
+    ]
+    rows = text.partition("\nEpochs\n")[2].splitlines()
+    assert rows[0].split()[-3:] == ["val/f1", "fid", "psnr"]
+    assert rows[1].split()[-2:] == ["30.00", "warm-up"] and rows[3].split()[-1] == "N/A"
+
+
 def test_deviations_have_a_section(details: Callable[..., str]) -> None:
     text = details(deviations=("out of memory with 8 samples at once: steps are made in pieces of 4",))
     assert "\n\nDeviations from the settings\n  out of memory with 8 samples" in text

@@ -173,19 +173,53 @@ def test_metrics_sort_by_declaration_or_name(grid: SweepContents, sort: str, bes
     assert shown(grid, sort=sort).rows[0]["val f1"] == best
 
 
-def test_a_declaration_outweighs_the_name_and_contradictory_ones_do_not_count(
+def test_sorting_takes_a_declared_direction_and_asks_where_none_is_known(
     contents: Callable[..., SweepContents], steady: Callable[..., Any]
 ) -> None:
-    def best(*declared: Mapping[str, str]) -> Any:
+    def first(sort: str, *declared: Mapping[str, str], better: str | None = None) -> Any:
+        logged = [{"fid": float(lr), "zeal": float(lr), "loss": float(lr)} for lr in range(len(declared))]
         runs = [
-            ({"lr": lr}, logging(steady(1.0, 1), [{"fid": float(lr)}] * 2), {"better": better})
-            for lr, better in enumerate(declared)
+            ({"lr": lr}, logging(steady(1.0 + lr, 1), [metrics] * 2), {"better": better})
+            for (lr, metrics), better in zip(enumerate(logged), declared, strict=True)
         ]
-        return shown(contents(*runs), sort="fid").rows[0]["fid"]
+        return shown(contents(*runs), sort=sort, better=better).rows[0]["lr"]
 
-    assert best({"fid": "max"}, {"fid": "max"}) == 1.0
-    assert best({"fid": "max"}, {"fid": "min"}) == 0.0
-    assert best({"fid": "max"}, {}) == 1.0
+    assert first("fid", {"fid": "max"}, {"fid": "max"}) == 1
+    assert first("fid", {"fid": "max"}, {}) == 1
+    with pytest.raises(UsageError, match=r"for 'fid', which the runs declare differently, got max \(.*\) and min"):
+        first("fid", {"fid": "max"}, {"fid": "min"})
+    with pytest.raises(UsageError, match="`--better` must be max or min for 'zeal', whose name does not tell"):
+        first("zeal", {}, {})
+    assert [first("zeal", {}, {}, better=word) for word in ("max", "smaller")] == [1, 0]
+    # A declaration means the logged metric and the column of the same name, as in `best`.
+    assert first("metrics.loss", {"loss": "max"}, {}) == 1
+    table = shown(contents(({"lr": 0}, steady(1.0, 1), {"better": {"loss": "max"}})), sort="loss")
+    assert table.directions.known("loss") is True
+
+
+def test_better_is_for_sorting_by_a_metric(grid: SweepContents) -> None:
+    assert shown(grid, sort="val/f1", better="min").rows[0]["val/f1"] == 0.25
+    assert shown(grid, sort="loss", better="max").rows[0]["loss"] is not None
+    for sort in ("lr", "epoch_seconds", "run"):
+        with pytest.raises(UsageError, match="`--better` must go with a metric of epochs, got"):
+            shown(grid, sort=sort, better="max")
+    with pytest.raises(UsageError, match="`--better` must go with `--sort`, got none; name the metric"):
+        shown(grid, better="max")
+    with pytest.raises(UsageError, match="`--better` must be one of max, min, larger, smaller, got"):
+        shown(grid, sort="loss", better="up")
+
+
+def test_contradictory_directions_are_a_note(
+    contents: Callable[..., SweepContents], steady: Callable[..., Any]
+) -> None:
+    runs = [
+        ({"lr": lr}, logging(steady(1.0, 1), [{"fid": 1.0}] * 2), {"better": {"fid": word}, "name": word * 2})
+        for lr, word in enumerate(("max", "min"))
+    ]
+    notes = result_rows(contents(*runs), None).notes
+    assert [note for note in notes if "fid" in note] == [
+        "The runs declare different directions of fid: max (maxmax) and min (minmin)."
+    ]
 
 
 def test_chosen_columns_and_pivots_take_metrics(grid: SweepContents) -> None:

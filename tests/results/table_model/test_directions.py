@@ -3,7 +3,7 @@
 import pytest
 
 from runmanager.errors import UsageError
-from runmanager.results.metrics.directions import direction_of, known_direction
+from runmanager.results.table_model.directions import Directions
 
 
 @pytest.fixture
@@ -30,21 +30,24 @@ def declaring(contents):
     ],
 )
 def test_request_then_declaration_then_name(declaring, name, words, better, expected):
-    assert direction_of(name, declaring(*words), better=better) is expected
+    assert Directions.of_runs(declaring(*words)).required(name, better=better) is expected
 
 
 def test_contradictory_declarations_are_both_named(declaring):
     runs = declaring("max", None, "min")
     names = [runs[0].record.name, runs[2].record.name]
     with pytest.raises(UsageError) as caught:
-        direction_of("fid", runs)
+        Directions.of_runs(runs).required("fid")
     assert f"which the runs declare differently, got max ({names[0]}) and min ({names[1]})." in str(caught.value)
-    assert known_direction("fid", runs) is None
+    assert Directions.of_runs(runs).known("fid") is None
+    assert Directions.of_runs(runs).notes() == [
+        f"The runs declare different directions of fid: max ({names[0]}) and min ({names[1]})."
+    ]
 
 
 def test_an_unknown_direction_is_asked_for_in_one_line():
     with pytest.raises(UsageError) as caught:
-        direction_of("zeal", [])
+        Directions().required("zeal")
     assert str(caught.value) == (
         "`--better` must be max or min for 'zeal', whose name does not tell which is better, got none."
     )

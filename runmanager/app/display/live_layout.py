@@ -1,0 +1,38 @@
+"""The layout of a live table, which follows the terminal's width and what its runs record."""
+
+from runmanager.app.display.live_table import RESULTS, Layout, LiveRow, used_headings
+
+__all__ = ["LiveLayout"]
+
+
+class LiveLayout:
+    """The columns that the rows noted so far need: only what a run records can replace a column that is empty.
+
+    `longest_label` is the length of the longest run label. Logged metrics have columns where there is room, the
+    requested `metric` first.
+    """
+
+    def __init__(self, *, longest_label: int = 0, metric: str | None = None) -> None:
+        self._longest_label = longest_label
+        self._requested = metric
+        self._logged: dict[str, None] = {}
+        self._used: set[str] = set()
+        self._counted: set[str] = set()
+
+    def note(self, row: LiveRow) -> None:
+        """Keep which columns this row needs."""
+        self._logged |= dict.fromkeys(row.metrics)
+        self._used |= used_headings(row)
+        if row.epoch is not None:
+            self._counted.add(row.counted)
+
+    def fitting(self, width: int) -> Layout:
+        """Return the layout for a terminal of `width` characters."""
+        return Layout.fitting(
+            width,
+            longest_label=self._longest_label,
+            logged=tuple(self._logged),  # a copy, as a thread redraws the table
+            requested=self._requested,
+            unused=RESULTS - self._used,
+            counted="step" if self._counted == {"step"} else "epoch",
+        )
