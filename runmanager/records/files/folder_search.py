@@ -1,43 +1,46 @@
-"""Bounded search for files below a folder that any program may have written."""
+"""Bounded search in a folder that any program may have written."""
 
 import os
-from collections.abc import Callable, Container
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 
-__all__ = ["FoundFiles", "files_below"]
+__all__ = ["files_below", "folders_below"]
 
 _MAX_ENTRIES = 200_000
 
 
-@dataclass(frozen=True)
-class FoundFiles:
-    """The files found, sorted by folder and name, and a line for each part of the folder that was not searched."""
+def folders_below(
+    root: Path, notes: list[str], *, max_entries: int = _MAX_ENTRIES
+) -> Iterator[tuple[Path, list[str], list[str]]]:
+    """Yield `root` and the folders below it, each with the names of its folders and files, sorted.
 
-    paths: tuple[Path, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-def files_below(
-    root: Path, is_wanted: Callable[[str], bool], *, without: Container[str] = (), max_entries: int = _MAX_ENTRIES
-) -> FoundFiles:
-    """Find the files below `root` whose name is wanted. Hidden folders and links to folders are not followed.
-
-    `without` are names of folders directly in `root` that are left out. The search ends after `max_entries` files and
-    folders. Only names are looked at: a path may be a pipe.
+    A caller may remove folders from the list, which are then not searched. Hidden folders and links to folders are not
+    searched either. `notes` gets a line for what cannot be read, and one if there are more than `max_entries` files and
+    folders, after which the search ends. Only names are looked at: a file may be a pipe.
     """
-    found: list[Path] = []
-    notes: list[str] = []
     seen = 0
     for folder, subfolders, names in os.walk(root, onerror=lambda error: notes.append(_unread(error))):
-        left_out = without if Path(folder) == root else ()
-        subfolders[:] = sorted(each for each in subfolders if not each.startswith(".") and each not in left_out)
         seen += len(subfolders) + len(names)
         if seen > max_entries:
             notes.append(f"{root} must hold at most {max_entries:,} files, got more; the rest of them was not searched")
-            break
-        found += (Path(folder, name) for name in sorted(names) if is_wanted(name))
-    return FoundFiles(tuple(found), tuple(notes))
+            return
+        subfolders[:] = sorted(each for each in subfolders if not each.startswith("."))
+        yield Path(folder), subfolders, sorted(names)
+
+
+def files_below(
+    root: Path, is_wanted: Callable[[str], bool], notes: list[str], *, without: Container[str] = ()
+) -> list[Path]:
+    """Find the files below `root` with a wanted name, sorted by folder and name, as `folders_below` searches.
+
+    `without` are names of folders directly in `root` that are left out.
+    """
+    found: list[Path] = []
+    for folder, subfolders, names in folders_below(root, notes):
+        if folder == root:
+            subfolders[:] = [each for each in subfolders if each not in without]
+        found += (folder / name for name in names if is_wanted(name))
+    return found
 
 
 def _unread(error: OSError) -> str:

@@ -29,7 +29,7 @@ def obstacles(sides: tuple[Side, Side], options: CompareOptions) -> list[str]:
     if unfinished := describe_unfinished(sides):
         return unfinished
     metric, counts = sides[0].metric, count_values(sides)
-    found = [*_invalid_values(sides), *disagreements(sides)]
+    found = [*_untimed(sides), *_invalid_values(sides), *disagreements(sides)]
     if metric == MEMORY:
         found += differences(sides, _memory_kind)
     if metric == RUN_TIME and any(side.paired for side in sides):
@@ -44,6 +44,14 @@ def obstacles(sides: tuple[Side, Side], options: CompareOptions) -> list[str]:
     elif min(counts) < options.min_seeds:
         found.append(f"too few runs: {measured}, {options.min_seeds} needed; add seeds, as in seed=1,2,3")
     return found
+
+
+def _untimed(sides: tuple[Side, Side]) -> list[str]:
+    """Name the sides with adopted runs, where the metric is a time or a rate."""
+    if sides[0].metric.effect != "speedup":
+        return []
+    labels = [side.label for side in sides if any(run.is_adopted for run in side.finished)]
+    return [f"adopted runs were not timed: {', '.join(labels)}"] if labels else []
 
 
 def describe_unfinished(sides: Sequence[Side]) -> list[str]:

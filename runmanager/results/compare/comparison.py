@@ -180,6 +180,8 @@ def _nothing_to_compare(matches: Matches) -> list[str]:
 
 
 def _only_value(axis: Axis) -> str:
+    if axis.values == [None]:
+        return f"no run has a {axis.name}"
     return f"every run has {axis.name}={axis.values[0]}" if axis.values else "the sweep has no runs"
 
 

@@ -62,6 +62,7 @@ class RunSummary(msgspec.Struct, frozen=True, array_like=True, gc=False):
     deviations: tuple[str, ...] = ()
     logged: int = 0
     logged_values: tuple[float | None, ...] = ()
+    is_adopted: bool = False
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -126,6 +127,7 @@ def summarize_run(run: StoredRun, planned: Container[str], logged: LoggedNamesTa
         run.record.deviations,
         (logged or LoggedNamesTable()).index_of(names),
         logged_values,
+        run.is_adopted,
     )
 
 

@@ -29,16 +29,15 @@ _MAX_NOTES = 20
 
 @dataclass
 class ProgramMetrics:
-    """What the files below a folder hold: metrics in order of appearance, hyperparameters, the times of events.
+    """What the files below a folder hold: metrics in order of appearance, hyperparameters, the time of the first.
 
-    `started_at` and `ended_at` are the first and the last time of a value, in seconds since 1970; None without event
-    files. `notes` name each file that was not read, or not to its end.
+    `started_at` is the time of the first value in seconds since 1970; None without event files. `notes` name each file
+    that was not read, or not to its end.
     """
 
     metrics: list[ProgramMetric] = field(default_factory=list)
     hparams: dict[str, Any] = field(default_factory=dict)
     started_at: float | None = None
-    ended_at: float | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -54,12 +53,12 @@ def read_metrics(folder: Path) -> ProgramMetrics:
     folders have gets the folder's name before its own: `fold_1/val_loss`. Of a metrics.csv and event files that hold
     the same values, the metrics.csv counts, which has all digits.
     """
-    search = files_below(folder, is_metrics_file, without=_ATTEMPTS)
-    found = ProgramMetrics(notes=list(search.notes))
-    if len(search.paths) > _MAX_FILES:
+    found = ProgramMetrics()
+    files = files_below(folder, is_metrics_file, found.notes, without=_ATTEMPTS)
+    if len(files) > _MAX_FILES:
         found.notes.append(f"{folder} must hold at most {_MAX_FILES:,} files of metrics, got more; the rest is unread")
     places: dict[tuple[str, str, str], MetricSeries] = {}
-    by_folder = sorted(search.paths[:_MAX_FILES], key=lambda path: (_in_order(path.parent), path.name))
+    by_folder = sorted(files[:_MAX_FILES], key=lambda path: (_in_order(path.parent), path.name))
     for parent, paths in groupby(by_folder, key=lambda path: path.parent):
         place = _place(os.path.relpath(parent, folder))
         for origin, series in _read_folder(list(paths), found):
@@ -101,8 +100,7 @@ def _read_folder(paths: list[Path], found: ProgramMetrics) -> Iterator[tuple[str
     found.notes += read.damage
     found.hparams |= read.hparams
     for series in read.scalars.values():
-        found.started_at = min(found.started_at or math.inf, *series.times)
-        found.ended_at = max(found.ended_at or 0.0, *series.times)
+        found.started_at = min(math.inf if found.started_at is None else found.started_at, *series.times)
     yield from ((EVENT_FILE, series) for series in event_metrics(read).values())
 
 
