@@ -6,14 +6,16 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from runmanager.records.run.run_record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.results.stats.descriptive import median
+from runmanager.results.table_model.columns import OUTCOMES
 
 __all__ = [
     "LoggedNames",
     "LoggedNamesTable",
     "declared_directions",
     "last_metrics",
+    "summary_metrics",
     "unit_names",
     "unit_rate",
     "unit_rates",
@@ -56,6 +58,11 @@ def last_metrics(epochs: Iterable[EpochRecord]) -> dict[str, float | None]:
         if epoch.metrics:
             values.update(epoch.metrics)
     return values
+
+
+def summary_metrics(record: RunRecord) -> dict[str, float | None]:
+    """Return the metrics of a run's summary but for those that have a column of their own."""
+    return {name: value for name, value in (record.summary or {}).items() if name not in OUTCOMES}
 
 
 def unit_names(epochs: Iterable[EpochRecord]) -> list[str]:

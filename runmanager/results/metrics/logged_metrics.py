@@ -6,7 +6,7 @@ from itertools import accumulate
 
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.load.logged_values import unit_names, unit_rate
+from runmanager.results.load.logged_values import last_metrics, summary_metrics, unit_names, unit_rate
 from runmanager.results.metrics.metric import LAST, At, Metric
 from runmanager.results.table_model.columns import OUTCOMES
 
@@ -25,8 +25,10 @@ EpochValue = Callable[[EpochRecord], float | None]
 
 
 def recorded_metrics(runs: Iterable[StoredRun]) -> list[str]:
-    """Return the names of the logged metrics, in order of first appearance."""
-    return list(dict.fromkeys(name for run in runs for epoch in run.epochs if epoch.metrics for name in epoch.metrics))
+    """Return the names of the logged metrics, in order of first appearance; those of epochs before a run's summary."""
+    return list(
+        dict.fromkeys(name for run in runs for name in (*last_metrics(run.epochs), *summary_metrics(run.record)))
+    )
 
 
 def recorded_units(runs: Iterable[StoredRun]) -> list[str]:
@@ -36,6 +38,8 @@ def recorded_units(runs: Iterable[StoredRun]) -> list[str]:
 
 def epoch_metric(text: str, name: str, *, at: At, more_is_better: bool, logged: bool) -> Metric:
     """Return the metric of a run's epoch: of the last one, or of the `best` one of those with a finite value.
+
+    The last value is that of the run's summary, if it has one; the best one, if no epoch has one.
 
     `text` is the metric's name in a comparison, `name` the one in the record. The last epoch of a logged metric is the
     last one that logged it: a value that was not finite is missing, as in a column of its own.
@@ -50,11 +54,16 @@ def epoch_metric(text: str, name: str, *, at: At, more_is_better: bool, logged: 
         return max(known, key=lambda epoch: sign * (of_epoch(epoch) or 0.0), default=None)
 
     def values(run: StoredRun) -> list[float]:
-        epoch = chosen(run)
-        value = None if epoch is None else of_epoch(epoch)
+        epoch, summary = chosen(run), run.record.summary or {}
+        if name in summary and (at == LAST or epoch is None):
+            value = summary[name]
+        else:
+            value = None if epoch is None else of_epoch(epoch)
         return [] if value is None else [value]
 
     def number_of(run: StoredRun) -> int | None:
+        if at == LAST and name in (run.record.summary or {}):
+            return None
         epoch = chosen(run)
         return None if epoch is None or of_epoch(epoch) is None else epoch.epoch
 
