@@ -73,8 +73,8 @@ def reproduce(
     """
     if record.adopted is not msgspec.UNSET:
         raise UsageError(
-            f"RUN must be a run of runmanager to be reproduced, got one adopted from {record.adopted}; "
-            "its command was not recorded."
+            f"Run {record.name} must be one of runmanager's to be reproduced, got one adopted from {record.adopted}, "
+            "whose command was not recorded."
         )
     if not _is_of_application(record.config):
         reason = "It was made by a custom loop, so the command is the original one; its settings are the loop's."

@@ -17,6 +17,7 @@ __all__ = ["FoundRun", "find_runs"]
 _HYDRA_CONFIG = PurePath(".hydra", "config.yaml")
 _HPARAMS = "hparams.yaml"
 _HYDRA = "hydra"
+_MAX_DIGITS = 9
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,9 @@ def find_runs(root: Path, notes: list[str]) -> Iterator[FoundRun]:
 
 
 def _natural_order(name: str) -> tuple[int, str]:
-    """Return the sort key of a folder: Hydra numbers its jobs 0, 1, …, 10."""
-    return (int(name) if name.isascii() and name.isdigit() and len(name) < 10 else -1, name)
+    """Return the sort key of a folder: Hydra numbers its jobs 0, 1, …, 10; other names come after them."""
+    is_number = name.isascii() and name.isdigit() and len(name) <= _MAX_DIGITS
+    return (int(name) if is_number else 10**_MAX_DIGITS, name)
 
 
 def _logged_settings(folder: Path, relative: PurePath, metrics: ProgramMetrics) -> dict[str, Any]:
