@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from runmanager.app.adopt.adopted_record import adopted_epochs, adopted_record, describe_early_ends
-from runmanager.app.adopt.found_runs import FoundRun, find_runs
+from runmanager.app.adopt.found_runs import FoundRun, find_runs, is_own_sweep
 from runmanager.errors import UsageError
 from runmanager.records.files.atomic_files import read_bytes, replace_file
 from runmanager.records.files.file_errors import require_writable
@@ -21,9 +21,9 @@ from runmanager.records.settings.signature import short_signature, signature
 from runmanager.records.settings.values import differing_settings, flatten
 from runmanager.records.storage.reader import read_sweep
 from runmanager.records.storage.versioned_file import encode_record
-from runmanager.records.sweep.lookup import is_sweep
 from runmanager.records.sweep.sweep_record import PlannedCell, plan_cell, write_cells
 from runmanager.results.program_files.metric_naming import ProgramMetric
+from runmanager.text import encodable
 from runmanager.validation import suggestion
 
 __all__ = ["Adoption", "adopt_folder", "default_name"]
@@ -86,12 +86,12 @@ def _refuse(folder: Path, sweep: SweepPaths) -> None:
     if not folder.is_dir():
         got = "a file" if folder.exists() else "nothing there"
         raise UsageError(f"DIR must be a folder with results of other programs, got '{folder}': {got}.")
-    if is_sweep(folder):
+    if is_own_sweep(folder):
         raise UsageError(
             f"DIR must hold results that were made without runmanager, got a sweep, '{folder}'; "
             f"`runmanager table {folder}` reads it."
         )
-    if not is_sweep(sweep.root):
+    if not is_own_sweep(sweep.root):
         if os.path.lexists(sweep.root) and not (sweep.root.is_dir() and not any(sweep.root.iterdir())):
             raise UsageError(
                 f"`--name` must be that of a new folder, got '{sweep.root}', which exists; give another one."
@@ -135,7 +135,7 @@ def _write_plan(cells: dict[str, FoundRun], folder: Path, sweep: SweepPaths) -> 
         own = {name: settings[identity][name] for name in varying if name in settings[identity]}
         name = f"{readable_name(own)}-{short_signature(identity)}"
         planned.append(plan_cell(identity, name, run.settings, unsigned=()))
-    command = ("runmanager", "adopt", str(folder), "--name", sweep.name)
+    command = ("runmanager", "adopt", encodable(str(folder)), "--name", sweep.name)
     record = write_cells(sweep, planned, axes=None, command=command)
     return {cell.signature: cell.run for cell in record.planned}
 

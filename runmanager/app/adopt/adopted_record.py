@@ -11,6 +11,7 @@ from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.run.status import Reason, Status
 from runmanager.results.program_files.folder_metrics import ProgramMetrics
 from runmanager.results.program_files.metric_naming import ProgramMetric
+from runmanager.text import encodable
 
 __all__ = ["adopted_epochs", "adopted_record", "describe_early_ends"]
 
@@ -38,11 +39,11 @@ def adopted_record(
         config=run.settings,
         started_at=_moment(run.metrics),
         unsigned=(),
-        notes=(*((_NOTE,) if has_metrics else ()), *run.metrics.notes),
+        notes=(*((_NOTE,) if has_metrics else ()), *map(encodable, run.metrics.notes)),
         deviations=deviations,
         summary=summary or msgspec.UNSET,
         origins={each.name: each.origin for each in metrics} or msgspec.UNSET,
-        adopted=str(run.folder),
+        adopted=encodable(str(run.folder)),
     )
 
 

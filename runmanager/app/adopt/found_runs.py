@@ -9,10 +9,11 @@ from typing import Any
 from runmanager.app.adopt.stored_settings import read_yaml_settings, settings_of_name
 from runmanager.errors import RecordError
 from runmanager.records.files.folder_search import folders_below
-from runmanager.records.sweep.lookup import is_sweep
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.storage.reader import run_names
 from runmanager.results.program_files.folder_metrics import ProgramMetrics, is_metrics_file, read_metrics
 
-__all__ = ["FoundRun", "find_runs"]
+__all__ = ["FoundRun", "find_runs", "is_own_sweep"]
 
 _HYDRA_CONFIG = PurePath(".hydra", "config.yaml")
 _HPARAMS = "hparams.yaml"
@@ -39,7 +40,7 @@ def find_runs(root: Path, notes: list[str]) -> Iterator[FoundRun]:
     """
     for folder, subfolders, names in folders_below(root, notes):
         subfolders.sort(key=_natural_order)
-        if is_sweep(folder):
+        if is_own_sweep(folder):
             notes.append(f"{folder} is a sweep already")
             subfolders.clear()
         elif os.path.lexists(folder / _HYDRA_CONFIG):
@@ -55,6 +56,12 @@ def find_runs(root: Path, notes: list[str]) -> Iterator[FoundRun]:
             subfolders.clear()
             metrics = read_metrics(folder)
             yield FoundRun(folder, _logged_settings(folder, folder.relative_to(root), metrics), metrics)
+
+
+def is_own_sweep(folder: Path) -> bool:
+    """Whether this package made a sweep in the folder; `runs/` alone is also what TensorBoard's writers make."""
+    paths = SweepPaths(folder)
+    return os.path.lexists(paths.record) or any(os.path.lexists(paths.run(name).record) for name in run_names(paths))
 
 
 def _natural_order(name: str) -> tuple[int, str]:

@@ -11,6 +11,7 @@ from runmanager.errors import RecordError
 from runmanager.records.files.atomic_files import read_bytes
 from runmanager.records.files.file_errors import damaged_file_error
 from runmanager.records.settings.values import plain_settings
+from runmanager.text import encodable
 
 __all__ = ["FOLDER", "read_yaml_settings", "settings_of_name"]
 
@@ -64,7 +65,7 @@ def settings_of_name(relative: PurePath) -> dict[str, Any]:
     """
     settings: dict[str, Any] = {}
     rest: list[str] = []
-    for part in relative.parts:
+    for part in map(encodable, relative.parts):
         words = [re.fullmatch(r"([A-Za-z_][\w./-]*)=(.*)", word) for word in part.split(",")]
         if all(words):
             settings |= {word[1]: _parsed(word[2]) for word in words if word}

@@ -9,7 +9,7 @@ from runmanager.records.storage.reader import run_names
 from runmanager.records.sweep.sweep_record import open_sweep
 from runmanager.validation import did_you_mean
 
-__all__ = ["OUTPUT_ROOT", "find_run", "find_sweep", "is_sweep", "known_runs", "known_sweeps"]
+__all__ = ["OUTPUT_ROOT", "find_run", "find_sweep", "known_runs", "known_sweeps"]
 
 OUTPUT_ROOT = Path("outputs")
 """The default folder of sweeps."""
@@ -114,11 +114,10 @@ def known_sweeps() -> list[str]:
     """Return the names of the sweeps under `outputs/`, sorted."""
     if not OUTPUT_ROOT.is_dir():
         return []
-    return sorted(folder.name for folder in OUTPUT_ROOT.iterdir() if is_sweep(folder))
+    return sorted(folder.name for folder in OUTPUT_ROOT.iterdir() if _is_sweep(folder))
 
 
-def is_sweep(folder: Path) -> bool:
-    """Whether a folder is a sweep's; its record may be damaged."""
+def _is_sweep(folder: Path) -> bool:
     try:
         open_sweep(folder)
     except UsageError:

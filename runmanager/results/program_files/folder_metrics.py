@@ -18,6 +18,7 @@ from runmanager.results.program_files.metric_naming import EVENT_FILE, METRICS_C
 from runmanager.results.program_files.metric_series import MetricSeries
 from runmanager.results.program_files.metrics_csv import read_metrics_csv
 from runmanager.results.tfevents.reader import is_event_file, read_event_files, writer_of
+from runmanager.text import encodable
 
 __all__ = ["ProgramMetrics", "is_metrics_file", "read_metrics"]
 
@@ -81,7 +82,7 @@ def _in_order(folder: Path) -> list[tuple[str, int]]:
 
 def _place(relative: str) -> str:
     """Return a folder's name without Lightning's `version_3`, and empty for the run's folder itself."""
-    return "/".join(part for part in Path(relative).parts if not re.fullmatch(r"version_\d+", part))
+    return "/".join(part for part in Path(encodable(relative)).parts if not re.fullmatch(r"version_\d+", part))
 
 
 def _read_folder(paths: list[Path], found: ProgramMetrics) -> Iterator[tuple[str, MetricSeries]]:

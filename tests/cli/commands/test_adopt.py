@@ -225,15 +225,18 @@ def test_runs_of_equal_settings_are_one_cell_and_the_others_are_named(command: C
 
 def test_damaged_parts_are_named_and_the_rest_is_adopted(command: Callable, tmp_path: Path) -> None:
     for number in range(4):
-        write_scalars(tmp_path / f"tree/lr={number}", f1=0.5)
-    (tmp_path / "tree/lr=0/events.out.tfevents.9").write_bytes(os.urandom(300))
-    os.mkfifo(tmp_path / "tree/lr=1/events.out.tfevents.9")
-    (tmp_path / "tree/lr=2/loop").symlink_to(tmp_path / "tree")
-    (tmp_path / "tree/lr=3/hparams.yaml").write_text("a: &a [1,1]\n" + "".join(f"a{i}: [*a,*a]\n" for i in range(9)))
+        write_scalars(tmp_path / f"runs/lr={number}", f1=0.5)  # the folder of SummaryWriter
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "runs/lr=0/events.out.tfevents.9").write_bytes(os.urandom(300))
+    os.mkfifo(tmp_path / "runs/lr=1/events.out.tfevents.9")
+    (tmp_path / "runs/lr=2/loop").symlink_to(tmp_path / "runs")
+    (tmp_path / "runs/lr=3/hparams.yaml").write_text("a: &a [1,1]\n" + "".join(f"a{i}: [*a,*a]\n" for i in range(9)))
     (tmp_path / "tree/broken/.hydra").mkdir(parents=True)
     (tmp_path / "tree/broken/.hydra/config.yaml").write_text("lr: [\n")
-    said = command("adopt", "tree")
-    assert "4 runs adopted (4 finished)" in said.out
+    (tmp_path / os.fsdecode(b"tree/x=\xff")).mkdir()
+    (tmp_path / os.fsdecode(b"tree/x=\xff/metrics.csv")).write_text("step,f1\n1,0.5\n")
+    said = command("adopt", ".", "--name", "tree")
+    assert "5 runs adopted (5 finished)" in said.out
     for words in ("lr=0/events.out.tfevents.9 is damaged", "lr=1/events.out.tfevents.9 is not a regular file"):
         assert words in said.err
     assert "broken/.hydra/config.yaml is damaged" in said.err

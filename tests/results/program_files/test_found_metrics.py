@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.tensorboard import SummaryWriter
 
 from runmanager import RunManager
+from runmanager.results.program_files.folder_metrics import read_metrics
 from runmanager.results.program_files.found_metrics import FoundMetrics, found_metrics
 
 LIGHTNING = """
@@ -76,6 +77,13 @@ def test_both_loggers_of_lightning_give_each_metric_once_by_its_column(lightning
         "val_loss": last["val_loss"],
     }
     assert set(found.origins.values()) == {"metrics.csv"}
+    by_epoch = [
+        {each.name: each.series.by_epoch for each in read_metrics(lightning_run / logger).metrics if each.is_column}
+        for logger in ("lightning_logs", "board")
+    ]
+    assert set(by_epoch[0]) == {"loss", "val_loss", "val_accuracy"}
+    assert list(by_epoch[0]["loss"]) == [0, 1, 2]
+    assert by_epoch[1] == {name: pytest.approx(values, rel=1e-6) for name, values in by_epoch[0].items()}
     known = found_metrics(lightning_run, apart_from=("val_loss", "val_acc"))
     assert set(known.values) == {"train_loss_step", "loss"}
 
