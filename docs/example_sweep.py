@@ -1,4 +1,7 @@
-"""Write the example sweep of docs/commands.md to outputs/digits, with made-up, deterministic figures."""
+"""Write the examples of docs/commands.md, with made-up, deterministic figures: a sweep, and a multirun of Hydra.
+
+The sweep is in outputs/digits, the multirun, of a program that does not use this package, in multirun/first.
+"""
 
 import datetime
 import math
@@ -18,6 +21,7 @@ from runmanager.records.storage.ownership import claim_run
 from runmanager.records.sweep.sweep_record import plan_cell, write_cells
 
 FOLDER = Path("outputs/digits")
+MULTIRUN = Path("multirun/first")
 COMMAND = (
     *("python", "-m", "runmanager", "-m", "batch_size=100,1000", "lr=0.001,0.01", "seed=0,1,2"),
     *("device=cpu", "epochs=7", "dataset.size=5000", "checkpoint.keep_best=val_accuracy", "name=digits"),
@@ -159,5 +163,19 @@ def _log_line(epoch: EpochRecord) -> str:
     return f"epoch {epoch.epoch}  loss {epoch.loss:.4f}  val_accuracy {epoch.val_accuracy:.4f}{note}"
 
 
+def write_multirun(folder: Path = MULTIRUN) -> None:
+    """Write what Hydra and Lightning's CSVLogger leave of four jobs, the last of which failed early."""
+    for number, settings in enumerate(expand_grid(lr=[0.1, 0.01], width=[32, 64])):
+        config = folder / str(number) / ".hydra" / "config.yaml"
+        config.parent.mkdir(parents=True)
+        config.write_text(f"lr: {settings.lr}\nmodel:\n  width: {settings.width}\nepochs: 3\n")
+        if number < 3:
+            rows = [
+                f"{epoch},{20 * epoch + 19},{(number + 2) / (epoch + 2)},{0.9 + 0.01 * number}" for epoch in range(3)
+            ]
+            (folder / str(number) / "metrics.csv").write_text("\n".join(["epoch,step,val_loss,val_acc", *rows, ""]))
+
+
 if __name__ == "__main__":
-    print(f"Wrote the example sweep to {write_example().root}.")
+    write_multirun()
+    print(f"Wrote the example sweep to {write_example().root}, and a multirun to {MULTIRUN}.")

@@ -57,11 +57,13 @@ def read_page(text: str) -> list[DocumentedCommand]:
 
 @contextlib.contextmanager
 def example_in(folder: Path) -> Iterator[None]:
-    """Write the example sweep to `folder` and make it the current folder, with a terminal of 80 columns."""
+    """Write the examples to `folder` and make it the current folder, with a terminal of 80 columns."""
     width = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = "80"
     with contextlib.chdir(folder):
-        runpy.run_path(str(EXAMPLE))["write_example"]()
+        examples = runpy.run_path(str(EXAMPLE))
+        examples["write_example"]()
+        examples["write_multirun"]()
         try:
             yield
         finally:

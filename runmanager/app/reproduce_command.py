@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from runmanager.app.compose.override_quoting import format_override
-from runmanager.errors import ConfigurationError
+from runmanager.errors import ConfigurationError, UsageError
 from runmanager.launching.local.gpus import gpu_names
 from runmanager.records.host.process import usable_cores
 from runmanager.records.run.run_record import Environment, RunRecord
@@ -71,6 +71,11 @@ def reproduce(
     names; a remark lists those that the command cannot have. Raises `UsageError` if the command would call a stored
     `_target_` that is not a network of a known package, unless `trust` is set.
     """
+    if record.adopted is not msgspec.UNSET:
+        raise UsageError(
+            f"Run {record.name} must be one of runmanager's to be reproduced, got one adopted from {record.adopted}, "
+            "whose command was not recorded."
+        )
     if not _is_of_application(record.config):
         reason = "It was made by a custom loop, so the command is the original one; its settings are the loop's."
         return _original_command(record, reason, shown)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from runmanager import __version__
+from runmanager.cli.commands.adopt import adopt
 from runmanager.cli.commands.best import best
 from runmanager.cli.commands.compare import compare
 from runmanager.cli.commands.demo import demo
@@ -49,6 +50,7 @@ _OTHER_COMMANDS: tuple[tuple[Callable[..., object], str], ...] = (
     (reproduce, "first/batch_size=100,device=cpu"),
     (report, "first"),
     (export, "first --to parquet"),
+    (adopt, "multirun/2026-11-22/21-36-42 --name first"),
     (watch, "first"),
     (tensorboard, "first"),
     (doctor, ""),

@@ -132,6 +132,10 @@ def test_commands_on_stored_sweeps_do_not_import_torch(process: Callable, tmp_pa
 def test_commands_that_compose_or_draw_do_not_import_torch(process: Callable, sweep: SweepPaths) -> None:
     one, other = "grid/batch_size=100,device=cpu", "grid/batch_size=1000,device=cpu"
     commands = (["best", "grid"], ["reproduce", one], ["diff", one, other], ["table", "grid", "--pivot", "lr:device"])
+    folder = sweep.root.parents[1] / "lightning_logs"
+    folder.mkdir()
+    (folder / "metrics.csv").write_text("epoch,step,val_loss\n0,1,0.5\n")
+    commands += (["adopt", str(folder)],)
     code = "print(*[name for name in ('torch', 'tensorboard') if name in sys.modules])"
     done = process("report", "grid", before=_run_all(commands), after=code)
     assert (done.status, done.err) == (0, "")

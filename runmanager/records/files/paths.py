@@ -4,13 +4,16 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["EPOCHS", "RECORD", "RunPaths", "SweepPaths", "cache_folder", "device_peaks_file"]
+__all__ = ["EPOCHS", "EVENT_WRITER", "RECORD", "RunPaths", "SweepPaths", "cache_folder", "device_peaks_file"]
 
 RECORD = "run.json"
 """File name of a run's record, for readers of so many runs that a `Path` for each takes too long."""
 
 EPOCHS = "epochs.jsonl"
 """File name of a run's epochs."""
+
+EVENT_WRITER = "runmanager"
+"""What event files name as their writer, by which they are told from those of the user's program."""
 
 
 def cache_folder() -> Path | None:

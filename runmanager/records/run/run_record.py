@@ -174,8 +174,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `interval` is `steps` if the run's records are intervals of steps, not epochs. `summary` has metrics of the whole
     run by name, in order of first appearance, None for one that is not finite. `origins` says where metrics come from
-    that the program did not log itself: `returned`, `printed`, `event file`, `metrics.csv`. Each of the three is left
-    out of the file where there is none.
+    that the program did not log itself: `returned`, `printed`, `event file`, `metrics.csv`. `adopted` is the folder
+    of a run that was made without this package, whose times nobody measured. Each of the four is left out of the file
+    where there is none.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -205,6 +206,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     interval: str | msgspec.UnsetType = msgspec.UNSET
     summary: dict[str, float | None] | msgspec.UnsetType = msgspec.UNSET
     origins: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    adopted: str | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from runmanager.errors import RecordError, RunBusyError
+from runmanager.errors import RecordError, RunBusyError, UsageError
 from runmanager.records.files.file_errors import explain_disk_full
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
@@ -68,6 +68,7 @@ def _take_over(paths: RunPaths, record: RunRecord, observer: HeartbeatObserver) 
     _refuse_links(paths)
     while True:
         stored = read_record(paths)
+        _refuse_adopted(paths, stored)
         if _is_in_use(paths, stored, observer):
             assert stored.owner is not None
             raise RunBusyError(f"Run {paths.name} is being run by process {stored.owner.pid} on {stored.owner.host}.")
@@ -76,6 +77,15 @@ def _take_over(paths: RunPaths, record: RunRecord, observer: HeartbeatObserver) 
             attempt = int(claim.name.rpartition("-")[2])
             return RunFolder(paths, msgspec.structs.replace(stored, attempt=attempt, owner=record.owner), claim=claim)
         release_claim(claim)  # another process has run it between the reading and the claiming: read again
+
+
+def _refuse_adopted(paths: RunPaths, stored: RunRecord) -> None:
+    """Raise `UsageError` for a run of another program: its record describes results that stay."""
+    if stored.adopted is not msgspec.UNSET:
+        raise UsageError(
+            f"Run {paths.name} must be one of runmanager's to be run again, got one adopted from {stored.adopted}; "
+            "give the sweep another name."
+        )
 
 
 def _refuse_links(paths: RunPaths) -> None:

@@ -151,6 +151,10 @@ class StoredRun:
         return self.record.settings
 
     @property
+    def is_adopted(self) -> bool:
+        return self.record.adopted is not msgspec.UNSET
+
+    @property
     def own_settings(self) -> dict[str, Any]:
         return self.record.settings
 

@@ -30,7 +30,7 @@ def obstacles(sides: tuple[Side, Side], options: CompareOptions) -> list[str]:
     if unfinished := describe_unfinished(sides):
         return unfinished
     metric, counts = sides[0].metric, count_values(sides)
-    found = [*_invalid_values(sides), *disagreements(sides)]
+    found = [*_untimed(sides), *_invalid_values(sides), *disagreements(sides)]
     if metric.name in OF_THE_LOSS:
         found += _different_losses(sides)
     if metric == MEMORY:
@@ -52,6 +52,14 @@ def obstacles(sides: tuple[Side, Side], options: CompareOptions) -> list[str]:
 def _different_losses(sides: Sequence[Side]) -> list[str]:
     losses = loss_functions([run.record for side in sides for run in side.finished])
     return [f"the loss functions differ, and so what is measured: {', '.join(losses)}"] if len(losses) > 1 else []
+
+
+def _untimed(sides: tuple[Side, Side]) -> list[str]:
+    """Name the sides with adopted runs, where the metric is a time or a rate."""
+    if sides[0].metric.effect != "speedup":
+        return []
+    labels = [side.label for side in sides if any(run.is_adopted for run in side.finished)]
+    return [f"adopted runs were not timed: {', '.join(labels)}"] if labels else []
 
 
 def describe_unfinished(sides: Sequence[Side]) -> list[str]:

@@ -186,6 +186,8 @@ def _contradictions(sweep: SweepContents, metric: Metric) -> list[str]:
 
 
 def _only_value(axis: Axis) -> str:
+    if axis.values == [None]:
+        return f"no run has a {axis.name}"
     return f"every run has {axis.name}={axis.values[0]}" if axis.values else "the sweep has no runs"
 
 

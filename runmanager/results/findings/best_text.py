@@ -153,6 +153,8 @@ def _weights(stored: StoredRun, *, trust: bool) -> list[str]:
         return [str(paths.best), f"runmanager.load_model({run!r}, best=True{trusting})"]
     if paths.checkpoint.exists():
         return [str(paths.checkpoint), f"runmanager.load_model({run!r}{trusting})"]
+    if stored.is_adopted:
+        return [f"none were kept; those of its program, if it kept any, are below {stored.record.adopted}"]
     if stored.record.unsigned is not None:
         return ["none were kept; a custom loop saves its model itself"]
     return ["none were kept; checkpoint.keep_best=val_accuracy keeps the best ones"]

@@ -24,6 +24,9 @@ class _Run(Protocol):
     @property
     def settings(self) -> Mapping[str, Any]: ...
 
+    @property
+    def is_adopted(self) -> bool: ...
+
 
 _R = TypeVar("_R", bound=_Run)
 
@@ -58,10 +61,14 @@ class CellsWith(Generic[_R]):
         return list(dict.fromkeys([*self.shared, *names, "device"]))
 
     def value(self, cell: CellWith[_R], name: str, default: Any = None) -> Any:
-        """Return a cell's value of a setting, or `default`; a cell without `device` runs on the CPU."""
+        """Return a cell's value of a setting, or `default`.
+
+        A cell without `device` runs on the CPU; that of an adopted run is not known.
+        """
         if name in cell.own:
             return cell.own[name]
-        return self.shared.get(name, "cpu" if name == "device" else default)
+        is_known = cell.stored is None or not cell.stored.is_adopted
+        return self.shared.get(name, "cpu" if name == "device" and is_known else default)
 
     @property
     def columns(self) -> list[str]:

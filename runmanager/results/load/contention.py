@@ -43,7 +43,9 @@ class Exposure(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 def exposure_of(run: StoredRun) -> Exposure:
-    """Return the part of a run that contention is determined from."""
+    """Return the part of a run that contention is determined from; of an adopted run nothing is known."""
+    if run.is_adopted:
+        return Exposure(())
     sessions = {turn.session for turn in run.turns} | sessions_of(run.record)
     return Exposure(tuple(process_spans(run.record, run.epochs, run.beat)), tuple(sorted(sessions)), _outside_load(run))
 

@@ -5,14 +5,16 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from runmanager.records.run.run_record import EpochRecord
+from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.results.stats.descriptive import median
+from runmanager.results.table_model.columns import OUTCOMES
 
 __all__ = [
     "LoggedNames",
     "LoggedNamesTable",
     "last_metrics",
     "metric_names",
+    "summary_metrics",
     "unit_names",
     "unit_rate",
     "unit_rates",
@@ -60,6 +62,11 @@ def last_metrics(epochs: Iterable[EpochRecord]) -> dict[str, float | None]:
 def metric_names(epochs: Iterable[EpochRecord]) -> list[str]:
     """Return the metrics that the epochs logged, in order of appearance."""
     return list(dict.fromkeys(name for epoch in epochs if epoch.metrics for name in epoch.metrics))
+
+
+def summary_metrics(record: RunRecord) -> dict[str, float | None]:
+    """Return the metrics of a run's summary but for those that have a column of their own."""
+    return {name: value for name, value in (record.summary or {}).items() if name not in OUTCOMES}
 
 
 def unit_names(epochs: Iterable[EpochRecord]) -> list[str]:

@@ -14,9 +14,16 @@ from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.reader import Damage, StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.load.contention import Exposure, exposure_of
-from runmanager.results.load.logged_values import LoggedNames, LoggedNamesTable, last_metrics, unit_names, unit_rates
+from runmanager.results.load.logged_values import (
+    LoggedNames,
+    LoggedNamesTable,
+    last_metrics,
+    summary_metrics,
+    unit_names,
+    unit_rates,
+)
 from runmanager.results.stats.descriptive import iqr, median
-from runmanager.results.table_model.columns import PHASE_COLUMNS, RESULT_COLUMNS
+from runmanager.results.table_model.columns import OUTCOMES, PHASE_COLUMNS, RESULT_COLUMNS
 
 __all__ = [
     "OVERALL_RATE",
@@ -63,6 +70,7 @@ class RunSummary(msgspec.Struct, frozen=True, array_like=True, gc=False):
     deviations: tuple[str, ...] = ()
     logged: int = 0
     logged_values: tuple[float | None, ...] = ()
+    is_adopted: bool = False
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -127,6 +135,7 @@ def summarize_run(run: StoredRun, planned: Container[str], logged: LoggedNamesTa
         run.record.deviations,
         (logged or LoggedNamesTable()).index_of(names),
         values_of_logged,
+        run.is_adopted,
     )
 
 
@@ -161,6 +170,7 @@ def _values(run: StoredRun) -> tuple[Any, ...]:
         if record.run_seconds is None:
             row["run_seconds"] = last.run_seconds
         row.update(_times(measured_epochs(run)))
+    row.update((name, value) for name, value in (record.summary or {}).items() if name in OUTCOMES)
     return tuple(row.values())
 
 
@@ -178,7 +188,7 @@ def _times(measured: Sequence[EpochRecord]) -> dict[str, float | None]:
 
 def logged_values(run: StoredRun) -> tuple[LoggedNames, tuple[float | None, ...]]:
     """Return the names of what a run logged, and the values: those of the metrics, then the rates of the units."""
-    metrics = last_metrics(run.epochs)
+    metrics = last_metrics(run.epochs) | summary_metrics(run.record)
     units = unit_names(run.epochs)
     rates = unit_rates(measured_epochs(run), units) if units else {}
     better = tuple((run.record.better or {}).items())

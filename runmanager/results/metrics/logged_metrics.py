@@ -6,7 +6,7 @@ from itertools import accumulate
 
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.load.logged_values import metric_names, unit_names, unit_rate
+from runmanager.results.load.logged_values import metric_names, summary_metrics, unit_names, unit_rate
 from runmanager.results.metrics.metric import LAST, At, Metric
 
 __all__ = [
@@ -20,8 +20,9 @@ EpochValue = Callable[[EpochRecord], float | None]
 
 
 def recorded_metrics(runs: Iterable[StoredRun]) -> list[str]:
-    """Return the names of the logged metrics, in order of first appearance."""
-    return metric_names(epoch for run in runs for epoch in run.epochs)
+    """Return the names of the logged metrics, in order of first appearance; those of epochs before a run's summary."""
+    names = (name for run in runs for name in (*metric_names(run.epochs), *summary_metrics(run.record)))
+    return list(dict.fromkeys(names))
 
 
 def recorded_units(runs: Iterable[StoredRun]) -> list[str]:
@@ -31,6 +32,8 @@ def recorded_units(runs: Iterable[StoredRun]) -> list[str]:
 
 def epoch_metric(text: str, name: str, *, at: At, more_is_better: bool, logged: bool) -> Metric:
     """Return the metric of a run's epoch: of the last one, or of the `best` one of those with a finite value.
+
+    The last value is that of the run's summary, if it has one; the best one, if no epoch has one.
 
     `text` is the metric's name in a comparison, `name` the one in the record. The last epoch of a logged metric is the
     last one that logged it: a value that was not finite is missing, as in a column of its own.
@@ -45,11 +48,16 @@ def epoch_metric(text: str, name: str, *, at: At, more_is_better: bool, logged: 
         return max(known, key=lambda epoch: sign * (of_epoch(epoch) or 0.0), default=None)
 
     def values(run: StoredRun) -> list[float]:
-        epoch = chosen(run)
-        value = None if epoch is None else of_epoch(epoch)
+        epoch, summary = chosen(run), run.record.summary or {}
+        if name in summary and (at == LAST or epoch is None):
+            value = summary[name]
+        else:
+            value = None if epoch is None else of_epoch(epoch)
         return [] if value is None else [value]
 
     def number_of(run: StoredRun) -> int | None:
+        if at == LAST and name in (run.record.summary or {}):
+            return None
         epoch = chosen(run)
         return None if epoch is None or of_epoch(epoch) is None else epoch.epoch
 

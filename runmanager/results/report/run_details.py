@@ -67,6 +67,7 @@ def _run_rows(run: StoredRun) -> list[tuple[str, str]]:
     planned = "" if record.epochs_planned is None else f" of {record.epochs_planned}"
     rows = [
         ("signature", record.signature),
+        ("adopted from", record.adopted or None),
         ("attempt", str(record.attempt)),
         ("started", record.started_at),
         ("resumed", record.resumed_at),

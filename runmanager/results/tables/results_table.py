@@ -106,6 +106,7 @@ def result_rows(
             *_attempt_notes(runs),
             *_deviation_notes(runs),
             *directions.notes(),
+            *_adopted_notes(runs),
             *row_notes(rows),
             *_unobserved_notes(runs),
             *damage_notes(summary.damaged),
@@ -238,6 +239,21 @@ def _deviation_notes(runs: Sequence[RunSummary]) -> list[str]:
     """Notes on deviations of runs from their settings."""
     lines = [f"{run.name}: {line}." for run in runs for line in run.deviations]
     return _first_lines(lines)
+
+
+def _adopted_notes(runs: Sequence[RunSummary]) -> list[str]:
+    """A note on runs of other programs, as their status is less certain."""
+    count = sum(run.is_adopted for run in runs)
+    if not count:
+        return []
+    which = (
+        "The run was"
+        if len(runs) == count == 1
+        else pluralize(count, f"of {len(runs):,} runs was", f"of {len(runs):,} runs were")
+    )
+    return [
+        f"{which} adopted: `finished` means that it left metrics; how it ended was not recorded, nothing was timed."
+    ]
 
 
 def _first_lines(lines: Sequence[str]) -> list[str]:

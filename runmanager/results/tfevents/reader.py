@@ -23,7 +23,7 @@ import google_crc32c
 from runmanager.errors import RecordError
 from runmanager.results.tfevents.protobuf import fields, hyperparameters, plugin_data, scalar_of_tensor, varint
 
-__all__ = ["EventFolder", "Series", "is_event_file", "read_event_files"]
+__all__ = ["EventFolder", "Series", "is_event_file", "read_event_files", "writer_of"]
 
 _CHUNK_BYTES = 1 << 22
 _LENGTH, _CRC, _DOUBLE, _FLOAT = struct.Struct("<Q"), struct.Struct("<I"), struct.Struct("<d"), struct.Struct("<f")
@@ -37,6 +37,8 @@ _TIME_END = 9  # the step follows the time
 _SIGN = 1 << 63
 _HPARAMS_TAG = "_hparams_/session_start_info"
 _SCALARS = b"scalars"
+_SOURCE_FIELD = 10  # of an event: the program that wrote the file
+_MAX_FIRST_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,20 @@ class EventFolder:
 def is_event_file(name: str) -> bool:
     """Whether TensorBoard would read a file of this name."""
     return "tfevents" in name
+
+
+def writer_of(path: Path) -> str:
+    """The program that an event file, a regular file, names as its writer in its first record; empty without one."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(_HEADER_BYTES)
+            length = _LENGTH.unpack_from(header)[0]
+            first = dict(fields(file.read(length))) if length <= _MAX_FIRST_BYTES else {}
+        source = first.get(_SOURCE_FIELD, b"")
+        writer = dict(fields(source)).get(1, b"") if isinstance(source, bytes) else b""
+        return writer.decode(errors="replace") if isinstance(writer, bytes) else ""
+    except (OSError, RecordError, struct.error):
+        return ""
 
 
 def read_event_files(paths: Iterable[Path]) -> EventFolder:

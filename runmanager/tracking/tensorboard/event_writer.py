@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import google_crc32c
-from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.event_pb2 import Event, SourceMetadata
 from tensorboard.compat.proto.summary_pb2 import Summary
 
 from runmanager.records.files.file_errors import explain_disk_full
+from runmanager.records.files.paths import EVENT_WRITER
 
 if TYPE_CHECKING:  # the sweep's own event file is written without torch
     from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
@@ -41,7 +42,8 @@ class EventWriter:
         is_new = not self._path.exists() or self._path.stat().st_size == 0
         self._file = self._path.open("ab")
         if is_new:
-            self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
+            source = SourceMetadata(writer=EVENT_WRITER)
+            self._write(Event(wall_time=time.time(), file_version="brain.Event:2", source_metadata=source))
 
     def summary(self, summary: Summary, step: int | None = None) -> None:
         """Add a summary at a step, by default step 0."""

@@ -1,5 +1,6 @@
 """Log directory that shows a sweep in TensorBoard: links to its runs under short names."""
 
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 from tensorboard.compat.proto.summary_pb2 import Summary
 
 from runmanager.errors import RecordError
+from runmanager.records.files.folder_search import files_below
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.settings.naming import short_names
 from runmanager.records.storage.reader import read_record, run_names
@@ -36,7 +38,8 @@ class SweepLogdir:
         self._plan_version: tuple[int, int] | None = None
         self._cells: dict[str, Mapping[str, Any]] = {}
         self._names: dict[str, str] = {}
-        self._linked: dict[str, Path] = {}
+        self._linked: dict[str, tuple[str, list[Path]]] = {}  # the run's folder and its files, by short name
+        self._adopted: set[str] = set()
 
     @property
     def cells(self) -> Sequence[Mapping[str, Any]]:
@@ -55,7 +58,7 @@ class SweepLogdir:
         """
         if self._read_cells():
             self._names = short_names(self._cells, lone=self._sweep.name)
-        found = {name: events for run, name in self._names.items() if (events := self._events(run, name)) is not None}
+        found = {name: events for run, name in self._names.items() if (events := self._events(run, name))}
         for name in self._linked.keys() - found.keys():
             shutil.rmtree(self.root / name)
             del self._linked[name]
@@ -64,7 +67,7 @@ class SweepLogdir:
             return
         text_settings = mixed_type_settings(self.cells)
         for run, name in new.items():
-            self._link(name, found[name], self._overrides(run, text_settings))
+            self._link(run, name, found[name], self._overrides(run, text_settings))
 
     def _read_cells(self) -> bool:
         """Read the settings of all cells, started or not; return whether they changed."""
@@ -83,23 +86,39 @@ class SweepLogdir:
                     continue
         return is_new or len(self._cells) > known
 
-    def _events(self, run: str, name: str) -> Path | None:
-        """Find the run's event file; searches only if it is not linked yet or has gone."""
-        linked = self._linked.get(name)
-        if linked is not None and linked.parent.name == run and linked.exists():
+    def _events(self, run: str, name: str) -> list[Path]:
+        """Find the run's event files; searches only if they are not linked yet or have gone."""
+        linked_run, linked = self._linked.get(name, ("", []))
+        if linked_run == run and linked[0].exists():
             return linked
-        if (events := self._sweep.run(run).events) is not None:
+        own = self._sweep.run(run).events
+        events = self._original_events(run) if own is None else [own]
+        if events:
             self._linked.pop(name, None)
         return events
 
+    def _original_events(self, run: str) -> list[Path]:
+        """Find the event files of an adopted run in its original folder; empty for any other run."""
+        try:
+            original = read_record(self._sweep.run(run)).adopted
+        except RecordError:
+            return []
+        if not original:
+            return []
+        self._adopted.add(run)
+        return [path for path in files_below(Path(original), lambda name: "tfevents" in name, []) if path.is_file()]
+
     def _overrides(self, run: str, text_settings: Sequence[str]) -> Summary | None:
-        """Build the summary to read before the run's own file, with the settings that must be text in all runs."""
+        """Build the summary to read before the run's own file: settings that must be text in all runs.
+
+        The files of an adopted run may lack its settings, so it has all of them.
+        """
         settings = self._cells[run]
         as_text = {name: str(settings[name]) for name in text_settings if settings.get(name) is not None}
-        return session_start({**settings, **as_text}) if as_text else None
+        return session_start({**settings, **as_text}) if as_text or run in self._adopted else None
 
-    def _link(self, name: str, events: Path, overrides: Summary | None) -> None:
-        """Link a run's file under `name`; the folder appears in one step."""
+    def _link(self, run: str, name: str, events: list[Path], overrides: Summary | None) -> None:
+        """Link a run's files under `name`, those of several folders in folders; they appear in one step."""
         shutil.rmtree(self._staging, ignore_errors=True)
         shutil.rmtree(self.root / name, ignore_errors=True)  # of an earlier attempt
         self._staging.mkdir()
@@ -107,9 +126,13 @@ class SweepLogdir:
             writer = EventWriter(self._staging, self._staging / _OVERRIDES)
             writer.summary(overrides)
             writer.close()
-        (self._staging / events.name).symlink_to(events.resolve())
+        top = os.path.commonpath([each.parent for each in events])
+        for each in events:
+            link = self._staging / each.relative_to(top)
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(each.resolve())
         self._staging.rename(self.root / name)
-        self._linked[name] = events
+        self._linked[name] = run, events
 
 
 def _axes_first(plan: SweepRecord, cell: PlannedCell) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Results that were made without this package become a sweep: `runmanager adopt`."""

@@ -1,0 +1,80 @@
+"""Finding the runs below a folder that Hydra, TensorBoard's writers or Lightning made."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any
+
+from runmanager.app.adopt.stored_settings import read_yaml_settings, settings_of_name
+from runmanager.errors import RecordError
+from runmanager.records.files.folder_search import folders_below
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.storage.reader import run_names
+from runmanager.results.program_files.folder_metrics import ProgramMetrics, is_metrics_file, read_metrics
+
+__all__ = ["FoundRun", "find_runs", "is_own_sweep"]
+
+_HYDRA_CONFIG = PurePath(".hydra", "config.yaml")
+_HPARAMS = "hparams.yaml"
+_HYDRA = "hydra"
+_MAX_DIGITS = 9
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    """A run of another program: its folder, its nested settings and its metrics."""
+
+    folder: Path
+    settings: dict[str, Any]
+    metrics: ProgramMetrics
+
+
+def find_runs(root: Path, notes: list[str]) -> Iterator[FoundRun]:
+    """Find the runs below `root`, itself included, in order of their paths; `notes` gets a line for what is left out.
+
+    A run is the folder of a Hydra job (with `.hydra/config.yaml`), or the topmost folder with event files or a
+    metrics.csv; all below it belongs to it. The settings are those of Hydra's file; else those of Lightning's
+    hparams.yaml; else the hyperparameters in its event files; else those in its folder's name. Sweeps of this package
+    are left out.
+    """
+    for folder, subfolders, names in folders_below(root, notes):
+        subfolders.sort(key=_natural_order)
+        if is_own_sweep(folder):
+            notes.append(f"{folder} is a sweep already")
+            subfolders.clear()
+        elif os.path.lexists(folder / _HYDRA_CONFIG):
+            subfolders.clear()
+            try:
+                settings = read_yaml_settings(folder / _HYDRA_CONFIG)
+            except RecordError as error:
+                notes.append(f"{error}; its run is left out")
+                continue
+            settings.pop(_HYDRA, None)
+            yield FoundRun(folder, settings, read_metrics(folder))
+        elif any(map(is_metrics_file, names)):
+            subfolders.clear()
+            metrics = read_metrics(folder)
+            yield FoundRun(folder, _logged_settings(folder, folder.relative_to(root), metrics), metrics)
+
+
+def is_own_sweep(folder: Path) -> bool:
+    """Whether this package made a sweep in the folder; `runs/` alone is also what TensorBoard's writers make."""
+    paths = SweepPaths(folder)
+    return os.path.lexists(paths.record) or any(os.path.lexists(paths.run(name).record) for name in run_names(paths))
+
+
+def _natural_order(name: str) -> tuple[int, str]:
+    """Return the sort key of a folder: Hydra numbers its jobs 0, 1, …, 10; other names come after them."""
+    is_number = name.isascii() and name.isdigit() and len(name) <= _MAX_DIGITS
+    return (int(name) if is_number else 10**_MAX_DIGITS, name)
+
+
+def _logged_settings(folder: Path, relative: PurePath, metrics: ProgramMetrics) -> dict[str, Any]:
+    stored: dict[str, Any] = {}
+    if os.path.lexists(folder / _HPARAMS):
+        try:
+            stored = read_yaml_settings(folder / _HPARAMS)
+        except RecordError as error:
+            metrics.notes.append(str(error))
+    return stored or metrics.hparams or settings_of_name(relative)

@@ -1,0 +1,44 @@
+"""`runmanager adopt`: results that were made without runmanager become a sweep."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from runmanager.cli.printing import print_text, print_warning
+from runmanager.errors import UsageError
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.sweep.lookup import OUTPUT_ROOT
+from runmanager.text import pluralize
+
+__all__ = ["adopt"]
+
+
+def adopt(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR", help="A multirun or single runs of Hydra, or any folder with event files or metrics.csv."
+        ),
+    ],
+    name: Annotated[str | None, typer.Option(help="The sweep's name. Default: the name of DIR.")] = None,
+    output_root: Annotated[Path, typer.Option(help="The folder of the sweep.")] = OUTPUT_ROOT,
+    metric: Annotated[
+        str | None, typer.Option(metavar="A,B,C", help="Only these metrics; patterns like 'val*' too. Default: all.")
+    ] = None,
+) -> None:
+    """Make a sweep of results of other programs, for table, compare and report. The results stay where they are."""
+    from runmanager.app.adopt.adopt_folder import adopt_folder, default_name
+    from runmanager.results.result_files import write_tables
+
+    chosen = default_name(folder) if name is None else name
+    if not chosen or "/" in chosen or chosen.startswith(".") or not chosen.isprintable():
+        raise UsageError(f"`--name` must be the name of one folder, got {chosen!r}.")
+    wanted = [] if metric is None else [word for word in map(str.strip, metric.split(",")) if word]
+    done = adopt_folder(folder, SweepPaths(output_root / chosen), metrics=wanted)
+    write_tables(done.paths)
+    for note in done.notes:
+        print_warning(note)
+    states = ", ".join(f"{count:,} {status}" for status, count in done.counts.items())
+    runs = pluralize(sum(done.counts.values()), "run")
+    print_text(f"{done.paths.root}: {runs} adopted ({states}). `runmanager table {done.paths.root}` shows them.\n")

@@ -1,0 +1,98 @@
+"""Names for the metrics of several files: each its own, and that of a column of every table where it means one."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from runmanager.records.run.metric_names import column_of_metric
+from runmanager.results.program_files.metric_series import MetricSeries
+
+__all__ = ["EVENT_FILE", "METRICS_CSV", "ProgramMetric", "name_metrics"]
+
+METRICS_CSV = "metrics.csv"
+EVENT_FILE = "event file"
+"""The origins of metrics."""
+
+_MAX_METRICS = 10_000
+_MAX_NAME = 200
+_SINGLE_PRECISION = 1e-6
+
+
+@dataclass(frozen=True)
+class ProgramMetric:
+    """A metric found in files: its `name` for tables, whether that is a column of every table, its values, its origin.
+
+    `series.name` is the name in the file.
+    """
+
+    name: str
+    series: MetricSeries
+    origin: str
+    is_column: bool = False
+
+
+def name_metrics(places: Mapping[tuple[str, str, str], MetricSeries], notes: list[str]) -> list[ProgramMetric]:
+    """Name the metrics, which are given by name in the file, place and origin; a line of `notes` for those left out.
+
+    A place is a folder, empty for the run's own. A metric that several other folders have gets the folder's name before
+    its own: `fold_1/val_loss`. Of a metrics.csv and event files that hold the same values, the metrics.csv counts,
+    which has all digits.
+    """
+    return _in_columns(_named(places, notes))
+
+
+def _named(
+    places: Mapping[tuple[str, str, str], MetricSeries], notes: list[str]
+) -> list[tuple[str, MetricSeries, str]]:
+    """Give each metric a name of its own, in order of appearance: (name, values, origin)."""
+    by_name: dict[str, list[tuple[str, str, MetricSeries]]] = {}
+    for (name, place, origin), series in places.items():
+        by_name.setdefault(name, []).append((place, origin, series))
+    named: dict[str, tuple[str, MetricSeries, str]] = {}
+    for name, same in by_name.items():
+        different = _without_copies(same)
+        for place, origin, series in different:
+            unique = name if len(different) == 1 or not place else f"{place}/{name}"
+            named.setdefault(unique, (unique, series, origin))
+    kept = [each for each in named.values() if len(each[0]) <= _MAX_NAME]
+    if len(kept) < len(named):
+        notes.append(f"a metric's name must have at most {_MAX_NAME} letters, got {len(named) - len(kept)} longer ones")
+    if len(kept) > _MAX_METRICS:
+        notes.append(f"a run must have at most {_MAX_METRICS:,} metrics, got {len(kept):,}; the rest is left out")
+    return kept[:_MAX_METRICS]
+
+
+def _without_copies(same: list[tuple[str, str, MetricSeries]]) -> list[tuple[str, str, MetricSeries]]:
+    """Leave out metrics of event files that a metrics.csv has with the same last value, up to single precision."""
+    in_csv = [series.last for _, origin, series in same if origin == METRICS_CSV]
+    return [
+        (place, origin, series)
+        for place, origin, series in sorted(same, key=lambda each: each[1] != METRICS_CSV)
+        if origin == METRICS_CSV or not any(_are_close(series.last, last) for last in in_csv)
+    ]
+
+
+def _are_close(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=_SINGLE_PRECISION) or (math.isnan(one) and math.isnan(other))
+
+
+def _in_columns(named: list[tuple[str, MetricSeries, str]]) -> list[ProgramMetric]:
+    """Give the columns of every table to the first metric that means each; one that has its very name comes first."""
+    taken: dict[str, str] = {}
+    for name, series, _ in sorted(named, key=lambda each: column_of_metric(each[0]) != each[0]):
+        column = column_of_metric(name)
+        if column is not None and _fits(series, column, is_exact=column == name):
+            taken.setdefault(column, name)
+    columns = {name: column for column, name in taken.items()}
+    return [ProgramMetric(columns.get(name, name), series, origin, name in columns) for name, series, origin in named]
+
+
+def _fits(series: MetricSeries, column: str, *, is_exact: bool) -> bool:
+    """Whether values mean what a column does: accuracies are fractions, and `loss` is not that of a single batch.
+
+    Several values in an epoch, or of no known epoch, may be those of batches.
+    """
+    if column.endswith("accuracy") and not 0 <= series.low <= series.high <= 1:
+        return False
+    is_of_epoch = bool(series.by_epoch) and not series.has_stray and series.most_per_epoch == 1
+    return is_exact or column.startswith("val_") or is_of_epoch

@@ -1,0 +1,45 @@
+"""A metric's values as one file has them, reduced while they are read."""
+
+from dataclasses import dataclass, field
+
+__all__ = ["MetricSeries"]
+
+
+@dataclass
+class MetricSeries:
+    """The values of one metric: the last one, the last one of each epoch, and how many there are of an epoch.
+
+    Epochs are numbered as in the file. `last_step` is the highest step with a value; of equal steps the value written
+    last counts. `has_stray` is whether a value belongs to no known epoch.
+    """
+
+    name: str
+    last: float = float("nan")
+    last_step: int | None = None
+    by_epoch: dict[int, float] = field(default_factory=dict)
+    most_per_epoch: int = 0
+    has_stray: bool = False
+    low: float = float("inf")
+    high: float = float("-inf")
+    _counts: dict[int, int] = field(default_factory=dict)
+
+    def add(self, value: float, *, step: int | None, epoch: int | None) -> None:
+        """Add a value of a step (None: that follows the one before) and of an epoch (None: not known)."""
+        self.low, self.high = min(self.low, value), max(self.high, value)
+        if step is None or self.last_step is None or step >= self.last_step:
+            self.last = value
+            self.last_step = self.last_step if step is None else step
+        if epoch is None:
+            self.has_stray = True
+            return
+        self.by_epoch[epoch] = value
+        self._counts[epoch] = count = self._counts.get(epoch, 0) + 1
+        self.most_per_epoch = max(self.most_per_epoch, count)
+
+    def continue_with(self, later: "MetricSeries") -> None:
+        """Add the values of a file that continues this one, such as that of a resumed training."""
+        self.last, self.last_step = later.last, later.last_step
+        self.by_epoch.update(later.by_epoch)
+        self.most_per_epoch = max(self.most_per_epoch, later.most_per_epoch)
+        self.has_stray |= later.has_stray
+        self.low, self.high = min(self.low, later.low), max(self.high, later.high)

@@ -1,0 +1,142 @@
+"""Metrics that a program left in files are found once each, under the names of tables; damage is named."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.tensorboard import SummaryWriter
+
+from runmanager import RunManager
+from runmanager.results.program_files.folder_metrics import read_metrics
+from runmanager.results.program_files.found_metrics import FoundMetrics, found_metrics
+
+LIGHTNING = """
+import sys
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from torch.utils.data import DataLoader, TensorDataset
+
+class Module(LightningModule):
+    def __init__(self, lr=0.1):
+        super().__init__()
+        self.save_hyperparameters()
+        self.layer = torch.nn.Linear(4, 2)
+
+    def training_step(self, batch, index):
+        loss = torch.nn.functional.cross_entropy(self.layer(batch[0]), batch[1])
+        self.log("train_loss", loss, on_epoch=True, on_step=True)
+        return loss
+
+    def validation_step(self, batch, index):
+        scores = self.layer(batch[0])
+        self.log("val_loss", torch.nn.functional.cross_entropy(scores, batch[1]))
+        self.log("val_acc", (scores.argmax(1) == batch[1]).float().mean())
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=self.hparams.lr)
+
+loader = DataLoader(TensorDataset(torch.randn(64, 4), torch.randint(0, 2, (64,))), batch_size=8)
+loggers = [CSVLogger(sys.argv[1]), TensorBoardLogger(sys.argv[1], name="board")]
+options = dict(accelerator="cpu", enable_progress_bar=False, enable_model_summary=False, log_every_n_steps=4)
+Trainer(max_epochs=3, logger=loggers, **options).fit(Module(), loader, loader)
+"""
+
+
+@pytest.fixture(scope="module")
+def lightning_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder in which Lightning logged three epochs with its two loggers."""
+    folder = tmp_path_factory.mktemp("lightning")
+    script = folder / "train.py"
+    script.write_text(LIGHTNING)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, "-W", "ignore", script, folder], check=True, capture_output=True, env=environment)
+    return folder
+
+
+def _write_events(folder: Path, **series: list[float]) -> None:
+    with SummaryWriter(folder) as writer:
+        for tag, values in series.items():
+            for step, value in enumerate(values):
+                writer.add_scalar(tag.replace("__", "/"), value, step)
+
+
+def test_both_loggers_of_lightning_give_each_metric_once_by_its_column(lightning_run: Path) -> None:
+    lines = (lightning_run / "lightning_logs/version_0/metrics.csv").read_text().splitlines()
+    rows = [dict(zip(lines[0].split(","), line.split(","), strict=True)) for line in lines[1:]]
+    last = {name: float([row[name] for row in rows if row[name]][-1]) for name in rows[0]}
+    found = found_metrics(lightning_run, apart_from=())
+    assert found.values == {
+        "train_loss_step": last["train_loss_step"],
+        "loss": last["train_loss_epoch"],
+        "val_accuracy": last["val_acc"],
+        "val_loss": last["val_loss"],
+    }
+    assert set(found.origins.values()) == {"metrics.csv"}
+    by_epoch = [
+        {each.name: each.series.by_epoch for each in read_metrics(lightning_run / logger).metrics if each.is_column}
+        for logger in ("lightning_logs", "board")
+    ]
+    assert set(by_epoch[0]) == {"loss", "val_loss", "val_accuracy"}
+    assert list(by_epoch[0]["loss"]) == [0, 1, 2]
+    assert by_epoch[1] == {name: pytest.approx(values, rel=1e-6) for name, values in by_epoch[0].items()}
+    known = found_metrics(lightning_run, apart_from=("val_loss", "val_acc"))
+    assert set(known.values) == {"train_loss_step", "loss"}
+
+
+def test_event_files_at_any_depth_and_of_several_writers_count_once_each(tmp_path: Path) -> None:
+    _write_events(tmp_path, val__loss=[0.5, 0.25], train__loss=[0.75, 0.5], fid=[9.0])
+    _write_events(tmp_path / "deep/version_2", score=[0.5])
+    _write_events(tmp_path / "deep/version_10", score=[0.75])  # continues version_2
+    _write_events(tmp_path / "fold_1", fid=[8.0])
+    _write_events(tmp_path / "attempts/1", old=[1.0])
+    found = found_metrics(tmp_path, apart_from=())
+    # Without epochs, `train/loss` may be the loss of one batch, which is not what `loss` means.
+    assert found.values == {
+        **{"val_loss": 0.25, "train/loss": 0.5, "fid": 9.0},
+        **{"score": 0.75, "fold_1/fid": 8.0},
+    }
+    assert set(found.origins.values()) == {"event file"}
+
+
+def test_event_file_that_this_package_wrote_is_not_read(tmp_path: Path) -> None:
+    manager = RunManager(tmp_path / "mine")
+    loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.zeros(8, dtype=torch.int64)), batch_size=4)
+    with manager.run({"lr": 0.1}, torch.nn.Linear(4, 2), loader) as run:
+        for epoch in run.epochs(1):
+            for _ in epoch.batches(loader):
+                pass
+            epoch.log(f1=0.5)
+    (folder,) = (tmp_path / "mine/runs").iterdir()
+    assert list(folder.glob("events.out.tfevents.*"))
+    _write_events(folder, val_loss=[0.5])
+    assert found_metrics(folder, apart_from=()).values == {"val_loss": 0.5}
+
+
+def test_percentages_are_not_accuracies(tmp_path: Path) -> None:
+    (tmp_path / "metrics.csv").write_text("epoch,step,val/acc,val_f1\n0,1,93.5,0.5\n")
+    assert found_metrics(tmp_path, apart_from=()).values == {"val/acc": 93.5, "val_f1": 0.5}
+
+
+def test_torn_and_damaged_files_links_and_pipes_are_named_and_the_rest_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/metrics.csv").write_text("epoch,step,val_loss,word\n0,1,0.5,x\n1,2,0.2")  # 0.25 when it was cut
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b/metrics.csv").write_bytes(b"epoch,step,x\n\xff\xfe,\x00,1\n")
+    (tmp_path / "events.out.tfevents.1").write_bytes(os.urandom(500))
+    os.mkfifo(tmp_path / "events.out.tfevents.2")
+    (tmp_path / "events.out.tfevents.3").symlink_to(tmp_path / "events.out.tfevents.3")
+    (tmp_path / "a/loop").symlink_to(tmp_path)
+    found = found_metrics(tmp_path, apart_from=())
+    assert found.values == {"val_loss": 0.5}
+    named = ("b/metrics.csv", "tfevents.1", "tfevents.2 is not a regular file", "tfevents.3 cannot be read")
+    assert len(found.notes) == 4
+    assert all(any(str(tmp_path) in note and each in note for note in found.notes) for each in named)
+
+
+def test_folder_without_metrics_has_none(tmp_path: Path) -> None:
+    assert found_metrics(tmp_path, apart_from=()) == FoundMetrics({}, {}, ())
