@@ -7,7 +7,7 @@ first steps are observed, and their calls repeated later on a copy without data 
 import copy
 import threading
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,8 +74,8 @@ class CallRecorder:
     compiled network the call as a whole is seen if the network that was installed is the compiled one.
 
     `is_in_evaluation` tells whether calls belong to no step; while it is None, none does. A call that cannot be
-    recorded ends the recording, and `failure` says why. `weights_by_type` counts the weights of
-    the layers that were called by the type that their products were computed in, autocast included.
+    recorded ends the recording, and `failure` says why. `weights_by_type` counts the weights of the layers that were
+    called by the type that their products were computed in, autocast included.
     """
 
     def __init__(self) -> None:
@@ -100,11 +100,11 @@ class CallRecorder:
     @property
     def is_installed(self) -> bool:
         """Whether it has hooks at present."""
-        return bool(self._handles)
+        return bool(self._handles) or self._update_handle is not None
 
     def install(self, network: torch.nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
         """Observe `network` and the updates of `optimizer`; nothing if it observes already or has finished."""
-        if self.is_finished or self._handles:
+        if self.is_finished or self.is_installed:
             return
         self._thread = threading.get_ident()
         for module in _modules(network):
@@ -115,19 +115,12 @@ class CallRecorder:
 
     def remove(self) -> None:
         """Remove all hooks."""
-        for module in tuple(self._handles):
-            self._remove_from(module)
-        if self._update_handle is not None:
-            self._update_handle.remove()
-            self._update_handle = None
-        self._stack.clear()
+        self._stop_observing(self._handles)
 
     def finish(self) -> None:
         """Record no further step; modules that may be part of compiled code keep their hooks, which do nothing."""
         self.is_finished = True
-        for module in self._seen:
-            self._remove_from(module)
-        self._stack.clear()
+        self._stop_observing(self._seen)
 
     def step_tracked(self, units: Mapping[str, int]) -> None:
         """End a step that trained on these numbers of `units`, samples among them."""
@@ -141,16 +134,23 @@ class CallRecorder:
         if len(self.steps) >= MAX_STEPS or self._num_calls >= _MAX_CALLS:
             self.finish()
         elif not self._stack:
-            for module in self._seen - self._outermost:
-                self._remove_from(module)
+            self._remove_hooks(self._seen - self._outermost)
 
     def discard(self) -> None:
         """Forget the calls since the last step: they did not belong to one."""
         self._calls, self._num_updates = [], 0
 
-    def _remove_from(self, module: torch.nn.Module) -> None:
-        for handle in self._handles.pop(module, ()):
-            handle.remove()
+    def _stop_observing(self, modules: Iterable[torch.nn.Module]) -> None:
+        self._stack.clear()
+        if self._update_handle is not None:
+            self._update_handle.remove()
+            self._update_handle = None
+        self._remove_hooks(modules)
+
+    def _remove_hooks(self, modules: Iterable[torch.nn.Module]) -> None:
+        for module in tuple(modules):
+            for handle in self._handles.pop(module, ()):
+                handle.remove()
 
     def _updated(self, *_: object) -> None:
         self._num_updates += 1
@@ -224,7 +224,8 @@ class CallRecorder:
             if torch.nn.parameter.is_lazy(parameter) or parameter.ndim < 2 or not parameter.is_floating_point():
                 continue
             device = parameter.device.type
-            is_cast = parameter.dtype is torch.float32 and torch.is_autocast_enabled(device)
+            may_cast = parameter.dtype is torch.float32 and torch.amp.is_autocast_available(device)
+            is_cast = may_cast and torch.is_autocast_enabled(device)
             self.has_autocast |= is_cast
             self.weights_by_type[torch.get_autocast_dtype(device) if is_cast else parameter.dtype] += parameter.numel()
 
