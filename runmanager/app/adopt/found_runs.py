@@ -9,8 +9,8 @@ from typing import Any
 from runmanager.app.adopt.stored_settings import read_yaml_settings, settings_of_name
 from runmanager.errors import RecordError
 from runmanager.records.files.folder_search import folders_below
-from runmanager.records.files.paths import SweepPaths
-from runmanager.records.storage.reader import run_names
+from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.storage.reader import read_record, run_names
 from runmanager.results.program_files.folder_metrics import ProgramMetrics, is_metrics_file, read_metrics
 
 __all__ = ["FoundRun", "find_runs", "is_own_sweep"]
@@ -40,8 +40,8 @@ def find_runs(root: Path, notes: list[str]) -> Iterator[FoundRun]:
     """
     for folder, subfolders, names in folders_below(root, notes):
         subfolders.sort(key=_natural_order)
-        if is_own_sweep(folder):
-            notes.append(f"{folder} is a sweep already")
+        if is_own_sweep(folder) or _is_own_run(folder):
+            notes.append(f"{folder} is {'a sweep' if is_own_sweep(folder) else 'the run of a sweep'} already")
             subfolders.clear()
         elif os.path.lexists(folder / _HYDRA_CONFIG):
             subfolders.clear()
@@ -62,6 +62,14 @@ def is_own_sweep(folder: Path) -> bool:
     """Whether this package made a sweep in the folder; `runs/` alone is also what TensorBoard's writers make."""
     paths = SweepPaths(folder)
     return os.path.lexists(paths.record) or any(os.path.lexists(paths.run(name).record) for name in run_names(paths))
+
+
+def _is_own_run(folder: Path) -> bool:
+    try:
+        read_record(RunPaths(folder))
+    except RecordError:
+        return False
+    return True
 
 
 def _natural_order(name: str) -> tuple[int, str]:

@@ -152,6 +152,7 @@ class StoredRun:
 
     @property
     def is_adopted(self) -> bool:
+        """Whether another program made the run, so that its device and its times are not known."""
         return self.record.adopted is not msgspec.UNSET
 
     @property

@@ -54,8 +54,8 @@ class RunSummary(msgspec.Struct, frozen=True, array_like=True, gc=False):
     `own_settings` is None where the sweep's plan has them. `num_unmeasured` counts the epochs of a run whose epochs are
     all warm-up. `attempt_notes` are lines about epochs that were trained elsewhere, `deviations` about deviations from
     the settings. `last_seen` has the last heartbeat of a running run that cannot be observed from this host, else it is
-    empty. `logged` is the index of the `SweepSummary.logged_names` of its `logged_values`: the metrics' values of their
-    last epoch, then the median throughput of each unit.
+    empty. `logged` is the index of the `SweepSummary.logged_names` of its `logged_values`: the metrics' values of the
+    run or of their last epoch, then the median throughput of each unit. `is_adopted` is that of `StoredRun`.
     """
 
     folder: str

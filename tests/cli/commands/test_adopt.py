@@ -254,6 +254,7 @@ def test_what_cannot_be_adopted_is_refused_in_one_line(command: Callable, tmp_pa
         (["file"], "a file"),
         (["empty"], "got none in"),
         (["outputs/own"], "runmanager table outputs/own"),
+        (["outputs/own/runs"], "is the run of a sweep already"),
         (["tree", "--name", "own"], "with its own run"),
         (["tree", "--name", "a/b"], "must be the name of one folder"),
         (["tree", "--output-root", "."], "which exists"),
