@@ -8,7 +8,6 @@ from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.load.logged_values import metric_names, unit_names, unit_rate
 from runmanager.results.metrics.metric import LAST, At, Metric
-from runmanager.results.table_model.logged_columns import rate_name
 
 __all__ = [
     *("TIME_TO", "epoch_metric", "recorded_metrics", "recorded_units", "time_to", "time_to_accuracy"),
@@ -101,12 +100,8 @@ def _time_to(name: str, of_epoch: EpochValue, target: float, *, more_is_better: 
     return Metric(name, "speedup", values, False, False, f"never reached {target:g}", rounded=rounded)
 
 
-def unit_rate_metric(unit: str, *, text: str | None = None) -> Metric:
-    """Return the throughput of a unit: its count over the training seconds of each measured epoch.
-
-    `text` is its name in a comparison (None: the unit's with `_per_second`).
-    """
-    text = text or rate_name(unit)
+def unit_rate_metric(text: str, unit: str) -> Metric:
+    """Return the throughput of a unit, named `text`: its count over the training seconds of each measured epoch."""
 
     def values(run: StoredRun) -> list[float]:
         return [rate for epoch in run.epochs if not epoch.warmup and (rate := unit_rate(epoch, unit))]

@@ -92,7 +92,7 @@ def find_metric(text: str, runs: Sequence[StoredRun] = (), *, better: str | None
         return epoch_metric(text, **recorded, at=at, more_is_better=more_is_better)
     if (unit := _name_of(text, columns.rates)) is not None:
         _refuse(text, better=better, at=at)
-        return unit_rate_metric(unit, text=text)
+        return unit_rate_metric(text, unit)
     name, separator, target = text.rpartition("=")
     goal = name.removeprefix(TIME_TO)
     if separator and goal != name and (recorded := _of_epochs(goal, columns)) is not None:
