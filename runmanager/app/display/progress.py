@@ -15,7 +15,14 @@ from runmanager.app.display.eta import run_seconds_left, sweep_seconds_left
 from runmanager.app.display.live_layout import LiveLayout
 from runmanager.app.display.live_table import Layout, LiveRow, footer
 from runmanager.app.display.rich_internals import PausableLive
-from runmanager.app.display.run_line import counted_word, end_reason, planned_epochs, run_label, run_line
+from runmanager.app.display.run_line import (
+    counted_word,
+    end_reason,
+    logged_results,
+    planned_epochs,
+    run_label,
+    run_line,
+)
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import EpochRecord, RunRecord
@@ -254,7 +261,7 @@ class RunDisplay:
             record.status,
             reason=str(record.reason or ""),
             epoch=epoch,
-            metrics=last_metrics(epochs),
+            metrics=logged_results(record, epochs),
             counted=counted_word(record),
             planned=planned_epochs(record),
             seconds=record.run_seconds,

@@ -15,6 +15,7 @@ from runmanager.text import printable
 __all__ = [
     "counted_word",
     "end_reason",
+    "logged_results",
     "paired_measure_seconds",
     "planned_epochs",
     "progress_text",
@@ -38,12 +39,14 @@ def run_label(paths: RunPaths) -> str:
     return printable(paths.name.rpartition("-")[0] or paths.name)
 
 
-def _metrics(epochs: Sequence[EpochRecord]) -> str:
-    epoch = epochs[-1]
+def logged_results(record: RunRecord, epochs: Sequence[EpochRecord]) -> dict[str, float | None]:
+    """Return the metrics that the program logged: of the whole run, else the last value of an epoch."""
+    return last_metrics(epochs) | (record.summary or {})
+
+
+def _metrics(epoch: EpochRecord) -> str:
     values: Mapping[str, Any] = {"loss": epoch.loss, "acc": epoch.accuracy, "val_acc": epoch.val_accuracy}
     parts = [f"{name} {value:.3f}" for name, value in values.items() if value is not None]
-    logged = last_metrics(epochs)
-    parts += [f"{name} {human(value, 'loss')}" for name, value in list(logged.items())[:_MAX_LOGGED]]
     if epoch.samples_per_second is not None:
         parts.append(f"{epoch.samples_per_second:,.0f}/s")
     return " ".join(parts)
@@ -52,7 +55,9 @@ def _metrics(epochs: Sequence[EpochRecord]) -> str:
 def _summary(record: RunRecord, epochs: Sequence[EpochRecord]) -> str:
     parts = [str(record.status) + (f" ({record.reason})" if record.reason else "")]
     if epochs and epochs[-1].epoch > 0:
-        parts.append(_metrics(epochs))
+        parts.append(_metrics(epochs[-1]))
+    logged = list(logged_results(record, epochs).items())[:_MAX_LOGGED]
+    parts += [f"{name} {human(value, 'loss')}" for name, value in logged]
     if record.config.get("device") == "auto" and record.environment.device_name:
         parts.append(f"on {record.environment.device_name}")
     if record.run_seconds is not None and record.status.is_success and epochs:

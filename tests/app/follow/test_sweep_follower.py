@@ -159,7 +159,7 @@ def test_a_live_table_shows_logged_metrics_and_steps(disk: Callable[[int], Disk]
         sweep.epoch(0, 1200, loss=None, samples=0, metrics={"psnr": 30.0, "val/f1": 0.5, "fid": None})
 
     def merge_and_end() -> None:
-        sweep.folders[0].write(interval="steps")
+        sweep.folders[0].write(interval="steps", summary={"psnr": 31.0})
         sweep.end(0)
 
     coming = iter(
@@ -187,7 +187,7 @@ def test_a_live_table_shows_logged_metrics_and_steps(disk: Callable[[int], Disk]
         [">", "lr=0", "running", "2400", "0.75", "30", "N/A", *drawn[3][1][-1:]],
     ]
     ended = next(line.split() for line in console.file.getvalue().splitlines() if line.startswith("✓"))  # type: ignore[attr-defined]
-    assert ended[:7] == ["✓", "lr=0", "finished", "2400", "0.75", "30", "N/A"]
+    assert ended[:7] == ["✓", "lr=0", "finished", "2400", "0.75", "31", "N/A"]
 
 
 def test_the_state_of_a_run_by_steps(disk: Callable[[int], Disk]) -> None:
@@ -197,7 +197,7 @@ def test_the_state_of_a_run_by_steps(disk: Callable[[int], Disk]) -> None:
     sweep.epoch(0, 1200, metrics={"val/f1": 0.5})
     out = io.StringIO()
     show_state(sweep.paths, Console(file=out, width=200))
-    assert "> 1/1  lr=0  running  loss 0.250 val/f1 0.5000 20/s  step 1200" in out.getvalue()
+    assert "> 1/1  lr=0  running  loss 0.250 20/s  val/f1 0.5000  step 1200" in out.getvalue()
 
 
 def test_following_continues_while_a_driver_starts_the_next_run(disk: Callable[[int], Disk]) -> None:
