@@ -97,7 +97,9 @@ class ActiveRun(JobCalls, LoopCalls):
         # The runs that it takes turns with are not outside load: all of them are children of one process.
         family = os.getppid() if self._turns else None
         self._measurements = RunMeasurements(device, family=family, is_built_in=options.is_built_in)
-        self._heartbeat = Heartbeat(folder.heartbeat, each_beat=self._measurements.sample).start()
+        self._heartbeat = Heartbeat(
+            folder.heartbeat, each_beat=self._measurements.sample, shows_progress_only=folder.is_supervised
+        ).start()
         self._open = OpenEpoch()
         self._epochs = EpochRecorder(
             folder,

@@ -14,9 +14,16 @@ from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.reader import Damage, StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.load.contention import Exposure, exposure_of
-from runmanager.results.load.logged_values import LoggedNames, LoggedNamesTable, last_metrics, unit_names, unit_rates
+from runmanager.results.load.logged_values import (
+    LoggedNames,
+    LoggedNamesTable,
+    last_metrics,
+    last_value,
+    unit_names,
+    unit_rates,
+)
 from runmanager.results.stats.descriptive import iqr, median
-from runmanager.results.table_model.columns import PHASE_COLUMNS, RESULT_COLUMNS
+from runmanager.results.table_model.columns import OUTCOMES, PHASE_COLUMNS, RESULT_COLUMNS
 
 __all__ = [
     "OVERALL_RATE",
@@ -155,11 +162,11 @@ def _values(run: StoredRun) -> tuple[Any, ...]:
     }
     if epochs:
         last = epochs[-1]
-        row["loss"], row["accuracy"] = last.loss, last.accuracy
-        row["val_loss"], row["val_accuracy"] = last.val_loss, last.val_accuracy
+        row.update((name, last_value(run, name)) for name in OUTCOMES)
         if record.run_seconds is None:
             row["run_seconds"] = last.run_seconds
         row.update(_times(measured_epochs(run)))
+    row.update((name, value) for name, value in (record.summary or {}).items() if name in OUTCOMES)
     return tuple(row.values())
 
 
@@ -177,7 +184,8 @@ def _times(measured: Sequence[EpochRecord]) -> dict[str, float | None]:
 
 def _logged(run: StoredRun) -> tuple[LoggedNames, tuple[float | None, ...]]:
     """Return the names and the values of what a run logged."""
-    metrics = last_metrics(run.epochs)
+    of_run = {name: value for name, value in (run.record.summary or {}).items() if name not in OUTCOMES}
+    metrics = last_metrics(run.epochs) | of_run
     units = unit_names(run.epochs)
     rates = unit_rates(measured_epochs(run), units) if units else {}
     better = tuple((run.record.better or {}).items())
