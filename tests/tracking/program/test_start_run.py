@@ -57,7 +57,7 @@ def test_a_program_by_itself_is_a_sweep_of_one_that_a_rerun_keeps(tmp_path: Path
     assert run.record.summary == {"test_f1": 0.75} and run.record.num_parameters == 10
     assert (run.paths.files / "own.txt").read_text() == "kept"
     (row,) = rows(tmp_path / "sweep")
-    assert (row["lr"], row["amp"], row["val/f1"], row["test_f1"]) == ("0.1", "True", "1.0", "0.75")
+    assert (row["lr"], row["val/f1"], row["test_f1"]) == ("0.1", "1.0", "0.75")
     assert "in_worker" not in row
 
     events = EventAccumulator(str(run.paths.root))
