@@ -134,7 +134,7 @@ def test_an_interval_takes_about_a_second_by_default(
         for _ in range(2):
             now += 7.0
             run.track(1.0, samples=1)
-    assert [epoch.samples for epoch in only_run().epochs] == [5, 5, 1, 1]
+    assert [epoch.samples for epoch in only_run().epochs] == [4, 4, 2, 1, 1]
 
 
 def test_a_loop_has_epochs_or_steps(tmp_path: Path, only_run: OnlyRun) -> None:
