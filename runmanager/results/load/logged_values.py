@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from runmanager.records.run.run_record import EpochRecord
-from runmanager.records.storage.reader import StoredRun
 from runmanager.results.stats.descriptive import median
 
 __all__ = [
@@ -15,7 +14,6 @@ __all__ = [
     "LoggedNamesTable",
     "declared_directions",
     "last_metrics",
-    "last_value",
     "unit_names",
     "unit_rate",
     "unit_rates",
@@ -58,15 +56,6 @@ def last_metrics(epochs: Iterable[EpochRecord]) -> dict[str, float | None]:
         if epoch.metrics:
             values.update(epoch.metrics)
     return values
-
-
-def last_value(run: StoredRun, name: str) -> float | None:
-    """Return the last epoch's value of a metric that has a column in every record.
-
-    Of intervals of steps it is the last one's that has any: not each of them ends with an evaluation.
-    """
-    epochs = run.epochs if run.record.interval == "steps" else run.epochs[-1:]
-    return next((value for epoch in reversed(epochs) if (value := getattr(epoch, name)) is not None), None)
 
 
 def unit_names(epochs: Iterable[EpochRecord]) -> list[str]:

@@ -14,16 +14,9 @@ from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.reader import Damage, StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.load.contention import Exposure, exposure_of
-from runmanager.results.load.logged_values import (
-    LoggedNames,
-    LoggedNamesTable,
-    last_metrics,
-    last_value,
-    unit_names,
-    unit_rates,
-)
+from runmanager.results.load.logged_values import LoggedNames, LoggedNamesTable, last_metrics, unit_names, unit_rates
 from runmanager.results.stats.descriptive import iqr, median
-from runmanager.results.table_model.columns import OUTCOMES, PHASE_COLUMNS, RESULT_COLUMNS
+from runmanager.results.table_model.columns import PHASE_COLUMNS, RESULT_COLUMNS
 
 __all__ = [
     "OVERALL_RATE",
@@ -162,12 +155,17 @@ def _values(run: StoredRun) -> tuple[Any, ...]:
     }
     if epochs:
         last = epochs[-1]
-        row.update((name, last_value(run, name)) for name in OUTCOMES)
+        row.update((name, _last_value(run, name)) for name in ("loss", "accuracy", "val_loss", "val_accuracy"))
         if record.run_seconds is None:
             row["run_seconds"] = last.run_seconds
         row.update(_times(measured_epochs(run)))
-    row.update((name, value) for name, value in (record.summary or {}).items() if name in OUTCOMES)
     return tuple(row.values())
+
+
+def _last_value(run: StoredRun, name: str) -> float | None:
+    """Return the last epoch's value; of intervals of steps that of the last one that has any, as few are evaluated."""
+    epochs = run.epochs if run.record.interval == "steps" else run.epochs[-1:]
+    return next((value for epoch in reversed(epochs) if (value := getattr(epoch, name)) is not None), None)
 
 
 _MEDIANS = ("epoch_seconds", "samples_per_second", "wall_seconds", *PHASE_COLUMNS)
@@ -184,8 +182,7 @@ def _times(measured: Sequence[EpochRecord]) -> dict[str, float | None]:
 
 def _logged(run: StoredRun) -> tuple[LoggedNames, tuple[float | None, ...]]:
     """Return the names and the values of what a run logged."""
-    of_run = {name: value for name, value in (run.record.summary or {}).items() if name not in OUTCOMES}
-    metrics = last_metrics(run.epochs) | of_run
+    metrics = last_metrics(run.epochs)
     units = unit_names(run.epochs)
     rates = unit_rates(measured_epochs(run), units) if units else {}
     better = tuple((run.record.better or {}).items())
