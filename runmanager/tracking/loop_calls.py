@@ -82,8 +82,9 @@ class LoopCalls(ABC):
         """Show an image in TensorBoard, at `step`, or as many as the name has had.
 
         `image` is an image of PIL, or a tensor or array (height, width), (channels, height, width) or (height, width,
-        channels) with 1, 3 or 4 channels; where both fit, the first dimension has the channels. Integers are 0 to 255,
-        floating-point numbers 0 to 1; values outside are clipped. A tensor on a device is waited for.
+        channels) with 1, 3 or 4 channels; where both fit, those of a tensor come first, those of an array last.
+        Integers are 0 to 255, floating-point numbers 0 to 1; values outside are clipped. A tensor on a device is waited
+        for.
         Raises `UsageError` for anything else.
         """
         self._folder.refuse_others()

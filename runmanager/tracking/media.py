@@ -16,9 +16,11 @@ def image_pixels(name: str, image: Any) -> np.ndarray[Any, Any]:
     """Return an image as bytes (channels, height, width), with 1, 3 or 4 channels.
 
     `image` is an image of PIL, or a tensor or array (height, width), (channels, height, width) or (height, width,
-    channels); where both fit, the first dimension has the channels. Integers are 0 to 255, floating-point numbers and
-    booleans 0 to 1; values outside are clipped, and NaN is 0. Raises `UsageError` for anything else.
+    channels). Where both fit, the channels of a tensor come first and those of an array last. Integers are 0 to 255,
+    floating-point numbers and booleans 0 to 1; values outside are clipped, and NaN is 0. Raises `UsageError` for
+    anything else.
     """
+    first_dimensions = (0, 2) if isinstance(image, torch.Tensor) else (2, 0)
     if isinstance(image, torch.Tensor):
         image = image.detach().to("cpu", torch.float32 if image.dtype == torch.bfloat16 else image.dtype).numpy()
     elif hasattr(image, "convert") and hasattr(image, "getbands"):  # PIL's
@@ -26,8 +28,9 @@ def image_pixels(name: str, image: Any) -> np.ndarray[Any, Any]:
     pixels = np.asarray(image)
     if pixels.ndim == 2:
         pixels = pixels[None]
-    elif pixels.ndim == 3 and pixels.shape[0] not in _CHANNELS and pixels.shape[2] in _CHANNELS:
-        pixels = pixels.transpose(2, 0, 1)
+    elif pixels.ndim == 3:
+        of_channels = next((each for each in first_dimensions if pixels.shape[each] in _CHANNELS), 0)
+        pixels = np.moveaxis(pixels, of_channels, 0)
     if pixels.ndim != 3 or pixels.shape[0] not in _CHANNELS or not pixels.size or pixels.dtype.kind not in "buif":
         raise UsageError(
             f"Image {name!r} must be (height, width), (channels, height, width) or (height, width, channels) with 1, 3 "

@@ -99,7 +99,9 @@ class ActiveRun(JobCalls, LoopCalls):
         self._measurements = RunMeasurements(
             device, family=family, is_built_in=options.is_built_in, flop_per_sample=options.flop_per_sample
         )
-        self._heartbeat = Heartbeat(folder.heartbeat, each_beat=self._measurements.sample).start()
+        self._heartbeat = Heartbeat(
+            folder.heartbeat, each_beat=self._measurements.sample, shows_progress_only=folder.is_supervised
+        ).start()
         self._open = OpenEpoch()
         self._epochs = EpochRecorder(
             folder,

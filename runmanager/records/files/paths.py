@@ -90,7 +90,7 @@ class RunPaths:
 
     @property
     def program_heartbeat(self) -> Path:
-        """The heartbeat of a cell's program, whose progress the supervisor's heartbeat takes over."""
+        """A file that the program of a cell rewrites every few seconds if it has proceeded."""
         return self.root / "heartbeat.program"
 
     @property

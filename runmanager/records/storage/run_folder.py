@@ -25,6 +25,9 @@ class RunFolder:
     Methods that write raise `UsageError` in any other process, such as a fork, and after `leave`.
     """
 
+    is_supervised = False
+    """Whether another process writes run.json and the heartbeat."""
+
     def __init__(self, paths: RunPaths, record: RunRecord, *, claim: Path | None = None) -> None:
         self.paths = paths
         self.record = record

@@ -165,13 +165,18 @@ def _values(run: StoredRun) -> tuple[Any, ...]:
     }
     if epochs:
         last = epochs[-1]
-        row["loss"], row["accuracy"] = last.loss, last.accuracy
-        row["val_loss"], row["val_accuracy"] = last.val_loss, last.val_accuracy
+        row.update((name, _last_value(run, name)) for name in ("loss", "accuracy", "val_loss", "val_accuracy"))
         if record.run_seconds is None:
             row["run_seconds"] = last.run_seconds
         row.update(_times(measured_epochs(run)))
     row.update((name, value) for name, value in (record.summary or {}).items() if name in OUTCOMES)
     return tuple(row.values())
+
+
+def _last_value(run: StoredRun, name: str) -> float | None:
+    """Return the last epoch's value; of intervals of steps that of the last one that has any, as few are evaluated."""
+    epochs = run.epochs if run.record.interval == "steps" else run.epochs[-1:]
+    return next((value for epoch in reversed(epochs) if (value := getattr(epoch, name)) is not None), None)
 
 
 _MEDIANS = ("epoch_seconds", "samples_per_second", "wall_seconds", *PHASE_COLUMNS)

@@ -17,12 +17,21 @@ class Heartbeat:
 
     `progress` is a plain integer that the run increments, so that a step costs almost nothing. Each beat writes a few
     bytes and calls `each_beat`, which must not raise. The thread ends with the run, with its folder or the process.
+    With `shows_progress_only` the file is written only when there was progress, as another process writes the
+    heartbeat.
     """
 
     def __init__(
-        self, path: Path | None = None, *, seconds: float = BEAT_SECONDS, each_beat: Callable[[], object] | None = None
+        self,
+        path: Path | None = None,
+        *,
+        seconds: float = BEAT_SECONDS,
+        each_beat: Callable[[], object] | None = None,
+        shows_progress_only: bool = False,
     ) -> None:
         self.progress = 0
+        self._shows_progress_only = shows_progress_only
+        self._last_progress: int | None = None
         self._path = path
         self._seconds = seconds
         self._each_beat = each_beat
@@ -61,7 +70,10 @@ class Heartbeat:
                 self._each_beat()
 
     def _beat(self) -> bool:
+        if self._shows_progress_only and self.progress == self._last_progress:
+            return self._path is not None
         self._counter += 1
+        self._last_progress = self.progress
         try:
             if self._path is not None:
                 write_beat(self._path, Beat(self._counter, self.progress, int(time.time())))

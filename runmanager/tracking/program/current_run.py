@@ -13,7 +13,10 @@ from runmanager.tracking.epoch_metrics.step_values import Reduce
 from runmanager.tracking.lifecycle.active_runs import last_run_begun_here, open_run_of_thread
 from runmanager.tracking.run import ActiveRun, InactiveRun
 
-__all__ = ["end_current_run", "is_loader_worker", "keep_started", "log", "refuse_second_start", "starting"]
+__all__ = [
+    *("end_current_run", "is_loader_worker", "keep_started", "log", "num_current_records", "refuse_second_start"),
+    "starting",
+]
 
 starting = threading.RLock()
 """Held while a run is started, so that two threads do not both start one."""
@@ -91,6 +94,12 @@ def end_current_run(error: BaseException | None = None) -> None:
     own = _own()
     if own is not None and _is_open(own):
         own.end(error)
+
+
+def num_current_records() -> int:
+    """Return the number of records of the run that this process has started."""
+    own = _own()
+    return 0 if own is None else len(own.history)
 
 
 def is_loader_worker() -> bool:

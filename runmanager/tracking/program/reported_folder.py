@@ -28,9 +28,11 @@ class ReportedFolder(RunFolder):
     `record` is the run's record as this process knows it.
     """
 
+    is_supervised = True
+
     @property
     def heartbeat(self) -> Path:
-        """The program's own heartbeat; the supervisor's takes over its progress."""
+        """A file that changes as the program proceeds, from which its supervisor sees that it does."""
         return self.paths.program_heartbeat
 
     def write(self, **changes: Any) -> RunRecord:

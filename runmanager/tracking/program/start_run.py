@@ -87,7 +87,7 @@ def start_run(
         run = start.unrecorded() if rank else start.cell() if RUN_VARIABLE in os.environ else start.standalone(root)
         keep_started(run)
     if isinstance(run, ActiveRun):
-        end_at_exit(run)
+        end_at_exit()
         if num_ranks > 1 and not rank:
             run.note_deviation(f"one of {num_ranks} ranks: samples, throughput and metrics are those of rank 0")
         try:
