@@ -19,6 +19,7 @@ from runmanager.tracking.epoch_metrics.logged_metrics import EpochMetrics, check
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 from runmanager.tracking.epoch_metrics.prediction_task import IGNORED, PredictionOptions, Task
 from runmanager.tracking.epoch_metrics.sample_count import num_samples, whole_number
+from runmanager.tracking.epoch_part import EpochPart, with_earlier
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 from runmanager.tracking.timing.phases import PhaseTimes, PhaseTracker, Span
 from runmanager.tracking.timing.timer import TRAINING, PhaseTimer
@@ -32,7 +33,8 @@ class Epoch:
     """One epoch of a run: yields batches, timed and on the device, and sums up what is tracked.
 
     With `is_all_training` all of its time is training except what is marked or evaluated; otherwise training ends with
-    the last step.
+    the last step. `earlier` is its part before a checkpoint within it, which this epoch continues; `after_step(epoch,
+    loader)` is called between two batches of training where it may be checkpointed.
 
     An epoch belongs to the thread that begins it. Tracking, taking batches, marking and ending it raise `UsageError` in
     any other thread, in a fork, and once it has ended; so does tracking a training step within an evaluation.
@@ -50,6 +52,8 @@ class Epoch:
         heartbeat: Heartbeat | None = None,
         keep_scores: bool = False,
         is_all_training: bool = False,
+        earlier: EpochPart | None = None,
+        after_step: Callable[["Epoch", Any], None] | None = None,
     ) -> None:
         self.number = number
         self.num_steps = steps_before
@@ -69,6 +73,32 @@ class Epoch:
         self._open_loops = 0
         self._evaluation = Evaluation() if keep_scores else None
         self._metrics = EpochMetrics()
+        self._after_step = after_step
+        self.earlier = earlier
+        if earlier is not None:
+            self.num_steps += earlier.num_steps
+            self._train.restore(earlier.trained)
+            self._eval.restore(earlier.evaluated)
+            self._metrics.restore(earlier.metrics, earlier.units)
+        self._first_step = self.num_steps
+
+    def part(self) -> EpochPart:
+        """Return what the epoch has given so far, for a checkpoint; waits for the device. The epoch goes on."""
+        before = self.earlier
+        return EpochPart(
+            self.number,
+            num_steps=self.num_steps - self._first_step + (before.num_steps if before else 0),
+            seconds=with_earlier(self._phases.so_far(), before),
+            wall_seconds=time.perf_counter() - self._timer.begun_at + (before.wall_seconds if before else 0.0),
+            trained=self._train.state(),
+            evaluated=self._eval.state(),
+            metrics=self._metrics.state(),
+            units=dict(self._metrics.units),
+        )
+
+    def drop_partial_metrics(self, is_complete: Callable[[Any], bool]) -> list[str]:
+        """Drop logged accumulators that have not seen the earlier part of the epoch; return their names."""
+        return [] if self.earlier is None else self._metrics.drop_partial(is_complete)
 
     @property
     def evaluation(self) -> Evaluation | None:
@@ -113,6 +143,9 @@ class Epoch:
         if self._phases.is_marked_evaluation:
             yield from self.eval_batches(loader)
             return
+        # A resumed epoch begins with this loop, so what came before it would be done twice.
+        is_first = not self._sees_training and self.num_steps == self._first_step and not self._is_evaluated
+        after_step = self._after_step if is_first else None
         self._sees_training = True
         self._open_loops += 1
         phases, mark, heartbeat = self._phases, self._timer.mark, self._heartbeat
@@ -137,6 +170,8 @@ class Epoch:
                     yield moved
                 finally:
                     phases.end_step(step)
+                if after_step is not None and not phases.is_over:
+                    after_step(self, loader)
         self._check_owner("batches")  # it has ended meanwhile
 
     @property
@@ -296,6 +331,7 @@ class Epoch:
         self._thread = None
         self.phase_times = self._phases.resolve()
         train, evaluated = self._train.averages(), self._eval.averages()
-        record = epoch_record(self.number, train, evaluated, self.phase_times.seconds, seen=self._sees_training)
+        seconds = with_earlier(self.phase_times.seconds, self.earlier)
+        record = epoch_record(self.number, train, evaluated, seconds, seen=self._sees_training)
         record = with_metrics(record, self._metrics.results(), self._metrics.units)
         return record, self._train.logged_losses()

@@ -8,8 +8,10 @@ import torch
 from runmanager.errors import RunBusyError
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.run_folder import RunFolder
+from runmanager.tracking.checkpoint.part_checkpoints import PartCheckpoints
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
+from runmanager.tracking.epoch_part import EpochPart
 from runmanager.tracking.introspect.loader_inspection import batch_inputs
 from runmanager.tracking.lifecycle.run_epochs import EpochHistory
 from runmanager.tracking.lifecycle.run_measurements import RunMeasurements
@@ -61,6 +63,8 @@ class EpochRecorder:
         self._timing_notes = TimingNotes()
         self._optimizer: torch.optim.Optimizer | None = None
         self._checkpointer: Checkpointer | None = None
+        self._part_checkpoints: PartCheckpoints | None = None
+        self._part: EpochPart | None = None  # of the epoch within which the run was resumed
         self._learning_rate: float | None = None
 
     def set_network(
@@ -71,15 +75,28 @@ class EpochRecorder:
     ) -> None:
         """Move the network to the run's device, and use it in the epochs that follow."""
         self.network, self._optimizer, self._checkpointer = network.to(self._device), optimizer, checkpointer
+        if checkpointer is not None:
+            seconds = self._options.checkpoint_seconds
+            self._part_checkpoints = PartCheckpoints(checkpointer, self._save_part, seconds=seconds)
+        self.begin_measurements()
+
+    def begin_measurements(self) -> None:
+        """Begin to measure, from what the run's record has of earlier attempts."""
+        assert self.network is not None
         self._measurements.begin(self.network, self._folder.record, precision=self._options.precision)
 
     def restore(self) -> None:
-        """Restore the state and epochs of the checkpoint; epochs and events recorded after it are cut."""
+        """Restore the state and epochs of the checkpoint; epochs and events recorded after it are cut.
+
+        Raises `RecordError`, and changes nothing, if it cannot be loaded.
+        """
         assert self._checkpointer is not None
         progress = self._checkpointer.load(self._folder.paths.checkpoint)
         self.history.restore(progress.record)
         self.num_steps = progress.num_steps
-        self._clock.earlier_seconds = progress.record.run_seconds or 0.0
+        self._part = progress.part or None
+        last = self._part or progress.record
+        self._clock.earlier_seconds = (last and last.run_seconds) or 0.0
         if (events := self._folder.paths.events) is not None:
             truncate_events(events, progress.events_length)
 
@@ -95,10 +112,16 @@ class EpochRecorder:
         inputs = batch_inputs(batch)
         self.begin_with_batch(batch, None if inputs is None else len(inputs))
 
+    def restore_random_states(self) -> None:
+        """Restore the random states of a checkpoint that was loaded since the last epoch."""
+        if self._checkpointer is not None:
+            self._checkpointer.epoch_begins()
+
     def make(self, number: int, *, is_all_training: bool) -> Epoch:
         """Start the clock of epoch `number`."""
         self._measurements.epoch_begins()
         self.timer.start()
+        part, self._part = self._part, None
         if self._optimizer is not None:
             self._learning_rate = float(self._optimizer.param_groups[0]["lr"])
         return Epoch(
@@ -111,6 +134,8 @@ class EpochRecorder:
             on_first_batch=None if self._sinks.have_begun else self._begin_with_whole_batch,
             keep_scores=self._sinks.need_scores,
             is_all_training=is_all_training,
+            earlier=part if part is not None and part.epoch == number else None,
+            after_step=None if self._part_checkpoints is None else self._part_checkpoints.after_step,
         )
 
     def make_unrecorded(self, number: int, *, timer: PhaseTimer, keep_scores: bool = False) -> Epoch:
@@ -125,20 +150,18 @@ class EpochRecorder:
         """
         assert epoch.phase_times is not None and self.network is not None
         self._notes.extend(self._timing_notes.add(epoch.phase_times))
-        if self._folder.is_lost():  # reads a file, so only after the clock has stopped
-            name = self._folder.record.name
-            raise RunBusyError(
-                f"Run {name} was taken over by another process, which saw no sign of life from this one."
-            )
-        warmup = self.history.judge_warmup(record, self.timer.step_seconds)
+        self._refuse_if_lost()  # reads a file, so only after the clock has stopped
+        is_continued = epoch.earlier is not None
+        warmup = self.history.judge_warmup(record, self.timer.step_seconds, is_continued=is_continued)
         record = msgspec.structs.replace(record, warmup=warmup, run_seconds=self._clock.seconds())
         self._measurements.epoch_ends(epoch, record, num_steps=epoch.num_steps - self.num_steps)
         self.num_steps = epoch.num_steps
         self._sinks.ensure_begun(self.network)
         self._sinks.epoch(record, EpochDetails(self.network, self._learning_rate, step_losses, epoch.evaluation))
         self.history.revise_warmup()  # before the checkpoint: a resumed run does not judge these epochs again
-        self._save_checkpoint(record)
-        record = self._clock.with_wall_times(record)
+        earlier_seconds = 0.0 if epoch.earlier is None else epoch.earlier.wall_seconds
+        self._save_checkpoint(record, earlier_seconds)
+        record = self._clock.with_wall_times(record, earlier_seconds=earlier_seconds)
         self.history.append(record)
         self._measurements.warmup = self.history.warmup_epochs
         if self.history.num_trained == 1:
@@ -148,11 +171,39 @@ class EpochRecorder:
             raise epoch.metric_error
         return record
 
-    def _save_checkpoint(self, record: EpochRecord) -> None:
-        if self._checkpointer is None:
+    def _refuse_if_lost(self) -> None:
+        if self._folder.is_lost():
+            name = self._folder.record.name
+            raise RunBusyError(
+                f"Run {name} was taken over by another process, which saw no sign of life from this one."
+            )
+
+    def note_parts(self, epoch: Epoch) -> None:
+        """Note that an epoch that is about to end was made in parts, and leave out metrics that saw only the last."""
+        if epoch.earlier is None or self._checkpointer is None:
+            return
+        line = f"epoch {epoch.number} was made in parts, as the run was resumed within it; its times count as warm-up"
+        if dropped := epoch.drop_partial_metrics(self._checkpointer.is_complete):
+            line += f"; {', '.join(dropped)} saw only its last part and is left out: add it to `state`"
+        self._notes.extend([line])
+
+    def _save_checkpoint(self, record: EpochRecord, earlier_seconds: float) -> None:
+        if self._checkpointer is None or self._part_checkpoints is None:
             return
         self._checkpointer.observe(record)
         if self._checkpointer.is_due(record.epoch):
-            so_far, events = self._clock.with_wall_times(record), self._folder.paths.events
-            progress = Progress(so_far, events.stat().st_size if events else 0, self.num_steps)
-            self._checkpointer.save(self._folder.paths.checkpoint, progress)
+            so_far = self._clock.with_wall_times(record, earlier_seconds=earlier_seconds)
+            self._checkpointer.save(self._folder.paths.checkpoint, self._progress(so_far))
+            self._part_checkpoints.saved()
+
+    def _save_part(self, epoch: Epoch) -> None:
+        """Save a checkpoint within an epoch. Raises `RunBusyError` if another process has taken the run over."""
+        assert self._checkpointer is not None
+        self._refuse_if_lost()
+        part = msgspec.structs.replace(epoch.part(), run_seconds=self._clock.seconds())
+        last = self.history.records[-1] if self.history.records else None
+        self._checkpointer.save(self._folder.paths.checkpoint, self._progress(last, part))
+
+    def _progress(self, last: EpochRecord | None, part: EpochPart | msgspec.UnsetType = msgspec.UNSET) -> Progress:
+        events = self._folder.paths.events
+        return Progress(last, events.stat().st_size if events else 0, self.num_steps, part)

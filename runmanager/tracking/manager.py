@@ -1,7 +1,7 @@
 """`RunManager`: begins and records the runs of a sweep, by context managers or by the tutorials' calls."""
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -30,6 +30,7 @@ from runmanager.records.sweep.sweep_record import (
     varying_settings,
     write_cells,
 )
+from runmanager.tracking.checkpoint.loop_checkpoint import loop_checkpointer
 from runmanager.tracking.device.devices import resolve_device
 from runmanager.tracking.environment.code_hashes import hash_user_code
 from runmanager.tracking.environment.environment import capture_environment, command_line
@@ -111,6 +112,7 @@ class RunManager:
         loader: Any = None,
         *,
         optimizer: torch.optim.Optimizer | None = None,
+        state: Mapping[str, Any] | None = None,
         options: RunOptions | None = None,
         folder: RunPaths | None = None,
         can_resume: bool = False,
@@ -123,18 +125,21 @@ class RunManager:
         Entering the run moves the network to its device and begins the sinks. To record errors in building the network
         too, leave it out here and call `run.begin(network, loader)` inside the run.
         If the device is missing, the run is recorded as `skipped`; if it is finished, it is kept unless overwritten. In
-        both cases it yields no epochs. With `optimizer` the learning rate is logged. `folder` is the run's folder; by
-        default it is named after the settings. `can_resume` promises that `begin` will get a checkpointer, so that a
-        killed run can be resumed. A run that is `running` on another host is watched for up to `heartbeat_timeout`
-        first. `unsigned` names top-level settings that do not belong to the run's identity; None stands for those of
-        the built-in job.
-        Raises `UsageError` for invalid settings, for early stopping by a metric of unknown direction, and in one of
-        several ranks; `RunBusyError` if a living process owns the run.
+        both cases it yields no epochs. With `optimizer` the learning rate is logged.
+        `state` has objects with `state_dict()` and `load_state_dict()`, or generators, by name: they are saved with the
+        network and the random states after each epoch, and a killed run continues after its last epoch.
+        `folder` is the run's folder; by default it is named after the settings. `can_resume` promises that `begin` will
+        get a checkpointer, so that a killed run can be resumed. A run that is `running` on another host is watched for
+        up to `heartbeat_timeout` first. `unsigned` names top-level settings that do not belong to the run's identity;
+        None stands for those of the built-in job.
+        Raises `UsageError` for invalid settings, for a `state` that cannot be stored, for early stopping by a metric of
+        unknown direction, and in one of several ranks; `RunBusyError` if a living process owns the run.
         """
         refuse_several_ranks()
         options = options or RunOptions()
         if options.early_stop.metric is not None:
             larger_is_better(options.early_stop.metric)  # raises before anything is written
+        checkpointer = loop_checkpointer(network, loader, state, optimizer=optimizer, options=options)
         settings = plain_settings(params)
         paths, record = self._new_record(settings, folder, unsigned)
         try:
@@ -149,7 +154,7 @@ class RunManager:
         opened = open_run(
             paths,
             record,
-            can_resume=can_resume,
+            can_resume=can_resume or state is not None,
             overwrite=self._overwrite,
             reopens_finished=repeats_turns,
             observer=observer,
@@ -165,7 +170,10 @@ class RunManager:
             sinks=self._sinks(),
             options=options,
             is_resumed=opened.is_resumed,
-            on_enter=None if network is None else lambda run: run.begin(network, loader, optimizer=optimizer),
+            show=self._show,
+            on_enter=None
+            if network is None
+            else lambda run: run.begin(network, loader, optimizer=optimizer, checkpointer=checkpointer),
             on_end=self._write_tables,
         )
 

@@ -14,12 +14,14 @@ from runmanager.records.run.status import Outcome
 from runmanager.records.storage.run_end import end_own_run
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.signals import sigchld_ignored
+from runmanager.tracking.checkpoint.checkpoint_file import CheckpointError
 from runmanager.tracking.device.devices import peak_memory_bytes
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_recorder import EpochRecorder
 from runmanager.tracking.introspect.loader_inspection import full_batch_size, peek_batch
 from runmanager.tracking.lifecycle.finalizers import end_run_when_dropped
 from runmanager.tracking.lifecycle.inactive_run import InactiveRun
+from runmanager.tracking.lifecycle.open_run import begin_again
 from runmanager.tracking.lifecycle.outcome import outcome_of, write_traceback
 from runmanager.tracking.lifecycle.run_epochs import OpenEpoch
 from runmanager.tracking.lifecycle.run_measurements import RunMeasurements, num_parameters
@@ -66,6 +68,7 @@ class ActiveRun:
         sinks: Sequence[Sink],
         options: RunOptions,
         is_resumed: bool = False,
+        show: Callable[[str], None] | None = None,
         on_enter: Callable[["ActiveRun"], None] | None = None,
         on_end: Callable[[], None] | None = None,
     ) -> None:
@@ -73,6 +76,7 @@ class ActiveRun:
         self.is_resumed = is_resumed
         self._folder = folder
         self._options = options
+        self._show = show
         self._on_enter = on_enter
         self._on_end = on_end
         self._planned: int | None = folder.record.epochs_planned
@@ -132,6 +136,7 @@ class ActiveRun:
     ) -> None:
         """Move the network to the run's device, restore the checkpoint of a resumed run, and begin the sinks.
 
+        If the checkpoint cannot be loaded, the run begins again from the start, with its old files in attempts/.
         A first batch is taken from `loader` without a trace. With `optimizer` the learning rate is logged.
         Raises `UsageError` if `network` is not a module, or on a second call.
         """
@@ -142,8 +147,7 @@ class ActiveRun:
             raise UsageError(f"`network` must be a torch.nn.Module, got {type(network).__name__}.")
         self._epochs.set_network(network, optimizer, checkpointer)
         if self.is_resumed:
-            self._epochs.restore()
-            self._stop_policy.restore(self.history)
+            self._resume()
         batch = peek_batch(loader)
         if batch is not None:
             self._epochs.begin_with_batch(batch, full_batch_size(loader))
@@ -151,6 +155,19 @@ class ActiveRun:
             self._sinks.begin(network, None)
         measured, session = self._measurements.measurements(), self._turns and self._turns.session
         self._folder.write(num_parameters=num_parameters(network), measurements=measured, session=session)
+
+    def _resume(self) -> None:
+        try:
+            self._epochs.restore()
+            self._stop_policy.restore(self.history)
+        except CheckpointError as error:
+            self.is_resumed, self._planned = False, None
+            line = begin_again(self._folder, error)
+            self._notes.clear()
+            self._notes.note(line)
+            self._epochs.begin_measurements()
+            if self._show is not None:
+                self._show(f"{self.paths.name}: {line}")
 
     def epochs(self, num_epochs: int) -> Iterator[Epoch]:
         """Yield the epochs that remain to be run, counted from 1 to `num_epochs`."""
@@ -224,6 +241,7 @@ class ActiveRun:
         history = self._epochs.history
         number = history.next_number if number is None else number
         make = partial(self._epochs.make, is_all_training=is_all_training)
+        self._epochs.restore_random_states()
         return self._open.begin(make, number, last=history.last_number)
 
     def end_epoch(self, epoch: Epoch) -> EpochRecord:
@@ -233,6 +251,7 @@ class ActiveRun:
         that has ended, or is another run's.
         """
         self._folder.refuse_others()
+        self._epochs.note_parts(epoch)
         record = self._epochs.record(epoch, *self._open.close(epoch))
         self._stop_policy.process_epoch(record)
         self._directions.update()

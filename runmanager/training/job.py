@@ -13,7 +13,7 @@ from runmanager.tracking.device.rng import seed_everything
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.options import RunOptions, TurnSource
 from runmanager.tracking.run import ActiveRun, InactiveRun
-from runmanager.training.checkpoint import TrainingState
+from runmanager.training.checkpoint import job_state
 from runmanager.training.datasets.registry import Data, load_dataset
 from runmanager.training.loading.loaders import EpochLoader, Loaders, build_loaders
 from runmanager.training.loading.prefetch_loader import with_prefetch
@@ -128,7 +128,7 @@ def _build_and_begin(run: ActiveRun, options: TrainingOptions) -> _Components:
         if size is not None and size < options.batch_size:
             pieces = f"pieces of at most {pluralize(size, 'sample')}"
         run.note(f"micro_batch=auto: {pieces}")
-    state = TrainingState(
+    state = job_state(
         network,
         optimizer,
         scheduler,

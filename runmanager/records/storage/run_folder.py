@@ -91,9 +91,10 @@ class RunFolder:
         self.close()
         replace_file(self.paths.epochs, b"".join(msgspec.json.encode(epoch) + b"\n" for epoch in epochs))
 
-    def restart(self, record: RunRecord) -> None:
-        """Begin a new attempt with `record`; the files of the earlier one move to attempts/<its number>/.
+    def restart(self, record: RunRecord, *, has_begun: bool = False) -> Path:
+        """Begin a new attempt with `record`; the files of the earlier one move to attempts/<its number>/, returned.
 
+        If this attempt `has_begun`, its heartbeat, its log and the run's settings stay.
         A kill in between leaves a truthful folder: the checkpoint moves first, so that no process resumes from it, and
         the old record stays until the new one replaces it, before the old epochs move.
         """
@@ -105,11 +106,17 @@ class RunFolder:
             os.replace(self.paths.checkpoint, earlier / self.paths.checkpoint.name)
         attempt, self.record = self.record.attempt, record
         self.write(attempt=attempt)
+        staying = [self.paths.attempts, self.paths.record]
+        if has_begun:
+            staying += [self.paths.heartbeat, self.paths.log, self.paths.config]
         for path in sorted(self.paths.root.iterdir()):
+            if path in staying or path.name.startswith("."):
+                continue
             if path == self.paths.heartbeat:
                 path.unlink()  # its process is gone
-            elif path not in (self.paths.attempts, self.paths.record) and not path.name.startswith("."):
+            else:
                 os.replace(path, earlier / path.name)
+        return earlier
 
     def release(self) -> None:
         """Release an existing folder without having written it: another process may claim it while this one lives."""
