@@ -38,7 +38,7 @@ def test_row_replaces_the_earlier_one(kills: ModuleType, tmp_path: Path) -> None
     tally.kills.update(driver=2, run=1)
     page = tmp_path / "page.md"
     page.write_text("| what | seen | command |\n| --- | --- | --- |\n| 0 SIGKILLs | nothing | none |\n\nMore.\n")
-    kills.write_row(page, kills.ROW, kills.row(tally, seed=4))
+    kills.write_row(page, kills.ROWS["sweep"], kills.row(tally, seed=4))
     lines = page.read_text().splitlines()
     assert lines[2].startswith(
         "| 3 SIGKILLs (2 of the driver, 1 of a run, 0 of the driver's process group) in 2 sweeps"

@@ -335,9 +335,6 @@ class OneCheckpoint:
     def epoch_begins(self) -> None:
         pass
 
-    def resumes_within(self, loader: Any) -> bool:
-        return False
-
 
 def test_a_resumed_run_has_the_metrics_of_its_earlier_epochs(tmp_path: Path) -> None:
     checkpointer = OneCheckpoint(tmp_path)
