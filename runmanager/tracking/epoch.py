@@ -97,7 +97,7 @@ class Epoch:
         )
 
     def drop_partial_metrics(self, is_complete: Callable[[Any], bool]) -> list[str]:
-        """Drop logged accumulators that have not seen the earlier part of the epoch; return their names."""
+        """Drop and reset logged accumulators that have not seen the epoch's earlier part; return their names."""
         return [] if self.earlier is None else self._metrics.drop_partial(is_complete)
 
     @property

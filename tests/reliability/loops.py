@@ -26,7 +26,7 @@ from runmanager import RunManager, RunOptions, TensorBoardOptions
 
 root, variant = Path(sys.argv[1]), sys.argv[2]
 order = Path("deaths", variant)
-EPOCHS, BATCH = 10, 8
+EPOCHS, BATCH = 20, 8
 random.seed(1)
 np.random.seed(1)
 torch.manual_seed(1)
@@ -94,6 +94,13 @@ class Loop(Sweep):
 
     variants: ClassVar[Mapping[str, Sequence[str]]] = dict.fromkeys(("shuffle", "generator", "stateful", "workers"), ())
     targets: ClassVar[Sequence[str]] = ("driver", "group")
+
+    def run(self) -> float:
+        """Run the program to its end; return the seconds that its run took, without what follows it."""
+        super().run()
+        (record,) = self.records()
+        assert record.run_seconds is not None
+        return record.run_seconds
 
     def start(self) -> subprocess.Popen[bytes]:
         """Start the program in a new process group; its output goes to `log_path`."""

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from runmanager.errors import UsageError
-from runmanager.text import error_line
 from runmanager.tracking.checkpoint.loader_state import LoaderState, is_loader, loader_generators
 
 __all__ = ["CustomState", "plain_copy"]
@@ -65,16 +64,16 @@ class CustomState:
         return each.get_state() if isinstance(each, torch.Generator) else each.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state_dict` returned. Raises `UsageError`, naming the entry, for a state that does not fit."""
+        """Restore what `state_dict` returned. Raises `UsageError`, naming the entry, for one that does not fit."""
         entries, generators = state["entries"], state["generators"]
         missing = [name for name in self._objects if name not in entries and name not in self._loaders]
         if missing or not entries.keys() <= self._objects.keys():
-            raise UsageError(f"`state` must have the entries {_listed(entries)}, got {_listed(self._objects)}")
+            raise UsageError(f"`state` had the entries {_listed(entries)}, and has {_listed(self._objects)}")
         for name in sorted(entries, key=self._loaders.__contains__):
             try:
                 self._load(name, entries[name])
             except Exception as error:
-                raise UsageError(f"entry '{name}' of `state`: {error_line(error)}") from error
+                raise UsageError(f"entry {name!r}: {error}") from error
         for generator, its_state in zip(self._generators, generators, strict=True):
             generator.set_state(its_state)
 

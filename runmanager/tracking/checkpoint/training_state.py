@@ -11,7 +11,6 @@ import torch
 
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import EpochRecord
-from runmanager.text import error_line
 from runmanager.tracking.checkpoint.checkpoint_file import CheckpointError, read_state, write_state
 from runmanager.tracking.checkpoint.custom_state import CustomState, plain_copy
 from runmanager.tracking.device.rng import random_states, restore_random_states
@@ -145,7 +144,8 @@ class TrainingState:
         except Exception as error:  # any component may refuse a foreign state in its own way
             self._load_parts(before)
             restore_random_states(before["random"], self._device)
-            raise CheckpointError(path, f"does not fit this run ({error_line(error)})") from error
+            said = " ".join(f"{type(error).__name__}: {error}".split())  # torch tells the mismatch in its later lines
+            raise CheckpointError(path, f"does not fit this run ({said})") from error
         if best is not None and best.metric == self._keep_best:
             self._best = best
             self._save_if_best(path, progress)  # the run may have been killed between writing the two files

@@ -117,11 +117,12 @@ class EpochMetrics:
         self.units = dict(units)
 
     def drop_partial(self, is_complete: Callable[[Any], bool]) -> list[str]:
-        """Drop the accumulators that have seen only a part of the epoch, and return their names."""
+        """Drop and reset the accumulators that have seen only a part of the epoch, and return their names."""
         logged = self._values.items()
         dropped = [name for name, each in logged if _is_accumulator(each) and not is_complete(each)]
-        for name in dropped:
-            del self._values[name]
+        accumulators: list[Any] = [self._values.pop(name) for name in dropped]
+        for each in accumulators:
+            each.reset()
         return dropped
 
     def results(self) -> dict[str, float]:

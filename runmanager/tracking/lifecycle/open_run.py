@@ -57,6 +57,7 @@ def open_run(
     if is_resumable and (status is Status.FINISHED or _has_broken_off(status)):
         _put_error_aside(paths, stored.attempt - 1)
         assert record.started_at is not None
+        folder.resumed_from = read_record(paths)
         folder.write(
             status=Status.RUNNING,
             reason=None,
@@ -92,7 +93,7 @@ def begin_again(folder: RunFolder, error: CheckpointError) -> str:
         unsigned=stored.unsigned,
         better=stored.better,
     )
-    kept = folder.restart(fresh, has_begun=True).relative_to(folder.paths.root) / folder.paths.checkpoint.name
+    kept = folder.restart(fresh).relative_to(folder.paths.root) / folder.paths.checkpoint.name
     return f"begun again from the start: the checkpoint {error.reason}; it is kept as {kept}"
 
 
