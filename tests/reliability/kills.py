@@ -21,15 +21,15 @@ from typing import Any
 
 import torch
 from commands import DEADLINE_SECONDS, POLL_SECONDS, killed_at_exit, wait_until
-from loops import Loop
+from loops import ForkedLoop
 from page import write_row
-from programs import Sweep
+from programs import Process, Sweep
 
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.storage.reader import read_epochs
 
-PROGRAMS = {"sweep": Sweep, "loop": Loop}
+PROGRAMS = {"sweep": Sweep, "loop": ForkedLoop}
 _LATEST = 0.6  # latest time of a kill after the sweep runs, as a share of the time of an undisturbed sweep
 
 
@@ -142,7 +142,7 @@ class Killer:
         self.tally.sweeps += 1
         self._report(f"{sweep.name}: {sum(self.tally.kills.values())} kills, {self.tally.commands} commands so far")
 
-    def _kill_once(self, sweep: Sweep, driver: subprocess.Popen[bytes], target: str, *, within: float) -> bool:
+    def _kill_once(self, sweep: Sweep, driver: Process, target: str, *, within: float) -> bool:
         """Kill at a random moment while runs are running; return False if the command ended before."""
         wait_until(lambda: driver.poll() is not None or sweep.running(), "a running run")
         at = time.monotonic() + self._random.uniform(0, within)

@@ -1,11 +1,11 @@
 """A custom training loop as the program that tests/reliability/kills.py kills, instead of a sweep."""
 
-import subprocess
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from commands import start_python
-from programs import Sweep
+from forked import ForkedProgram
+from programs import Process, Sweep
 
 # It notes the beginning of each epoch and of each step, so that an epoch that runs twice is detected independently of
 # the records; a step within an epoch may run twice. With an order it kills itself before a step, as `3 4` says: before
@@ -102,7 +102,18 @@ class Loop(Sweep):
         assert record.run_seconds is not None
         return record.run_seconds
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self) -> Process:
         """Start the program in a new process group; its output goes to `log_path`."""
+        return start_python(self.folder, *self._words(), log=self.log_path)
+
+    def _words(self) -> tuple[str, ...]:
         (self.folder / "loop.py").write_text(LOOP)
-        return start_python(self.folder, "loop.py", str(self.paths.root), self.variant, log=self.log_path)
+        return "loop.py", str(self.paths.root), self.variant
+
+
+class ForkedLoop(Loop):
+    """The same, in processes that share their imports, which take most of the time of so short a program."""
+
+    def start(self) -> Process:
+        """Start the program as a fork."""
+        return ForkedProgram(self.folder, *self._words(), log=self.log_path)

@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import ClassVar
 
 from commands import DEADLINE_SECONDS, killed_at_exit, start, wait_until
+from forked import ForkedProgram
 
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import read_sweep
 
-__all__ = ["Sweep"]
+__all__ = ["Process", "Sweep"]
+
+Process = subprocess.Popen[bytes] | ForkedProgram
 
 # A custom model. It logs the beginning of each epoch, so that an epoch that runs twice is detected independently of the
 # records, and dies where a file in the folder `deaths` says so. Its steps are counted in a buffer, which is part of a
@@ -92,7 +95,7 @@ class Sweep:
     def log_path(self) -> Path:
         return self.folder / f"{self.name}.log"
 
-    def start(self) -> subprocess.Popen[bytes]:
+    def start(self) -> Process:
         """Start the command in a new process group; its output goes to `log_path`."""
         (self.folder / "killable.py").write_text(MODEL)
         words = ["-m", *_BASE, *self.variants[self.variant], f"name={self.name}"]
