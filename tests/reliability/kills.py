@@ -9,7 +9,6 @@ import csv
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
