@@ -44,6 +44,7 @@ class ForkedProgram:
 
 def _run(folder: Path, words: tuple[str, ...], log: Path) -> None:
     os.setsid()
+    multiprocessing.set_start_method("fork", force=True)  # for loader workers; a fork of the server has another default
     os.chdir(folder)
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(handle, 1)
