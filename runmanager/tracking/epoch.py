@@ -13,13 +13,14 @@ from runmanager.errors import UsageError
 from runmanager.records.run.run_record import PHASES, EpochRecord
 from runmanager.tracking.device.prefetch import batch_on_device
 from runmanager.tracking.epoch_metrics.epoch_meter import EpochMeter
+from runmanager.tracking.epoch_metrics.epoch_parts import EpochParts
 from runmanager.tracking.epoch_metrics.epoch_summary import epoch_record, with_metrics
 from runmanager.tracking.epoch_metrics.evaluation import Evaluation
 from runmanager.tracking.epoch_metrics.logged_metrics import EpochMetrics, checked_numbers, checked_units
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 from runmanager.tracking.epoch_metrics.prediction_task import IGNORED, PredictionOptions, Task
 from runmanager.tracking.epoch_metrics.sample_count import num_samples, whole_number
-from runmanager.tracking.epoch_part import EpochPart, with_earlier
+from runmanager.tracking.epoch_part import EpochPart
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 from runmanager.tracking.timing.phases import PhaseTimes, PhaseTracker, Span
 from runmanager.tracking.timing.timer import TRAINING, PhaseTimer
@@ -56,7 +57,6 @@ class Epoch:
         after_step: Callable[["Epoch", Any], None] | None = None,
     ) -> None:
         self.number = number
-        self.num_steps = steps_before
         self.first_batch_seconds: float | None = None  # from requesting the first loader's first batch to getting it
         self._process = os.getpid()
         self._thread: int | None = threading.get_ident()
@@ -74,31 +74,13 @@ class Epoch:
         self._evaluation = Evaluation() if keep_scores else None
         self._metrics = EpochMetrics()
         self._after_step = after_step
-        self.earlier = earlier
-        if earlier is not None:
-            self.num_steps += earlier.num_steps
-            self._train.restore(earlier.trained)
-            self._eval.restore(earlier.evaluated)
-            self._metrics.restore(earlier.metrics, earlier.units)
-        self._first_step = self.num_steps
+        self.parts = EpochParts(earlier, trained=self._train, evaluated=self._eval, metrics=self._metrics)
+        self._first_step = self.num_steps = steps_before + self.parts.earlier_steps
 
     def part(self) -> EpochPart:
         """Return what the epoch has given so far, for a checkpoint; waits for the device. The epoch goes on."""
-        before = self.earlier
-        return EpochPart(
-            self.number,
-            num_steps=self.num_steps - self._first_step + (before.num_steps if before else 0),
-            seconds=with_earlier(self._phases.so_far(), before),
-            wall_seconds=time.perf_counter() - self._timer.begun_at + (before.wall_seconds if before else 0.0),
-            trained=self._train.state(),
-            evaluated=self._eval.state(),
-            metrics=self._metrics.state(),
-            units=dict(self._metrics.units),
-        )
-
-    def drop_partial_metrics(self, is_complete: Callable[[Any], bool]) -> list[str]:
-        """Drop and reset logged accumulators that have not seen the epoch's earlier part; return their names."""
-        return [] if self.earlier is None else self._metrics.drop_partial(is_complete)
+        steps, seconds = self.num_steps - self._first_step, self._phases.so_far()
+        return self.parts.so_far(self.number, num_steps=steps, seconds=seconds, begun_at=self._timer.begun_at)
 
     @property
     def evaluation(self) -> Evaluation | None:
@@ -331,7 +313,7 @@ class Epoch:
         self._thread = None
         self.phase_times = self._phases.resolve()
         train, evaluated = self._train.averages(), self._eval.averages()
-        seconds = with_earlier(self.phase_times.seconds, self.earlier)
+        seconds = self.parts.total_seconds(self.phase_times.seconds)
         record = epoch_record(self.number, train, evaluated, seconds, seen=self._sees_training)
         record = with_metrics(record, self._metrics.results(), self._metrics.units)
         return record, self._train.logged_losses()

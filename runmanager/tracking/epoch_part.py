@@ -1,10 +1,8 @@
 """The part of an epoch before a checkpoint within it: sums, times and logged values. Loads no torch."""
 
-from collections.abc import Mapping
-
 import msgspec
 
-__all__ = ["EpochPart", "LossState", "MeanState", "MeterState", "with_earlier"]
+__all__ = ["EpochPart", "LossState", "MeanState", "MeterState"]
 
 
 class LossState(msgspec.Struct, frozen=True):
@@ -51,9 +49,3 @@ class EpochPart(msgspec.Struct, frozen=True):
     metrics: dict[str, float | MeanState]
     units: dict[str, int]
     run_seconds: float = 0.0
-
-
-def with_earlier(seconds: Mapping[str, float], earlier: EpochPart | None) -> dict[str, float]:
-    """Return the seconds of an epoch by phase, with those of its earlier part."""
-    before = {} if earlier is None else earlier.seconds
-    return {name: seconds.get(name, 0.0) + before.get(name, 0.0) for name in {**before, **seconds}}

@@ -1,5 +1,6 @@
 """The epoch recorder: makes a run's epochs and records each one when it has ended."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -8,11 +9,13 @@ import torch
 from runmanager.errors import RunBusyError
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.run_folder import RunFolder
+from runmanager.tracking.checkpoint.checkpoint_file import CheckpointError
 from runmanager.tracking.checkpoint.part_checkpoints import PartCheckpoints
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 from runmanager.tracking.epoch_part import EpochPart
 from runmanager.tracking.introspect.loader_inspection import batch_inputs
+from runmanager.tracking.lifecycle.open_run import begin_again
 from runmanager.tracking.lifecycle.run_epochs import EpochHistory
 from runmanager.tracking.lifecycle.run_measurements import RunMeasurements
 from runmanager.tracking.lifecycle.run_notes import RunNotes
@@ -78,17 +81,30 @@ class EpochRecorder:
         if checkpointer is not None:
             seconds = self._options.checkpoint_seconds
             self._part_checkpoints = PartCheckpoints(checkpointer, self._save_part, seconds=seconds)
-        self.begin_measurements()
+        self._begin_measurements()
 
-    def begin_measurements(self) -> None:
+    def _begin_measurements(self) -> None:
         """Begin to measure, from what the run's record has of earlier attempts."""
         assert self.network is not None
         self._measurements.begin(self.network, self._folder.record, precision=self._options.precision)
 
-    def restore(self) -> None:
+    def restore_or_begin_again(self, show: Callable[[str], None]) -> bool:
+        """Restore the checkpoint; if it cannot be loaded, begin the run again, `show` a line, and return False."""
+        try:
+            self._restore()
+        except CheckpointError as error:
+            line = begin_again(self._folder, error)
+            self._notes.clear()
+            self._notes.note(line)
+            self._begin_measurements()
+            show(f"{self._folder.paths.name}: {line}")
+            return False
+        return True
+
+    def _restore(self) -> None:
         """Restore the state and epochs of the checkpoint; epochs and events recorded after it are cut.
 
-        Raises `RecordError`, and changes nothing, if it cannot be loaded.
+        Raises `CheckpointError`, and changes nothing, if it cannot be loaded.
         """
         assert self._checkpointer is not None
         progress = self._checkpointer.load(self._folder.paths.checkpoint)
@@ -151,7 +167,7 @@ class EpochRecorder:
         assert epoch.phase_times is not None and self.network is not None
         self._notes.extend(self._timing_notes.add(epoch.phase_times))
         self._refuse_if_lost()  # reads a file, so only after the clock has stopped
-        is_continued = epoch.earlier is not None
+        is_continued = epoch.parts.are_several
         warmup = self.history.judge_warmup(record, self.timer.step_seconds, is_continued=is_continued)
         record = msgspec.structs.replace(record, warmup=warmup, run_seconds=self._clock.seconds())
         self._measurements.epoch_ends(epoch, record, num_steps=epoch.num_steps - self.num_steps)
@@ -159,7 +175,7 @@ class EpochRecorder:
         self._sinks.ensure_begun(self.network)
         self._sinks.epoch(record, EpochDetails(self.network, self._learning_rate, step_losses, epoch.evaluation))
         self.history.revise_warmup()  # before the checkpoint: a resumed run does not judge these epochs again
-        earlier_seconds = 0.0 if epoch.earlier is None else epoch.earlier.wall_seconds
+        earlier_seconds = epoch.parts.earlier_seconds
         self._save_checkpoint(record, earlier_seconds)
         record = self._clock.with_wall_times(record, earlier_seconds=earlier_seconds)
         self.history.append(record)
@@ -180,10 +196,10 @@ class EpochRecorder:
 
     def note_parts(self, epoch: Epoch) -> None:
         """Note that an epoch that is about to end was made in parts, and leave out metrics that saw only the last."""
-        if epoch.earlier is None or self._checkpointer is None:
+        if self._checkpointer is None or not epoch.parts.are_several:
             return
         line = f"epoch {epoch.number} was made in parts, as the run was resumed within it; its times count as warm-up"
-        if dropped := epoch.drop_partial_metrics(self._checkpointer.is_complete):
+        if dropped := epoch.parts.drop_partial_metrics(self._checkpointer.is_complete):
             line += f"; {', '.join(dropped)} saw only its last part and is left out: add it to `state`"
         self._notes.extend([line])
 

@@ -164,6 +164,7 @@ class RunManager:
             self._show(f"{paths.name}: finished already, kept; RunManager(…, overwrite=True) runs it again")
             return self._inactive_run(opened.folder)
         _write_config(opened.folder)
+        given: Any = {"optimizer": optimizer, "checkpointer": checkpointer}
         return ActiveRun(
             folder=opened.folder,
             device=device,
@@ -171,9 +172,7 @@ class RunManager:
             options=options,
             is_resumed=opened.is_resumed,
             show=self._show,
-            on_enter=None
-            if network is None
-            else lambda run: run.begin(network, loader, optimizer=optimizer, checkpointer=checkpointer),
+            on_enter=None if network is None else lambda run: run.begin(network, loader, **given),
             on_end=self._write_tables,
         )
 

@@ -14,14 +14,12 @@ from runmanager.records.run.status import Outcome
 from runmanager.records.storage.run_end import end_own_run
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.signals import sigchld_ignored
-from runmanager.tracking.checkpoint.checkpoint_file import CheckpointError
 from runmanager.tracking.device.devices import peak_memory_bytes
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_recorder import EpochRecorder
 from runmanager.tracking.introspect.loader_inspection import full_batch_size, peek_batch
 from runmanager.tracking.lifecycle.finalizers import end_run_when_dropped
 from runmanager.tracking.lifecycle.inactive_run import InactiveRun
-from runmanager.tracking.lifecycle.open_run import begin_again
 from runmanager.tracking.lifecycle.outcome import outcome_of, write_traceback
 from runmanager.tracking.lifecycle.run_epochs import OpenEpoch
 from runmanager.tracking.lifecycle.run_measurements import RunMeasurements, num_parameters
@@ -68,7 +66,7 @@ class ActiveRun:
         sinks: Sequence[Sink],
         options: RunOptions,
         is_resumed: bool = False,
-        show: Callable[[str], None] | None = None,
+        show: Callable[[str], None] = lambda line: None,
         on_enter: Callable[["ActiveRun"], None] | None = None,
         on_end: Callable[[], None] | None = None,
     ) -> None:
@@ -79,7 +77,6 @@ class ActiveRun:
         self._show = show
         self._on_enter = on_enter
         self._on_end = on_end
-        self._planned: int | None = folder.record.epochs_planned
         self._stop_policy = StopPolicy(options.early_stop)
         self._directions = RunDirections(folder)
         self._notes = RunNotes(folder)
@@ -136,7 +133,7 @@ class ActiveRun:
     ) -> None:
         """Move the network to the run's device, restore the checkpoint of a resumed run, and begin the sinks.
 
-        If the checkpoint cannot be loaded, the run begins again from the start, with its old files in attempts/.
+        If that checkpoint cannot be loaded, the run begins again from the start, with its old files in attempts/.
         A first batch is taken from `loader` without a trace. With `optimizer` the learning rate is logged.
         Raises `UsageError` if `network` is not a module, or on a second call.
         """
@@ -147,7 +144,8 @@ class ActiveRun:
             raise UsageError(f"`network` must be a torch.nn.Module, got {type(network).__name__}.")
         self._epochs.set_network(network, optimizer, checkpointer)
         if self.is_resumed:
-            self._resume()
+            self.is_resumed = self._epochs.restore_or_begin_again(self._show)
+            self._stop_policy.restore(self.history)
         batch = peek_batch(loader)
         if batch is not None:
             self._epochs.begin_with_batch(batch, full_batch_size(loader))
@@ -156,24 +154,10 @@ class ActiveRun:
         measured, session = self._measurements.measurements(), self._turns and self._turns.session
         self._folder.write(num_parameters=num_parameters(network), measurements=measured, session=session)
 
-    def _resume(self) -> None:
-        try:
-            self._epochs.restore()
-            self._stop_policy.restore(self.history)
-        except CheckpointError as error:
-            self.is_resumed, self._planned = False, None
-            line = begin_again(self._folder, error)
-            self._notes.clear()
-            self._notes.note(line)
-            self._epochs.begin_measurements()
-            if self._show is not None:
-                self._show(f"{self.paths.name}: {line}")
-
     def epochs(self, num_epochs: int) -> Iterator[Epoch]:
         """Yield the epochs that remain to be run, counted from 1 to `num_epochs`."""
         self._folder.refuse_others()
-        if self._planned != num_epochs:
-            self._planned = num_epochs
+        if self.record.epochs_planned != num_epochs:
             self._folder.write(epochs_planned=num_epochs)
         for number in range(self._epochs.history.next_number, num_epochs + 1):
             self._wait_for_turn()
@@ -348,7 +332,7 @@ class ActiveRun:
             batch_size, peak = self.record.config.get("batch_size"), peak_memory_bytes(self.device)
             return outcome_of(error, batch_size=batch_size, memory_bytes=peak)
         is_measured = self._turns is None or self._turns.is_over
-        return self._stop_policy.outcome(self.history, planned=self._planned, is_measured=is_measured)
+        return self._stop_policy.outcome(self.history, planned=self.record.epochs_planned, is_measured=is_measured)
 
     def __enter__(self) -> Self:
         if self._on_enter is not None:

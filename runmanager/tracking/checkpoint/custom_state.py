@@ -93,7 +93,7 @@ class CustomState:
 
     def restores(self, value: Any) -> bool:
         """Return whether `value` is one of the objects, and has something to restore."""
-        return any(each is value and bool(each.state_dict()) for each in self._objects.values() if each is value)
+        return any(each is value and bool(value.state_dict()) for each in self._objects.values())
 
     def resumes_within(self, loader: Any) -> bool:
         """Return whether an epoch over `loader` can continue after the step just made; call it after each step.
