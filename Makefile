@@ -25,7 +25,7 @@ help:
 	@echo "make demo    run a small grid on the built-in digits, with its tables, in under a minute"
 	@echo "make test    run all checks: lint, types, layers, tests"
 	@echo "make lint    run all checks except the tests"
-	@echo "make test-kill  kill running sweeps 200 times and resume each; a quarter of an hour"
+	@echo "make test-kill  kill running sweeps 200 times and custom loops 100 times, and resume each; half an hour"
 	@echo "make test-deaths  end runs in eight ways under five launchers; half an hour"
 	@echo "make bench   measure every speed in docs/benchmarks.md; about half an hour on an idle machine"
 	@echo "make truths  check the measurements against known truths (docs/measurement.md); about an hour"
@@ -41,6 +41,7 @@ test: lint
 
 test-kill: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/kills.py --kills 200 --write docs/reliability.md
+	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/kills.py --program loop --kills 100 --write docs/reliability.md
 
 test-deaths: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/deaths.py --write docs/reliability.md

@@ -13,6 +13,7 @@ from runmanager.errors import UsageError
 from runmanager.records.run.run_record import PHASES, EpochRecord
 from runmanager.tracking.device.prefetch import batch_on_device
 from runmanager.tracking.epoch_metrics.epoch_meter import EpochMeter
+from runmanager.tracking.epoch_metrics.epoch_parts import EpochParts
 from runmanager.tracking.epoch_metrics.epoch_summary import epoch_record, with_metrics
 from runmanager.tracking.epoch_metrics.evaluation import Evaluation
 from runmanager.tracking.epoch_metrics.logged_metrics import EpochMetrics, checked_numbers, checked_units
@@ -20,6 +21,7 @@ from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 from runmanager.tracking.epoch_metrics.prediction_task import IGNORED, PredictionOptions, Task
 from runmanager.tracking.epoch_metrics.sample_count import num_samples, whole_number
 from runmanager.tracking.epoch_metrics.step_values import Reduce
+from runmanager.tracking.epoch_part import EpochPart
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 from runmanager.tracking.timing.phases import PhaseTimes, PhaseTracker, Span
 from runmanager.tracking.timing.timer import TRAINING, PhaseTimer
@@ -47,7 +49,8 @@ class Epoch:
     """One epoch of a run: yields batches, timed and on the device, and sums up what is tracked.
 
     With `is_all_training` all of its time is training except what is marked or evaluated; otherwise training ends with
-    the last step.
+    the last step. `earlier` is its part before a checkpoint within it, which this epoch continues; `after_step(epoch,
+    loader)` is called between two batches of training where it may be checkpointed.
 
     An epoch belongs to the thread that begins it. Tracking, taking batches, marking and ending it raise `UsageError` in
     any other thread, in a fork, and once it has ended; so does tracking a training step within an evaluation.
@@ -65,9 +68,10 @@ class Epoch:
         heartbeat: Heartbeat | None = None,
         keep_scores: bool = False,
         is_all_training: bool = False,
+        earlier: EpochPart | None = None,
+        after_step: Callable[["Epoch", Any], None] | None = None,
     ) -> None:
         self.number = number
-        self.num_steps = steps_before
         self.first_batch_seconds: float | None = None  # from requesting the first loader's first batch to getting it
         self._process = os.getpid()
         self._thread: int | None = threading.get_ident()
@@ -85,6 +89,14 @@ class Epoch:
         self._open_loops = 0
         self._evaluation = Evaluation() if keep_scores else None
         self._metrics = EpochMetrics()
+        self._after_step = after_step
+        self.parts = EpochParts(earlier, trained=self._train, evaluated=self._eval, metrics=self._metrics)
+        self._first_step = self.num_steps = steps_before + self.parts.earlier_steps
+
+    def part(self) -> EpochPart:
+        """Return what the epoch has given so far, for a checkpoint; waits for the device. The epoch goes on."""
+        steps, seconds = self.num_steps - self._first_step, self._phases.so_far()
+        return self.parts.so_far(self.number, num_steps=steps, seconds=seconds, begun_at=self._timer.begun_at)
 
     @property
     def evaluation(self) -> Evaluation | None:
@@ -138,6 +150,9 @@ class Epoch:
         if self._phases.is_marked_evaluation:
             yield from self.eval_batches(loader)
             return
+        # A resumed epoch begins with this loop, so what came before it would be done twice.
+        is_first = not self._sees_training and self.num_steps == self._first_step and not self._is_evaluated
+        after_step = self._after_step if is_first else None
         self._sees_training = True
         self._open_loops += 1
         phases, mark, heartbeat = self._phases, self._timer.mark, self._heartbeat
@@ -162,6 +177,8 @@ class Epoch:
                     yield moved
                 finally:
                     phases.end_step(step)
+                if after_step is not None and not phases.is_over:
+                    after_step(self, loader)
         self._check_owner("batches")  # it has ended meanwhile
 
     @property
@@ -330,7 +347,8 @@ class Epoch:
         self._thread = None
         self.phase_times = self._resolve_phases()
         train, evaluated = self._train.averages(), self._eval.averages()
-        record = epoch_record(self.number, train, evaluated, self.phase_times.seconds, seen=self._sees_training)
+        seconds = self.parts.total_seconds(self.phase_times.seconds)
+        record = epoch_record(self.number, train, evaluated, seconds, seen=self._sees_training)
         record = with_metrics(record, self._metrics.results(), self._metrics.units)
         return record, self._train.logged_losses()
 

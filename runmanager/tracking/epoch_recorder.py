@@ -10,9 +10,13 @@ import torch
 from runmanager.errors import RunBusyError
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.run_folder import RunFolder
+from runmanager.tracking.checkpoint.checkpoint_file import CheckpointError
+from runmanager.tracking.checkpoint.part_checkpoints import PartCheckpoints
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
+from runmanager.tracking.epoch_part import EpochPart
 from runmanager.tracking.introspect.loader_inspection import batch_inputs
+from runmanager.tracking.lifecycle.open_run import begin_again
 from runmanager.tracking.lifecycle.run_epochs import EpochHistory
 from runmanager.tracking.lifecycle.run_measurements import RunMeasurements
 from runmanager.tracking.lifecycle.run_notes import RunNotes
@@ -68,6 +72,8 @@ class EpochRecorder:
         self._timing_notes = TimingNotes()
         self._optimizer: torch.optim.Optimizer | None = None
         self._checkpointer: Checkpointer | None = None
+        self._part_checkpoints: PartCheckpoints | None = None
+        self._part: EpochPart | None = None  # of the epoch within which the run was resumed
         self._learning_rate: float | None = None
 
     def set_network(
@@ -86,17 +92,42 @@ class EpochRecorder:
             self.network = network if self._keeps_place else network.to(self._device)
         elif self._keeps_place:
             self._batches_to = None
+        if checkpointer is not None:
+            seconds = self._options.checkpoint_seconds
+            self._part_checkpoints = PartCheckpoints(checkpointer, self._save_part, seconds=seconds)
+        self._begin_measurements()
+
+    def _begin_measurements(self) -> None:
+        """Begin to measure, from what the run's record has of earlier attempts."""
         self._measurements.begin(
-            self.network, self._folder.record, optimizer=optimizer, precision=self._options.precision
+            self.network, self._folder.record, optimizer=self._optimizer, precision=self._options.precision
         )
 
-    def restore(self) -> None:
-        """Restore the state and epochs of the checkpoint; epochs and events recorded after it are cut."""
+    def restore_or_begin_again(self, show: Callable[[str], None]) -> bool:
+        """Restore the checkpoint; if it cannot be loaded, begin the run again, `show` a line, and return False."""
+        try:
+            self._restore()
+        except CheckpointError as error:
+            line = begin_again(self._folder, error)
+            self._notes.clear()
+            self._notes.note(line)
+            self._begin_measurements()
+            show(f"{self._folder.paths.name}: {line}")
+            return False
+        return True
+
+    def _restore(self) -> None:
+        """Restore the state and epochs of the checkpoint; epochs and events recorded after it are cut.
+
+        Raises `CheckpointError`, and changes nothing, if it cannot be loaded.
+        """
         assert self._checkpointer is not None
         progress = self._checkpointer.load(self._folder.paths.checkpoint)
         self.history.restore(progress.record)
         self.num_steps = progress.num_steps
-        self._clock.earlier_seconds = progress.record.run_seconds or 0.0
+        self._part = progress.part or None
+        last = self._part or progress.record
+        self._clock.earlier_seconds = (last and last.run_seconds) or 0.0
         if (events := self._folder.paths.events) is not None:
             truncate_events(events, progress.events_length)
 
@@ -113,11 +144,23 @@ class EpochRecorder:
         inputs = batch_inputs(batch)
         self.begin_with_batch(batch, None if inputs is None else len(inputs))
 
+    def restore_random_states(self) -> None:
+        """Restore the random states of a checkpoint that was loaded since the last epoch."""
+        if self._checkpointer is not None:
+            self._checkpointer.epoch_begins()
+
     def make(self, number: int, *, is_all_training: bool) -> Epoch:
         """Start the clock of epoch `number`."""
         self._prepare(trains=number > 0)
         self.timer.start()
-        epoch = Epoch(number, is_all_training=is_all_training, **self._epoch_options())
+        part, self._part = self._part, None
+        epoch = Epoch(
+            number,
+            is_all_training=is_all_training,
+            earlier=part if part is not None and part.epoch == number else None,
+            after_step=None if self._part_checkpoints is None else self._part_checkpoints.after_step,
+            **self._epoch_options(),
+        )
         epoch.observer = self._measurements.observer(epoch)
         return epoch
 
@@ -158,12 +201,9 @@ class EpochRecorder:
         """
         assert epoch.phase_times is not None
         self._notes.extend(self._timing_notes.add(epoch.phase_times))
-        if self._folder.is_lost():  # reads a file, so only after the clock has stopped
-            name = self._folder.record.name
-            raise RunBusyError(
-                f"Run {name} was taken over by another process, which saw no sign of life from this one."
-            )
-        warmup = self.history.judge_warmup(record, self.timer.step_seconds)
+        self._refuse_if_lost()  # reads a file, so only after the clock has stopped
+        is_continued = epoch.parts.are_several
+        warmup = self.history.judge_warmup(record, self.timer.step_seconds, is_continued=is_continued)
         record = msgspec.structs.replace(record, warmup=warmup, run_seconds=self._clock.seconds())
         interval = epoch if isinstance(epoch, StepInterval) else None
         num_steps = self._num_steps_of(epoch)
@@ -180,7 +220,10 @@ class EpochRecorder:
         )
         self._sinks.epoch(record, details)
         self.history.revise_warmup()  # before the checkpoint: a resumed run does not judge these epochs again
-        with_wall_times = self._clock.with_wall_times if interval is None else partial(_with_device_times, interval)
+        if interval is None:
+            with_wall_times = partial(self._clock.with_wall_times, earlier_seconds=epoch.parts.earlier_seconds)
+        else:
+            with_wall_times = partial(_with_device_times, interval)
         self._save_checkpoint(record, with_wall_times)
         record = with_wall_times(record)
         self.history.append(record)
@@ -197,14 +240,41 @@ class EpochRecorder:
         is_variable = isinstance(epoch, StepInterval) and self._options.record_every is None
         return 0 if is_variable else epoch.num_steps - self.num_steps
 
+    def _refuse_if_lost(self) -> None:
+        if self._folder.is_lost():
+            name = self._folder.record.name
+            raise RunBusyError(
+                f"Run {name} was taken over by another process, which saw no sign of life from this one."
+            )
+
+    def note_parts(self, epoch: Epoch) -> None:
+        """Note that an epoch that is about to end was made in parts, and leave out metrics that saw only the last."""
+        if self._checkpointer is None or not epoch.parts.are_several:
+            return
+        line = f"epoch {epoch.number} was made in parts, as the run was resumed within it; its times count as warm-up"
+        if dropped := epoch.parts.drop_partial_metrics(self._checkpointer.is_complete):
+            line += f"; {', '.join(dropped)} saw only its last part and is left out: add it to `state`"
+        self._notes.extend([line])
+
     def _save_checkpoint(self, record: EpochRecord, with_wall_times: Callable[[EpochRecord], EpochRecord]) -> None:
-        if self._checkpointer is None:
+        if self._checkpointer is None or self._part_checkpoints is None:
             return
         self._checkpointer.observe(record)
         if self._checkpointer.is_due(record.epoch):
-            so_far, events = with_wall_times(record), self._folder.paths.events
-            progress = Progress(so_far, events.stat().st_size if events else 0, self.num_steps)
-            self._checkpointer.save(self._folder.paths.checkpoint, progress)
+            self._checkpointer.save(self._folder.paths.checkpoint, self._progress(with_wall_times(record)))
+            self._part_checkpoints.saved()
+
+    def _save_part(self, epoch: Epoch) -> None:
+        """Save a checkpoint within an epoch. Raises `RunBusyError` if another process has taken the run over."""
+        assert self._checkpointer is not None
+        self._refuse_if_lost()
+        part = msgspec.structs.replace(epoch.part(), run_seconds=self._clock.seconds())
+        last = self.history.records[-1] if self.history.records else None
+        self._checkpointer.save(self._folder.paths.checkpoint, self._progress(last, part))
+
+    def _progress(self, last: EpochRecord | None, part: EpochPart | msgspec.UnsetType = msgspec.UNSET) -> Progress:
+        events = self._folder.paths.events
+        return Progress(last, events.stat().st_size if events else 0, self.num_steps, part)
 
 
 def _with_device_times(interval: StepInterval, record: EpochRecord) -> EpochRecord:

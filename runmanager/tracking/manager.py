@@ -30,6 +30,7 @@ from runmanager.records.sweep.sweep_record import (
     varying_settings,
     write_cells,
 )
+from runmanager.tracking.checkpoint.loop_checkpoint import loop_checkpointer
 from runmanager.tracking.device.devices import resolve_device
 from runmanager.tracking.environment.code_hashes import hash_user_code
 from runmanager.tracking.environment.environment import capture_environment, command_line
@@ -110,6 +111,7 @@ class RunManager(TutorialCalls):
         loader: Any = None,
         *,
         optimizer: torch.optim.Optimizer | None = None,
+        state: Mapping[str, Any] | None = None,
         options: RunOptions | None = None,
         folder: RunPaths | None = None,
         can_resume: bool = False,
@@ -122,18 +124,21 @@ class RunManager(TutorialCalls):
         Entering the run moves the network to its device and begins the sinks. To record errors in building the network
         too, leave it out here and call `run.begin(network, loader)` inside the run.
         If the device is missing, the run is recorded as `skipped`; if it is finished, it is kept unless overwritten. In
-        both cases it yields no epochs. With `optimizer` the learning rate is logged. `folder` is the run's folder; by
-        default it is named after the settings. `can_resume` promises that `begin` will get a checkpointer, so that a
-        killed run can be resumed. A run that is `running` on another host is watched for up to `heartbeat_timeout`
-        first. `unsigned` names top-level settings that do not belong to the run's identity; None stands for those of
-        the built-in job.
-        Raises `UsageError` for invalid settings, for early stopping by a metric of unknown direction, and in one of
-        several ranks; `RunBusyError` if a living process owns the run.
+        both cases it yields no epochs. With `optimizer` the learning rate is logged.
+        `state` has objects with `state_dict()` and `load_state_dict()`, or generators, by name: they are saved with the
+        network and the random states after each epoch, and a killed run continues after its last epoch.
+        `folder` is the run's folder; by default it is named after the settings. `can_resume` promises that `begin` will
+        get a checkpointer, so that a killed run can be resumed. A run that is `running` on another host is watched for
+        up to `heartbeat_timeout` first. `unsigned` names top-level settings that do not belong to the run's identity;
+        None stands for those of the built-in job.
+        Raises `UsageError` for invalid settings, for a `state` that cannot be stored, for early stopping by a metric of
+        unknown direction, and in one of several ranks; `RunBusyError` if a living process owns the run.
         """
         self._refuse_ranks()
         options = options or RunOptions()
         if options.early_stop.metric is not None:
             larger_is_better(options.early_stop.metric)  # raises before anything is written
+        checkpointer = loop_checkpointer(network, loader, state, optimizer=optimizer, options=options)
         settings = plain_settings(params)
         paths, record = self._new_record(settings, folder, unsigned)
         try:
@@ -148,7 +153,7 @@ class RunManager(TutorialCalls):
         opened = open_run(
             paths,
             record,
-            can_resume=can_resume,
+            can_resume=can_resume or state is not None,
             overwrite=self._overwrite,
             reopens_finished=repeats_turns,
             observer=observer,
@@ -158,13 +163,15 @@ class RunManager(TutorialCalls):
             self._show(f"{paths.name}: finished already, kept; RunManager(…, overwrite=True) runs it again")
             return self._inactive_run(opened.folder)
         _write_config(opened.folder)
+        given: Any = {"optimizer": optimizer, "checkpointer": checkpointer}
         return ActiveRun(
             folder=opened.folder,
             device=device,
             sinks=self._sinks(),
             options=options,
             is_resumed=opened.is_resumed,
-            on_enter=None if network is None else lambda run: run.begin(network, loader, optimizer=optimizer),
+            show=self._show,
+            on_enter=None if network is None else lambda run: run.begin(network, loader, **given),
             on_end=self._write_tables,
             in_program=self._in_program,
             keeps_place=keeps_place,

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from runmanager.errors import UsageError
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.turn_record import Grant
+from runmanager.tracking.epoch_part import EpochPart
 from runmanager.tracking.metric_definitions import larger_is_better
 from runmanager.validation import limits
 
@@ -107,7 +108,9 @@ class RunOptions:
 
     With `turns` the run trains and is measured only in its turns. `precision` is the type that a step's products are
     computed in (`bf16`, `fp16`); by default it is found out from the weights and autocast. `flop_per_sample` states
-    the FLOP of training on one sample, which are otherwise counted (see `Measurements`). `is_built_in` is for this
+    the FLOP of training on one sample, which are otherwise counted (see `Measurements`). `keep_best` is a recorded
+    metric: best.pt has the weights of its best epoch. A run whose `state` has a loader that can resume within an epoch
+    is also checkpointed there, every `checkpoint_seconds` (0: at the end of epochs only). `is_built_in` is for this
     package's own job: the process's main script then does not belong to its code. In a loop without epochs a record
     closes every `record_every` steps, by default after as many as take a second.
 
@@ -120,6 +123,8 @@ class RunOptions:
     turns: TurnSource | None = None
     precision: str | None = None
     flop_per_sample: float | None = None
+    keep_best: str | None = None
+    checkpoint_seconds: float = 60.0
     is_built_in: bool = False
     record_every: int | None = None
 
@@ -134,13 +139,15 @@ class RunOptions:
 class Progress(msgspec.Struct, frozen=True):
     """The progress of a run that a checkpoint stores with the training state.
 
-    `record` is the last epoch's, as known when the checkpoint is written; `events_length` is the event file's size in
-    bytes; `num_steps` is the number of optimizer steps.
+    `record` is the last complete epoch's, as known when the checkpoint is written, None before the first;
+    `events_length` is the event file's size in bytes; `num_steps` is the number of optimizer steps up to that epoch's
+    end. `part` is what the next epoch has given so far, if the checkpoint was taken within it.
     """
 
-    record: EpochRecord
+    record: EpochRecord | None
     events_length: int
     num_steps: int
+    part: EpochPart | msgspec.UnsetType = msgspec.UNSET
 
 
 class Checkpointer(Protocol):
@@ -158,6 +165,18 @@ class Checkpointer(Protocol):
         """Write state and progress atomically."""
         ...
 
+    def resumes_within(self, loader: Any) -> bool:
+        """Return whether the state lets an epoch over `loader` continue in the middle, after the step just made."""
+        ...
+
+    def is_complete(self, metric: Any) -> bool:
+        """Return whether the state restores what an accumulator of torchmetrics has added up."""
+        ...
+
     def load(self, path: Path) -> Progress:
-        """Restore the state and return the progress."""
+        """Restore the state and return the progress. Raises `RecordError`, and changes nothing, if it cannot."""
+        ...
+
+    def epoch_begins(self) -> None:
+        """Restore the random states of a checkpoint that was loaded since the last epoch."""
         ...

@@ -72,6 +72,7 @@ class ActiveRun(JobCalls, LoopCalls):
         sinks: Sequence[Sink],
         options: RunOptions,
         is_resumed: bool = False,
+        show: Callable[[str], None] = lambda line: None,
         on_enter: Callable[["ActiveRun"], None] | None = None,
         on_end: Callable[[], None] | None = None,
         in_program: bool = False,
@@ -81,11 +82,11 @@ class ActiveRun(JobCalls, LoopCalls):
         self.is_resumed = is_resumed
         self._folder = folder
         self._options = options
+        self._show = show
         self._on_enter = on_enter
         self._on_end = on_end
         self._in_program = in_program
         self._keeps_place = keeps_place
-        self._planned: int | None = folder.record.epochs_planned
         self._stop_policy = StopPolicy(options.early_stop)
         self._directions = RunDirections(folder)
         self._notes = RunNotes(folder)
@@ -153,6 +154,7 @@ class ActiveRun(JobCalls, LoopCalls):
     ) -> None:
         """Move the network to the run's device, restore the checkpoint of a resumed run, and begin the sinks.
 
+        If that checkpoint cannot be loaded, the run begins again from the start, with its old files in attempts/.
         A first batch is taken from `loader` without a trace. With `optimizer` the learning rate is logged. In a run of
         `start_run` the network may be None.
         Raises `UsageError` if `network` is not a module, or on a second call.
@@ -173,7 +175,7 @@ class ActiveRun(JobCalls, LoopCalls):
     ) -> None:
         self._epochs.set_network(network, optimizer, checkpointer)
         if self.is_resumed:
-            self._epochs.restore()
+            self.is_resumed = self._epochs.restore_or_begin_again(self._show)
             self._stop_policy.restore(self.history)
         batch = peek_batch(loader)
         if batch is not None:
@@ -203,8 +205,7 @@ class ActiveRun(JobCalls, LoopCalls):
     def epochs(self, num_epochs: int) -> Iterator[Epoch]:
         """Yield the epochs that remain to be run, counted from 1 to `num_epochs`."""
         self._folder.refuse_others()
-        if self._planned != num_epochs:
-            self._planned = num_epochs
+        if self.record.epochs_planned != num_epochs:
             self._folder.write(epochs_planned=num_epochs)
         for number in range(self._epochs.history.next_number, num_epochs + 1):
             self._wait_for_turn()
@@ -232,6 +233,7 @@ class ActiveRun(JobCalls, LoopCalls):
         history = self._epochs.history
         number = history.next_number if number is None else number
         make = partial(self._epochs.make, is_all_training=is_all_training)
+        self._epochs.restore_random_states()
         return self._open.begin(make, number, last=history.last_number)
 
     def end_epoch(self, epoch: Epoch) -> EpochRecord:
@@ -241,6 +243,7 @@ class ActiveRun(JobCalls, LoopCalls):
         that has ended, or is another run's.
         """
         self._folder.refuse_others()
+        self._epochs.note_parts(epoch)
         record = self._epochs.record(epoch, *self._open.close(epoch))
         self._stop_policy.process_epoch(record)
         self._directions.update()
@@ -324,9 +327,10 @@ class ActiveRun(JobCalls, LoopCalls):
             batch_size, peak = self.record.config.get("batch_size"), peak_memory_bytes(self.device)
             return outcome_of(error, batch_size=batch_size, memory_bytes=peak)
         is_measured = self._turns is None or self._turns.is_over
-        needs_epochs = self._planned is not None or not (self._in_program or self._values.has_any)
+        planned = self.record.epochs_planned
+        needs_epochs = planned is not None or not (self._in_program or self._values.has_any)
         return self._stop_policy.outcome(
-            self.history, planned=self._planned, is_measured=is_measured, needs_epochs=needs_epochs
+            self.history, planned=planned, is_measured=is_measured, needs_epochs=needs_epochs
         )
 
     def __enter__(self) -> Self:

@@ -16,7 +16,7 @@ from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.options import RunOptions, TurnSource
 from runmanager.tracking.run import ActiveRun, InactiveRun
-from runmanager.training.checkpoint import TrainingState
+from runmanager.training.checkpoint import job_state
 from runmanager.training.criteria.loss import build_loss
 from runmanager.training.criteria.metrics import EvaluationMetrics, build_metrics, declare_directions
 from runmanager.training.datasets.registry import Data, load_dataset
@@ -139,7 +139,7 @@ def _build_and_begin(run: ActiveRun, options: TrainingOptions) -> _Components:
         if size is not None and size < options.batch_size:
             pieces = f"pieces of at most {pluralize(size, 'sample')}"
         run.note(f"micro_batch=auto: {pieces}")
-    state = TrainingState(
+    state = job_state(
         network,
         optimizer,
         scheduler,

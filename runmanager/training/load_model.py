@@ -14,8 +14,8 @@ from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.reader import StoredRun, read_record
 from runmanager.records.sweep.lookup import find_run
 from runmanager.text import error_line, truncated
+from runmanager.tracking.checkpoint.checkpoint_file import read_state
 from runmanager.tracking.device.rng import preserve_random_states
-from runmanager.training.checkpoint import read_state
 from runmanager.training.custom_targets import known_network, refuse_foreign_targets, resolve_target
 from runmanager.training.models.builtin_models import build_model
 from runmanager.training.options.groups import OPTION_TYPES

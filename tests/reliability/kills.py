@@ -1,6 +1,7 @@
 """Kill a sweep again and again, repeat its command each time, and compare the end with an undisturbed sweep.
 
 python tests/reliability/kills.py --kills 200 --write docs/reliability.md
+python tests/reliability/kills.py --program loop --kills 100 --write docs/reliability.md
 """
 
 import argparse
@@ -8,7 +9,6 @@ import csv
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,122 +19,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from commands import DEADLINE_SECONDS, POLL_SECONDS, killed_at_exit, start, wait_until
+from commands import DEADLINE_SECONDS, POLL_SECONDS, killed_at_exit, wait_until
+from loops import ForkedLoop
 from page import write_row
+from programs import Process, Sweep
 
-from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import EpochRecord, RunRecord
-from runmanager.records.run.status import Status
-from runmanager.records.storage.reader import read_epochs, read_sweep
+from runmanager.records.storage.reader import read_epochs
 
-TARGETS = ("driver", "run", "group")
+PROGRAMS = {"sweep": Sweep, "loop": ForkedLoop}
 _LATEST = 0.6  # latest time of a kill after the sweep runs, as a share of the time of an undisturbed sweep
-
-# A custom model. It logs the beginning of each epoch, so that an epoch that runs twice is detected independently of the
-# records, and dies where a file in the folder `deaths` says so. Its steps are counted in a buffer, which is part of a
-# checkpoint.
-MODEL = """
-import os, signal
-from pathlib import Path
-import psutil, torch
-from hydra.core.hydra_config import HydraConfig
-
-STEPS_AN_EPOCH = 4
-
-class Net(torch.nn.Module):
-    def __init__(self, in_shape, num_classes):
-        super().__init__()
-        size = in_shape[0] * in_shape[1] * in_shape[2]
-        self.layers = torch.nn.Sequential(
-            torch.nn.Flatten(), torch.nn.Linear(size, 16), torch.nn.ReLU(), torch.nn.Dropout(0.3),
-            torch.nn.Linear(16, num_classes),
-        )
-        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
-
-    def forward(self, images):
-        if self.training:
-            epoch, step = divmod(int(self.steps), STEPS_AN_EPOCH)
-            self.steps += 1
-            run = Path(HydraConfig.get().runtime.output_dir)
-            if step == 0:
-                note(run.parents[1] / "begun.txt", f"{run.name} {epoch + 1}")
-            if step == 1:
-                die(Path("deaths", run.name), epoch + 1)
-        return self.layers(images)
-
-def note(path, line):
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    os.write(handle, f"{line}\\n".encode())
-    os.close(handle)
-
-def die(order, epoch):
-    if not order.exists():
-        return
-    when, whom = order.read_text().split()
-    if int(when) == epoch:
-        order.unlink()
-        me = psutil.Process()
-        (me.parent().parent() if whom == "driver" else me).kill()
-        signal.pause()  # a dead driver takes its runs along
-"""
-
-_DATA = ("dataset=fake", "dataset.size=64", "dataset.val_size=32", "dataset.in_shape=[1,8,8]", "batch_size=16")
-_BASE = (*_DATA, "model=custom", "model._target_=killable.Net", "epochs=12", "device=cpu", "tensorboard.graph=false")
-VARIANTS = {
-    "adam": ("lr=0.01", "scheduler=constant,cosine,onecycle", "num_workers=0,1", "hydra.launcher.workers=2"),
-    "sgd": ("lr=0.05", "optimizer=sgd", "optimizer.momentum=0.9", "scheduler=constant,cosine,onecycle"),
-    "resident": ("lr=0.01", "loader=resident", "scheduler=constant,onecycle", "checkpoint.keep_best=val_loss"),
-}
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """A sweep of one of the variants, and its command, in a folder with the model."""
-
-    folder: Path
-    variant: str
-    name: str
-
-    @property
-    def paths(self) -> SweepPaths:
-        return SweepPaths(self.folder / "outputs" / self.name)
-
-    def start(self) -> subprocess.Popen[bytes]:
-        """Start the command in a new process group; its output goes to a file next to the sweeps."""
-        (self.folder / "killable.py").write_text(MODEL)
-        words = ["-m", *_BASE, *VARIANTS[self.variant], f"name={self.name}"]
-        return start(self.folder, *words, log=self.folder / f"{self.name}.log")
-
-    def run(self) -> float:
-        """Run the command to its end; return the seconds since its first run began.
-
-        Raises `RuntimeError` if it fails.
-        """
-        process = self.start()
-        with killed_at_exit(process):
-            wait_until(lambda: process.poll() is not None or self.running(), "a running run")
-            began = time.monotonic()
-            if process.wait(DEADLINE_SECONDS) != 0:
-                raise RuntimeError(f"the sweep failed:\n{self.log()}")
-            return time.monotonic() - began
-
-    def log(self) -> str:
-        return (self.folder / f"{self.name}.log").read_text()
-
-    def records(self) -> list[RunRecord]:
-        return [run.record for run in read_sweep(self.paths).runs]
-
-    def running(self) -> list[RunRecord]:
-        return [record for record in self.records() if record.status is Status.RUNNING]
-
-    def run_paths(self) -> list[RunPaths]:
-        return [run.paths for run in read_sweep(self.paths).runs]
-
-    def begun(self) -> list[tuple[str, int]]:
-        """Return each beginning of an epoch: the run's name and the epoch."""
-        path = self.paths.root / "begun.txt"
-        lines = path.read_text().splitlines() if path.exists() else []
-        return [(name, int(epoch)) for name, epoch in (line.rsplit(" ", 1) for line in lines)]
 
 
 def differences(one: Sweep, other: Sweep) -> list[str]:
@@ -203,10 +98,13 @@ class _Snapshot:
 
 
 class Killer:
-    """Kills sweeps in `folder`; `seed` decides which process dies, and when."""
+    """Kills sweeps of a program in `folder`; `seed` decides which process dies, and when."""
 
-    def __init__(self, folder: Path, *, seed: int, report: Callable[[str], None] = print) -> None:
+    def __init__(
+        self, folder: Path, *, seed: int, program: type[Sweep] = Sweep, report: Callable[[str], None] = print
+    ) -> None:
         self._folder = folder
+        self._program = program
         self._random = random.Random(seed)
         self._report = report
         self._undisturbed: dict[str, tuple[Sweep, float]] = {}
@@ -215,12 +113,13 @@ class Killer:
 
     def run(self, num_kills: int) -> Tally:
         """Kill `num_kills` times, and let the last sweep finish."""
-        targets = [TARGETS[number % len(TARGETS)] for number in range(num_kills)]
+        kinds = self._program.targets
+        targets = [kinds[number % len(kinds)] for number in range(num_kills)]
         self._random.shuffle(targets)
         while targets:
             number = self.tally.sweeps
-            variant = list(VARIANTS)[number % len(VARIANTS)]
-            self._run_sweep(Sweep(self._folder, variant, f"killed-{number}"), targets)
+            variant = list(self._program.variants)[number % len(self._program.variants)]
+            self._run_sweep(self._program(self._folder, variant, f"killed-{number}"), targets)
         return self.tally
 
     def _run_sweep(self, sweep: Sweep, targets: list[str]) -> None:
@@ -242,7 +141,7 @@ class Killer:
         self.tally.sweeps += 1
         self._report(f"{sweep.name}: {sum(self.tally.kills.values())} kills, {self.tally.commands} commands so far")
 
-    def _kill_once(self, sweep: Sweep, driver: subprocess.Popen[bytes], target: str, *, within: float) -> bool:
+    def _kill_once(self, sweep: Sweep, driver: Process, target: str, *, within: float) -> bool:
         """Kill at a random moment while runs are running; return False if the command ended before."""
         wait_until(lambda: driver.poll() is not None or sweep.running(), "a running run")
         at = time.monotonic() + self._random.uniform(0, within)
@@ -290,44 +189,52 @@ class Killer:
     def reference(self, variant: str) -> tuple[Sweep, float]:
         """Return the undisturbed sweep of a variant, and how many seconds it took."""
         if variant not in self._undisturbed:
-            sweep = Sweep(self._folder, variant, f"undisturbed-{variant}")
+            sweep = self._program(self._folder, variant, f"undisturbed-{variant}")
             self._undisturbed[variant] = sweep, sweep.run()
         return self._undisturbed[variant]
 
 
-ROW = r"\d+ SIGKILLs "
-"""Beginning of the row in docs/reliability.md."""
+ROWS = {"sweep": r"\d+ SIGKILLs (?!of custom loops)", "loop": r"\d+ SIGKILLs of custom loops "}
+"""Beginnings of the rows in docs/reliability.md, by program."""
 
 
-def row(tally: Tally, *, seed: int) -> str:
+def row(tally: Tally, *, seed: int, program: str = "sweep") -> str:
     """Return the row of docs/reliability.md."""
-    targets = ", ".join(f"{tally.kills[target]} of {words}" for target, words in _WORDS.items())
+    kills = tally.kills.total()
+    targets = ", ".join(f"{tally.kills[target]} of {_WORDS[program][target]}" for target in PROGRAMS[program].targets)
+    whole, option = ("the undisturbed sweeps", "") if program == "sweep" else ("undisturbed runs", "--program loop ")
     outcome = (
         f"{tally.epochs_lost} finished epochs lost, {tally.epochs_run_twice} run twice, "
-        f"{len(tally.differing)} differences from the undisturbed sweeps"
+        f"{len(tally.differing)} differences from {whole}"
     )
-    command = f"`python tests/reliability/kills.py --kills {tally.kills.total()} --seed {seed}`"
-    what = f"{tally.kills.total()} SIGKILLs ({targets}) in {tally.sweeps} sweeps, {tally.commands} commands"
-    return f"| {what} | {outcome} | {command} |"
+    command = f"`python tests/reliability/kills.py {option}--kills {kills} --seed {seed}`"
+    where = f"{tally.sweeps} sweeps" if program == "sweep" else f"{tally.sweeps} runs"
+    what = f"{kills} SIGKILLs {'' if program == 'sweep' else 'of custom loops '}({targets}) in {where}"
+    return f"| {what}, {tally.commands} commands | {outcome} | {command} |"
 
 
-_WORDS = {"driver": "the driver", "run": "a run", "group": "the driver's process group"}
+_WORDS = {
+    "sweep": {"driver": "the driver", "run": "a run", "group": "the driver's process group"},
+    "loop": {"driver": "the program", "group": "its process group"},
+}
 
 
 def main() -> int:
     """Run the command line; return 1 if anything was lost, run twice or changed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--program", choices=PROGRAMS, default="sweep")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--write", type=Path, help="page whose row is replaced by the result")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        tally = Killer(Path(folder), seed=options.seed).run(options.kills)
-    print(row(tally, seed=options.seed))
+        tally = Killer(Path(folder), seed=options.seed, program=PROGRAMS[options.program]).run(options.kills)
+    line = row(tally, seed=options.seed, program=options.program)
+    print(line)
     for difference in tally.differing:
         print(f"differs: {difference}")
     if options.write is not None:
-        write_row(options.write, ROW, row(tally, seed=options.seed))
+        write_row(options.write, ROWS[options.program], line)
     return 0 if tally.is_clean else 1
 
 

@@ -38,10 +38,29 @@ def test_row_replaces_the_earlier_one(kills: ModuleType, tmp_path: Path) -> None
     tally.kills.update(driver=2, run=1)
     page = tmp_path / "page.md"
     page.write_text("| what | seen | command |\n| --- | --- | --- |\n| 0 SIGKILLs | nothing | none |\n\nMore.\n")
-    kills.write_row(page, kills.ROW, kills.row(tally, seed=4))
+    kills.write_row(page, kills.ROWS["sweep"], kills.row(tally, seed=4))
     lines = page.read_text().splitlines()
     assert lines[2].startswith(
         "| 3 SIGKILLs (2 of the driver, 1 of a run, 0 of the driver's process group) in 2 sweeps"
     )
     assert "--kills 3 --seed 4" in lines[2]
     assert lines[-1] == "More."
+
+
+def test_repeatedly_killed_loops_end_like_undisturbed_ones(kills: ModuleType, tmp_path: Path) -> None:
+    """Two variants; which variants and moments are hit in `make test-kill` is left to chance."""
+    import loops
+
+    (tmp_path / "deaths").mkdir()
+    for variant, orders in {"generator": ["2 3"], "workers": ["1 4", "3 7"]}.items():
+        whole, killed = (loops.Loop(tmp_path, variant, f"{name}-{variant}") for name in ("whole", "killed"))
+        whole.run()
+        for order in orders:
+            (tmp_path / "deaths" / variant).write_text(order)
+            assert killed.start().wait(kills.DEADLINE_SECONDS) == -9, killed.log()
+        killed.run()
+        assert kills.differences(killed, whole) == []
+        assert killed.records()[0].attempt == len(orders) + 1
+        begun = [epoch for _, epoch in killed.begun()]
+        assert sorted(set(begun)) == list(range(1, 21))
+        assert begun == sorted(begun) and len(begun) == 20 + len(orders), "no finished epoch runs twice"

@@ -332,6 +332,9 @@ class OneCheckpoint:
     def load(self, path: Path) -> Progress:
         return self.progress
 
+    def epoch_begins(self) -> None:
+        pass
+
 
 def test_a_resumed_run_has_the_metrics_of_its_earlier_epochs(tmp_path: Path) -> None:
     checkpointer = OneCheckpoint(tmp_path)

@@ -10,8 +10,9 @@ from torch import nn
 
 from runmanager.errors import RecordError, UsageError
 from runmanager.records.run.run_record import EpochRecord
+from runmanager.tracking.checkpoint.checkpoint_file import read_state
 from runmanager.tracking.options import Progress
-from runmanager.training.checkpoint import TrainingState, read_state
+from runmanager.training.checkpoint import job_state
 from runmanager.training.options.groups import AdamOptions, CosineOptions, OneCycleOptions, SgdOptions
 from runmanager.training.step.optimizers import build_optimizer
 from runmanager.training.step.schedulers import build_scheduler
@@ -27,7 +28,7 @@ class Trained:
         self.network = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Dropout(0.5))
         self.optimizer = build_optimizer(optimizer or AdamOptions(), self.network.parameters(), lr=0.1)
         self.scheduler = build_scheduler(scheduler or CosineOptions(), self.optimizer, num_epochs=10, steps_per_epoch=2)
-        self.state = TrainingState(
+        self.state = job_state(
             self.network, self.optimizer, self.scheduler, every=every, num_epochs=10, keep_best=keep_best
         )
 
@@ -95,7 +96,7 @@ def test_a_damaged_file_is_reported_by_name(tmp_path, how):
     trained = Trained().step()
     trained.state.save(path, PROGRESS)
     damage(path, how)
-    with pytest.raises(RecordError, match=r"checkpoint\.pt is damaged \(\w+\); delete it, and the run starts again\.$"):
+    with pytest.raises(RecordError, match=r"checkpoint\.pt is damaged \(\w+\); run it again\.$"):
         trained.state.load(path)
 
 
@@ -103,7 +104,7 @@ def test_a_damaged_file_is_reported_by_name(tmp_path, how):
 def test_another_version_is_refused(tmp_path, content, got):
     path = tmp_path / "checkpoint.pt"
     torch.save(content, path)
-    with pytest.raises(RecordError, match=rf"must be a checkpoint of version 1, got {got}; .*resume=never"):
+    with pytest.raises(RecordError, match=rf"must be a checkpoint of version 1, got {got}; run it again\.$"):
         Trained().state.load(path)
 
 

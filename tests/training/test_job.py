@@ -8,7 +8,7 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from runmanager.errors import RecordError, TensorMismatchError
+from runmanager.errors import TensorMismatchError
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.heartbeat import Beat, write_beat
@@ -379,14 +379,21 @@ def test_an_attempt_with_an_unknown_end_ends_with_its_last_sign_of_life(job):
     assert datetime.datetime.fromisoformat(attempt.ended_at).timestamp() == last_beat
 
 
-def test_a_damaged_checkpoint_fails_the_run_and_the_next_attempt_starts_again(job):
+def test_a_damaged_checkpoint_is_kept_and_the_run_starts_again(job):
     whole = job("whole")
-    job("broken", stop_after=2).paths.checkpoint.write_bytes(b"damaged")
-    with pytest.raises(RecordError, match="is damaged"):
-        job("broken")
-    failed = job.stored("broken").record
-    assert (failed.status, failed.reason) == ("failed", "exception") and "damaged" in failed.message
-    assert_equal(job("broken"), whole)
+    stopped = job("broken", stop_after=2)
+    stopped.paths.checkpoint.write_bytes(b"damaged")
+    again = job("broken")
+    assert_equal(again, whole)
+    (note,) = set(again.record.notes) - set(whole.record.notes)
+    assert note == (
+        "begun again from the start: the checkpoint is damaged (UnpicklingError); it is kept as "
+        "attempts/1/checkpoint.pt"
+    )
+    aside = again.paths.attempts / "1"
+    assert (aside / "checkpoint.pt").read_bytes() == b"damaged"
+    assert json.loads((aside / "run.json").read_text())["reason"] == "interrupted"
+    assert len((aside / "epochs.jsonl").read_text().splitlines()) == 2
 
 
 def test_a_finished_run_is_kept(job):

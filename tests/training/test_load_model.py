@@ -12,9 +12,9 @@ import runmanager
 from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import read_run
+from runmanager.tracking.checkpoint.checkpoint_file import read_state
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.sinks import MemorySink
-from runmanager.training.checkpoint import read_state
 from runmanager.training.datasets.registry import load_dataset
 from runmanager.training.job import train_run
 from runmanager.training.load_model import load_model

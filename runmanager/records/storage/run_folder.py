@@ -31,6 +31,7 @@ class RunFolder:
     def __init__(self, paths: RunPaths, record: RunRecord, *, claim: Path | None = None) -> None:
         self.paths = paths
         self.record = record
+        self.resumed_from: RunRecord | None = None  # what was stored of the attempt that this one resumes
         self._claim = claim
         self._writer: int | None = os.getpid()
         self._appender: LineAppender | None = None
@@ -99,25 +100,35 @@ class RunFolder:
         self.close()
         replace_file(self.paths.epochs, b"".join(msgspec.json.encode(epoch) + b"\n" for epoch in epochs))
 
-    def restart(self, record: RunRecord) -> None:
-        """Begin a new attempt with `record`; the files of the earlier one move to attempts/<its number>/.
+    def restart(self, record: RunRecord) -> Path:
+        """Begin a new attempt with `record`; the files of the earlier one move to attempts/<its number>/, returned.
 
+        If this attempt has resumed the earlier one, its heartbeat, its log and the run's settings stay.
         A kill in between leaves a truthful folder: the checkpoint moves first, so that no process resumes from it, and
         the old record stays until the new one replaces it, before the old epochs move.
         """
         self.refuse_others()
         earlier = self.paths.attempts / str(self.record.attempt - 1)
         earlier.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(self.paths.record, earlier / self.paths.record.name)
+        if self.resumed_from is None:
+            shutil.copy2(self.paths.record, earlier / self.paths.record.name)
+        else:
+            replace_file(earlier / self.paths.record.name, encode_record(self.resumed_from))
         if self.paths.checkpoint.exists():
             os.replace(self.paths.checkpoint, earlier / self.paths.checkpoint.name)
         attempt, self.record = self.record.attempt, record
         self.write(attempt=attempt)
+        staying = [self.paths.attempts, self.paths.record]
+        if self.resumed_from is not None:
+            staying += [self.paths.heartbeat, self.paths.log, self.paths.config]
         for path in sorted(self.paths.root.iterdir()):
+            if path in staying or path.name.startswith("."):
+                continue
             if path == self.paths.heartbeat:
                 path.unlink()  # its process is gone
-            elif path not in (self.paths.attempts, self.paths.record) and not path.name.startswith("."):
+            else:
                 os.replace(path, earlier / path.name)
+        return earlier
 
     def release(self) -> None:
         """Release an existing folder without having written it: another process may claim it while this one lives."""

@@ -28,7 +28,7 @@ class CorrectCounter:
     def __init__(self) -> None:
         self.num_samples = 0
         self.prediction_format = PredictionFormat(1, None)  # of the last batch
-        self._num_labels = 0
+        self._num_labels = self._correct_before = 0
         self._kind: tuple[object, ...] = ()  # of the last batch, and of those in `_batches`
         self._batches: _BatchBuffer | None = None
         self._correct, self._ignored = _EqualCounter(), _EqualCounter()
@@ -64,7 +64,11 @@ class CorrectCounter:
     def total(self) -> tuple[int, int]:
         """Return the numbers of correct predictions and of labels that count; waits for the device."""
         self._compare_buffered()
-        return self._correct.total(), self._num_labels - self._ignored.total()
+        return self._correct_before + self._correct.total(), self._num_labels - self._ignored.total()
+
+    def restore(self, *, num_samples: int, correct: int, counted: int) -> None:
+        """Continue a new counter from these numbers, `correct` and `counted` as `total` returned them."""
+        self.num_samples, self._correct_before, self._num_labels = num_samples, correct, counted
 
     def _compare_buffered(self) -> None:
         if self._batches is not None:

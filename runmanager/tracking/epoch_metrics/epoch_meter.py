@@ -7,6 +7,7 @@ import torch
 from runmanager.tracking.epoch_metrics.correct_counter import CorrectCounter
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses, LossBuffer
 from runmanager.tracking.epoch_metrics.prediction_task import PredictionFormat
+from runmanager.tracking.epoch_part import MeterState
 
 __all__ = ["Averages", "EpochMeter"]
 
@@ -53,6 +54,19 @@ class EpochMeter:
         loss = None if total is None or not self._loss_samples else total / self._loss_samples
         accuracy = correct / counted if counted else None
         return Averages(self.samples, loss, accuracy)
+
+    def state(self) -> MeterState:
+        """Return the state for a checkpoint; waits for the device, and changes no result."""
+        correct, counted = self._correct.total()
+        return MeterState(self._losses.state(), self._loss_samples, self._correct.num_samples, correct, counted)
+
+    def restore(self, state: MeterState) -> None:
+        """Continue a new meter from `state`."""
+        self._losses.restore(state.losses)
+        self._loss_samples = state.loss_samples
+        self._correct.restore(
+            num_samples=state.prediction_samples, correct=state.num_correct, counted=state.num_counted
+        )
 
     def logged_losses(self) -> LoggedLosses:
         """Return the losses kept for logging; waits for the device."""

@@ -3,7 +3,7 @@
 import math
 import numbers
 import operator
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -13,6 +13,7 @@ from runmanager.errors import UsageError
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses, LossBuffer, sum_type, zeros
 from runmanager.tracking.epoch_metrics.sample_count import whole_number
 from runmanager.tracking.epoch_metrics.step_values import Reduce, StepValues
+from runmanager.tracking.epoch_part import MeanState
 from runmanager.tracking.metric_definitions import check_name
 from runmanager.validation import did_you_mean
 
@@ -109,6 +110,35 @@ class EpochMetrics:
         """Add checked counts to their sums."""
         for name, count in counts.items():
             self.units[name] = self.units.get(name, 0) + count
+
+    def state(self) -> dict[str, float | MeanState]:
+        """Return numbers and means by name for a checkpoint; waits for the device. Accumulators are left out."""
+        found: dict[str, float | MeanState] = {}
+        for name, value in self._values.items():
+            if isinstance(value, _Mean):
+                found[name] = MeanState(value.call, value.values.state(), value.samples)
+            elif isinstance(value, float | torch.Tensor):
+                found[name] = float(value)
+        return found
+
+    def restore(self, values: Mapping[str, float | MeanState], units: Mapping[str, int]) -> None:
+        """Continue a new epoch's metrics from what `state` returned, and its units."""
+        for name, value in values.items():
+            if isinstance(value, MeanState):
+                mean = self._values[name] = _Mean(value.call, samples=value.samples)
+                mean.values.restore(value.values)
+            else:
+                self._values[name] = value
+        self.units = dict(units)
+
+    def drop_partial(self, is_complete: Callable[[Any], bool]) -> list[str]:
+        """Drop and reset the accumulators that have seen only a part of the epoch, and return their names."""
+        logged = self._values.items()
+        dropped = [name for name, each in logged if is_accumulator(each) and not is_complete(each)]
+        accumulators: list[Any] = [self._values.pop(name) for name in dropped]
+        for each in accumulators:
+            each.reset()
+        return dropped
 
     def results(self) -> dict[str, float]:
         """Return the values by name, NaN for a mean over no sample; waits for the device.

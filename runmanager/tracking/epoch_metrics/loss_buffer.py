@@ -9,10 +9,12 @@ import torch
 
 from runmanager.errors import TensorMismatchError
 from runmanager.tracking.device.devices import synchronize
+from runmanager.tracking.epoch_part import LossState
 
 __all__ = ["ASYNC_COPY_DEVICES", "LoggedLosses", "LossBuffer", "sum_type", "zeros"]
 
 ASYNC_COPY_DEVICES = ("cuda", "xpu")  # from which a copy to the host need not be waited for
+_CPU = torch.device("cpu")
 _NUM_SLOTS = 128  # emptying a full buffer costs about ten operations, little per step
 
 
@@ -63,13 +65,43 @@ class LossBuffer:
     def logged(self) -> LoggedLosses:
         """Return the logged losses; waits for the device."""
         self._empty()
-        if not self._logged:
+        values = self.logged_so_far()
+        if not values:
             return LoggedLosses()
-        if self._buffer is not None:
-            synchronize(self._buffer.device)  # the transfers must have ended
-        values = array("f", torch.cat(self._logged).numpy().tobytes())
         first = self._steps_before + _first_index(self._steps_before, self._log_every) + 1
         return LoggedLosses(range(first, first + len(values) * self._log_every, self._log_every), values)
+
+    def logged_so_far(self) -> Sequence[float]:
+        """Return the losses to be logged that are not buffered; waits for the device."""
+        if self._logged and self._buffer is not None:
+            synchronize(self._buffer.device)  # the transfers must have ended
+        return array("f", torch.cat(self._logged).numpy().tobytes() if self._logged else b"")
+
+    def state(self) -> LossState:
+        """Return the state for a checkpoint; waits for the device, and changes nothing."""
+        held = self._buffer[: len(self._samples)].tolist() if self._buffer is not None and not self._on_host else None
+        return LossState(
+            total=sum(map(float, self._sums.values())) if self._sums else None,
+            samples=list(self._samples),
+            losses=list(self._on_host) if held is None else held,
+            num_emptied=self._num_emptied,
+            log_every=self._log_every,
+            logged=list(self.logged_so_far()),
+        )
+
+    def restore(self, state: LossState) -> None:
+        """Continue a new buffer from `state`; what was to be logged is dropped if `log_every` has changed since."""
+        if state.total is not None:
+            self._sums[_CPU] = torch.tensor(state.total, dtype=torch.float64)
+        self._samples, self._on_host = list(state.samples), list(state.losses)
+        self._num_emptied = state.num_emptied
+        if state.log_every == self._log_every:
+            self._logged = [torch.tensor(state.logged, dtype=torch.float32)] if state.logged else []
+            return
+        self._empty()
+        self._steps_before += self._num_emptied
+        self._num_emptied = 0
+        self._logged.clear()
 
     def _make_room(self, *, on_host: bool) -> None:
         """Empty the buffer if it is full, or if its losses are on the host and the next is not, or vice versa."""

@@ -12,8 +12,9 @@ from runmanager.records.run.status import Status
 from runmanager.records.storage.ownership import claim_run
 from runmanager.records.storage.reader import read_epochs, read_last_sign_of_life, read_record
 from runmanager.records.storage.run_folder import RunFolder
+from runmanager.tracking.checkpoint.checkpoint_file import CheckpointError
 
-__all__ = ["OpenedRun", "open_run"]
+__all__ = ["OpenedRun", "begin_again", "open_run"]
 
 _RESUMABLE = (Status.KILLED, Status.CRASHED)
 
@@ -56,6 +57,7 @@ def open_run(
     if is_resumable and (status is Status.FINISHED or _has_broken_off(status)):
         _put_error_aside(paths, stored.attempt - 1)
         assert record.started_at is not None
+        folder.resumed_from = read_record(paths)
         folder.write(
             status=Status.RUNNING,
             reason=None,
@@ -72,6 +74,27 @@ def open_run(
     else:
         folder.restart(record)
     return OpenedRun(folder)
+
+
+def begin_again(folder: RunFolder, error: CheckpointError) -> str:
+    """Restart a resumed run whose checkpoint cannot be loaded; return a line that says why.
+
+    Its old files, the checkpoint among them, move to attempts/; the log and what belongs to this process stay.
+    """
+    stored = folder.record
+    fresh = RunRecord(
+        name=stored.name,
+        signature=stored.signature,
+        status=Status.RUNNING,
+        config=stored.config,
+        started_at=stored.resumed_at,
+        owner=stored.owner,
+        environment=stored.environment,
+        unsigned=stored.unsigned,
+        better=stored.better,
+    )
+    kept = folder.restart(fresh).relative_to(folder.paths.root) / folder.paths.checkpoint.name
+    return f"begun again from the start: the checkpoint {error.reason}; it is kept as {kept}"
 
 
 def _attempt_of(paths: RunPaths, stored: RunRecord, *, now: str) -> Attempt:

@@ -116,14 +116,18 @@ class EpochHistory:
         """The numbers of this process's epochs that are warm-up by now."""
         return self._warmup.epochs
 
-    def restore(self, last: EpochRecord) -> None:
-        """Continue after epoch `last` of a checkpoint: cut what was recorded later, and add `last` if it is missing."""
-        record = self._folder.write(earlier=attempts_up_to(self._folder.record.earlier, last.epoch))
+    def restore(self, last: EpochRecord | None) -> None:
+        """Continue after epoch `last` of a checkpoint: cut what was recorded later, and add `last` if it is missing.
+
+        None if the checkpoint was taken within the first epoch.
+        """
+        kept = 0 if last is None else last.epoch
+        record = self._folder.write(earlier=attempts_up_to(self._folder.record.earlier, kept))
         self.records = self._folder.cut_epochs(last, unmeasured=epochs_in_other_environments(record))
 
-    def judge_warmup(self, record: EpochRecord, step_seconds: Sequence[float]) -> bool:
-        """Return whether a new epoch with these step times is warm-up."""
-        return self._warmup.judge(record, step_seconds)
+    def judge_warmup(self, record: EpochRecord, step_seconds: Sequence[float], *, is_continued: bool = False) -> bool:
+        """Return whether a new epoch with these step times is warm-up; `is_continued` by an earlier process's part."""
+        return self._warmup.judge(record, step_seconds, is_continued=is_continued)
 
     def revise_warmup(self) -> None:
         """Correct the marks of earlier epochs, here and in the folder, if the last judged epoch has changed them."""

@@ -19,6 +19,10 @@ class RunNotes:
         """Add notes; they are stored when the record is next written."""
         self._lines.extend(lines)
 
+    def clear(self) -> None:
+        """Forget all notes: they are those of an attempt of which nothing is kept."""
+        self._lines.clear()
+
     @property
     def lines(self) -> tuple[str, ...]:
         """Each note once, sanitised and truncated for the record, as some quote an exception."""

@@ -75,7 +75,8 @@ class StopPolicy:
         """Process the epochs of earlier attempts; only the last may stop the run, which continued after the others."""
         for earlier in history[:-1]:
             self._early_stopping.reason(earlier)
-        self.process_epoch(history[-1])
+        if history:
+            self.process_epoch(history[-1])
 
     def process_epoch(self, record: EpochRecord) -> None:
         """Stop after this epoch if it diverged or if the monitored metric no longer improves."""

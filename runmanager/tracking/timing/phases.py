@@ -185,6 +185,11 @@ class PhaseTracker:
         self.open.clear()
         return self._phase_times(self._timer.resolve())
 
+    def so_far(self) -> Mapping[str, float]:
+        """Wait for the device; return the seconds by phase up to here, without those that belong to none."""
+        self._mark_up_to_here()
+        return self._phase_times(self._timer.so_far()).seconds
+
     def _mark_up_to_here(self) -> None:
         if not self.is_over:
             self._timer.mark(self.open[-1].phase if self.open else self._default_phase or _Unclaimed(self._num_trained))

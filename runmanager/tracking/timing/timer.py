@@ -178,6 +178,15 @@ class PhaseTimer:
         """Wait for the device once; return the seconds per phase since `start`, for the marked phases."""
         self._clock.synchronize()
         self.ended_at = self._clock.host_seconds(self._pending[-1][1] if self._pending else self._last)
+        return self._drained()
+
+    def so_far(self) -> dict[Hashable, float]:
+        """Wait for the device; return the seconds per phase up to the last mark. The clock runs on."""
+        self._clock.synchronize()
+        return self._drained()
+
+    def _drained(self) -> dict[Hashable, float]:
+        """Sum up all marks, which have passed."""
         self._sum_up(self._pending)
         self._pending.clear()
         return dict(self._seconds)

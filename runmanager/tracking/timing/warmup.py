@@ -93,10 +93,16 @@ class Warmup:
         self._earlier: Sequence[float] = ()
         self._num_marked = 0  # epochs marked as warm-up in the history
 
-    def judge(self, record: EpochRecord, step_seconds: Sequence[float]) -> bool:
-        """Return whether a new epoch with these step times is warm-up; epoch 0 always is."""
+    def judge(self, record: EpochRecord, step_seconds: Sequence[float], *, is_continued: bool = False) -> bool:
+        """Return whether a new epoch with these step times is warm-up; epoch 0 always is.
+
+        So is one that `is_continued`: its first part was made by an earlier process.
+        """
         if record.epoch == 0:
             return True
+        if is_continued:  # it is the first of this process
+            self._least = max(self._least, 1)
+            step_seconds = ()  # those of its second part say nothing about all of its samples
         self._num_marked = len(self.epochs)
         self.num_epochs += 1
         if self.num_epochs <= max(_MAX_EPOCHS, self._least):

@@ -145,6 +145,9 @@ class KilledAfterSaving:
     def load(self, path: Path) -> Progress:
         return self.saved
 
+    def epoch_begins(self) -> None:
+        pass
+
 
 def test_a_resumed_run_keeps_the_marks_of_its_earlier_epochs(tmp_path: Path, let_pass: Callable[[float], None]) -> None:
     """The resuming process judges only its own epochs."""

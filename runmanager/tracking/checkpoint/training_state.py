@@ -1,0 +1,172 @@
+"""The training state of a run: saved after epochs and restored, with the random states and the run's progress."""
+
+import copy
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import torch
+
+from runmanager.records.files.paths import RunPaths
+from runmanager.records.run.run_record import EpochRecord
+from runmanager.tracking.checkpoint.checkpoint_file import CheckpointError, read_state, write_state
+from runmanager.tracking.checkpoint.custom_state import CustomState, plain_copy
+from runmanager.tracking.device.rng import random_states, restore_random_states
+from runmanager.tracking.metric_definitions import larger_is_better
+from runmanager.tracking.options import Progress, is_better, metric_value
+
+__all__ = ["TrainingState"]
+
+
+class _Part(Protocol):
+    """A component with a state, as a module or an optimizer."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state_dict: dict[str, Any], /) -> object: ...
+
+
+class _Best(msgspec.Struct, frozen=True):
+    """The epoch with the best value of `metric` so far."""
+
+    metric: str
+    value: float
+    record: EpochRecord
+
+
+class TrainingState:
+    """Saves and restores everything that a resumed run needs to continue as an uninterrupted one would.
+
+    `parts` are the components whose states are stored, by name: `model`, and what else changes in training; parts that
+    are `added_later` may be missing in a checkpoint. `custom` is the state that the user of a custom loop has given.
+    It is due every `every` epochs (0: never) and after the last of `num_epochs`. With `keep_best`, the name of a
+    recorded metric, the weights of the best epoch are also kept, in best.pt; with `only_best` nothing else is. `facts`
+    are plain values that both files get. Raises `UsageError` if it is not known which values of the metric are better.
+    """
+
+    def __init__(
+        self,
+        parts: Mapping[str, _Part],
+        *,
+        every: int = 1,
+        num_epochs: int | None = None,
+        keep_best: str | None = None,
+        only_best: bool = False,
+        custom: CustomState | None = None,
+        facts: Mapping[str, Any] | None = None,
+        added_later: tuple[str, ...] = (),
+    ) -> None:
+        if keep_best is not None:
+            larger_is_better(keep_best)  # raises where that is not known, rather than after the first epoch
+        self._parts = dict(parts)
+        self._custom = custom
+        self._every = every
+        self._num_epochs = num_epochs
+        self._keep_best = keep_best
+        self._only_best = only_best
+        self._best: _Best | None = None
+        self._facts = dict(facts or {})
+        self._added_later = added_later
+        self._random: dict[str, Any] | None = None
+
+    @property
+    def _device(self) -> torch.device | None:
+        """The device of the model, whose random state is saved too; None for all, where there is no model."""
+        if "model" not in self._parts:
+            return None
+        model: Any = self._parts["model"]
+        parameter = next(model.parameters(), None)
+        return torch.device("cpu") if parameter is None else parameter.device
+
+    def observe(self, record: EpochRecord) -> None:
+        """Note whether this epoch is the best so far."""
+        value = metric_value(record, self._keep_best) if self._keep_best else None
+        if self._keep_best is None or value is None or not math.isfinite(value) or record.epoch == 0:
+            return
+        if is_better(self._keep_best, value, self._best.value if self._best else None):
+            self._best = _Best(self._keep_best, value, record)
+
+    def is_due(self, epoch: int) -> bool:
+        """Whether to save after this epoch.
+
+        The best epoch so far always is; otherwise a kill could leave best.pt with the weights of a lost epoch.
+        """
+        if self._every == 0 or epoch == 0:
+            return False
+        if self._only_best:
+            return self._is_best(epoch)
+        return epoch % self._every == 0 or epoch == self._num_epochs or self._is_best(epoch)
+
+    def _is_best(self, epoch: int) -> bool:
+        return self._best is not None and self._best.record.epoch == epoch
+
+    def save(self, path: Path, progress: Progress) -> None:
+        """Write the state atomically, and then best.pt in the same folder if this epoch is the best."""
+        if not self._only_best:
+            self._save_all(path, progress)
+        self._save_if_best(path, progress)
+
+    def _save_all(self, path: Path, progress: Progress) -> None:
+        state: dict[str, Any] = {name: part.state_dict() for name, part in self._parts.items()}
+        if self._custom is not None:
+            state["state"] = self._custom.state_dict(within_epoch=bool(progress.part))
+        state |= {"random": random_states(self._device), "progress": msgspec.to_builtins(progress)}
+        if self._best is not None:
+            state["best"] = msgspec.to_builtins(self._best)
+        write_state(path, state | self._facts)
+
+    def _save_if_best(self, path: Path, progress: Progress) -> None:
+        if not progress.part and progress.record is not None and self._is_best(progress.record.epoch):
+            weights = {"model": self._parts["model"].state_dict()}
+            if self._custom is not None:
+                weights |= self._custom.weights()
+            write_state(RunPaths(path.parent).best, weights | {"best": msgspec.to_builtins(self._best)} | self._facts)
+
+    def resumes_within(self, loader: Any) -> bool:
+        """Return whether an epoch over `loader` can continue in the middle, after the step just made."""
+        return self._custom is not None and self._custom.resumes_within(loader)
+
+    def is_complete(self, metric: Any) -> bool:
+        """Return whether the state restores what an accumulator of torchmetrics has added up."""
+        return self._custom is not None and self._custom.restores(metric)
+
+    def load(self, path: Path) -> Progress:
+        """Restore the state. Raises `CheckpointError` for one that does not fit, and leaves everything as it was."""
+        state = read_state(path)
+        before = self._snapshot()
+        try:
+            self._load_parts(state)
+            progress = msgspec.convert(state["progress"], Progress)
+            best = msgspec.convert(state["best"], _Best) if "best" in state else None
+            restore_random_states(state["random"], self._device)
+        except Exception as error:  # any component may refuse a foreign state in its own way
+            self._load_parts(before)
+            restore_random_states(before["random"], self._device)
+            said = " ".join(f"{type(error).__name__}: {error}".split())  # torch tells the mismatch in its later lines
+            raise CheckpointError(path, f"does not fit this run ({said})") from error
+        if best is not None and best.metric == self._keep_best:
+            self._best = best
+            self._save_if_best(path, progress)  # the run may have been killed between writing the two files
+        self._random = state["random"]
+        return progress
+
+    def _snapshot(self) -> dict[str, Any]:
+        before = {name: plain_copy(part.state_dict()) for name, part in self._parts.items()}
+        if self._custom is not None:
+            before["state"] = plain_copy(self._custom.state_dict(with_loaders=False))
+        return before | {"random": copy.deepcopy(random_states(self._device))}
+
+    def _load_parts(self, state: Mapping[str, Any]) -> None:
+        for name, part in self._parts.items():
+            if name in state or name not in self._added_later:
+                part.load_state_dict(state[name])
+        if self._custom is not None:
+            self._custom.load_state_dict(state["state"])
+
+    def epoch_begins(self) -> None:
+        """Restore the random states once more: the program may have drawn numbers since the checkpoint was loaded."""
+        if self._random is not None:
+            restore_random_states(self._random, self._device)
+            self._random = None

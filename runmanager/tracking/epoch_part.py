@@ -1,0 +1,51 @@
+"""The part of an epoch before a checkpoint within it: sums, times and logged values. Loads no torch."""
+
+import msgspec
+
+__all__ = ["EpochPart", "LossState", "MeanState", "MeterState"]
+
+
+class LossState(msgspec.Struct, frozen=True):
+    """The state of a `LossBuffer`: the sum of the emptied losses, and the buffered ones with their samples."""
+
+    total: float | None
+    samples: list[int]
+    losses: list[float]
+    num_emptied: int
+    log_every: int
+    logged: list[float]
+
+
+class MeterState(msgspec.Struct, frozen=True):
+    """The state of an `EpochMeter`: losses, and how many of the predictions that count were correct."""
+
+    losses: LossState
+    loss_samples: int
+    prediction_samples: int
+    num_correct: int
+    num_counted: int
+
+
+class MeanState(msgspec.Struct, frozen=True):
+    """The state of a metric's mean: the method that it comes from, its values, and their samples."""
+
+    call: str
+    values: LossState
+    samples: int
+
+
+class EpochPart(msgspec.Struct, frozen=True):
+    """What the steps of an unfinished epoch have given so far; `seconds` by phase, `num_steps` in this epoch alone.
+
+    `metrics` are numbers logged last, or means, in order of first appearance.
+    """
+
+    epoch: int
+    num_steps: int
+    seconds: dict[str, float]
+    wall_seconds: float
+    trained: MeterState
+    evaluated: MeterState
+    metrics: dict[str, float | MeanState]
+    units: dict[str, int]
+    run_seconds: float = 0.0
