@@ -12,7 +12,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from runmanager import RunManager
 from runmanager.errors import UsageError
-from runmanager.tracking.environment.rank_check import refuse_several_ranks
+from runmanager.tracking.environment.rank_check import rank_of_process, refuse_several_ranks
 
 ALL_ENTRY_POINTS = """
 import sys
@@ -100,3 +100,35 @@ def test_a_manager_created_before_the_ranks_starts_no_run(tmp_path: Path, monkey
     with pytest.raises(UsageError, match="got WORLD_SIZE=2"):
         manager.run({"lr": 1})
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("variables", "in_cell", "rank"),
+    [
+        ({}, True, (0, 1)),
+        ({"RANK": "1"}, True, (0, 1)),
+        ({"RANK": "1", "WORLD_SIZE": "1"}, True, (0, 1)),
+        ({"RANK": "1", "WORLD_SIZE": "4"}, False, (1, 4)),
+        ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "3"}, False, (2, 3)),
+        ({"SLURM_PROCID": "2", "SLURM_NTASKS": "3"}, False, (0, 1)),  # tasks by themselves may be independent
+        ({"SLURM_PROCID": "2", "SLURM_NTASKS": "3"}, True, (2, 3)),
+    ],
+)
+def test_the_rank_of_a_process(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], in_cell: bool, rank: tuple[int, int]
+) -> None:
+    for name in ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert rank_of_process(in_cell=in_cell) == rank
+
+
+def test_the_rank_of_a_process_group_counts_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    torch.distributed.init_process_group("fake", store=FakeStore(), rank=3, world_size=8)
+    try:
+        assert rank_of_process(in_cell=False) == (3, 8)
+    finally:
+        torch.distributed.destroy_process_group()

@@ -137,3 +137,20 @@ def test_a_run_out_of_memory_has_the_reason_in_its_record(tmp_path: Path) -> Non
     assert run.record.reason == "out_of_memory"
     assert run.record.message.startswith("MemoryError (batch_size=7, ")
     assert run.record.message.endswith(" GiB in use at most)")
+
+
+def test_beside_another_heartbeat_only_progress_is_written(tmp_path: Path) -> None:
+    num_beats = 0
+
+    def count() -> None:
+        nonlocal num_beats
+        num_beats += 1
+
+    path = tmp_path / "heartbeat.program"
+    beating = Heartbeat(path, seconds=0.01, each_beat=count, shows_progress_only=True).start()
+    wait_for(lambda: num_beats > 3)
+    first = read_beat(path)
+    assert first is not None and first.counter == 1
+    beating.progress += 5
+    wait_for(lambda: (beat := read_beat(path)) is not None and beat.progress == 5)
+    beating.stop()
