@@ -144,6 +144,11 @@ class EpochRecorder:
         inputs = batch_inputs(batch)
         self.begin_with_batch(batch, None if inputs is None else len(inputs))
 
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether the state of the training is saved with its records."""
+        return self._checkpointer is not None
+
     def restore_random_states(self) -> None:
         """Restore the random states of a checkpoint that was loaded since the last epoch."""
         if self._checkpointer is not None:

@@ -1,7 +1,7 @@
 """`RunManager`: begins and records the runs of a sweep, by context managers or by the tutorials' calls."""
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,11 +134,32 @@ class RunManager(TutorialCalls):
         Raises `UsageError` for invalid settings, for a `state` that cannot be stored, for early stopping by a metric of
         unknown direction, and in one of several ranks; `RunBusyError` if a living process owns the run.
         """
-        self._refuse_ranks()
         options = options or RunOptions()
+        checkpointer = loop_checkpointer(network, loader, state, optimizer=optimizer, options=options)
+        given: Any = {"optimizer": optimizer, "checkpointer": checkpointer}
+        return self._open(
+            params,
+            options,
+            folder=folder,
+            can_resume=can_resume or state is not None,
+            unsigned=unsigned,
+            on_enter=None if network is None else lambda run: run.begin(network, loader, **given),
+        )
+
+    def _open(
+        self,
+        params: Any,
+        options: RunOptions,
+        *,
+        folder: RunPaths | None = None,
+        can_resume: bool = False,
+        unsigned: tuple[str, ...] | None = (),
+        on_enter: Callable[[ActiveRun], None] | None = None,
+    ) -> ActiveRun | InactiveRun:
+        """Claim the folder of a run, which `on_enter` begins."""
+        self._refuse_ranks()
         if options.early_stop.metric is not None:
             larger_is_better(options.early_stop.metric)  # raises before anything is written
-        checkpointer = loop_checkpointer(network, loader, state, optimizer=optimizer, options=options)
         settings = plain_settings(params)
         paths, record = self._new_record(settings, folder, unsigned)
         try:
@@ -153,7 +174,7 @@ class RunManager(TutorialCalls):
         opened = open_run(
             paths,
             record,
-            can_resume=can_resume or state is not None,
+            can_resume=can_resume,
             overwrite=self._overwrite,
             reopens_finished=repeats_turns,
             observer=observer,
@@ -163,7 +184,6 @@ class RunManager(TutorialCalls):
             self._show(f"{paths.name}: finished already, kept; RunManager(…, overwrite=True) runs it again")
             return self._inactive_run(opened.folder)
         _write_config(opened.folder)
-        given: Any = {"optimizer": optimizer, "checkpointer": checkpointer}
         return ActiveRun(
             folder=opened.folder,
             device=device,
@@ -171,7 +191,7 @@ class RunManager(TutorialCalls):
             options=options,
             is_resumed=opened.is_resumed,
             show=self._show,
-            on_enter=None if network is None else lambda run: run.begin(network, loader, **given),
+            on_enter=on_enter,
             on_end=self._write_tables,
             in_program=self._in_program,
             keeps_place=keeps_place,

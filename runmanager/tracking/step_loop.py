@@ -94,7 +94,10 @@ class StepLoop:
         if interval.is_full and interval.is_between_parts:
             step_ended = self._recorder.timer.moment()
             self._next(lambda: self._recorder.timer.mark_at(TRAINING, step_ended))
-        self.interval("track").track(*step, **options)
+        interval = self.interval("track")
+        interval.track(*step, **options)
+        if self._recorder.has_checkpoint and interval.is_full and interval.is_between_parts:
+            self._next()  # the next step has changed the weights by the time that it is tracked
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """Yield the loader's batches, as `Epoch.batches`; a full interval ends between two of them."""

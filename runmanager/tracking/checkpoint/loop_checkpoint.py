@@ -21,8 +21,11 @@ def loop_checkpointer(
     *,
     optimizer: torch.optim.Optimizer | None,
     options: RunOptions,
+    allows_none: bool = False,
 ) -> TrainingState | None:
     """Return what saves and restores `state` with the network, and the best weights; None if neither is asked for.
+
+    Where it `allows_none`, a state may come without a network.
 
     Raises `UsageError` for a state that cannot be stored, a metric of unknown direction, or without a network.
     """
@@ -30,8 +33,9 @@ def loop_checkpointer(
         raise UsageError(f"`checkpoint_seconds` must be at least 0, got {options.checkpoint_seconds}.")
     if state is None and options.keep_best is None:
         return None
-    if network is None:
-        given = "keep_best" if state is None else "state"
+    if network is None and (state is None or options.keep_best is not None or not allows_none):
+        given = "state" if options.keep_best is None else "keep_best"
         raise UsageError(f"`{given}` must come with a network, got none; pass the network to the same call.")
     custom = None if state is None else CustomState(state, optimizer=optimizer, loader=loader)
-    return TrainingState({"model": network}, keep_best=options.keep_best, only_best=state is None, custom=custom)
+    parts = {} if network is None else {"model": network}
+    return TrainingState(parts, keep_best=options.keep_best, only_best=state is None, custom=custom)

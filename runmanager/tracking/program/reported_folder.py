@@ -29,6 +29,8 @@ class ReportedFolder(RunFolder):
     """
 
     is_supervised = True
+    continues = False
+    """Whether this attempt continues an earlier one from its checkpoint."""
 
     @property
     def heartbeat(self) -> Path:
@@ -53,17 +55,28 @@ class ReportedFolder(RunFolder):
             return super().is_lost()
         return stored.attempt != self.record.attempt or stored.status.is_ended
 
-    def put_earlier_aside(self) -> None:
-        """Move what an earlier attempt recorded to attempts/<its number>/: this one begins from the start."""
+    def put_earlier_aside(self) -> Path:
+        """Move what an earlier attempt recorded to attempts/<its number>/, returned: this one begins from the start."""
         earlier = self.paths.attempts / str(self.record.attempt - 1)
-        for path in (self.paths.epochs, self.paths.events, self.paths.reported, self.paths.turns):
+        paths = self.paths
+        for path in (paths.checkpoint, paths.best, paths.epochs, paths.events, paths.reported, paths.turns):
             if path is not None and path.exists():
                 earlier.mkdir(parents=True, exist_ok=True)
                 shutil.move(path, earlier / path.name)
+        return earlier
+
+    def restart(self, record: RunRecord) -> Path:
+        """Begin again from the start, though a checkpoint was there; return where the earlier files are."""
+        self.refuse_others()
+        self.close()
+        self.continues = False
+        earlier = self.put_earlier_aside()
+        self.write()
+        return earlier
 
 
-def claim_report(paths: RunPaths) -> ReportedFolder:
-    """Become the one process that reports the run of a cell.
+def claim_report(paths: RunPaths, *, can_resume: bool) -> ReportedFolder:
+    """Become the one process that reports the run of a cell; with `can_resume` it continues from a checkpoint.
 
     Raises `UsageError` if a process has reported this attempt, or if no run in the folder is running.
     """
@@ -83,5 +96,7 @@ def claim_report(paths: RunPaths) -> ReportedFolder:
     os.write(handle, f"{os.getpid()}\n".encode())
     os.close(handle)
     folder = ReportedFolder(paths, msgspec.structs.replace(record, notes=(), deviations=(), summary=msgspec.UNSET))
-    folder.put_earlier_aside()
+    folder.continues = can_resume and record.attempt > 1 and paths.checkpoint.exists()
+    if not folder.continues:
+        folder.put_earlier_aside()
     return folder

@@ -23,6 +23,7 @@ from runmanager.records.storage.reader import read_record
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.storage.versioned_file import encode_record
 from runmanager.text import truncated
+from runmanager.tracking.checkpoint.loop_checkpoint import loop_checkpointer
 from runmanager.tracking.device.devices import device_in_use, resolve_device
 from runmanager.tracking.environment.code_hashes import hash_user_code
 from runmanager.tracking.environment.environment import RUN_VARIABLE, capture_environment
@@ -34,7 +35,7 @@ from runmanager.tracking.options import RunOptions, TensorBoardOptions
 from runmanager.tracking.program.command_line_settings import command_line_settings
 from runmanager.tracking.program.current_run import is_loader_worker, keep_started, refuse_second_start, starting
 from runmanager.tracking.program.exit_hooks import end_at_exit
-from runmanager.tracking.program.reported_folder import claim_report
+from runmanager.tracking.program.reported_folder import ReportedFolder, claim_report
 from runmanager.tracking.run import ActiveRun, InactiveRun
 from runmanager.tracking.sinks import LogSink, Sink
 from runmanager.tracking.tensorboard.sink import TensorBoardSink
@@ -50,6 +51,7 @@ def start_run(
     *,
     params: Any = None,
     optimizer: torch.optim.Optimizer | None = None,
+    state: Mapping[str, Any] | None = None,
     root: str | Path | None = None,
     record_every: int | None = None,
     options: RunOptions | None = None,
@@ -70,7 +72,8 @@ def start_run(
 
     The device is that of the settings, to which `model` is moved; without one `model` stays where it is, and batches
     are moved to it. In a loop without epochs a record closes every `record_every` steps, by default after as many as
-    take a second.
+    take a second. `state` is saved with each record, as in `RunManager.run`: in a cell that runs again, or in the same
+    `root`, a killed run continues after its last record.
 
     One process records a run. Workers of a `DataLoader` get a run that yields nothing, ranks other than 0 one that
     trains as usual and records nothing.
@@ -78,12 +81,13 @@ def start_run(
     `DeviceUnavailableError` in a cell whose device is missing.
     """
     options = _with_interval(options or RunOptions(), record_every)
+    checkpointer = loop_checkpointer(model, loader, state, optimizer=optimizer, options=options, allows_none=True)
     if is_loader_worker():
         return _run_of_worker(params)
     with starting:
         refuse_second_start()
         rank, num_ranks = rank_of_process(in_cell=RUN_VARIABLE in os.environ)
-        start = _Start(model, params, options, tensorboard)
+        start = _Start(model, params, options, tensorboard, can_resume=state is not None)
         run = start.unrecorded() if rank else start.cell() if RUN_VARIABLE in os.environ else start.standalone(root)
         keep_started(run)
     if isinstance(run, ActiveRun):
@@ -91,8 +95,8 @@ def start_run(
         if num_ranks > 1 and not rank:
             run.note_deviation(f"one of {num_ranks} ranks: samples, throughput and metrics are those of rank 0")
         try:
-            if model is not None or loader is not None:
-                run.begin(model, loader, optimizer=optimizer)
+            if model is not None or loader is not None or checkpointer is not None:
+                run.begin(model, loader, optimizer=optimizer, checkpointer=None if rank else checkpointer)
         except BaseException as error:
             run.end(error)
             raise
@@ -116,6 +120,10 @@ class _ProgramManager(RunManager):
         super().__init__(root, **options)
         self._model = model
 
+    def start(self, settings: Mapping[str, Any], options: RunOptions, *, can_resume: bool) -> ActiveRun | InactiveRun:
+        """Claim the folder of the run with these settings."""
+        return self._open(settings, options, can_resume=can_resume)
+
     def _refuse_ranks(self) -> None:
         pass  # rank 0 records
 
@@ -136,12 +144,19 @@ class _Start:
     """The ways to start a run with one set of arguments."""
 
     def __init__(
-        self, model: torch.nn.Module | None, params: Any, options: RunOptions, tensorboard: TensorBoardOptions | None
+        self,
+        model: torch.nn.Module | None,
+        params: Any,
+        options: RunOptions,
+        tensorboard: TensorBoardOptions | None,
+        *,
+        can_resume: bool,
     ) -> None:
         self._model = model
         self._params = params
         self._options = options
         self._tensorboard = tensorboard
+        self._can_resume = can_resume
 
     def _settings(self) -> dict[str, Any]:
         return command_line_settings() if self._params is None else plain_settings(self._params)
@@ -150,11 +165,11 @@ class _Start:
         """Start a sweep of one run."""
         settings = self._settings()  # before a folder is created
         manager = _ProgramManager(root, self._model, tensorboard=self._tensorboard)
-        return manager.run(settings, options=self._options)
+        return manager.start(settings, self._options, can_resume=self._can_resume)
 
     def cell(self) -> ActiveRun:
         """Start the run of the cell that this process is."""
-        folder = claim_report(RunPaths(Path(os.environ[RUN_VARIABLE])))
+        folder = claim_report(RunPaths(Path(os.environ[RUN_VARIABLE])), can_resume=self._can_resume)
         settings = folder.record.config
         device, keeps_place = _place(settings, self._model)
         code = hash_user_code(settings, is_built_in=False)
@@ -189,6 +204,8 @@ class _Start:
             options=self._options,
             in_program=True,
             keeps_place=keeps_place,
+            is_resumed=isinstance(folder, ReportedFolder) and folder.continues,
+            show=show_line,
         )
 
 
