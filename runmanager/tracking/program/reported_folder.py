@@ -13,7 +13,7 @@ from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.program_report import ProgramReport
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
-from runmanager.records.storage.reader import read_record
+from runmanager.records.storage.reader import read_record, read_report
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.storage.versioned_file import encode_record
 
@@ -99,4 +99,7 @@ def claim_report(paths: RunPaths, *, can_resume: bool) -> ReportedFolder:
     folder.continues = can_resume and record.attempt > 1 and paths.checkpoint.exists()
     if not folder.continues:
         folder.put_earlier_aside()
+    elif (earlier := read_report(paths)) is not None:
+        kept = {name: getattr(earlier, name) for name in ("interval", "summary", "notes", "deviations", "measurements")}
+        folder.record = msgspec.structs.replace(folder.record, **kept)
     return folder

@@ -73,7 +73,9 @@ def start_run(
     The device is that of the settings, to which `model` is moved; without one `model` stays where it is, and batches
     are moved to it. In a loop without epochs a record closes every `record_every` steps, by default after as many as
     take a second. `state` is saved with each record, as in `RunManager.run`: in a cell that runs again, or in the same
-    `root`, a killed run continues after its last record.
+    `root`, a killed run continues after its last record. A loop by steps begins at `run.num_steps` and takes its
+    batches from `run.batches`: an evaluation after a record's last step then belongs to that record; in a loop by hand
+    to the next one, as the next step has changed the weights by the time that it is tracked.
 
     One process records a run. Workers of a `DataLoader` get a run that yields nothing, ranks other than 0 one that
     trains as usual and records nothing.

@@ -15,24 +15,12 @@ from torch import nn
 
 import runmanager
 from runmanager.errors import UsageError
-from runmanager.records.files.paths import RunPaths
-from runmanager.records.host.process import ProcessIdentity
-from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
-from runmanager.records.storage.ownership import claim_run
 from runmanager.records.storage.reader import StoredRun, read_report, read_run
 from runmanager.records.storage.run_folder import RunFolder
 
 from ..conftest import stored_runs
 from .programs import TRAIN, run_program
-
-ROOT = Path(__file__).resolve().parents[3]
-
-
-@pytest.fixture(autouse=True)
-def checkout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.delenv("RUNMANAGER_RUN", raising=False)
 
 
 def rows(sweep: Path) -> list[dict[str, str]]:
@@ -109,21 +97,6 @@ def test_a_program_that_only_logs_ends_as_its_process_does(tmp_path: Path) -> No
         assert run.record.summary == {"loss": 0.25, "worst": 3.0, "unit/total": 2.0}
         (row,) = rows(sweep)
         assert (row["loss"], row["worst"], row["unit/total"]) == ("0.25", "3.0", "2.0")
-
-
-@pytest.fixture
-def cell(tmp_path: Path) -> RunFolder:
-    """The run folder of a cell, claimed by this process as its supervisor."""
-    record = RunRecord(
-        name="lr=0.1",
-        signature="0" * 64,
-        status=Status.RUNNING,
-        config={"lr": 0.1, "seed": 3},
-        started_at="2026-11-21T12:00:00+00:00",
-        owner=ProcessIdentity.current(),
-        notes=("a note of the supervisor",),
-    )
-    return claim_run(RunPaths(tmp_path / "sweep" / "runs" / "lr=0.1"), record)
 
 
 def test_in_a_cell_the_program_reports_and_its_supervisor_writes_the_record(tmp_path: Path, cell: RunFolder) -> None:
