@@ -1,0 +1,1 @@
+"""What a sweep runs: the programs, each behind one protocol."""
