@@ -187,7 +187,7 @@ def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], A
 
 def _register() -> None:
     from runmanager.app.compose.schema import register_schema
-    from runmanager.app.driver.sweeper import register_sweeper
+    from runmanager.app.programs.grid_sweeper import register_sweeper
     from runmanager.launching.hydra_launcher import register
     from runmanager.launching.slurm import register_slurm
 

@@ -29,6 +29,7 @@ from runmanager.launching.local.time_limits import Limits
 from runmanager.launching.local.turn_keeper import TurnKeeper
 from runmanager.launching.local.worker import Raised, Returned
 from runmanager.launching.options import LocalOptions, OnError
+from runmanager.launching.work import Work, do_work
 from runmanager.records.run.status import Outcome
 
 __all__ = [
@@ -71,13 +72,13 @@ class ProcessLauncher(Launcher):
         self._task = task_function
         self._config = config
 
-    def _compose(self, overrides: Sequence[str], key: int) -> DictConfig:
-        """Compose the configuration of the job of this key."""
+    def work(self, overrides: Sequence[str], key: int) -> Work:
+        """Return the work of the job of this key: Hydra's task with the configuration that the overrides give."""
         config = self._context.config_loader.load_sweep_config(self._config, list(overrides))
         with open_dict(config):
             config.hydra.job.id = str(key)
             config.hydra.job.num = key
-        return config
+        return Work(run_hydra_job, (self._task.__module__, self._task.__qualname__, config))
 
 
 def refuse_stall_timeout(seconds: float | None) -> None:
@@ -94,9 +95,9 @@ def refuse_stall_timeout(seconds: float | None) -> None:
 class LocalLauncher(ProcessLauncher):
     """Runs each job in a new process on this machine, so that the death of one affects no other.
 
-    A sweeper may set `listener`, `facts` (one per job), `overrides_for`, called with a job's index and the number of
-    the try for its overrides just before each try, and `turns`: then all jobs of a launch live together, regardless of
-    `workers`, and take turns. Raises `ConfigurationError` for invalid settings.
+    A sweeper may set `listener`, `facts` (one per job), `work_for`, called with a job's key and the number of the try
+    for its work just before each try, and `turns`: then all jobs of a launch live together, regardless of `workers`,
+    and take turns. Raises `ConfigurationError` for invalid settings.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -106,7 +107,7 @@ class LocalLauncher(ProcessLauncher):
         self.turns: TurnKeeper | None = None
         self.listener = Listener()
         self.facts: Sequence[JobFacts] = ()
-        self.overrides_for: Callable[[int, int], Sequence[str]] | None = None
+        self.work_for: Callable[[int, int], Work] | None = None
 
     def _engine(self, *, workers: int, runs_per_gpu: int, turns: TurnKeeper | None = None) -> LocalEngine:
         slots = GpuSlots(
@@ -124,12 +125,13 @@ class LocalLauncher(ProcessLauncher):
             turns=turns,
         )
 
-    def gpu_request(self, device: str) -> GpuRequest:
+    def gpu_request(self, device: str | None) -> GpuRequest:
         """Return the GPUs that a job on this device (auto, cuda, cuda:1, cpu, …) requests.
 
-        Raises `ConfigurationError` where it needs one but would get none.
+        A job of unknown device gets what one on `auto` gets, a GPU where there is one. Raises `ConfigurationError`
+        where it needs one but would get none.
         """
-        kind, _, index = device.partition(":")
+        kind, _, index = (device or "auto").partition(":")
         if kind == "cuda" and self.options.gpus_per_run == 0:
             raise ConfigurationError(
                 [f"`hydra.launcher.gpus_per_run` must be at least 1 where a cell has device={device}, got 0."]
@@ -165,16 +167,14 @@ class LocalLauncher(ProcessLauncher):
             facts = self.facts[index] if self.facts else None
             yield Job(
                 first + index,
-                run_hydra_job,
+                do_work,
                 prepare=partial(self._arguments, first + index, overrides),
                 gpus=facts.gpus if facts else self._default_request(),
                 limits=Limits(self.options.timeout, self.options.stall_timeout, facts.heartbeat if facts else None),
             )
 
     def _arguments(self, key: int, overrides: Sequence[str], number: int) -> tuple[Any, ...]:
-        if self.overrides_for is not None:
-            overrides = self.overrides_for(key, number)
-        return self._task.__module__, self._task.__qualname__, self._compose(overrides, key)
+        return (self.work(overrides, key) if self.work_for is None else self.work_for(key, number),)
 
 
 def _checked(options: LocalOptions) -> LocalOptions:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from runmanager.app.display.final_summary import command_name, show_results
 from runmanager.app.display.progress import RunDisplay
-from runmanager.app.display.run_line import paired_measure_seconds, run_label
+from runmanager.app.display.run_line import run_label
 from runmanager.app.driver.driver_faults import DriverFaults, require_sweep_folder, write_and_show_results
 from runmanager.app.driver.other_drivers import follow_other_drivers, stored_record
 from runmanager.app.follow.sweep_state import SweepReader
@@ -49,7 +49,6 @@ class SweepListener(Listener):
         plan: Sequence[PlannedRun],
         to_run: Sequence[PlannedRun],
         *,
-        epochs: int,
         console: Console,
         quiet: bool,
         observer: HeartbeatObserver | None = None,
@@ -59,7 +58,6 @@ class SweepListener(Listener):
         self._plan = plan
         self._to_run = list(to_run)
         self._elsewhere = [each for each in plan if each.action is Action.LEAVE]
-        self._epochs = epochs
         self._console = console
         self._quiet = quiet
         self._observer = observer or HeartbeatObserver()
@@ -111,9 +109,7 @@ class SweepListener(Listener):
         run = self._to_run[job.key]
         self._running[job.key] = run
         self._pids[job.key] = pid
-        config = run.cell.config
-        seconds = paired_measure_seconds(config)
-        self._display.started(run.paths, int(config.get("epochs", self._epochs)), measure_seconds=seconds)
+        self._display.started(run.paths, run.cell.epochs, measure_seconds=run.cell.measure_seconds)
 
     def tick(self) -> None:
         require_sweep_folder(self._sweep, self._folder)

@@ -1,1 +1,1 @@
-"""What a sweep runs: the programs, each behind one protocol."""
+"""What a sweep can run: the built-in job, Hydra applications."""

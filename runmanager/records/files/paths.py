@@ -42,6 +42,11 @@ class RunPaths:
         return self.root / RECORD
 
     @property
+    def reported(self) -> Path:
+        """What the program of a cell reports, where its supervisor writes the record."""
+        return self.root / "reported.json"
+
+    @property
     def epochs(self) -> Path:
         return self.root / EPOCHS
 

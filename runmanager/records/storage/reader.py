@@ -15,6 +15,7 @@ from runmanager.records.files.file_errors import UNDECODABLE, UNREADABLE, damage
 from runmanager.records.files.paths import EPOCHS, RECORD, RunPaths, SweepPaths
 from runmanager.records.run.attempts import last_sign_of_life
 from runmanager.records.run.heartbeat import Beat, HeartbeatObserver, read_beat
+from runmanager.records.run.program_report import ProgramReport, with_report
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.run.turn_record import Turn, read_turns
@@ -30,14 +31,17 @@ __all__ = [
     "read_epochs",
     "read_last_sign_of_life",
     "read_record",
+    "read_report",
     "read_run",
     "read_sweep",
     "read_tolerantly",
     "run_names",
+    "with_program_report",
 ]
 
 
 _RECORD_DECODER = msgspec.json.Decoder(RunRecord)
+_REPORT_DECODER = msgspec.json.Decoder(ProgramReport)
 _EPOCH_DECODER = msgspec.json.Decoder(EpochRecord)
 
 
@@ -58,6 +62,19 @@ def read_record(paths: RunPaths, *, shared: SharedParts | None = None) -> RunRec
             raise damaged_file_error(path, error) from error
     _check_times(path, record)
     return record
+
+
+def read_report(paths: RunPaths) -> ProgramReport | None:
+    """Read what the run's program reported; None if there is no such file. Raises `RecordError` for a damaged one."""
+    return decode_file(paths.reported, _REPORT_DECODER) if paths.reported.exists() else None
+
+
+def with_program_report(paths: RunPaths, record: RunRecord) -> RunRecord:
+    """Return a stored record with what its program reported, if it says `running`; an ended one has all of it.
+
+    Raises `RecordError` for a damaged report.
+    """
+    return with_report(record, read_report(paths)) if record.status is Status.RUNNING else record
 
 
 def _check_name(run: RunPaths) -> None:
@@ -169,7 +186,7 @@ def read_last_sign_of_life(paths: RunPaths, record: RunRecord) -> str | None:
 
 def read_run(paths: RunPaths) -> StoredRun:
     """Read one run with its epochs and turns. Raises `RecordError`."""
-    record = read_record(paths)
+    record = with_program_report(paths, read_record(paths))
     epochs, turns = read_epochs(paths), _turns_of(paths, record)
     return StoredRun(paths, record.observed(), epochs, _last_beat(paths, record), turns)
 
@@ -216,6 +233,10 @@ def read_tolerantly(
     except RecordError as error:
         damaged.append(Damage(run.root, str(error)))
         return None
+    try:
+        stored = with_program_report(run, stored)
+    except RecordError as error:
+        damaged.append(Damage(run.root, str(error)))
     epochs: Sequence[EpochRecord] = ()
     turns: Sequence[Turn] = ()
     is_damaged = False

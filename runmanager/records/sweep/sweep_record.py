@@ -2,7 +2,7 @@
 
 import datetime
 import socket
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain, count, pairwise
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from runmanager.records.files.atomic_files import locked_folder, replace_file
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import SCHEMA_VERSION
-from runmanager.records.settings.signature import UNSIGNED, with_later_settings
+from runmanager.records.settings.signature import UNSIGNED, with_later_settings, without_unsigned
 from runmanager.records.settings.values import differing_settings, flatten
 from runmanager.records.storage.reader import run_names
 from runmanager.records.storage.versioned_file import decode_file, encode_record
@@ -81,12 +81,10 @@ _DECODER = msgspec.json.Decoder(SweepRecord)
 
 
 def plan_cell(
-    signature: str, run: str, config: Mapping[str, Any], *, unsigned: Container[str] = UNSIGNED
+    signature: str, run: str, config: Mapping[str, Any], *, unsigned: Collection[str] = UNSIGNED
 ) -> PlannedCell:
     """Return a cell with its flat settings but for those in `unsigned`, which are not part of its identity."""
-    return PlannedCell(
-        signature, run, with_later_settings(flatten({k: v for k, v in config.items() if k not in unsigned}))
-    )
+    return PlannedCell(signature, run, with_later_settings(flatten(without_unsigned(config, unsigned))))
 
 
 def varying_settings(record: SweepRecord | None, cell: PlannedCell) -> list[str]:
