@@ -8,6 +8,7 @@ from pathlib import Path
 from runmanager.app.programs.script.argument_library import find_library
 from runmanager.app.programs.script.hydra_recognition import is_hydra_application
 from runmanager.errors import UsageError
+from runmanager.tracking.environment.code_hashes import hash_script
 
 __all__ = ["Script", "find_script"]
 
@@ -32,6 +33,13 @@ class Script:
         return [self.python, *(["-m"] if self.is_module else []), self.word]
 
     @property
+    def name(self) -> str:
+        """The script as an identity names it: the path from the folder, or `-m module`."""
+        if self.is_module or self.file is None:
+            return f"-m {self.word}"
+        return os.path.relpath(self.file, self.folder.resolve())
+
+    @property
     def package(self) -> str:
         """The package for relative imports; empty for a file."""
         if not self.is_module:
@@ -48,6 +56,12 @@ class Script:
     def library(self) -> str | None:
         """The library that reads the script's arguments, if its source shows one that honours `--help`."""
         return None if self.file is None else find_library(self.file, self.package, self._import_folders)
+
+    def hash_code(self) -> dict[str, str] | None:
+        """Hash the script and the local files that it imports; None if its source is not known."""
+        if self.file is None:
+            return None
+        return hash_script(self.file, self.package, self._import_folders, relative_to=self.folder)
 
     @property
     def is_hydra_application(self) -> bool:

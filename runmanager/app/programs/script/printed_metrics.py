@@ -1,0 +1,97 @@
+"""The metrics that a script prints: each point to TensorBoard, the last of each series for the record."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runmanager.app.programs.script.output_scanner import Point, StreamScanner
+from runmanager.app.programs.script.scalar_pattern import ScalarPattern
+from runmanager.records.files.paths import RunPaths
+
+if TYPE_CHECKING:
+    from runmanager.tracking.tensorboard.event_writer import EventWriter
+
+__all__ = ["PrintedMetrics"]
+
+_MAX_SHOWN = 60  # characters of a match that is no number
+
+
+class PrintedMetrics:
+    """Takes what a script prints and keeps the values that its patterns find.
+
+    The points of a series are scalars of the run's event file; their step counts from 1, and a resumed run continues
+    the count. A program that writes the run's event file itself keeps it to itself: the points then go to the folder
+    `printed/`.
+    """
+
+    def __init__(self, patterns: Sequence[ScalarPattern], paths: RunPaths) -> None:
+        self.last: dict[str, float] = {}
+        self._patterns = patterns
+        self._paths = paths
+        self._counts: dict[str, int] = {}
+        self._odd: dict[str, str] = {}
+        self._writer: EventWriter | None = None
+        self._is_shared: bool | None = None
+        self._scanners = {name: self._scanner() for name in ("stdout", "stderr")} if patterns else {}
+
+    @property
+    def scanners(self) -> Mapping[str, Callable[[bytes], object]]:
+        """For each stream what takes its bytes; none without patterns."""
+        return {name: scanner.feed for name, scanner in self._scanners.items()}
+
+    def close(self) -> None:
+        """Scan the rest of both streams, and close the event file."""
+        for scanner in self._scanners.values():
+            scanner.close()
+        self._close_writer()
+
+    def metrics(self) -> dict[str, float | None]:
+        """The last value of each series, in order of first appearance; None for one that is not finite."""
+        return {name: value if math.isfinite(value) else None for name, value in self.last.items()}
+
+    def notes(self) -> list[str]:
+        """What could not be read as a number, and the patterns that nothing matched."""
+        missing = [each.name for each in self._patterns if each.name not in self.last and each.name not in self._odd]
+        odd = [f"--scalar {name}: `{text}` is no number, and is left out" for name, text in self._odd.items()]
+        return [*odd, *(f"--scalar {name}: nothing that the script printed matches" for name in missing)]
+
+    def _scanner(self) -> StreamScanner:
+        return StreamScanner(
+            self._patterns,
+            when_found=self._take,
+            when_odd=lambda name, text: self._odd.setdefault(name, text[:_MAX_SHOWN]),
+        )
+
+    def _take(self, point: Point) -> None:
+        writer = self._open_writer()
+        self.last[point.name] = point.value
+        self._counts[point.name] = step = self._counts.get(point.name, 0) + 1
+        writer.scalars({point.name: point.value}, step, wall_time=point.wall_time)
+        writer.flush()
+
+    def _close_writer(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _open_writer(self) -> "EventWriter":
+        from runmanager.tracking.tensorboard.event_writer import EventWriter
+
+        is_shared = self._paths.reported.exists()
+        if self._writer is None or is_shared is not self._is_shared:
+            self._close_writer()
+            folder = self._paths.root / "printed" if is_shared else self._paths.root
+            folder.mkdir(exist_ok=True)
+            existing = min(folder.glob("events.out.tfevents.*"), default=None)
+            if existing is not None and self._is_shared is None:
+                self._counts = _counts_in(existing)
+            self._writer, self._is_shared = EventWriter(folder, existing), is_shared
+        return self._writer
+
+
+def _counts_in(events: Path) -> dict[str, int]:
+    """The number of values of each tag in an event file: that of an earlier attempt."""
+    from runmanager.results.tfevents.reader import read_event_files
+
+    return {tag: len(series.values) for tag, series in read_event_files([events]).scalars.items()}
