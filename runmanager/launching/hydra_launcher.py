@@ -118,7 +118,7 @@ class LocalLauncher(ProcessLauncher):
         )
         return LocalEngine(
             workers=workers,
-            preload=[*self.options.preload, _PRELOAD],
+            preload=[*_preload(self.options.preload), _PRELOAD],
             slots=slots,
             retries=Retries(self.options.retries, tuple(self.options.retry_on)),
             stop_on_error=self.options.on_error == OnError.STOP,
@@ -175,6 +175,11 @@ class LocalLauncher(ProcessLauncher):
 
     def _arguments(self, key: int, overrides: Sequence[str], number: int) -> tuple[Any, ...]:
         return (self.work(overrides, key) if self.work_for is None else self.work_for(key, number),)
+
+
+def _preload(given: Sequence[str] | None) -> Sequence[str]:
+    """The modules to import in the server; by default torch, if the driver's main module has imported it."""
+    return given if given is not None else [name for name in ("torch",) if name in sys.modules]
 
 
 def _checked(options: LocalOptions) -> LocalOptions:
@@ -257,6 +262,8 @@ def register_plugin(plugin: type[Plugin]) -> str:
             package.__path__ = []
             sys.modules["hydra_plugins"] = package
     module = sys.modules.setdefault(_PLUGIN_MODULE, types.ModuleType(_PLUGIN_MODULE))
+    if hasattr(module, plugin.__name__):  # the installed plugin, which creates this one
+        return f"{_PLUGIN_MODULE}.{plugin.__name__}"
     setattr(module, plugin.__name__, plugin)
     plugin.__module__ = _PLUGIN_MODULE
     plugins.register(plugin)

@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from runmanager.records.files.paths import device_peaks_file
 from runmanager.records.host.device_peaks import DevicePeaks, find_device_peaks
 from runmanager.records.host.process import usable_cores
@@ -31,6 +33,7 @@ __all__ = [
     "environment_for_children",
     "find_peaks",
     "git_commit",
+    "host_environment",
     "library_versions",
     "load_average",
 ]
@@ -56,12 +59,20 @@ def capture_environment(device: "torch.device", *, code: dict[str, str] | None =
 
     from runmanager.tracking.device.devices import device_facts
 
+    return msgspec.structs.replace(
+        host_environment(code=code),
+        torch_threads=torch.get_num_threads(),
+        **device_facts(device, cpu_model=cpu_model()),
+    )
+
+
+def host_environment(*, code: dict[str, str] | None = None) -> Environment:
+    """Collect what is known without torch when a run starts: all but its device and threads."""
     commit, clean = git_commit(Path.cwd())
     return Environment(
         host=socket.gethostname(),
         cpu_model=cpu_model(),
         num_cores=usable_cores(),
-        torch_threads=torch.get_num_threads(),
         python=platform.python_version(),
         libraries=library_versions(),
         commit=commit,
@@ -69,7 +80,6 @@ def capture_environment(device: "torch.device", *, code: dict[str, str] | None =
         code=code,
         command=command_line(),
         load_at_start=load_average(),
-        **device_facts(device, cpu_model=cpu_model()),
     )
 
 

@@ -1,0 +1,159 @@
+"""The sweeper `hydra/sweeper=runmanager`, in Hydra applications that know nothing of this package."""
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hydra.core.plugins import Plugins
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf
+
+from runmanager.app.compose.cell_loader import CellLoader
+from runmanager.app.driver.program import Storage
+from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
+from runmanager.app.programs.application.application import ApplicationOptions, HydraApplication
+from runmanager.app.programs.application.supervised_task import SupervisedTask
+from runmanager.errors import ConfigurationError, RunManagerError, SweepError
+from runmanager.launching.plan import Resume
+from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
+from runmanager.records.run.metric_direction import parse_better
+from runmanager.tracking.environment.environment import environment_for_children
+from runmanager.tracking.environment.rank_check import refuse_several_ranks
+from runmanager.validation import fault
+
+__all__ = ["ApplicationSweeper"]
+
+_BROKEN_STATUS = 1
+_USAGE_STATUS = 2
+_INTERRUPTED = 130
+_FOLDERS = ("hydra.sweep.dir", "hydra.sweep.subdir", "hydra.run.dir")
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """The settings `hydra.sweeper.*`, checked."""
+
+    storage: Storage
+    driver: DriverOptions
+    application: ApplicationOptions
+
+    @classmethod
+    def of(cls, given: dict[str, Any]) -> "_Settings":
+        faults = _faults(given)
+        if faults:
+            raise ConfigurationError(faults)
+        return cls(
+            Storage(given["name"], given["output_root"], Resume(given["resume"]), given["rerun_changed"]),
+            DriverOptions(
+                dry_run=given["dry_run"],
+                quiet=given["quiet"],
+                yes=given["yes"],
+                heartbeat_timeout=given["heartbeat_timeout"],
+            ),
+            ApplicationOptions(
+                unsigned=tuple(given["unsigned"]),
+                device=given["device"],
+                metric=given["metric"],
+                better=None if given["better"] is None else parse_better(given["better"]),
+                resume_with=given["resume_with"],
+                heartbeat_timeout=given["heartbeat_timeout"],
+            ),
+        )
+
+
+def _faults(given: dict[str, Any]) -> list[str]:
+    name, resume, rerun = given["name"], given["resume"], given["rerun_changed"]
+    faults = []
+    if name is not None and (not name.strip() or "/" in name or name in (".", "..")):
+        faults.append(fault(_key("name"), "be the name of one folder", repr(name), "`output_root` sets where it is"))
+    if resume not in list(Resume):
+        faults.append(fault(_key("resume"), f"be one of {', '.join(Resume)}", resume))
+    if name is None and (resume == Resume.MUST or rerun):
+        why = "`resume=must`" if resume == Resume.MUST else "`rerun_changed=true`"
+        faults.append(fault(_key("name"), f"be given with {why}", None, "only named sweeps can be resumed"))
+    if rerun and resume == Resume.NEVER:
+        faults.append(fault(_key("rerun_changed"), "be false with `resume=never`", "true", "leave one of the two out"))
+    if given["better"] is not None and given["metric"] is None:
+        faults.append(
+            fault(_key("better"), f"be given with `{_key('metric')}`, whose direction it is", given["better"])
+        )
+    if given["better"] not in (None, "min", "max", "smaller", "larger"):
+        faults.append(fault(_key("better"), "be min or max", given["better"]))
+    if given["resume_with"] is not None and "=" not in given["resume_with"]:
+        faults.append(fault(_key("resume_with"), "be an override NAME=FILE", repr(given["resume_with"])))
+    return faults
+
+
+def _key(name: str) -> str:
+    return f"hydra.sweeper.{name}"
+
+
+class ApplicationSweeper(Sweeper):
+    """Runs a grid of an application's cells, each recorded in a run folder.
+
+    The command ends with our exit status; errors are single lines on stderr.
+    """
+
+    def __init__(self, params: Any, **settings: Any) -> None:
+        self._params = {str(key): str(value) for key, value in (params or {}).items()}
+        self._given = {
+            key: OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+            for key, value in settings.items()
+        }
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        """Keep what Hydra passes; nothing is created before `sweep`, which reports all errors alike."""
+        self._context = hydra_context
+        self._task = task_function
+        self._master = config
+
+    def sweep(self, arguments: list[str]) -> Any:
+        """Run the grid; called by Hydra with the overrides that are not Hydra's."""
+        words = [f"{key}={value}" for key, value in self._params.items()] + arguments
+        command = list(sys.argv)
+        with (
+            repaired_streams(lambda error: report_lost_output(error, is_sweep=True)),
+            environment_for_children(command),
+        ):
+            try:
+                return self._run(words)
+            except KeyboardInterrupt:
+                print("Interrupted before anything was run.", file=sys.stderr)
+                raise SystemExit(_INTERRUPTED) from None
+            except RunManagerError as error:
+                raise SystemExit(_report(error)) from None
+
+    def _run(self, words: Sequence[str]) -> Any:
+        refuse_several_ranks()
+        self._refuse_folders()
+        settings = _Settings.of(self._given)
+        loader = CellLoader(self._context.config_loader)  # type: ignore[arg-type]  # its only class
+        task = SupervisedTask(self._task)
+        launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=replace(self._context, config_loader=loader), task_function=task, config=self._master
+        )
+        program = HydraApplication(loader, self._master, words, task, settings.storage, settings.application)
+        return SweepDriver(program, launcher, settings.driver).run()
+
+    def _refuse_folders(self) -> None:
+        given = [each.partition("=")[0].lstrip("+") for each in self._master.hydra.overrides.hydra]
+        if folders := [name for name in given if name in _FOLDERS]:
+            raise ConfigurationError(
+                f"`{name}` must be left to `hydra/sweeper=runmanager`, got a value; `{_key('output_root')}` and "
+                f"`{_key('name')}` set the folder."
+                for name in folders
+            )
+
+
+def _report(error: RunManagerError) -> int:
+    """Print the lines of an error; return the exit status."""
+    if os.environ.get("HYDRA_FULL_ERROR") == "1":
+        traceback.print_exception(error)
+    lines = error.faults if isinstance(error, ConfigurationError) else str(error).splitlines()
+    for line in lines:
+        print(f"error: {line}", file=sys.stderr)
+    return _BROKEN_STATUS if isinstance(error, SweepError) else _USAGE_STATUS
