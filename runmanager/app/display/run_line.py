@@ -57,6 +57,8 @@ def planned_epochs(record: RunRecord) -> int:
     """Return the planned number of epochs, 0 if unknown."""
     if record.epochs_planned is not None:
         return record.epochs_planned
+    if record.cell_command:
+        return 0  # another program's `epochs` may mean anything
     epochs = record.config.get("epochs")
     return epochs if isinstance(epochs, int) else 0
 

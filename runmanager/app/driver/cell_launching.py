@@ -2,17 +2,22 @@
 
 from collections.abc import Sequence
 
-from hydra.core.utils import JobReturn
+from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
 
+from runmanager.app.driver.other_drivers import stored_record
 from runmanager.app.driver.program import Program
 from runmanager.app.driver.run_listener import SweepListener
+from runmanager.launching.hydra_internals import job_exception
 from runmanager.launching.hydra_launcher import JobFacts, LocalLauncher
 from runmanager.launching.local.turn_keeper import TurnKeeper
 from runmanager.launching.plan import PlannedRun
 from runmanager.launching.slurm.launcher import SlurmLauncher
 from runmanager.launching.work import Work
 from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.status import Outcome, Reason, Status
+from runmanager.records.storage.run_end import end_gone_run
+from runmanager.text import error_line
 
 __all__ = ["is_detached", "launch_cells"]
 
@@ -35,11 +40,24 @@ def launch_cells(
     """Run `batch`, whose keys count from `first`; `is_begun`: this command has already run it once."""
     if isinstance(launcher, LocalLauncher):
         return _launch_locally(program, launcher, listener, sweep, batch, first, turns, is_begun)
+    jobs = [program.hydra_overrides(each, sweep) for each in batch]
     if isinstance(launcher, SlurmLauncher):
         launcher.listener, launcher.runs = listener, batch
         launcher.work_for = lambda key: program.work(launcher, batch[key - first], sweep, key=key, is_again=False)
         launcher.when_ended = "runmanager.app.driver.run_listener:write_tables_alone"
-    return launcher.launch([program.hydra_overrides(each, sweep) for each in batch], initial_job_idx=first)
+        return launcher.launch(jobs, initial_job_idx=first)
+    returns = launcher.launch(jobs, initial_job_idx=first)
+    for run, result in zip(batch, returns, strict=True):
+        _record_failure(run, result)
+    return returns
+
+
+def _record_failure(run: PlannedRun, result: JobReturn) -> None:
+    """Record the end of a run that another launcher of Hydra reports as failed, where the run itself could not."""
+    record = stored_record(run)
+    if result.status is JobStatus.FAILED and (record is None or record.status is Status.CRASHED):
+        outcome = Outcome(Status.FAILED, Reason.EXCEPTION, error_line(job_exception(result)))
+        end_gone_run(run.paths, outcome, pending=run.pending_record())
 
 
 def _launch_locally(

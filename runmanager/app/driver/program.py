@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import msgspec
 from hydra.plugins.launcher import Launcher
 
 from runmanager.launching.plan import Cell, PlannedRun, Resume
@@ -36,7 +37,7 @@ class CellGrid:
 
     `axes`: the values of each varying setting. `sides`: the settings in which the sides of a duel differ. `paired`: the
     measurement in which all cells take turns, if they do. `in_epochs`: the signatures of the cells whose turns are
-    whole epochs. `notes` are printed before the first run.
+    whole epochs. `notes` are printed before the first run. `default_device`: see `SweepRecord`.
     """
 
     cells: Sequence[Cell]
@@ -46,6 +47,7 @@ class CellGrid:
     paired: PairedOptions | None = None
     in_epochs: frozenset[str] = frozenset()
     notes: Sequence[str] = ()
+    default_device: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class Program(Protocol):

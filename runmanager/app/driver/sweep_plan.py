@@ -47,7 +47,14 @@ def write_plan(
     sweep: SweepPaths, plan: Sequence[PlannedRun], grid: CellGrid, driver: ProcessIdentity
 ) -> dict[str, str]:
     """Write sweep.json; return the name of each cell's run by the cell's signature."""
-    record = write_cells(sweep, PlannedCells(plan), axes=grid.axes, command=command_line(), driver=driver)
+    record = write_cells(
+        sweep,
+        PlannedCells(plan),
+        axes=grid.axes,
+        command=command_line(),
+        driver=driver,
+        default_device=grid.default_device,
+    )
     return {cell.signature: cell.run for cell in record.planned}
 
 

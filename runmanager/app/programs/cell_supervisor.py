@@ -23,6 +23,7 @@ import yaml
 from runmanager.app.programs.cell_metrics import FoundMetrics, diverged_metric, merged_metrics
 from runmanager.app.programs.cell_output import send_output_to
 from runmanager.app.programs.cell_progress import FolderActivity
+from runmanager.app.programs.program_error import in_program
 from runmanager.app.programs.seen_device import SeenDevice, is_device_missing
 from runmanager.errors import RecordError
 from runmanager.launching.local.worker import OWN_PROCESS_VARIABLE, RESUMES_VARIABLE
@@ -57,7 +58,7 @@ class CellSpec:
 
     `pending` is the run's record before it begins, `code` has the digests of the program's files. `overwrites`: a
     finished or killed run starts again too, its files in attempts/. `metric` names a number that the program returns;
-    `better` has directions of metrics, `min` or `max`.
+    `better` has directions of metrics, `min` or `max`. `has_files`: the folder holds files of a launcher already.
     """
 
     run: RunPaths
@@ -69,6 +70,7 @@ class CellSpec:
     better: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     heartbeat_timeout: float = SILENT_AFTER_SECONDS
+    has_files: bool = False
 
 
 @dataclass
@@ -122,6 +124,7 @@ def _opened(spec: CellSpec) -> RunFolder | None:
         can_resume=not missing,
         overwrite=spec.overwrites and RESUMES_VARIABLE not in os.environ,
         needs_checkpoint=False,
+        may_hold_files=spec.has_files,
         observer=HeartbeatObserver(limit_seconds=spec.heartbeat_timeout),
     )
     folder = opened.folder
@@ -220,7 +223,7 @@ class _Supervisor:
             facts["peak_memory_bytes"] = self._device.peak_memory_bytes()
         end_own_run(self._folder, outcome, **facts | metrics)
         if end.error is not None and not outcome.status.is_success:
-            write_traceback(end.error, paths.error)
+            write_traceback(in_program(end.error), paths.error)
         self._folder.leave()
 
     def _report(self) -> ProgramReport | None:

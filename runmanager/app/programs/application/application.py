@@ -32,7 +32,7 @@ from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS
 from runmanager.records.run.variables import recorded_variables
 from runmanager.records.settings.naming import readable_name
 from runmanager.records.settings.signature import short_signature, signature
-from runmanager.records.settings.values import flatten
+from runmanager.records.settings.values import differing_settings, flatten
 from runmanager.text import pluralize
 from runmanager.tracking.environment.code_hashes import hash_user_code
 
@@ -102,7 +102,8 @@ class HydraApplication:
             faults.update(dict.fromkeys(_unsigned_axis_faults(overrides, cells)))
         if faults:
             raise ConfigurationError(faults)
-        return CellGrid(cells, _axes(varying, cells), self._storage, notes=_equal_cells_note(cells))
+        notes = _equal_cells_note(cells)
+        return CellGrid(cells, _axes(varying, cells), self._storage, notes=notes, default_device=None)
 
     def _compose(self, words: list[str], varying: Sequence[str], faults: dict[str, None]) -> Cell | None:
         try:
@@ -222,17 +223,21 @@ def _value_of(flat: Mapping[str, Any], config: DictConfig, key: str) -> Any:
 
 
 def _axes(varying: Sequence[str], cells: Sequence[Cell]) -> dict[str, list[Any]]:
-    """The values of each axis; for a group those of the settings in which its choices differ are in the cells."""
+    """The values of each varying setting; for a group those of the settings in which its choices differ."""
+    flat = [flatten(cell.config) for cell in cells]
     axes: dict[str, list[Any]] = {}
-    for key in varying:
-        name = key.lstrip("+~")
-        values = [flatten(cell.config).get(name, _word_value(cell, key)) for cell in cells]
-        axes[name] = list({repr(value): value for value in values}.values())
+    differing = differing_settings(flat)
+    for key in (each.lstrip("+~") for each in varying):
+        names = [key] if any(key in settings for settings in flat) else _below(key, differing)
+        for name in names:
+            values = [settings[name] for settings in flat if name in settings]
+            axes[name] = list({repr(value): value for value in values}.values())
     return axes
 
 
-def _word_value(cell: Cell, key: str) -> str:
-    return next(word.partition("=")[2] for word in cell.overrides if word.startswith(f"{key}="))
+def _below(group: str, names: Sequence[str]) -> list[str]:
+    prefix = group.partition("@")[0].replace("/", ".") + "."
+    return [name for name in names if name.startswith(prefix)]
 
 
 def _unsigned_axis_faults(overrides: Sequence[Override], cells: Sequence[Cell]) -> list[str]:

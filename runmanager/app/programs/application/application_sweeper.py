@@ -1,5 +1,7 @@
 """The sweeper `hydra/sweeper=runmanager`, in Hydra applications that know nothing of this package."""
 
+import copy
+import datetime
 import os
 import sys
 import traceback
@@ -8,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hydra.core.plugins import Plugins
+from hydra.plugins.launcher import Launcher
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.driver.program import Storage
@@ -30,6 +33,7 @@ __all__ = ["ApplicationSweeper"]
 _BROKEN_STATUS = 1
 _USAGE_STATUS = 2
 _INTERRUPTED = 130
+_OUR_LAUNCHERS = ("runmanager", "runmanager_slurm", "local", "slurm")
 _FOLDERS = ("hydra.sweep.dir", "hydra.sweep.subdir", "hydra.run.dir")
 
 
@@ -124,8 +128,10 @@ class ApplicationSweeper(Sweeper):
             except KeyboardInterrupt:
                 print("Interrupted before anything was run.", file=sys.stderr)
                 raise SystemExit(_INTERRUPTED) from None
-            except RunManagerError as error:
-                raise SystemExit(_report(error)) from None
+            except Exception as error:
+                if (known := _known_cause(error)) is None:
+                    raise
+                raise SystemExit(_report(known)) from None
 
     def _run(self, words: Sequence[str]) -> Any:
         refuse_several_ranks()
@@ -133,11 +139,24 @@ class ApplicationSweeper(Sweeper):
         settings = _Settings.of(self._given)
         loader = CellLoader(self._context.config_loader)  # type: ignore[arg-type]  # its only class
         task = SupervisedTask(self._task)
-        launcher = Plugins.instance().instantiate_launcher(
-            hydra_context=replace(self._context, config_loader=loader), task_function=task, config=self._master
-        )
-        program = HydraApplication(loader, self._master, words, task, settings.storage, settings.application)
+        launcher, storage = self._launcher(loader, task, settings.storage)
+        program = HydraApplication(loader, self._master, words, task, storage, settings.application)
         return SweepDriver(program, launcher, settings.driver).run()
+
+    def _launcher(self, loader: CellLoader, task: TaskFunction, storage: Storage) -> tuple[Launcher, Storage]:
+        """Create the chosen launcher; one of Hydra's gets the sweep's folder before it exists, for files of its own."""
+        context = replace(self._context, config_loader=loader)
+        choice = str(self._master.hydra.runtime.choices["hydra/launcher"])
+        master = self._master
+        if choice not in _OUR_LAUNCHERS:
+            if storage.name is None:
+                stamp = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+                storage = replace(storage, name=f"{stamp}_{os.getpid()}")
+            master = copy.deepcopy(master)
+            with read_write(master.hydra), open_dict(master.hydra):
+                master.hydra.sweep.dir = f"{storage.output_root}/{storage.name}"
+        launcher = Plugins.instance().instantiate_launcher(hydra_context=context, task_function=task, config=master)
+        return launcher, storage
 
     def _refuse_folders(self) -> None:
         given = [each.partition("=")[0].lstrip("+") for each in self._master.hydra.overrides.hydra]
@@ -147,6 +166,13 @@ class ApplicationSweeper(Sweeper):
                 f"`{_key('name')}` set the folder."
                 for name in folders
             )
+
+
+def _known_cause(error: BaseException | None) -> RunManagerError | None:
+    """Return the error of ours that an error comes from: Hydra wraps what a launcher raises when it is created."""
+    while error is not None and not isinstance(error, RunManagerError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _report(error: RunManagerError) -> int:

@@ -1,6 +1,7 @@
 """The task of a Hydra application under the supervisor of its cell."""
 
 import functools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ class SupervisedTask:
             returned.append(self._task(config))
             return ProgramEnd(metrics=returned_metrics(returned[0], name=spec.metric))
 
-        end = supervise_cell(spec, run_program)
+        end = supervise_cell(replace(spec, has_files=True), run_program)
         if end is not None and end.error is not None:
             raise end.error
         return returned[0] if returned else None
