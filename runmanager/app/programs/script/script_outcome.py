@@ -15,7 +15,8 @@ _BEGIN = re.compile(r"^.*Traceback \(most recent call last\).*$", re.MULTILINE)
 _ERROR = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$")
 _FRAME = re.compile(r"^[ \t│|╭╰+]|^$")  # Python indents frames; rich draws a box, exception groups a margin
 _MAX_MESSAGE_LINES = 60  # longer is what a script prints after a traceback that it has survived
-_UNCAUGHT = 1  # Python's exit status after an exception that nothing caught
+_UNCAUGHT = 1  # Python's exit status after an exception that nothing caught, and after `sys.exit("a message")`
+_USAGE = 2  # that of libraries that read arguments
 _MEMORY_ERRORS = ("MemoryError", "OutOfMemoryError")
 
 
@@ -53,7 +54,8 @@ def outcome_of_script(end: ScriptEnd) -> tuple[Outcome, str | None]:
         return Outcome(Status.FAILED, reason, traceback.line), traceback.text
     last = next((line.strip() for line in reversed(end.errors.splitlines()) if line.strip()), "")
     status = f"the script ended with status {end.status}"
-    return Outcome(Status.FAILED, Reason.EXIT, f"{status}: {last}" if last else status), None
+    says_why = end.status in (_UNCAUGHT, _USAGE) and last
+    return Outcome(Status.FAILED, Reason.EXIT, f"{status}: {last}" if says_why else status), None
 
 
 def find_final_traceback(errors: str) -> FinalTraceback | None:

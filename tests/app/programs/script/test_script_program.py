@@ -1,0 +1,192 @@
+"""Sweeps of scripts as users start them: cells, records, deaths, reruns, kills."""
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.run_record import RunRecord
+from runmanager.records.storage.reader import read_sweep
+from runmanager.results.tfevents.reader import read_event_files
+
+from .conftest import Folder
+
+DEADLINE_SECONDS = 100.0
+
+# Ends in the way that it is told to. Says with files in the current folder that it has begun.
+DEATHS = """
+import argparse, json, os, signal, sys
+from pathlib import Path
+
+parser = argparse.ArgumentParser()
+parser.add_argument("command")
+parser.add_argument("--way")
+parser.add_argument("--lr", type=float, default=0.5)
+parser.add_argument("--fast", action="store_true")
+parser.add_argument("--log-dir")
+args = parser.parse_args()
+Path("begun", os.environ["RUNMANAGER_RUN"].rpartition("/")[2]).mkdir(parents=True)
+print(json.dumps(sys.argv[1:]), os.environ["RUNMANAGER_ATTEMPT"], "RUNMANAGER_DRIVEN" in os.environ)
+for epoch in range(4):
+    print(f"\\r{epoch}: loss {args.lr / (epoch + 1)}", end="", file=sys.stderr)
+    print(f"\\rAccuracy: {epoch + 1}/5", end="")
+    print(f"\\rAccuracy: {epoch + 1}/5", end="")
+print()
+print(file=sys.stderr)
+
+def memory():
+    raise MemoryError("all is full")
+
+class OutOfMemoryError(RuntimeError): pass
+
+def raises():
+    try:
+        int("x")
+    except ValueError as error:
+        raise KeyError("a key\\nin two lines") from error
+
+def survives():
+    import traceback
+    try:
+        raises()
+    except KeyError:
+        traceback.print_exc()
+    for line in range(100):
+        print(line, file=sys.stderr)
+    sys.exit(1)
+
+{
+    "fine": lambda: None,
+    "raises": raises,
+    "memory": memory,
+    "cuda": lambda: exec("raise RuntimeError('CUDA error: out of memory')"),
+    "exits": lambda: sys.exit(3),
+    "says": lambda: sys.exit("no data here"),
+    "survives": survives,
+    "diverges": lambda: print("loss nan", file=sys.stderr),
+    "segfaults": lambda: os.kill(os.getpid(), signal.SIGSEGV),
+    "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
+}[args.way]()
+"""
+SCALARS = ("--scalar", r"loss=loss (\S+)", "--scalar", r"val/acc=Accuracy: (\d+)/(\d+)")
+WAYS = ("fine", "raises", "memory", "cuda", "exits", "says", "survives", "diverges", "segfaults", "killed")
+ENDS = {
+    "fine": ("finished", None, ""),
+    "raises": ("failed", "exception", "KeyError: 'a key\\nin two lines'"),
+    "memory": ("failed", "out_of_memory", "MemoryError: all is full"),
+    "cuda": ("failed", "out_of_memory", "RuntimeError: CUDA error: out of memory"),
+    "exits": ("failed", "exit", "the script ended with status 3"),
+    "says": ("failed", "exit", "the script ended with status 1: no data here"),
+    "survives": ("failed", "exit", "the script ended with status 1: 99"),
+    "diverges": ("failed", "diverged", "loss is not finite"),
+    "segfaults": ("killed", "signal", "SIGSEGV"),
+    "killed": ("killed", "signal", "SIGKILL"),
+}
+
+
+def sweep_of(folder: Folder, name: str) -> SweepPaths:
+    return SweepPaths(folder.path / "outputs" / name)
+
+
+def records_of(folder: Folder, name: str) -> dict[Any, RunRecord]:
+    """The records of a sweep by the value of the only axis."""
+    paths = sweep_of(folder, name)
+    (axis,) = json.loads(paths.record.read_text())["axes"]
+    return {run.record.config[axis]: run.record for run in read_sweep(paths).runs}
+
+
+def wait_until(condition: Callable[[], Any]) -> Any:
+    until = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < until:
+        if value := condition():
+            return value
+        time.sleep(0.01)  # between two polls
+    pytest.fail("waited in vain")
+
+
+def begun(folder: Folder) -> list[str]:
+    return sorted(path.name for path in (folder.path / "begun").glob("*"))
+
+
+@pytest.fixture
+def deaths(folder: Folder) -> Folder:
+    folder.write("train.py", DEATHS)
+    return folder
+
+
+def test_every_death_is_told_truly_and_a_rerun_keeps_what_has_finished(deaths: Folder) -> None:
+    words = ("sweep", "--name", "first", "--workers", "2", *SCALARS, "train.py")
+    words += (f"way={','.join(WAYS)}", "lr=4e-1", "fast=true", "log-dir={run_dir}/logs", "--", "fit", "--lr=9")
+    done = deaths.run(*words)
+    assert done.status == 1, done.err
+    records = records_of(deaths, "first")
+    assert {way: (str(each.status), each.reason, each.message) for way, each in records.items()} == ENDS
+
+    fine = records["fine"]
+    paths = sweep_of(deaths, "first").run(fine.name)
+    arguments = ["fit", "--lr=9", "--way=fine", "--lr=4e-1", "--fast", f"--log-dir={paths.root}/logs"]
+    assert paths.log.read_text().splitlines()[0] == f"{json.dumps(arguments)} 1 False"
+    assert f"\rAccuracy: {4}/5" * 2 in paths.log.read_bytes().decode()
+    assert fine.summary == {"loss": 0.1, "val/acc": 0.8} and fine.origins == dict.fromkeys(fine.summary, "printed")
+    assert fine.config["lr"] == 0.4 and fine.config["fast"] is True and fine.config["log-dir"] == "{run_dir}/logs"
+    assert fine.config["script"] == {"program": "train.py", "arguments": ["fit", "--lr=9"]}
+    assert set(fine.environment.code or {}) == {"train.py"}
+    assert fine.cell_command == (
+        *("runmanager", "run", *SCALARS, "train.py"),
+        *("way=fine", "lr=4e-1", "fast=true", 'log-dir="{run_dir}/logs"', "--", "fit", "--lr=9"),
+    )
+    series = read_event_files([paths.events]).scalars if paths.events else {}
+    assert [round(value, 6) for value in series["loss"].values] == [0.4, 0.2, 0.133333, 0.1]
+    assert list(series["val/acc"].steps) == [1, 2, 3, 4] and series["val/acc"].values[-1] == pytest.approx(0.8)
+    error = sweep_of(deaths, "first").run(records["raises"].name).error.read_text()
+    assert error.count("Traceback") == 2 and "ValueError" in error and error.startswith("Traceback")
+    assert records["diverges"].summary == {"loss": None, "val/acc": 0.8}
+
+    first = {way: each.started_at for way, each in records.items()}
+    (deaths.path / "begun").rename(deaths.path / "before")
+    assert deaths.run(*words).status == 1
+    again = records_of(deaths, "first")
+    assert len(begun(deaths)) == len(WAYS) - 1
+    assert [way for way, each in again.items() if each.started_at == first[way]] == ["fine"]
+    assert {way: each.attempt for way, each in again.items()} == {way: 1 if way == "fine" else 2 for way in WAYS}
+
+
+def test_a_plan_runs_nothing_and_equal_cells_are_one(deaths: Folder) -> None:
+    words = ("sweep", "--name", "plan", "--dry-run", "train.py", "way=fine,raises", "lr=0.1,1e-1", "--", "fit")
+    done = deaths.run(*words)
+    assert done.status == 0, done.err
+    assert "2 cells of the grid equal others" in done.out and "2 cells: 2 start" in done.out
+    assert not (deaths.path / "outputs").exists() and begun(deaths) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "faults"),
+    [
+        (("sweep", "train.py", "wy=fine", "lrr=1", "--", "fit"), ["did you mean '--way'?", "did you mean '--lr'?"]),
+        (("run", "train.py", "lr=1,2", "--", "fit"), ["use `runmanager sweep`"]),
+        (("sweep", "--unsigned", "lr", "train.py", "lr=1,2", "--", "fit"), ["does not distinguish runs"]),
+        (("sweep", "--unsigned", "x*", "--device", "y", "train.py", "lr=1"), ["--unsigned x*", "--device"]),
+        (("sweep", "--scalar", "a=(", "train.py"), ["regular expression"]),
+        (("sweep", "--metric", "quality", "train.py"), ["`--better` must be given"]),
+        (("sweep", "--better", "up", "--resume", "must", "train.py"), ["--name", "max or min"]),
+        (("sweep", "--workers", "0", "train.py"), ["`--workers` must be at least 1"]),
+        (("sweep", "--argument", "{name}", "train.py"), ["--argument"]),
+        (("sweep", "none.py", "lr=1"), ["does not exist"]),
+        (("sweep", "-m", "no.such_module", "lr=1"), ["neither in"]),
+        (("run", "train.py", "device=cuda", "--", "fit"), ["device"]),
+        (("run", "--unchecked", "train.py", "fast=false", "--", "fit"), ["fast=false"]),
+        (("run", "--unchecked", "train.py", "device=cuda", "--", "fit"), ["cuda"]),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_anything_runs(
+    deaths: Folder, words: tuple[str, ...], faults: list[str]
+) -> None:
+    done = deaths.run(*words)
+    assert done.status == 2, done.out
+    lines = done.err.splitlines()
+    assert len(lines) == len(faults) and all(line.startswith("error: ") for line in lines)
+    assert all(any(fault in line for line in lines) for fault in faults), done.err
+    assert begun(deaths) == [] and not (deaths.path / "outputs").exists()
