@@ -41,13 +41,14 @@ def run_script(
     environment: Mapping[str, str],
     log: Path,
     scanners: Mapping[str, Callable[[bytes], object]] | None = None,
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> ScriptEnd:
     """Run a script to its end and return how it ended.
 
     Its output goes to `log` unchanged, in the order in which it comes, and each part of it to the scanner of its
-    stream, `stdout` or `stderr`. A SIGTERM to this process is passed on. Whatever becomes of this process, the script
-    and what it has started die with it, if this process leads its process group. Raises `OSError` if the script cannot
-    be started.
+    stream, `stdout` or `stderr`. `meanwhile` is called several times a second. A SIGTERM to this process is passed on.
+    Whatever becomes of this process, the script and what it has started die with it, if this process leads its process
+    group. Raises `OSError` if the script cannot be started.
     """
     copier = _Copier(log, scanners or {})
     with _group_ends_with_this_process(), copier:
@@ -68,7 +69,7 @@ def run_script(
                 process.terminate()
 
         with process, handle_signals([signal.SIGTERM], stop):
-            copier.copy(process)
+            copier.copy(process, meanwhile)
             status = process.wait()
     errors = copier.tail.decode("utf-8", errors="replace")
     return ScriptEnd(status, errors, was_stopped=bool(stops), lost_output=copier.lost)
@@ -93,8 +94,8 @@ class _Copier:
         if self._file is not None:
             self._file.close()
 
-    def copy(self, process: subprocess.Popen[bytes]) -> None:
-        """Copy until both streams have ended, or until the process has and nothing more comes."""
+    def copy(self, process: subprocess.Popen[bytes], meanwhile: Callable[[], object]) -> None:
+        """Copy until both streams have ended, or a second after the process's end."""
         with selectors.DefaultSelector() as selector:
             for name, stream in (("stdout", process.stdout), ("stderr", process.stderr)):
                 assert stream is not None
@@ -106,6 +107,7 @@ class _Copier:
                         self._take(key.data, data)
                     else:
                         selector.unregister(key.fileobj)
+                meanwhile()
                 if ended_at is None and process.poll() is not None:
                     ended_at = time.monotonic()
                 if ended_at is not None and time.monotonic() - ended_at >= _DRAIN_SECONDS:
@@ -139,7 +141,7 @@ def _group_ends_with_this_process() -> Iterator[None]:
     if group != os.getpid():
         yield
         return
-    words = ["/bin/sh", "-c", f"read _; kill -KILL -- -{group}"]
+    words = ["/bin/sh", "-c", f"read _; kill -s KILL -- -{group}"]
     quiet = subprocess.DEVNULL
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True) as guard:
         try:

@@ -29,6 +29,7 @@ class PrintedMetrics:
         self.last: dict[str, float] = {}
         self._patterns = patterns
         self._paths = paths
+        self._num_points = 0
         self._counts: dict[str, int] = {}
         self._odd: dict[str, str] = {}
         self._writer: EventWriter | None = None
@@ -45,6 +46,11 @@ class PrintedMetrics:
         for scanner in self._scanners.values():
             scanner.close()
         self._close_writer()
+
+    @property
+    def num_points(self) -> int:
+        """How many points this process has found."""
+        return self._num_points
 
     def metrics(self) -> dict[str, float | None]:
         """The last value of each series, in order of first appearance; None for one that is not finite."""
@@ -66,6 +72,7 @@ class PrintedMetrics:
     def _take(self, point: Point) -> None:
         writer = self._open_writer()
         self.last[point.name] = point.value
+        self._num_points += 1
         self._counts[point.name] = step = self._counts.get(point.name, 0) + 1
         writer.scalars({point.name: point.value}, step, wall_time=point.wall_time)
         writer.flush()

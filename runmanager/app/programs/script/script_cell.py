@@ -13,6 +13,7 @@ from runmanager.app.programs.cell_supervisor import CellSpec, ProgramEnd, superv
 from runmanager.app.programs.script.arguments import make_arguments
 from runmanager.app.programs.script.child_process import ScriptEnd, run_script
 from runmanager.app.programs.script.help_text import HelpFlags
+from runmanager.app.programs.script.live_summary import LiveSummary
 from runmanager.app.programs.script.printed_metrics import PrintedMetrics
 from runmanager.app.programs.script.scalar_pattern import ScalarPattern
 from runmanager.app.programs.script.script_outcome import outcome_of_script
@@ -74,14 +75,17 @@ def run_script_cell(spec: CellSpec, call: ScriptCall) -> None:
 
 def _run(folder: RunFolder, call: ScriptCall) -> ProgramEnd:
     printed = PrintedMetrics(call.scalars, folder.paths)
+    live = LiveSummary(folder, printed)
     end = run_script(
         call.words(folder.paths, attempt=folder.record.attempt),
         folder=call.folder,
         environment=_environment(os.environ),
         log=folder.paths.log,
         scanners=printed.scanners,
+        meanwhile=live.update,
     )
     printed.close()
+    live.withdraw()
     outcome, traceback = outcome_of_script(end)
     if traceback is not None:
         with contextlib.suppress(OSError):  # a full disk: the record has the traceback's last line

@@ -1,17 +1,22 @@
 """Sweeps of scripts as users start them: cells, records, deaths, reruns, kills."""
 
 import json
+import os
+import signal
 import time
 from collections.abc import Callable
 from typing import Any
 
+import psutil
 import pytest
 
+from runmanager.cli.main import run_command
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.reader import read_sweep
 from runmanager.results.tfevents.reader import read_event_files
 
+from ....processes import wait_for_output
 from .conftest import Folder
 
 DEADLINE_SECONDS = 100.0
@@ -162,31 +167,109 @@ def test_a_plan_runs_nothing_and_equal_cells_are_one(deaths: Folder) -> None:
     assert not (deaths.path / "outputs").exists() and begun(deaths) == []
 
 
-@pytest.mark.parametrize(
-    ("words", "faults"),
-    [
-        (("sweep", "train.py", "wy=fine", "lrr=1", "--", "fit"), ["did you mean '--way'?", "did you mean '--lr'?"]),
-        (("run", "train.py", "lr=1,2", "--", "fit"), ["use `runmanager sweep`"]),
-        (("sweep", "--unsigned", "lr", "train.py", "lr=1,2", "--", "fit"), ["does not distinguish runs"]),
-        (("sweep", "--unsigned", "x*", "--device", "y", "train.py", "lr=1"), ["--unsigned x*", "--device"]),
-        (("sweep", "--scalar", "a=(", "train.py"), ["regular expression"]),
-        (("sweep", "--metric", "quality", "train.py"), ["`--better` must be given"]),
-        (("sweep", "--better", "up", "--resume", "must", "train.py"), ["--name", "max or min"]),
-        (("sweep", "--workers", "0", "train.py"), ["`--workers` must be at least 1"]),
-        (("sweep", "--argument", "{name}", "train.py"), ["--argument"]),
-        (("sweep", "none.py", "lr=1"), ["does not exist"]),
-        (("sweep", "-m", "no.such_module", "lr=1"), ["neither in"]),
-        (("run", "train.py", "device=cuda", "--", "fit"), ["device"]),
-        (("run", "--unchecked", "train.py", "fast=false", "--", "fit"), ["fast=false"]),
-        (("run", "--unchecked", "train.py", "device=cuda", "--", "fit"), ["cuda"]),
-    ],
-)
+REFUSED = [
+    (("sweep", "train.py", "wy=fine", "lrr=1", "--", "fit"), ["did you mean '--way'?", "did you mean '--lr'?"]),
+    (("run", "train.py", "lr=1,2", "--", "fit"), ["use `runmanager sweep`"]),
+    (("sweep", "--unsigned", "lr", "train.py", "lr=1,2", "--", "fit"), ["does not distinguish runs"]),
+    (("sweep", "--unsigned", "x*", "--device", "y", "train.py", "lr=1"), ["--unsigned x*", "--device"]),
+    (("sweep", "--scalar", "a=(", "train.py"), ["regular expression"]),
+    (("sweep", "--metric", "quality", "train.py"), ["`--better` must be given"]),
+    (("sweep", "--better", "up", "--resume", "must", "train.py"), ["--name", "max or min"]),
+    (("sweep", "--workers", "0", "train.py"), ["`--workers` must be at least 1"]),
+    (("sweep", "--slurm", "time=3", "train.py"), ["--launcher slurm"]),
+    (("sweep", "--launcher", "slurm", "--workers", "2", "--slurm", "tme=3", "train.py"), ["array_para", "'time'"]),
+    (("sweep", "--argument", "{name}", "train.py"), ["--argument"]),
+    (("sweep", "none.py", "lr=1"), ["does not exist"]),
+    (("sweep", "-m", "no.such_module", "lr=1"), ["neither in"]),
+    (("run", "train.py", "device=cuda", "--", "fit"), ["device"]),
+    (("run", "--unchecked", "train.py", "fast=false", "--", "fit"), ["fast=false"]),
+    (("run", "--unchecked", "train.py", "device=cuda", "--", "fit"), ["cuda"]),
+]
+
+
 def test_what_cannot_be_run_is_refused_before_anything_runs(
-    deaths: Folder, words: tuple[str, ...], faults: list[str]
+    deaths: Folder, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    done = deaths.run(*words)
-    assert done.status == 2, done.out
-    lines = done.err.splitlines()
-    assert len(lines) == len(faults) and all(line.startswith("error: ") for line in lines)
-    assert all(any(fault in line for line in lines) for fault in faults), done.err
+    monkeypatch.chdir(deaths.path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    for words, faults in REFUSED:
+        status = run_command(words)
+        lines = capfd.readouterr().err.splitlines()
+        assert status == 2, words
+        assert len(lines) == len(faults) and all(line.startswith("error: ") for line in lines), lines
+        assert all(any(fault in line for line in lines) for fault in faults), lines
     assert begun(deaths) == [] and not (deaths.path / "outputs").exists()
+
+
+# Trains for four epochs from its checkpoint; waits before the third one while `gate` exists, with a child of its own.
+RESUMES = """
+import subprocess, sys, time
+from pathlib import Path
+
+settings = dict(word.split("=", 1) for word in sys.argv[1:])
+checkpoint = Path(settings["out"], "last.txt")
+done = int(Path(settings["resume"]).read_text()) if "resume" in settings else 0
+with open("epochs.txt", "a") as file:
+    print("begins", settings["lr"], done, file=file, flush=True)
+    child = subprocess.Popen(["sleep", "1000"])
+    for epoch in range(done, 4):
+        while epoch == 2 and settings["lr"] == "1" and Path("gate").exists():
+            Path("waiting").write_text(f"{child.pid}")
+            time.sleep(0.01)
+        print(settings["lr"], epoch, file=file, flush=True)
+        print("loss", 4 - epoch)
+        checkpoint.write_text(f"{epoch + 1}")
+    child.kill()
+"""
+RESUMING = (
+    *("sweep", "--name", "kills", "--argument", "{name}={value}", "--resume-with", "resume={run_dir}/last.txt"),
+    *("--scalar", r"loss=loss (\d+)", "train.py", "lr=0,1", "out={run_dir}"),
+)
+
+
+def trained(folder: Folder) -> list[str]:
+    return [line for line in (folder.path / "epochs.txt").read_text().splitlines() if not line.startswith("begins")]
+
+
+def wait_at_the_gate(folder: Folder) -> tuple[RunRecord, psutil.Process]:
+    """Wait until the second cell waits; return its record and the child of its script."""
+    waiting = folder.path / "waiting"
+    pid = wait_until(lambda: waiting.exists() and waiting.read_text())
+    return records_of(folder, "kills")[1], psutil.Process(int(pid))
+
+
+def is_gone(process: psutil.Process) -> bool:
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize("victim", ["run", "script", "driver", "interrupt"])
+def test_a_killed_cell_takes_all_its_processes_along_and_is_resumed(folder: Folder, victim: str) -> None:
+    folder.write("train.py", RESUMES)
+    (folder.path / "gate").touch()
+    driver = folder.start(*RESUMING)
+    record, child = wait_at_the_gate(folder)
+    assert record.status == "running" and record.owner is not None
+    wait_until(lambda: records_of(folder, "kills")[1].summary == {"loss": 3})
+    script = child.parent()
+    assert script is not None and script.ppid() == record.owner.pid
+    numbers = {"run": record.owner.pid, "script": script.pid, "driver": driver.pid, "interrupt": driver.pid}
+    os.kill(numbers[victim], signal.SIGINT if victim == "interrupt" else signal.SIGKILL)
+    _, err = wait_for_output(driver)
+    assert driver.returncode == {"driver": -signal.SIGKILL, "interrupt": 130}.get(victim, 1), err
+    for process in (script, child):
+        wait_until(lambda process=process: is_gone(process))
+    ends = {"driver": ("crashed", "vanished"), "interrupt": ("killed", "interrupted")}
+    ended = wait_until(lambda: (now := records_of(folder, "kills")[1].observed()).status.is_ended and now)
+    assert (ended.status, ended.reason) == ends.get(victim, ("killed", "signal"))
+    assert ended.summary == {"loss": 3}
+
+    (folder.path / "gate").unlink()
+    done = folder.run(*RESUMING)
+    assert done.status == 0, done.err
+    assert sorted(trained(folder)) == [f"{lr} {epoch}" for lr in (0, 1) for epoch in range(4)]
+    ended = records_of(folder, "kills")[1]
+    assert (ended.status, ended.attempt, ended.summary) == ("finished", 2, {"loss": 1})
+    paths = sweep_of(folder, "kills").run(ended.name)
+    assert paths.events is not None
+    (series,) = read_event_files([paths.events]).scalars.values()
+    assert list(series.steps) == [1, 2, 3, 4] and list(series.values) == [4, 3, 2, 1]
