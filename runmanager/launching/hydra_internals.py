@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import hydra._internal.config_loader_impl as config_loader_impl
+import yaml
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.hydra_config import HydraConfig
@@ -18,7 +19,8 @@ from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.types import Override
 from hydra.core.utils import JobReturn, _flush_loggers
 from hydra.types import HydraContext
-from omegaconf import DictConfig, ListConfig
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf._utils import get_omega_conf_dumper
 from omegaconf.basecontainer import BaseContainer
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "overrides_dirname",
     "raw_value",
     "resolvers",
+    "settings_yaml",
 ]
 
 HYDRA_VERSIONS = ("1.3", "1.4")
@@ -136,6 +139,19 @@ def get_node(config: DictConfig | ListConfig, key: Any) -> Any:
     Raises OmegaConf's `ConfigAttributeError` where a structured config does not declare the key.
     """
     return config._get_node(key)
+
+
+def settings_yaml(config: DictConfig | ListConfig, *, key: str | None = None) -> str:
+    """Format a configuration as `OmegaConf.to_yaml` does, under `key` if it is given."""
+    plain: Any = OmegaConf.to_container(config, resolve=False, enum_to_str=True)
+    text: str = yaml.dump(
+        plain if key is None else {key: plain},
+        default_flow_style=False,
+        allow_unicode=True,
+        sort_keys=False,
+        Dumper=get_omega_conf_dumper(),
+    )
+    return text
 
 
 def raw_value(node: Any) -> Any:

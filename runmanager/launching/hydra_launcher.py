@@ -21,7 +21,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from runmanager.errors import ConfigurationError, RunManagerError
-from runmanager.launching.hydra_job import run_hydra_job
+from runmanager.launching.hydra_job import return_of_hydra_job, run_hydra_job
 from runmanager.launching.local.engine import Job, Listener, LocalEngine, ProcessExit, Retries
 from runmanager.launching.local.gpus import EVERY_GPU, GpuRequest, GpuSlots, find_gpus
 from runmanager.launching.local.jobs import outcome_of_exit
@@ -29,6 +29,7 @@ from runmanager.launching.local.time_limits import Limits
 from runmanager.launching.local.turn_keeper import TurnKeeper
 from runmanager.launching.local.worker import Raised, Returned
 from runmanager.launching.options import LocalOptions, OnError
+from runmanager.launching.task_reference import TaskReference
 from runmanager.launching.work import Work, do_work
 from runmanager.records.run.status import Outcome
 
@@ -38,6 +39,7 @@ __all__ = [
     "LocalLauncherOptions",
     "ProcessLauncher",
     "ReturnRecorder",
+    "default_preload",
     "refuse_stall_timeout",
     "register",
     "register_plugin",
@@ -73,12 +75,22 @@ class ProcessLauncher(Launcher):
         self._config = config
 
     def work(self, overrides: Sequence[str], key: int) -> Work:
-        """Return the work of the job of this key: Hydra's task with the configuration that the overrides give."""
+        """Return the work of the job of this key: Hydra's task with the configuration that the overrides give.
+
+        The process returns what the task returns.
+        """
+        return Work(run_hydra_job, self._task_and_config(overrides, key))
+
+    def work_with_return(self, overrides: Sequence[str], key: int) -> Work:
+        """Return the same work for a process that returns all that Hydra says of the job, a `JobReturn`."""
+        return Work(return_of_hydra_job, self._task_and_config(overrides, key))
+
+    def _task_and_config(self, overrides: Sequence[str], key: int) -> tuple[TaskReference, DictConfig]:
         config = self._context.config_loader.load_sweep_config(self._config, list(overrides))
         with open_dict(config):
             config.hydra.job.id = str(key)
             config.hydra.job.num = key
-        return Work(run_hydra_job, (self._task.__module__, self._task.__qualname__, config))
+        return TaskReference.of(self._task), config
 
 
 def refuse_stall_timeout(seconds: float | None) -> None:
@@ -118,7 +130,7 @@ class LocalLauncher(ProcessLauncher):
         )
         return LocalEngine(
             workers=workers,
-            preload=[*_preload(self.options.preload), _PRELOAD],
+            preload=[*(default_preload() if self.options.preload is None else self.options.preload), _PRELOAD],
             slots=slots,
             retries=Retries(self.options.retries, tuple(self.options.retry_on)),
             stop_on_error=self.options.on_error == OnError.STOP,
@@ -174,12 +186,12 @@ class LocalLauncher(ProcessLauncher):
             )
 
     def _arguments(self, key: int, overrides: Sequence[str], number: int) -> tuple[Any, ...]:
-        return (self.work(overrides, key) if self.work_for is None else self.work_for(key, number),)
+        return (self.work_with_return(overrides, key) if self.work_for is None else self.work_for(key, number),)
 
 
-def _preload(given: Sequence[str] | None) -> Sequence[str]:
-    """The modules to import in the server; by default torch, if the driver's main module has imported it."""
-    return given if given is not None else [name for name in ("torch",) if name in sys.modules]
+def default_preload() -> Sequence[str]:
+    """Return what the server imports unless a command says so: torch, if the driver's main module has imported it."""
+    return [name for name in ("torch",) if name in sys.modules]
 
 
 def _checked(options: LocalOptions) -> LocalOptions:
@@ -230,6 +242,8 @@ class ReturnRecorder(Listener):
     def ended(self, ending: ProcessExit) -> None:
         result = self._returns[ending.job.key - self._first]
         match ending.answer:
+            case Returned(value=JobReturn()) | Raised(value=JobReturn()):
+                result.__dict__.update(ending.answer.value.__dict__)
             case Returned(value=value):
                 result.status, result.return_value = JobStatus.COMPLETED, value
             case Raised(message=message):

@@ -65,6 +65,7 @@ class SweepListener(Listener):
         self._running: dict[int, PlannedRun] = {}
         self._pids: dict[int, int] = {}
         self._went_well: dict[int, bool] = {}
+        self._has_new_end = False
         self.is_halted = False
         self._has_next_session: Callable[[], bool] = lambda: False
         self._between: dict[str, PlannedRun] = {}
@@ -110,10 +111,15 @@ class SweepListener(Listener):
         self._running[job.key] = run
         self._pids[job.key] = pid
         self._display.started(run.paths, run.cell.epochs, measure_seconds=run.cell.measure_seconds)
+        if self._has_new_end and self._pace.is_due:  # while a run works, so that it costs no time
+            self._write_tables_meanwhile()
 
     def tick(self) -> None:
         require_sweep_folder(self._sweep, self._folder)
         self._display.follow([run.paths for run in self._running.values()])
+        is_last_batch = len(self._went_well) + len(self._running) >= len(self._to_run)
+        if self._has_new_end and is_last_batch and self._running and self._pace.is_due:
+            self._write_tables_meanwhile()
 
     def stopping(self, *, at_once: bool) -> None:
         self._display.say("Stopping at once." if at_once else "Stopping after this epoch; Ctrl-C again stops at once.")
@@ -167,8 +173,7 @@ class SweepListener(Listener):
         self._display.ended(run.paths)
         if not end.is_recorded:
             self._display.say(f"  this time: {outcome.status} ({outcome.reason}): {outcome.message}")
-        if self._pace.is_due:
-            self._write_tables_meanwhile()
+        self._has_new_end = True
 
     @contextlib.contextmanager
     def sessions(self, has_next: Callable[[], bool]) -> Iterator[None]:
@@ -210,6 +215,7 @@ class SweepListener(Listener):
         return bool(self._pids) or any(record is not None and record.attempt > attempt for attempt, record in before)
 
     def _write_tables_meanwhile(self) -> None:
+        self._has_new_end = False
         try:
             self._write_tables()
         except Exception as error:  # must not end the runs, whose results are in their records

@@ -118,7 +118,7 @@ class SlurmLauncher(ProcessLauncher):
         key = first + index
         run = None if self.runs is None else self.runs[index]
         if run is None or self.work_for is None:
-            work = self.work(overrides, key)
+            work = self.work_with_return(overrides, key)
             config = work.arguments[-1]
             # A run's name contains its signature; another application may reuse a folder for other settings later.
             name, sweep = " ".join([str(config.hydra.sweep.subdir), *overrides]), Path(config.hydra.sweep.dir)

@@ -21,6 +21,7 @@ from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
 from runmanager.app.programs.application.application import ApplicationOptions, HydraApplication
 from runmanager.app.programs.application.supervised_task import SupervisedTask
 from runmanager.errors import ConfigurationError, RunManagerError, SweepError
+from runmanager.launching.hydra_launcher import default_preload
 from runmanager.launching.plan import Resume
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
 from runmanager.records.run.metric_direction import parse_better
@@ -33,6 +34,7 @@ __all__ = ["ApplicationSweeper"]
 _BROKEN_STATUS = 1
 _USAGE_STATUS = 2
 _INTERRUPTED = 130
+_PRELOAD = "runmanager.app.programs.application.cell_imports"
 _OUR_LAUNCHERS = ("runmanager", "runmanager_slurm", "local", "slurm")
 _FOLDERS = ("hydra.sweep.dir", "hydra.sweep.subdir", "hydra.run.dir")
 
@@ -148,6 +150,10 @@ class ApplicationSweeper(Sweeper):
         context = replace(self._context, config_loader=loader)
         choice = str(self._master.hydra.runtime.choices["hydra/launcher"])
         master = self._master
+        if choice == _OUR_LAUNCHERS[0] and master.hydra.launcher.preload is None:
+            master = copy.deepcopy(master)
+            with read_write(master.hydra), open_dict(master.hydra):
+                master.hydra.launcher.preload = [*default_preload(), _PRELOAD]
         if choice not in _OUR_LAUNCHERS:
             if storage.name is None:
                 stamp = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
