@@ -14,7 +14,7 @@ from hydra.plugins.launcher import Launcher
 from runmanager.app.driver.program import Storage
 from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
 from runmanager.app.programs.script.hydra_call import hydra_command
-from runmanager.app.programs.script.scalar_pattern import parse_scalars
+from runmanager.app.programs.script.output.scalar_pattern import parse_scalars
 from runmanager.app.programs.script.script import Script, find_script
 from runmanager.app.programs.script.script_cell import ResumeSetting
 from runmanager.app.programs.script.script_program import ScriptOptions, ScriptProgram
@@ -52,7 +52,13 @@ def main(line: ScriptCommandLine) -> int:
     program = ScriptProgram(script, line.settings, _options(line, script), storage)
     if line.is_single and program.count_cells() > 1:
         raise UsageError("A single run must have one value of each setting, got a grid; use `runmanager sweep`.")
-    driver = DriverOptions(is_single=line.is_single, dry_run=flags.dry_run, quiet=flags.quiet, yes=flags.yes)
+    driver = DriverOptions(
+        is_single=line.is_single,
+        dry_run=flags.dry_run,
+        quiet=flags.quiet,
+        yes=flags.yes,
+        named=lambda command, name: (*command[:2], "--name", name, *command[2:]),
+    )
     with environment_for_children(line.words):
         return _drive(SweepDriver(program, _launcher(flags), driver), debug=line.debug)
 

@@ -3,7 +3,7 @@
 Planning, launching, recording, resuming, showing and comparing know a program by this protocol alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -38,6 +38,7 @@ class CellGrid:
     `axes`: the values of each varying setting. `sides`: the settings in which the sides of a duel differ. `paired`: the
     measurement in which all cells take turns, if they do. `in_epochs`: the signatures of the cells whose turns are
     whole epochs. `notes` are printed before the first run. `default_device`: see `SweepRecord`.
+    `libraries` are the versions that the cells will run with, where they are not those of this process.
     """
 
     cells: Sequence[Cell]
@@ -48,6 +49,7 @@ class CellGrid:
     in_epochs: frozenset[str] = frozenset()
     notes: Sequence[str] = ()
     default_device: str | msgspec.UnsetType | None = msgspec.UNSET
+    libraries: Mapping[str, str] | None = None
 
 
 class Program(Protocol):

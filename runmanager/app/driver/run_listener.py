@@ -29,7 +29,6 @@ from runmanager.records.storage.reader import read_record
 from runmanager.records.storage.run_end import RunEnd, find_end, write_end
 from runmanager.results.write_throttle import WriteThrottle
 from runmanager.text import pluralize
-from runmanager.tracking.environment.environment import command_line
 
 __all__ = ["SweepListener", "command_name", "write_tables_alone"]
 
@@ -40,7 +39,8 @@ class SweepListener(Listener):
     """Receives the engine's events of the runs, whose keys are their order in the calls of the launcher.
 
     Other drivers may run cells of the same sweep. Their cells are left to them and followed until they end; `observer`
-    judges runs on other hosts. `show` prints the results. `faults` collects errors outside the runs.
+    judges runs on other hosts. `show` prints the results, `resuming` is the command that resumes the sweep. `faults`
+    collects errors outside the runs.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class SweepListener(Listener):
         quiet: bool,
         observer: HeartbeatObserver | None = None,
         show: Callable[[SweepPaths, Console, bool], None] = show_results,
+        resuming: Sequence[str] = (),
     ) -> None:
         self._sweep = sweep
         self._plan = plan
@@ -62,6 +63,7 @@ class SweepListener(Listener):
         self._quiet = quiet
         self._observer = observer or HeartbeatObserver()
         self._show = show
+        self._resuming = tuple(resuming)
         self._running: dict[int, PlannedRun] = {}
         self._pids: dict[int, int] = {}
         self._went_well: dict[int, bool] = {}
@@ -238,7 +240,7 @@ class SweepListener(Listener):
                 write_end(paths, record)
         write_and_show_results(self._sweep, self._console, self.faults, quiet=self._quiet, show=self._show)
         if interrupted:
-            self._display.say(f"Interrupted. To resume:  {self._resuming_command()}")
+            self._display.say(f"Interrupted. To resume:  {shlex.join(self._resuming)}")
             return _INTERRUPTED
         records = [stored_record(run) for run in self._plan]
         is_good = all(record is not None and record.status.is_success for record in records)
@@ -253,11 +255,6 @@ class SweepListener(Listener):
             self._display.say("The cells are submitted to Slurm. To follow them:")
             self._display.say(f"  {command_name()} watch {sweep}")
             self._display.say(f"  {command_name()} table {sweep}")
-
-    def _resuming_command(self) -> str:
-        command = shlex.join(command_line())
-        named = any(word.startswith("name=") for word in command_line())
-        return command if named else f"{command} name={shlex.quote(self._sweep.name)}"
 
 
 def write_tables_alone(sweep: SweepPaths) -> None:

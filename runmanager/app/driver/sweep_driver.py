@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -43,7 +43,8 @@ class DriverOptions:
     """How a sweep is driven.
 
     `is_single`: the command is for one run, so that a missing device is an error. `heartbeat_timeout`: seconds without
-    a heartbeat after which a run on another host counts as gone; `timeout_name` is its name for users.
+    a heartbeat after which a run on another host counts as gone; `timeout_name` is its name for users. `named`: how a
+    command names its sweep, given the command and the name.
     """
 
     is_single: bool = False
@@ -52,6 +53,7 @@ class DriverOptions:
     yes: bool = False
     heartbeat_timeout: float = SILENT_AFTER_SECONDS
     timeout_name: str = "hydra.sweeper.heartbeat_timeout"
+    named: Callable[[Sequence[str], str], Sequence[str]] = lambda command, name: (*command, f"name={name}")
 
     def __post_init__(self) -> None:
         if faults := timeout_faults(self.timeout_name, self.heartbeat_timeout):
@@ -173,6 +175,7 @@ class SweepDriver:
                 quiet=self._options.quiet,
                 observer=self._observer,
                 show=show_duel if grid.sides else show_results,
+                resuming=self._resuming_command(grid, sweep),
             )
             returns, interrupted = self._launch(listener, to_run, sweep)
             if detached:
@@ -186,6 +189,10 @@ class SweepDriver:
         if status:
             raise SystemExit(status)
         return returns
+
+    def _resuming_command(self, grid: CellGrid, sweep: SweepPaths) -> Sequence[str]:
+        command = command_line()
+        return command if grid.storage.name is not None else self._options.named(command, sweep.name)
 
     def _launch(
         self, listener: SweepListener, to_run: Sequence[PlannedRun], sweep: SweepPaths

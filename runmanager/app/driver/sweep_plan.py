@@ -25,7 +25,8 @@ def plan_sweep(program: Program, grid: CellGrid, sweep: SweepPaths | None) -> li
     """
     storage = grid.storage
     commit, is_clean = git_commit(Path.cwd())
-    now = Environment(commit=commit, commit_clean=is_clean, libraries=library_versions())
+    libraries = library_versions() if grid.libraries is None else dict(grid.libraries)
+    now = Environment(commit=commit, commit_clean=is_clean, libraries=libraries)
     stored = read_sweep(sweep, epochs_of=needs_epochs) if sweep else None
     if storage.resume == Resume.MUST and not (stored and stored.runs):
         where = sweep.root if sweep else "a fresh folder"

@@ -28,6 +28,7 @@ __all__ = [
     "COMMAND_VARIABLE",
     "COMMIT_VARIABLE",
     "DRIVEN_VARIABLE",
+    "LIBRARIES",
     "capture_environment",
     "command_line",
     "environment_for_children",
@@ -47,7 +48,8 @@ COMMAND_VARIABLE = "RUNMANAGER_COMMAND"
 DRIVEN_VARIABLE = "RUNMANAGER_DRIVEN"
 """Environment variable set by a driver that writes sweep.json and the tables itself: its runs write neither."""
 
-_LIBRARIES = ("torch", "torchvision", "numpy", "tensorboard", "hydra-core", "omegaconf", "torch-runmanager")
+LIBRARIES = ("torch", "torchvision", "numpy", "tensorboard", "hydra-core", "omegaconf", "torch-runmanager")
+"""The libraries whose versions a run records."""
 
 
 def capture_environment(device: "torch.device", *, code: dict[str, str] | None = None) -> Environment:
@@ -159,7 +161,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
 def library_versions() -> dict[str, str]:
     """Return the installed versions of this package and the libraries that decide its results."""
     versions = {}
-    for name in _LIBRARIES:
+    for name in LIBRARIES:
         try:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

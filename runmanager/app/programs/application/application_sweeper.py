@@ -59,6 +59,7 @@ class _Settings:
                 quiet=given["quiet"],
                 yes=given["yes"],
                 heartbeat_timeout=given["heartbeat_timeout"],
+                named=lambda command, name: (*command, f"{_key('name')}={name}"),
             ),
             ApplicationOptions(
                 unsigned=tuple(given["unsigned"]),

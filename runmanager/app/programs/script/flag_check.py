@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from runmanager.app.programs.script.help_call import HELP_SECONDS, call_for_help
-from runmanager.app.programs.script.help_text import HelpFlags, read_help
+from runmanager.app.programs.script.arguments.help_call import HELP_SECONDS, call_for_help
+from runmanager.app.programs.script.arguments.help_text import HelpFlags, read_help
 from runmanager.app.programs.script.script import Script
 from runmanager.errors import ConfigurationError
 

@@ -5,7 +5,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from runmanager.app.programs.script.argument_library import find_library
+from runmanager.app.programs.script.arguments.argument_library import find_library
 from runmanager.app.programs.script.hydra_recognition import is_hydra_application
 from runmanager.errors import UsageError
 from runmanager.tracking.environment.code_hashes import hash_script

@@ -8,16 +8,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from runmanager.app.programs.cell_metrics import FoundMetrics
 from runmanager.app.programs.cell_supervisor import CellSpec, ProgramEnd, supervise_cell
-from runmanager.app.programs.script.arguments import make_arguments
-from runmanager.app.programs.script.child_process import ScriptEnd, run_script
-from runmanager.app.programs.script.help_text import HelpFlags
-from runmanager.app.programs.script.live_summary import LiveSummary
-from runmanager.app.programs.script.printed_metrics import PrintedMetrics
-from runmanager.app.programs.script.scalar_pattern import ScalarPattern
-from runmanager.app.programs.script.script_outcome import outcome_of_script
-from runmanager.app.programs.script.setting_words import RUN_DIR, Setting
+from runmanager.app.programs.script.arguments.cell_arguments import make_arguments
+from runmanager.app.programs.script.arguments.help_text import HelpFlags
+from runmanager.app.programs.script.arguments.setting_words import RUN_DIR, Setting
+from runmanager.app.programs.script.interpreter import Versions
+from runmanager.app.programs.script.output.child_process import ScriptEnd, run_script
+from runmanager.app.programs.script.output.live_summary import LiveSummary
+from runmanager.app.programs.script.output.printed_metrics import PrintedMetrics
+from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
+from runmanager.app.programs.script.output.script_outcome import outcome_of_script
 from runmanager.errors import RecordError
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.paths import RunPaths
@@ -46,7 +49,10 @@ class ResumeSetting:
 
 @dataclass(frozen=True)
 class ScriptCall:
-    """How a cell's script is called; picklable. `flags` are those that its help shows."""
+    """How a cell's script is called; picklable.
+
+    `flags` are those that its help shows, `versions` those of another interpreter than this process's.
+    """
 
     command: tuple[str, ...]
     folder: Path
@@ -56,6 +62,7 @@ class ScriptCall:
     flags: HelpFlags | None = None
     scalars: tuple[ScalarPattern, ...] = ()
     resume_with: ResumeSetting | None = None
+    versions: Versions | None = None
 
     def words(self, run: RunPaths, *, attempt: int) -> list[str]:
         """Return the command of this attempt with all arguments."""
@@ -74,6 +81,10 @@ def run_script_cell(spec: CellSpec, call: ScriptCall) -> None:
 
 
 def _run(folder: RunFolder, call: ScriptCall) -> ProgramEnd:
+    if call.versions is not None:
+        python, libraries = call.versions.python, call.versions.libraries
+        environment = msgspec.structs.replace(folder.record.environment, python=python, libraries=libraries)
+        folder.write(environment=environment)
     printed = PrintedMetrics(call.scalars, folder.paths)
     live = LiveSummary(folder, printed)
     end = run_script(

@@ -2,6 +2,7 @@
 
 import fnmatch
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,12 +13,13 @@ from runmanager.app.compose.override_quoting import format_override
 from runmanager.app.driver.preflight import predict_skipped, warm_up
 from runmanager.app.driver.program import CellGrid, Storage
 from runmanager.app.programs.cell_supervisor import CellSpec
-from runmanager.app.programs.script.arguments import argument_faults, form_faults
+from runmanager.app.programs.script.arguments.cell_arguments import argument_faults, form_faults
+from runmanager.app.programs.script.arguments.setting_words import Setting, ValueSet, expand_settings, parse_settings
 from runmanager.app.programs.script.flag_check import FlagCheck, check_flags
-from runmanager.app.programs.script.scalar_pattern import ScalarPattern
+from runmanager.app.programs.script.interpreter import Versions, ask_interpreter
+from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
 from runmanager.app.programs.script.script import Script
 from runmanager.app.programs.script.script_cell import ResumeSetting, ScriptCall, run_script_cell
-from runmanager.app.programs.script.setting_words import Setting, ValueSet, expand_settings, parse_settings
 from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Action, Cell, PlannedRun
 from runmanager.launching.work import Work
@@ -65,6 +67,7 @@ class ScriptProgram:
         self._check = FlagCheck()
         self._settings: dict[str, Mapping[str, Setting]] = {}
         self._code: dict[str, str] | None = None
+        self._versions: Versions | None = None
 
     def count_cells(self) -> int:
         return len(expand_settings(self._sets))
@@ -85,9 +88,12 @@ class ScriptProgram:
         if faults := [line for each in combinations for line in argument_faults(each, options.form, self._check.flags)]:
             raise ConfigurationError(faults)
         self._code = self._script.hash_code()
+        self._versions = None if self._script.python == sys.executable else ask_interpreter(self._script.python)
         axes = {each.name: _distinct(each) for each in self._sets if each.is_axis}
         cells = [self._cell(settings, axes) for settings in combinations]
-        return CellGrid(cells, axes, self._storage, notes=self._notes(cells))
+        libraries = None if self._versions is None else self._versions.libraries
+        notes = self._notes(cells)
+        return CellGrid(cells, axes, self._storage, notes=notes, default_device=None, libraries=libraries)
 
     def _name_faults(self, names: Sequence[str]) -> list[str]:
         options = self._options
@@ -178,6 +184,7 @@ class ScriptProgram:
             flags=self._check.flags,
             scalars=options.scalars,
             resume_with=options.resume_with,
+            versions=self._versions,
         )
         return Work(run_script_cell, (spec, call))
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from runmanager.app.programs.script.arguments import make_arguments
+from runmanager.app.programs.script.arguments.cell_arguments import make_arguments
+from runmanager.app.programs.script.arguments.setting_words import expand_settings, parse_settings
 from runmanager.app.programs.script.flag_check import check_flags
 from runmanager.app.programs.script.script import Script, find_script
-from runmanager.app.programs.script.setting_words import expand_settings, parse_settings
 from runmanager.errors import ConfigurationError
 
 from .argument_scripts import SCRIPTS, SHOW

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from runmanager.app.programs.script.printed_metrics import PrintedMetrics
+from runmanager.app.programs.script.output.printed_metrics import PrintedMetrics
 from runmanager.errors import RecordError
 from runmanager.records.storage.run_folder import RunFolder
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runmanager.app.programs.script.setting_words import expand_settings, parse_settings
+from runmanager.app.programs.script.arguments.setting_words import expand_settings, parse_settings
 from runmanager.errors import ConfigurationError
 
 

@@ -4,7 +4,7 @@ import re
 import signal
 from dataclasses import dataclass
 
-from runmanager.app.programs.script.child_process import ScriptEnd
+from runmanager.app.programs.script.output.child_process import ScriptEnd
 from runmanager.records.host.memory import address_space_limit
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.tracking.lifecycle.outcome import is_out_of_memory

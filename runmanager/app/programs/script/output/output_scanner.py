@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from runmanager.app.programs.script.scalar_pattern import ScalarPattern
+from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
 
 __all__ = ["Point", "StreamScanner"]
 

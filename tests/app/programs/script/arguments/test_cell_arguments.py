@@ -2,8 +2,8 @@
 
 import pytest
 
-from runmanager.app.programs.script.arguments import argument_faults, form_faults, make_arguments
-from runmanager.app.programs.script.setting_words import Setting, expand_settings, parse_settings
+from runmanager.app.programs.script.arguments.cell_arguments import argument_faults, form_faults, make_arguments
+from runmanager.app.programs.script.arguments.setting_words import Setting, expand_settings, parse_settings
 from runmanager.errors import ConfigurationError
 
 

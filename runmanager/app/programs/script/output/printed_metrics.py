@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runmanager.app.programs.script.output_scanner import Point, StreamScanner
-from runmanager.app.programs.script.scalar_pattern import ScalarPattern
+from runmanager.app.programs.script.output.output_scanner import Point, StreamScanner
+from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
 from runmanager.records.files.paths import RunPaths
 
 if TYPE_CHECKING:

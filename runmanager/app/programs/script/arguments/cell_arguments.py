@@ -3,8 +3,8 @@
 import shlex
 from collections.abc import Mapping, Sequence
 
-from runmanager.app.programs.script.help_text import Arity, HelpFlags
-from runmanager.app.programs.script.setting_words import RUN_DIR, Setting
+from runmanager.app.programs.script.arguments.help_text import Arity, HelpFlags
+from runmanager.app.programs.script.arguments.setting_words import RUN_DIR, Setting
 from runmanager.errors import ConfigurationError
 
 __all__ = ["argument_faults", "form_faults", "make_arguments"]
