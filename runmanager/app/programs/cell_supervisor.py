@@ -147,7 +147,9 @@ def _opened(spec: CellSpec) -> RunFolder | None:
 def _keep_open_logs(paths: RunPaths) -> None:
     """Put back what logging writes to already, where the files of an earlier attempt were moved aside."""
     for handler in logging.root.handlers:
-        path = Path(getattr(handler, "baseFilename", ""))
+        if not isinstance(handler, logging.FileHandler):
+            continue
+        path = Path(handler.baseFilename)
         moved = sorted(paths.attempts.glob(f"*/{path.name}"), key=lambda file: int(file.parent.name))
         if path.parent == paths.root and not path.exists() and moved:
             os.replace(moved[-1], path)
