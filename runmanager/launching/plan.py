@@ -86,7 +86,8 @@ class Cell:
 class PlannedRun:
     """A cell with its action, the reason, the paths of its run, and its stored record when this was planned.
 
-    `changes` describes how the present code and versions differ from those of the stored run.
+    `changes` describes how the present code and versions differ from those of the stored run, `variables` which of the
+    environment variables that the cell reads do.
     """
 
     cell: Cell
@@ -95,6 +96,7 @@ class PlannedRun:
     paths: RunPaths
     stored: RunRecord | None = None
     changes: str = ""
+    variables: str = ""
 
     @property
     def is_to_run(self) -> bool:
@@ -193,10 +195,11 @@ def _plan(
     today = msgspec.structs.replace(now, code=None if code is None else dict(code))
     changes = changes_since(then, today)
     action, why = _decide(run, resume, rerun_changed, changes, can_continue)
-    action, why = _with_variables(cell, run.record, action, why)
+    action, variables = _with_variables(cell, run.record, action)
+    why += f"; {variables}" if variables else ""
     if action in (Action.KEEP, Action.RESUME) and not changes and is_same_code(then, today) is None:
         why += "; whether its code is the same is not known"
-    return PlannedRun(cell, action, why, run.paths, run.record, changes)
+    return PlannedRun(cell, action, why, run.paths, run.record, changes, variables)
 
 
 def is_still_to_run(planned: PlannedRun, now: RunRecord | None) -> bool:
@@ -214,19 +217,17 @@ def was_cut_short(record: RunRecord) -> bool:
     return record.status is Status.CRASHED or (record.status is Status.KILLED and record.reason is Reason.INTERRUPTED)
 
 
-def _with_variables(cell: Cell, record: RunRecord, action: Action, why: str) -> tuple[Action, str]:
+def _with_variables(cell: Cell, record: RunRecord, action: Action) -> tuple[Action, str]:
     """Do not keep a run whose environment variables have other values now; a changed secret is only named."""
     now, then = cell.variables or {}, record.variables or {}
     changed = [name for name in now if name in then and now[name] != then[name]]
     if action is not Action.KEEP or not changed:
-        return action, why
+        return action, ""
     secrets = [name for name in changed if is_digest(now[name]) or is_digest(then[name])]
-    if secrets:
-        why += f"; the secret {', '.join(secrets)} has changed"
     values = [name for name in changed if name not in secrets]
-    if not values:
-        return action, why
-    return Action.START_AGAIN, f"{why}; the environment variable {', '.join(values)} has another value now"
+    parts = [f"the environment variable {name} has another value now" for name in values]
+    parts += [f"the secret {name} has changed" for name in secrets]
+    return Action.START_AGAIN if values else action, "; ".join(parts)
 
 
 def _decide(

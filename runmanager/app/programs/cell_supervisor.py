@@ -11,11 +11,13 @@ record the end               run.json, with what the program itself reported to 
 
 import contextlib
 import datetime
+import logging
 import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 import yaml
@@ -130,6 +132,8 @@ def _opened(spec: CellSpec) -> RunFolder | None:
     folder = opened.folder
     if opened.is_kept:
         return None
+    if spec.has_files:
+        _keep_open_logs(folder.paths)
     config = yaml.safe_dump(spec.pending.config, sort_keys=False, allow_unicode=True)
     replace_file(spec.run.config, config)
     if missing:
@@ -138,6 +142,17 @@ def _opened(spec: CellSpec) -> RunFolder | None:
     if opened.is_resumed and not spec.run.checkpoint.exists():
         _begin_records_again(folder)
     return folder
+
+
+def _keep_open_logs(paths: RunPaths) -> None:
+    """Put back what logging writes to already, where the files of an earlier attempt were moved aside."""
+    for handler in logging.root.handlers:
+        if not isinstance(handler, logging.FileHandler):
+            continue
+        path = Path(handler.baseFilename)
+        moved = sorted(paths.attempts.glob(f"*/{path.name}"), key=lambda file: int(file.parent.name))
+        if path.parent == paths.root and not path.exists() and moved:
+            os.replace(moved[-1], path)
 
 
 def _begin_records_again(folder: RunFolder) -> None:
