@@ -242,8 +242,8 @@ class ReturnRecorder(Listener):
     def ended(self, ending: ProcessExit) -> None:
         result = self._returns[ending.job.key - self._first]
         match ending.answer:
-            case Returned(value=JobReturn()) | Raised(value=JobReturn()):
-                result.__dict__.update(ending.answer.value.__dict__)
+            case Returned(value=JobReturn() as whole) | Raised(attached=JobReturn() as whole):
+                result.__dict__.update(whole.__dict__)
             case Returned(value=value):
                 result.status, result.return_value = JobStatus.COMPLETED, value
             case Raised(message=message):

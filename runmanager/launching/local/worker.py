@@ -65,21 +65,21 @@ class Returned:
 
 @dataclass(frozen=True)
 class Raised:
-    """The function raised; `is_exit` if by `sys.exit`. `value` comes with an `AnsweredError`."""
+    """The function raised; `is_exit` if by `sys.exit`. `attached` comes with an `AnsweredError`."""
 
     message: str
     traceback: str
     is_exit: bool = False
-    value: Any = None
+    attached: Any = None
 
 
 class AnsweredError(Exception):
-    """Raised by a job's function for the `error` of what it calls, with a value for the driver."""
+    """Raised by a job's function for the `error` of what it calls, with something attached for the driver."""
 
-    def __init__(self, error: BaseException, value: Any) -> None:
+    def __init__(self, error: BaseException, attached: Any) -> None:
         super().__init__(str(error))
         self.error = error
-        self.value = value
+        self.attached = attached
 
 
 def child_main(connection: Connection, request: Request) -> None:
@@ -116,7 +116,7 @@ def _answer(request: Request) -> Returned | Raised:
     except AnsweredError as answered:
         error = answered.error
         lines = "".join(traceback.format_exception(error))
-        return Raised(f"{type(error).__name__}: {_message_of(error)}", lines, value=answered.value)
+        return Raised(f"{type(error).__name__}: {_message_of(error)}", lines, attached=answered.attached)
     except SystemExit as error:
         return Raised(f"sys.exit({error.code})", traceback.format_exc(), is_exit=True)
     except BaseException as error:
@@ -135,7 +135,7 @@ def _send(connection: Connection, answer: Returned | Raised) -> None:
         data = pickle.dumps(answer)
     except Exception as error:
         if isinstance(answer, Raised):
-            answer = replace(answer, value=None)  # its message is enough
+            answer = replace(answer, attached=None)  # its message is enough
             data = pickle.dumps(answer)
         else:
             data = pickle.dumps(Raised(f"the result cannot be sent: {error}", traceback.format_exc()))
