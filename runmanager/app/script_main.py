@@ -48,8 +48,7 @@ def main(line: ScriptCommandLine) -> int:
         return _become(hydra_command(script, line), debug=line.debug)
     if faults := _faults(flags):
         raise ConfigurationError(faults)
-    storage = Storage(flags.name, flags.output_root, Resume(flags.resume), flags.rerun_changed)
-    program = ScriptProgram(script, line.settings, _options(line, script), storage)
+    program = ScriptProgram(script, line.settings, _options(line, script), _storage(flags))
     if line.is_single and program.count_cells() > 1:
         raise UsageError("A single run must have one value of each setting, got a grid; use `runmanager sweep`.")
     driver = DriverOptions(
@@ -119,15 +118,7 @@ def _single_call(flags: ScriptFlags, script: Script) -> tuple[str, ...]:
 
 def _faults(flags: ScriptFlags) -> list[str]:
     """Faults of options that stand alone or exclude each other."""
-    faults = []
-    name = flags.name
-    if name is not None and (not name.strip() or "/" in name or name in (".", "..")):
-        faults.append(fault("--name", "be the name of one folder", repr(name), "--output-root sets where it is"))
-    if name is None and (flags.resume == "must" or flags.rerun_changed):
-        why = "`--resume must`" if flags.resume == "must" else "`--rerun-changed`"
-        faults.append(fault("--name", f"be given with {why}", "none", "only named sweeps can be resumed"))
-    if flags.rerun_changed and flags.resume == "never":
-        faults.append("`--rerun-changed` must be left out with `--resume never`, got both.")
+    faults = _storage(flags).faults(_flag)
     if flags.better is not None and flags.better not in BETTER:
         faults.append(fault("--better", "be max or min", flags.better))
     elif flags.better is not None and flags.metric is None and len(flags.scalar) != 1:
@@ -138,6 +129,10 @@ def _faults(flags: ScriptFlags) -> list[str]:
     if resume is not None and not all(resume.partition("=")[::2]):
         faults.append(fault("--resume-with", "be NAME=FILE", repr(resume)))
     return faults
+
+
+def _storage(flags: ScriptFlags) -> Storage:
+    return Storage(flags.name, flags.output_root, Resume(flags.resume), flags.rerun_changed)
 
 
 def _launcher(flags: ScriptFlags) -> Launcher:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, get_type_hints
 
 import typer
-from typer.core import TyperCommand
 
 from runmanager.app.script_command_line import ScriptCommandLine, ScriptFlags
+from runmanager.cli.repeated_options import UniqueOptionsCommand
 
 __all__ = ["SCRIPT_METAVAR", "ScriptCommand", "takes_scripts"]
 
@@ -63,7 +63,7 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
-class ScriptCommand(TyperCommand):
+class ScriptCommand(UniqueOptionsCommand):
     """A command that takes a script with options, or passes all its words on to the built-in job.
 
     The first word that is no option decides: one that ends in `.py`, or a module's name after `-m`, is a script.

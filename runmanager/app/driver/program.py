@@ -3,7 +3,7 @@
 Planning, launching, recording, resuming, showing and comparing know a program by this protocol alone.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ from runmanager.launching.plan import Cell, PlannedRun, Resume
 from runmanager.launching.work import Work
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.training.options.groups import PairedOptions
+from runmanager.validation import fault
 
 __all__ = ["CellGrid", "Program", "Storage"]
 
@@ -29,6 +30,22 @@ class Storage:
     output_root: str = "outputs"
     resume: Resume = Resume.AUTO
     rerun_changed: bool = False
+
+    def faults(self, key: Callable[[str], str]) -> list[str]:
+        """Faults of a user's choice; `key` is how the user names a field: `name` is `--name` in one command."""
+        name = self.name
+        faults = []
+        if name is not None and (not name.strip() or "/" in name or name in (".", "..")):
+            way_out = f"`{key('output_root')}` sets where it is"
+            faults.append(fault(key("name"), "be the name of one folder", repr(name), way_out))
+        if name is None and (self.resume is Resume.MUST or self.rerun_changed):
+            why = f"`{key('rerun_changed')}`" if self.rerun_changed else f"`{key('resume')}` of must"
+            faults.append(fault(key("name"), f"be given with {why}", "none", "only named sweeps can be resumed"))
+        if self.rerun_changed and self.resume is Resume.NEVER:
+            faults.append(
+                fault(key("rerun_changed"), f"be left out with `{key('resume')}` of never", "both", "give one of them")
+            )
+        return faults
 
 
 @dataclass(frozen=True)

@@ -73,17 +73,11 @@ class _Settings:
 
 
 def _faults(given: dict[str, Any]) -> list[str]:
-    name, resume, rerun = given["name"], given["resume"], given["rerun_changed"]
-    faults = []
-    if name is not None and (not name.strip() or "/" in name or name in (".", "..")):
-        faults.append(fault(_key("name"), "be the name of one folder", repr(name), "`output_root` sets where it is"))
+    resume = given["resume"]
     if resume not in list(Resume):
-        faults.append(fault(_key("resume"), f"be one of {', '.join(Resume)}", resume))
-    if name is None and (resume == Resume.MUST or rerun):
-        why = "`resume=must`" if resume == Resume.MUST else "`rerun_changed=true`"
-        faults.append(fault(_key("name"), f"be given with {why}", None, "only named sweeps can be resumed"))
-    if rerun and resume == Resume.NEVER:
-        faults.append(fault(_key("rerun_changed"), "be false with `resume=never`", "true", "leave one of the two out"))
+        faults = [fault(_key("resume"), f"be one of {', '.join(Resume)}", resume)]
+    else:
+        faults = Storage(given["name"], given["output_root"], Resume(resume), given["rerun_changed"]).faults(_key)
     if given["better"] is not None and given["metric"] is None:
         faults.append(
             fault(_key("better"), f"be given with `{_key('metric')}`, whose direction it is", given["better"])

@@ -33,8 +33,10 @@ def check_flags(
     The help is asked for with the `fixed` arguments, which may name a subcommand; the script has `seconds` to answer.
     Raises `ConfigurationError` with every unknown flag.
     """
-    if unchecked or (form is not None and not form.startswith("--{name}")):
+    if unchecked:
         return FlagCheck()
+    if form is not None and not form.startswith("--{name}"):
+        return FlagCheck(note=_unchecked(f"its help does not show arguments of the form {form}"))
     library = script.library
     if library is None:
         return FlagCheck(note=_unchecked("its source shows no library that would answer to --help"))

@@ -1,7 +1,9 @@
 """A script as it was named on the command line: its command, its file, and what its source says about it."""
 
 import os
+import re
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +13,8 @@ from runmanager.errors import UsageError
 from runmanager.tracking.environment.code_hashes import hash_script
 
 __all__ = ["Script", "find_script"]
+
+_IMPORTS_US = re.compile(rb"^\s*(import|from)\s+runmanager\b", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,10 @@ class Script:
     def library(self) -> str | None:
         """The library that reads the script's arguments, if its source shows one that honours `--help`."""
         return None if self.file is None else find_library(self.file, self.package, self._import_folders)
+
+    def uses_runmanager(self, code: Iterable[str]) -> bool:
+        """Whether one of the files of its code, by their names in `hash_code`, imports this package."""
+        return any(_IMPORTS_US.search((self.folder / name).read_bytes()) for name in code)
 
     def hash_code(self) -> dict[str, str] | None:
         """Hash the script and the local files that it imports; None if its source is not known."""

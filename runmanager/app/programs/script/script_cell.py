@@ -52,6 +52,7 @@ class ScriptCall:
     """How a cell's script is called; picklable.
 
     `flags` are those that its help shows, `versions` those of another interpreter than this process's.
+    `logs_itself`: it uses this package.
     """
 
     command: tuple[str, ...]
@@ -63,6 +64,7 @@ class ScriptCall:
     scalars: tuple[ScalarPattern, ...] = ()
     resume_with: ResumeSetting | None = None
     versions: Versions | None = None
+    logs_itself: bool = False
 
     def words(self, run: RunPaths, *, attempt: int) -> list[str]:
         """Return the command of this attempt with all arguments."""
@@ -85,7 +87,7 @@ def _run(folder: RunFolder, call: ScriptCall) -> ProgramEnd:
         python, libraries = call.versions.python, call.versions.libraries
         environment = msgspec.structs.replace(folder.record.environment, python=python, libraries=libraries)
         folder.write(environment=environment)
-    printed = PrintedMetrics(call.scalars, folder.paths)
+    printed = PrintedMetrics(call.scalars, folder.paths, logs_itself=call.logs_itself)
     live = LiveSummary(folder, printed)
     end = run_script(
         call.words(folder.paths, attempt=folder.record.attempt),

@@ -68,6 +68,7 @@ class ScriptProgram:
         self._settings: dict[str, Mapping[str, Setting]] = {}
         self._code: dict[str, str] | None = None
         self._versions: Versions | None = None
+        self._logs_itself = False
 
     def count_cells(self) -> int:
         return len(expand_settings(self._sets))
@@ -88,6 +89,7 @@ class ScriptProgram:
         if faults := [line for each in combinations for line in argument_faults(each, options.form, self._check.flags)]:
             raise ConfigurationError(faults)
         self._code = self._script.hash_code()
+        self._logs_itself = self._script.uses_runmanager(self._code or ())
         self._versions = None if self._script.python == sys.executable else ask_interpreter(self._script.python)
         axes = {each.name: _distinct(each) for each in self._sets if each.is_axis}
         cells = [self._cell(settings, axes) for settings in combinations]
@@ -185,6 +187,7 @@ class ScriptProgram:
             scalars=options.scalars,
             resume_with=options.resume_with,
             versions=self._versions,
+            logs_itself=self._logs_itself,
         )
         return Work(run_script_cell, (spec, call))
 

@@ -21,11 +21,10 @@ class PrintedMetrics:
     """Takes what a script prints and keeps the values that its patterns find.
 
     The points of a series are scalars of the run's event file; their step counts from 1, and a resumed run continues
-    the count. A program that writes the run's event file itself keeps it to itself: the points then go to the folder
-    `printed/`.
+    the count. A script that `logs_itself` has that file to itself: the points then go to the folder `printed/`.
     """
 
-    def __init__(self, patterns: Sequence[ScalarPattern], paths: RunPaths) -> None:
+    def __init__(self, patterns: Sequence[ScalarPattern], paths: RunPaths, *, logs_itself: bool = False) -> None:
         self.last: dict[str, float] = {}
         self._patterns = patterns
         self._paths = paths
@@ -33,7 +32,7 @@ class PrintedMetrics:
         self._counts: dict[str, int] = {}
         self._odd: dict[str, str] = {}
         self._writer: EventWriter | None = None
-        self._is_shared: bool | None = None
+        self._logs_itself = logs_itself
         self._scanners = {name: self._scanner() for name in ("stdout", "stderr")} if patterns else {}
 
     @property
@@ -85,15 +84,13 @@ class PrintedMetrics:
     def _open_writer(self) -> "EventWriter":
         from runmanager.tracking.tensorboard.event_writer import EventWriter
 
-        is_shared = self._paths.reported.exists()
-        if self._writer is None or is_shared is not self._is_shared:
-            self._close_writer()
-            folder = self._paths.root / "printed" if is_shared else self._paths.root
+        if self._writer is None:
+            is_apart = self._logs_itself or self._paths.reported.exists()
+            folder = self._paths.root / "printed" if is_apart else self._paths.root
             folder.mkdir(exist_ok=True)
             existing = min(folder.glob("events.out.tfevents.*"), default=None)
-            if existing is not None and self._is_shared is None:
-                self._counts = _counts_in(existing)
-            self._writer, self._is_shared = EventWriter(folder, existing), is_shared
+            self._counts = {} if existing is None else _counts_in(existing)
+            self._writer = EventWriter(folder, existing)
         return self._writer
 
 
