@@ -36,16 +36,16 @@ _BUILT_IN = ("dataset.name", "model.name", "optimizer.name")
 """Settings that every run of the built-in job has."""
 
 
-def signature(config: Mapping[str, Any], *, unsigned: Collection[str] = UNSIGNED, has_later: bool = True) -> str:
+def signature(
+    config: Mapping[str, Any], *, unsigned: Collection[str] = UNSIGNED, later: Mapping[str, Any] = LATER
+) -> str:
     """Return the SHA-256, as 64 hex digits, of the resolved configuration without the settings in `unsigned`.
 
     The order of keys does not matter. Default values count, so that a later change of a default does not change the
-    signatures of stored runs. Settings in `LATER` are left out if they have their neutral value, but not for a
-    program that never had them (`has_later=False`).
+    signatures of stored runs. Settings in `later` are left out if they have their neutral value.
     """
     signed = without_unsigned(config, unsigned)
-    if has_later:
-        signed = _without_later(signed)
+    signed = _without_later(signed) if later else signed
     text = json.dumps(signed, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 

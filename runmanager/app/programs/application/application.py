@@ -124,7 +124,7 @@ class HydraApplication:
         settings = identity.settings
         flat = flatten(settings)
         unsigned = tuple(name for name in flat if _is_unsigned(name, self._options.unsigned))
-        signed = signature(settings, unsigned=unsigned, has_later=False)
+        signed = signature(settings, unsigned=unsigned, later={})
         shown = {key.lstrip("+~"): _value_of(flat, config, key.lstrip("+~")) for key in varying}
         read = [each for name, names in identity.variables.items() if name not in unsigned for each in names]
         return Cell(

@@ -89,7 +89,7 @@ def test_interpolations_count_by_value_or_by_text(composed, monkeypatch: pytest.
 
 def test_place_time_and_environment_do_not_change_the_signature(composed, monkeypatch: pytest.MonkeyPatch) -> None:
     def signed(*overrides: str, **options: str) -> str:
-        return signature(read_identity(composed(*overrides, **options)).settings, unsigned=(), has_later=False)
+        return signature(read_identity(composed(*overrides, **options)).settings, unsigned=(), later={})
 
     first = signed()
     monkeypatch.setenv("MY_HOME", os.sep)
