@@ -1,5 +1,6 @@
 """The metrics that a script prints: each point to TensorBoard, the last of each series for the record."""
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -32,6 +33,7 @@ class PrintedMetrics:
         self._counts: dict[str, int] = {}
         self._odd: dict[str, str] = {}
         self._writer: EventWriter | None = None
+        self._lost: OSError | None = None
         self._logs_itself = logs_itself
         self._scanners = {name: self._scanner() for name in ("stdout", "stderr")} if patterns else {}
 
@@ -44,7 +46,9 @@ class PrintedMetrics:
         """Scan the rest of both streams, and close the event file."""
         for scanner in self._scanners.values():
             scanner.close()
-        self._close_writer()
+        if self._writer is not None:
+            with contextlib.suppress(OSError):  # every point was flushed, or its loss is known
+                self._writer.close()
 
     @property
     def num_points(self) -> int:
@@ -59,7 +63,8 @@ class PrintedMetrics:
         """What could not be read as a number, and the patterns that nothing matched."""
         missing = [each.name for each in self._patterns if each.name not in self.last and each.name not in self._odd]
         odd = [f"--scalar {name}: `{text}` is no number, and is left out" for name, text in self._odd.items()]
-        return [*odd, *(f"--scalar {name}: nothing that the script printed matches" for name in missing)]
+        lost = [] if self._lost is None else [f"the event file lacks the end of the series: {self._lost}"]
+        return [*odd, *(f"--scalar {name}: nothing that the script printed matches" for name in missing), *lost]
 
     def _scanner(self) -> StreamScanner:
         return StreamScanner(
@@ -69,29 +74,34 @@ class PrintedMetrics:
         )
 
     def _take(self, point: Point) -> None:
-        writer = self._open_writer()
         self.last[point.name] = point.value
         self._num_points += 1
-        self._counts[point.name] = step = self._counts.get(point.name, 0) + 1
-        writer.scalars({point.name: point.value}, step, wall_time=point.wall_time)
-        writer.flush()
+        if self._lost is not None:
+            return
+        try:
+            self._write(point)
+        except OSError as error:  # a full disk costs the rest of the series, not the run
+            self._lost = error
 
-    def _close_writer(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+    def _write(self, point: Point) -> None:
+        if self._writer is None:
+            self._writer = self._open_writer()
+        self._counts[point.name] = step = self._counts.get(point.name, 0) + 1
+        self._writer.scalars({point.name: point.value}, step, wall_time=point.wall_time)
+        self._writer.flush()
 
     def _open_writer(self) -> "EventWriter":
-        from runmanager.tracking.tensorboard.event_writer import EventWriter
+        from runmanager.tracking.tensorboard.event_writer import EventWriter, truncate_events
 
-        if self._writer is None:
-            is_apart = self._logs_itself or self._paths.reported.exists()
-            folder = self._paths.root / "printed" if is_apart else self._paths.root
+        is_apart = self._logs_itself or self._paths.reported.exists()
+        folder = self._paths.root / "printed" if is_apart else self._paths.root
+        if is_apart:
             folder.mkdir(exist_ok=True)
-            existing = min(folder.glob("events.out.tfevents.*"), default=None)
-            self._counts = {} if existing is None else _counts_in(existing)
-            self._writer = EventWriter(folder, existing)
-        return self._writer
+        existing = min(folder.glob("events.out.tfevents.*"), default=None)
+        if existing is not None:
+            truncate_events(existing, existing.stat().st_size)  # a kill may have left half a record
+            self._counts = _counts_in(existing)
+        return EventWriter(folder, existing)
 
 
 def _counts_in(events: Path) -> dict[str, int]:
