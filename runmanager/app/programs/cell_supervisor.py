@@ -237,7 +237,7 @@ class _Supervisor:
         if facts["peak_memory_bytes"] is None:
             facts["peak_memory_bytes"] = self._device.peak_memory_bytes()
         end_own_run(self._folder, outcome, **facts | metrics)
-        if end.error is not None and not outcome.status.is_success:
+        if end.error is not None and not outcome.status.is_success and not self._was_stopped:
             write_traceback(in_program(end.error), paths.error)
         self._folder.leave()
 

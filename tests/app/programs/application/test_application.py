@@ -1,14 +1,18 @@
 """Sweeps of a Hydra application that never imports this package, as real commands."""
 
-import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-from runmanager.records.host.process import ProcessIdentity
+import pytest
+
+from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.reader import read_record
 
+from ....processes import TIMEOUT_SECONDS, discard, wait_for_output
 from .conftest import Application
 
 WAYS = "fine,raises,exits,stops,is killed,needs memory,diverges"
@@ -60,36 +64,72 @@ def test_every_end_is_told_truly_and_a_rerun_does_only_what_is_missing(applicati
     assert len(records["is killed"].earlier) == 1 and records["raises"].earlier == ()
 
 
-def test_a_killed_driver_leaves_a_sweep_that_the_next_command_completes(application: Application) -> None:
-    slow = (
-        (application.folder / "train.py").read_text().replace('    way = "fine"', "    wait_here()\n    way = 'fine'")
-    )
+@pytest.fixture
+def gate(application: Application) -> Path:
+    """While it exists, each task waits."""
+    script = application.folder / "train.py"
     wait = (
         "def wait_here():\n    import time\n    while Path('gate').exists():\n        time.sleep(0.01)\n\n\n@hydra.main"
     )
-    (application.folder / "train.py").write_text(slow.replace("@hydra.main", wait, 1))
+    text = script.read_text().replace('    way = "fine"', "    wait_here()\n    way = 'fine'")
+    script.write_text(text.replace("@hydra.main", wait, 1))
     gate = application.folder / "gate"
     gate.touch()
-    words = ("hydra.sweeper.name=killed", "lr=0.1,0.2")
-    driver = subprocess.Popen(
-        application.command(*words), cwd=application.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        deadline = time.monotonic() + 60
-        while not application.started() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        (running,) = application.records("killed")
-        assert str(running.status) == "running" and isinstance(running.owner, ProcessIdentity)
-    finally:
-        os.kill(driver.pid, signal.SIGKILL)
-        driver.wait(30)
-    while running.owner.is_alive() and time.monotonic() < deadline:
+    return gate
+
+
+@pytest.fixture
+def driver(application: Application, gate: Path) -> Iterator[Callable[..., tuple[subprocess.Popen[str], RunRecord]]]:
+    """Start a sweep of two cells; return its process and the record of the first cell, which waits."""
+    processes = []
+
+    def start(name: str) -> tuple[subprocess.Popen[str], RunRecord]:
+        command = application.command(f"hydra.sweeper.name={name}", "lr=0.1,0.2")
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        process = subprocess.Popen(command, cwd=application.folder, text=True, **pipes)  # type: ignore[call-overload]
+        processes.append(process)
+        wait_for(lambda: bool(application.started()))
+        (running,) = application.records(name)
+        assert str(running.status) == "running"
+        return process, running
+
+    yield start
+    for process in processes:
+        discard(process)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def test_a_killed_driver_leaves_a_sweep_that_the_next_command_completes(
+    application: Application, driver: Callable[..., Any], gate: Path
+) -> None:
+    process, running = driver("killed")
+    process.kill()
+    process.wait(TIMEOUT_SECONDS)
+    wait_for(lambda: running.owner.is_alive() is False)
     assert read_record(application.sweep("killed").run(running.name)).observed().status == "crashed"
     gate.unlink()
-    assert application.run(*words).status == 0
+    assert application.run("hydra.sweeper.name=killed", "lr=0.1,0.2").status == 0
     assert application.started() == ["0.1 fine 1", "0.1 fine 2", "0.2 fine 1"]
     assert [str(each.status) for each in application.records("killed")] == ["finished", "finished"]
+
+
+def test_ctrl_c_interrupts_the_task(application: Application, driver: Callable[..., Any], gate: Path) -> None:
+    process, _ = driver("stopped")
+    process.send_signal(signal.SIGINT)
+    out, _ = wait_for_output(process)
+    assert process.returncode == 130, out
+    (record,) = application.records("stopped")
+    assert (str(record.status), str(record.reason)) == ("killed", "interrupted")
+    assert not application.sweep("stopped").run(record.name).error.exists()
+    gate.unlink()
+    assert application.run("hydra.sweeper.name=stopped", "lr=0.1,0.2").status == 0
+    assert application.started() == ["0.1 fine 1", "0.1 fine 2", "0.2 fine 1"]
 
 
 def test_all_cells_are_checked_before_the_first_runs(application: Application) -> None:
