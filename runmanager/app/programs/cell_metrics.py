@@ -30,7 +30,7 @@ from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.storage.reader import read_epochs
 
-__all__ = ["FoundMetrics", "diverged_metric", "merged_metrics", "returned_metrics"]
+__all__ = ["FoundMetrics", "diverged_metric", "logged_only", "merged_metrics", "returned_metrics"]
 
 Metrics = dict[str, float | None]
 
@@ -92,16 +92,26 @@ def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
+def logged_only(record: RunRecord) -> RunRecord:
+    """Return the record without metrics that were found elsewhere: while the run ran, or in an earlier attempt.
+
+    They are found again, with their present values.
+    """
+    origins = record.origins or {}
+    logged = {name: value for name, value in (record.summary or {}).items() if name not in origins}
+    return msgspec.structs.replace(record, summary=logged or msgspec.UNSET, origins=msgspec.UNSET)
+
+
 def merged_metrics(paths: RunPaths, known: RunRecord, found: FoundMetrics) -> tuple[RunRecord, dict[str, Any]]:
     """Return the record with all metrics of its run in `summary`, and the changed fields.
 
-    `known` has what the program logged; a name that it logged is not taken from anywhere else.
+    `known` has only what the program logged; a name that it logged is not taken from anywhere else.
     """
     epochs = _epochs(paths)
     has_logged = bool(known.summary) or bool(epochs)
     logged = dict.fromkeys(_logged_names(epochs))
     summary: Metrics = dict(known.summary or {})
-    origins = dict(known.origins or {})
+    origins: dict[str, str] = {}
     sources = {
         "returned": found.returned,
         "printed": found.printed,

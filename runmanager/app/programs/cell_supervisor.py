@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from runmanager.app.programs.cell_metrics import FoundMetrics, diverged_metric, merged_metrics
+from runmanager.app.programs.cell_metrics import FoundMetrics, diverged_metric, logged_only, merged_metrics
 from runmanager.app.programs.cell_output import send_output_to
 from runmanager.app.programs.cell_progress import FolderActivity
 from runmanager.app.programs.program_error import in_program
@@ -226,8 +226,8 @@ class _Supervisor:
             self._folder.leave()
             return
         paths = self._folder.paths
-        record, report = self._folder.record, self._report()
-        known = with_report(record, report)
+        report = self._report()
+        known = with_report(logged_only(self._folder.record), report)
         known, metrics = merged_metrics(paths, known, end.metrics)
         outcome = self._outcome(end, report, known)
         facts = {name: getattr(known, name) for name in _REPORTED}

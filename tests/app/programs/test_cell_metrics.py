@@ -8,7 +8,13 @@ import pytest
 import torch
 from torch.utils.tensorboard import SummaryWriter
 
-from runmanager.app.programs.cell_metrics import FoundMetrics, diverged_metric, merged_metrics, returned_metrics
+from runmanager.app.programs.cell_metrics import (
+    FoundMetrics,
+    diverged_metric,
+    logged_only,
+    merged_metrics,
+    returned_metrics,
+)
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
@@ -59,6 +65,13 @@ def test_the_more_trusted_source_gives_the_value(tmp_path: Path) -> None:
     assert known.summary == {"a": 9.0, "b": 7.0, "c": 8.0, "d": None, "e": 6.0}
     assert known.origins == {"b": "returned", "c": "printed", "d": "metrics.csv", "e": "event file"}
     assert changes["summary"] == known.summary
+
+
+def test_what_an_earlier_attempt_left_is_found_again_with_its_present_value(tmp_path: Path) -> None:
+    (tmp_path / "metrics.csv").write_text("a,b\n1,2\n")
+    earlier = record(summary={"a": 9.0, "b": 9.0, "c": 9.0}, origins={"b": "metrics.csv", "c": "returned"})
+    known, _ = merged_metrics(RunPaths(tmp_path), logged_only(earlier), FoundMetrics())
+    assert known.summary == {"a": 9.0, "b": 2.0} and known.origins == {"b": "metrics.csv"}
 
 
 def test_a_program_that_logs_nothing_counts_with_event_files_in_the_folder_itself(tmp_path: Path) -> None:

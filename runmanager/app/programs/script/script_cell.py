@@ -98,7 +98,6 @@ def _run(folder: RunFolder, call: ScriptCall) -> ProgramEnd:
         meanwhile=live.update,
     )
     printed.close()
-    live.withdraw()
     outcome, traceback = outcome_of_script(end)
     if traceback is not None:
         with contextlib.suppress(OSError):  # a full disk: the record has the traceback's last line
