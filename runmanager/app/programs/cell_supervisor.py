@@ -232,10 +232,12 @@ class _Supervisor:
         outcome = self._outcome(end, report, known)
         facts = {name: getattr(known, name) for name in _REPORTED}
         facts["environment"] = self._device.added_to(known.environment)
-        if facts["run_seconds"] is None:
-            facts["run_seconds"] = time.monotonic() - self._began
-        if facts["peak_memory_bytes"] is None:
-            facts["peak_memory_bytes"] = self._device.peak_memory_bytes()
+        earlier = self._folder.record  # a resumed run has the time and the memory of its earlier attempts
+        reported = report if report is not None and report.attempt == earlier.attempt else ProgramReport()
+        if reported.run_seconds is None:
+            facts["run_seconds"] = (earlier.run_seconds or 0.0) + time.monotonic() - self._began
+        if reported.peak_memory_bytes is None:
+            facts["peak_memory_bytes"] = max(earlier.peak_memory_bytes or 0, self._device.peak_memory_bytes())
         end_own_run(self._folder, outcome, **facts | metrics)
         if end.error is not None and not outcome.status.is_success and not self._was_stopped:
             write_traceback(in_program(end.error), paths.error)

@@ -193,6 +193,7 @@ def test_a_killed_cell_takes_all_its_processes_along_and_is_resumed(folder: Fold
     ended = wait_until(lambda: (now := records_of(folder, "kills")[1].observed()).status.is_ended and now)
     assert (ended.status, ended.reason) == ends.get(victim, ("killed", "signal"))
     assert ended.summary == {"loss": 3}
+    earlier_seconds = ended.run_seconds or 0.0
 
     (folder.path / "gate").unlink()
     done = folder.run(*RESUMING)
@@ -200,6 +201,7 @@ def test_a_killed_cell_takes_all_its_processes_along_and_is_resumed(folder: Fold
     assert sorted(trained(folder)) == [f"{lr} {epoch}" for lr in (0, 1) for epoch in range(4)]
     ended = records_of(folder, "kills")[1]
     assert (ended.status, ended.attempt, ended.summary) == ("finished", 2, {"loss": 1})
+    assert ended.run_seconds is not None and ended.run_seconds > earlier_seconds
     paths = sweep_of(folder, "kills").run(ended.name)
     assert paths.events is not None
     (series,) = read_event_files([paths.events]).scalars.values()
