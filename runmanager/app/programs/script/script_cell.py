@@ -51,8 +51,8 @@ class ResumeSetting:
 class ScriptCall:
     """How a cell's script is called; picklable.
 
-    `flags` are those that its help shows, `versions` those of another interpreter than this process's.
-    `logs_itself`: it uses this package.
+    `flags` are those that its help shows. `metric` comes first of those that it prints. `versions` are those of another
+    interpreter than this process's. `logs_itself`: it uses this package.
     """
 
     command: tuple[str, ...]
@@ -62,6 +62,7 @@ class ScriptCall:
     form: str | None = None
     flags: HelpFlags | None = None
     scalars: tuple[ScalarPattern, ...] = ()
+    metric: str | None = None
     resume_with: ResumeSetting | None = None
     versions: Versions | None = None
     logs_itself: bool = False
@@ -87,7 +88,7 @@ def _run(folder: RunFolder, call: ScriptCall) -> ProgramEnd:
         python, libraries = call.versions.python, call.versions.libraries
         environment = msgspec.structs.replace(folder.record.environment, python=python, libraries=libraries)
         folder.write(environment=environment)
-    printed = PrintedMetrics(call.scalars, folder.paths, logs_itself=call.logs_itself)
+    printed = PrintedMetrics(call.scalars, folder.paths, metric=call.metric, logs_itself=call.logs_itself)
     live = LiveSummary(folder, printed)
     end = run_script(
         call.words(folder.paths, attempt=folder.record.attempt),

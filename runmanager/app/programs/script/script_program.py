@@ -185,6 +185,7 @@ class ScriptProgram:
             form=options.form,
             flags=self._check.flags,
             scalars=options.scalars,
+            metric=next(iter(options.better), None),
             resume_with=options.resume_with,
             versions=self._versions,
             logs_itself=self._logs_itself,

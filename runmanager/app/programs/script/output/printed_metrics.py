@@ -25,10 +25,18 @@ class PrintedMetrics:
     the count. A script that `logs_itself` has that file to itself: the points then go to the folder `printed/`.
     """
 
-    def __init__(self, patterns: Sequence[ScalarPattern], paths: RunPaths, *, logs_itself: bool = False) -> None:
+    def __init__(
+        self,
+        patterns: Sequence[ScalarPattern],
+        paths: RunPaths,
+        *,
+        metric: str | None = None,
+        logs_itself: bool = False,
+    ) -> None:
         self.last: dict[str, float] = {}
         self._patterns = patterns
         self._paths = paths
+        self._metric = metric
         self._num_points = 0
         self._counts: dict[str, int] = {}
         self._odd: dict[str, str] = {}
@@ -56,8 +64,9 @@ class PrintedMetrics:
         return self._num_points
 
     def metrics(self) -> dict[str, float | None]:
-        """The last value of each series, in order of first appearance; None for one that is not finite."""
-        return {name: value if math.isfinite(value) else None for name, value in self.last.items()}
+        """The last value of each series, None for one that is not finite: `metric`, then in order of appearance."""
+        ordered = sorted(self.last.items(), key=lambda item: item[0] != self._metric)
+        return {name: value if math.isfinite(value) else None for name, value in ordered}
 
     def notes(self) -> list[str]:
         """What could not be read as a number, and the patterns that nothing matched."""

@@ -38,6 +38,13 @@ def test_a_resumed_run_continues_its_series_after_a_torn_record(tmp_path: Path) 
     assert again.notes() == ["--scalar rate: `rate slow` is no number, and is left out"]
 
 
+def test_the_metric_that_ranks_cells_comes_first(tmp_path: Path) -> None:
+    metrics = PrintedMetrics(PATTERNS, RunPaths(tmp_path), metric="rate")
+    metrics.scanners["stderr"](b"loss 3 rate 5\n")
+    metrics.close()
+    assert list(metrics.metrics().items()) == [("rate", 5.0), ("loss", 3.0)]
+
+
 def test_the_event_file_of_a_script_that_logs_is_left_to_it(tmp_path: Path) -> None:
     printed(tmp_path, "loss 3\n", logs_itself=True)
     assert not list(tmp_path.glob("events.*")) and series(tmp_path / "printed") == {1: 3.0}
