@@ -276,7 +276,7 @@ def register_plugin(plugin: type[Plugin]) -> str:
             package.__path__ = []
             sys.modules["hydra_plugins"] = package
     module = sys.modules.setdefault(_PLUGIN_MODULE, types.ModuleType(_PLUGIN_MODULE))
-    if hasattr(module, plugin.__name__):  # the installed plugin, which creates this one
+    if plugin.__name__ in getattr(module, "PLUGINS", ()):  # the installed one, which creates this one
         return f"{_PLUGIN_MODULE}.{plugin.__name__}"
     setattr(module, plugin.__name__, plugin)
     plugin.__module__ = _PLUGIN_MODULE

@@ -2,6 +2,7 @@
 
 import resource
 import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,11 +13,12 @@ from runmanager.records.run.run_record import Environment
 __all__ = ["SeenDevice", "is_device_missing"]
 
 _KIBIBYTE = 1024
+_AMD = Path("/dev/kfd")  # PyTorch's name for AMD's GPUs is cuda too
 
 
 def is_device_missing(device: str | None) -> bool:
-    """Whether a program asks for a CUDA device on a host that has none. Imports no torch."""
-    return device is not None and device.partition(":")[0] == "cuda" and not find_gpus()
+    """Whether a program asks for a CUDA device on a host without any. Imports no torch; of other kinds, it says no."""
+    return device is not None and device.partition(":")[0] == "cuda" and not find_gpus() and not _AMD.exists()
 
 
 class SeenDevice:

@@ -39,7 +39,8 @@ from runmanager.tracking.environment.code_hashes import hash_user_code
 __all__ = ["ApplicationOptions", "HydraApplication"]
 
 _DEVICE_SETTINGS = ("device", "trainer.accelerator")
-_DEVICE_NAMES = {"gpu": "cuda"}  # Lightning's name
+_DEVICE_KINDS = ("auto", "cpu", "cuda", "mps", "xpu")
+_ANY_GPU = "gpu"  # Lightning's name for whichever there is
 _RUN_DIR = "{run_dir}"
 
 
@@ -141,9 +142,9 @@ class HydraApplication:
     def _device(self, settings: Mapping[str, Any]) -> str | None:
         names = _DEVICE_SETTINGS if self._options.device is None else (self._options.device,)
         given = next((settings[name] for name in names if isinstance(settings.get(name), str)), None)
-        if given is None or "${" in given:
-            return None
-        return str(_DEVICE_NAMES.get(given, given))
+        if given == _ANY_GPU:
+            return "auto"
+        return given if given is not None and given.partition(":")[0] in _DEVICE_KINDS else None
 
     def can_continue(self, run: RunPaths) -> bool:
         return True  # its own business: its folder is the same

@@ -14,6 +14,9 @@ from hydra.plugins.sweeper import Sweeper
 
 _MODULE = "hydra_plugins.runmanager"
 
+PLUGINS = ("LocalLauncher", "SlurmLauncher", "ApplicationSweeper")
+"""The classes of this module: `register_plugin` registers no second class of such a name."""
+
 
 class LocalLauncher(Launcher):
     """`hydra/launcher=runmanager`: each job in its own process on this machine."""

@@ -254,3 +254,14 @@ def test_commands_read_such_a_sweep(application: Application) -> None:
     command = f"python train.py -m hydra/sweeper=runmanager {lr}"
     assert command in runmanager("reproduce", f"outputs/read/runs/{name}")
     assert application.sweep("read").report.exists()
+
+
+def test_a_cell_on_a_missing_device_is_skipped(application: Application) -> None:
+    done = application.run("hydra.sweeper.name=devices", "+device=cuda,cpu")
+    assert done.status == 0, done.err
+    records = application.by_setting("devices", "device")
+    assert (str(records["cuda"].status), str(records["cuda"].reason)) == ("skipped", "device_unavailable")
+    assert str(records["cpu"].status) == "finished" and application.started() == ["0.1 fine 1"]
+    settings = ("+trainer.accelerator=gpu", "hydra.sweeper.name=lightning")
+    assert application.run(*settings).status == 0  # whichever it finds
+    assert application.run("+where=cuda", "hydra.sweeper.device=where", "hydra.sweeper.dry_run=true").status == 0
