@@ -1,6 +1,6 @@
-"""A plain Hydra application whose task returns immediately; it uses only this package's launcher.
+"""A Hydra application whose task returns immediately. It does not import this package.
 
-python -m benchmarks.small_application -m lr=0.1,0.2 hydra/launcher=local
+python -m benchmarks.small_application -m lr=0.1,0.2 hydra/sweeper=runmanager
 """
 
 from dataclasses import dataclass
@@ -8,8 +8,6 @@ from typing import Any
 
 import hydra
 from hydra.core.config_store import ConfigStore
-
-from runmanager.launching.hydra_launcher import register
 
 
 @dataclass
@@ -21,13 +19,13 @@ class Settings:
     seed: int = 0
 
 
-register(preload=())
 ConfigStore.instance().store(name="small", node=Settings)
 
 
 @hydra.main(version_base="1.3", config_path=None, config_name="small")
-def train(cfg: Any) -> None:
+def train(cfg: Any) -> float:
     """Return immediately."""
+    return float(cfg.lr)
 
 
 if __name__ == "__main__":

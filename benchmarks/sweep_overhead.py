@@ -23,7 +23,7 @@ from runmanager.records.storage.reader import read_sweep
 __all__ = ["NUM_CELLS", "measure"]
 
 NUM_CELLS = 200
-_NUM_SMALL_APPLICATION_CELLS = 30  # has no budget
+_NUM_SMALL_APPLICATION_CELLS = 30
 _WARM_UP_CELLS = 4
 _FEW_ROUNDS = 6
 _BASIC = "basic"
@@ -35,9 +35,10 @@ _OURS = {
 }
 _SMALL_APPLICATION = {
     _BASIC: ("hydra/launcher=basic", _SWEEP),
-    "two workers": ("hydra/launcher=local", "hydra.launcher.workers=2", _SWEEP),
-    "one worker": ("hydra/launcher=local", "hydra.launcher.workers=1", _SWEEP),
+    "two workers": ("hydra/sweeper=runmanager", "hydra.launcher.workers=2"),
+    "one worker": ("hydra/sweeper=runmanager", "hydra.launcher.workers=1"),
 }
+_SMALL_BUDGETS = {"two workers": Budget(1.8, is_minimum=True), "one worker": Budget(1, is_minimum=True)}
 _BUDGETS = {"two workers": Budget(4, is_minimum=True), "one worker": Budget(2.5, is_minimum=True)}
 _MARK = f"{NUM_CELLS} cells of a task that returns immediately"
 _STOPPING_RULE = StoppingRule(min_rounds=5, max_rounds=8, max_seconds=240, half_width=0.05)
@@ -56,7 +57,7 @@ def measure(settings: Settings) -> list[Row]:
     if settings.writes:
         write_row(RELIABILITY, _MARK, _reliability_fields(rows, settings.command))
     small_mark = f"{_NUM_SMALL_APPLICATION_CELLS} cells of a task that returns immediately, a plain Hydra application"
-    return [*rows, *_rows(small_mark, small, {})]
+    return [*rows, *_rows(small_mark, small, _SMALL_BUDGETS)]
 
 
 def _measured(
@@ -73,7 +74,7 @@ def _seconds(folder: Path, application: str, args: tuple[str, ...], *, num_cells
     """Time one command in an empty folder. Raises `RuntimeError` if a cell does not finish."""
     cwd = Path(tempfile.mkdtemp(dir=folder))
     done = run_python("-m", f"benchmarks.{application}", "-m", f"seed=range(0,{num_cells})", *args, folder=cwd)
-    if application == "instant_application":
+    if _SWEEP not in args or application == "instant_application":
         _check(cwd, num_cells)
     shutil.rmtree(cwd)
     return done.seconds

@@ -71,14 +71,37 @@ def test_wheel_contains_configuration_templates_and_types(installed: Path) -> No
     for source in ("conf/**/*.yaml", "runmanager/**/*.py", "runmanager/results/report/templates/*.html"):
         files = [file.relative_to(ROOT) for file in ROOT.glob(source)]
         assert files, f"nothing matches {source}"
-        missing = [file for file in files if not (package / str(file).removeprefix("runmanager/")).exists()]
+        missing = [file for file in files if not _in_wheel(installed, file).exists()]
         assert missing == []
     assert (package / "conf" / "config.yaml").exists()
 
 
+def _in_wheel(installed: Path, file: Path) -> Path:
+    """Where the wheel has a file of the repository: Hydra's namespace package is beside ours."""
+    plugins = Path("runmanager/plugins")
+    if file.is_relative_to(plugins):
+        return installed / file.relative_to(plugins)
+    return installed / "runmanager" / str(file).removeprefix("runmanager/")
+
+
+def test_every_hydra_application_finds_the_plugins_of_the_wheel(installed: Path, tmp_path: Path) -> None:
+    code = (
+        "from hydra.core.plugins import Plugins; import hydra_plugins.runmanager;"
+        "found = [each for each in Plugins.instance().discover() if each.__module__ == 'hydra_plugins.runmanager'];"
+        "print(hydra_plugins.runmanager.__file__, *sorted(each.__name__ for each in found))"
+    )
+    file, *names = python(code, path=installed, folder=tmp_path).split()
+    assert Path(file).is_relative_to(installed)
+    assert names == ["ApplicationSweeper", "LocalLauncher", "SlurmLauncher"]
+
+
 def test_wheel_contains_nothing_else(installed: Path) -> None:
     version = runmanager.__version__
-    assert {entry.name for entry in installed.iterdir()} == {"runmanager", f"torch_runmanager-{version}.dist-info"}
+    assert {entry.name for entry in installed.iterdir()} == {
+        "hydra_plugins",
+        "runmanager",
+        f"torch_runmanager-{version}.dist-info",
+    }
 
 
 def test_wheel_names_command_licence_and_version(installed: Path) -> None:
@@ -102,7 +125,7 @@ def test_editable_install_copies_no_file(checkout: Path) -> None:
     with zipfile.ZipFile(checkout / "editable" / name) as archive:
         files = [file for file in archive.namelist() if ".dist-info/" not in file]
         assert [Path(file).suffix for file in files] == [".pth"]
-        assert archive.read(files[0]).decode().strip() == str(checkout)
+        assert archive.read(files[0]).decode().split() == [str(checkout), f"{checkout}/runmanager/plugins"]
 
 
 @pytest.mark.parametrize("name", runmanager.__all__)

@@ -25,6 +25,7 @@ _OPTIONS_WITH_VALUE = (
     *("--info", "-i"),
 )
 _RERUN = "--experimental-rerun"
+_APPLICATIONS = "hydra/sweeper=runmanager"
 _HYDRA_FLAGS = (
     *("--help", "-h", "--hydra-help", "--version", "--resolve", "--run", "-r", "--multirun", "-m"),
     *("--shell-completion", "-sc"),
@@ -77,6 +78,8 @@ class _Command:
             faults.append(
                 f"`--dry-run` must be left out under `{self.other_sweeper}`, got it; that sweeper has no plan to show."
             )
+        if self.other_sweeper == _APPLICATIONS:
+            faults.append(f"`hydra/sweeper` must be grid for this job, got `{_APPLICATIONS}`, which is for other ones.")
         words = iter(self.words)
         for word in words:
             option = word.partition("=")[0]
@@ -187,7 +190,7 @@ def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], A
 
 def _register() -> None:
     from runmanager.app.compose.schema import register_schema
-    from runmanager.app.driver.sweeper import register_sweeper
+    from runmanager.app.programs.grid_sweeper import register_sweeper
     from runmanager.launching.hydra_launcher import register
     from runmanager.launching.slurm import register_slurm
 

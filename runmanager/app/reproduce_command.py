@@ -41,6 +41,8 @@ _TRUST = "if you trust the author of the run, add --trust"
 
 _OTHER_CELL = "With today's code these settings are another cell: the run did not know some of them."
 
+_OTHER_PROGRAM = "It was made by another program, which alone can tell whether this command still gives the same cell."
+
 # A cell's settings do not depend on launcher and sweeper, and Hydra's own load faster.
 _PLAIN_HYDRA = ("hydra/launcher=basic", "hydra/sweeper=basic")
 
@@ -76,6 +78,8 @@ def reproduce(
             f"Run {record.name} must be one of runmanager's to be reproduced, got one adopted from {record.adopted}, "
             "whose command was not recorded."
         )
+    if record.cell_command:
+        return Reproduction(record.cell_command, False, (_OTHER_PROGRAM,))
     if not _is_of_application(record.config):
         reason = "It was made by a custom loop, so the command is the original one; its settings are the loop's."
         return _original_command(record, reason, shown)

@@ -1,10 +1,8 @@
 """The task that Hydra runs for each cell, in the process that the launcher provides."""
 
-import io
 import logging
 import os
 import signal
-import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -14,6 +12,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from runmanager.app.compose.schema import Config, plain_config, read_config
+from runmanager.app.programs.cell_output import send_output_to
 from runmanager.errors import RecordError, RunBusyError, RunFailedError, UsageError
 from runmanager.launching.local.parent_death import bind_workers
 from runmanager.launching.local.turn_keeper import current_turn_client
@@ -113,7 +112,7 @@ def _train_cell(manager: RunManager, options: Config, params: Mapping[str, Any],
     def claimed(run: ActiveRun) -> None:
         runs.append(run)
         if os.environ.get(OWN_PROCESS_VARIABLE):
-            _send_output_to(folder.log)
+            send_output_to(folder.log)
 
     with _interruptible(runs):
         try:
@@ -132,19 +131,6 @@ def _has_ended(folder: RunPaths) -> bool:
         return read_record(folder).status.is_ended
     except RecordError:
         return False
-
-
-def _send_output_to(path: Path) -> None:
-    """Redirect the output of this process and its children to the run's log."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.dup2(handle, 1)
-    os.dup2(handle, 2)
-    os.close(handle)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # in place of the terminal's encoding
 
 
 def _interruptible(runs: list[ActiveRun]) -> AbstractContextManager[None]:

@@ -1,10 +1,14 @@
-"""Call of the Hydra application by the commands that run cells."""
+"""Call of the built-in job's application, or of a script, by the commands that run cells."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import typer
 
-__all__ = ["PASS_THROUGH", "run_application"]
+if TYPE_CHECKING:
+    from runmanager.app.script_command_line import ScriptCommandLine
+
+__all__ = ["PASS_THROUGH", "run_application", "run_script"]
 
 PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 """Typer's settings for a command that passes its arguments to Hydra: `ctx.args` has them unchanged."""
@@ -18,3 +22,10 @@ def run_application(ctx: typer.Context, arguments: Sequence[str]) -> int:
     from runmanager.app.hydra_main import main  # imports Hydra, which is slow
 
     return main([*arguments, "--debug"] if ctx.obj else list(arguments))
+
+
+def run_script(line: "ScriptCommandLine") -> int:
+    """Run the cells of a script and return the exit status. Raises `RunManagerError` before anything is run."""
+    from runmanager.app.script_main import main  # imports Hydra, which is slow
+
+    return main(line)

@@ -1,6 +1,7 @@
 """Checks of `runmanager doctor` without torch: Python, requirements, cores, load, folders, disk space."""
 
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import shutil
@@ -8,6 +9,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -49,6 +51,7 @@ def machine_checks(output_root: Path) -> list[Check]:
     return [
         python_check(sys.version_info[:2]),
         requirements_check(),
+        plugins_check(importlib.util.find_spec("hydra_plugins")),
         cores_check(),
         load_check(os.getloadavg()[0], usable_cores()),
         folder_check("outputs", output_root, needed=True),
@@ -92,6 +95,19 @@ def _fault(requirement: Requirement) -> str | None:
     if requirement.specifier.contains(version, prereleases=True):
         return None
     return f"{requirement.name} must be {requirement.specifier}, got {version}"
+
+
+def plugins_check(package: ModuleSpec | None) -> Check:
+    """Check that Hydra applications find our plugins in the namespace package `hydra_plugins`."""
+    if package is not None and package.origin is not None:
+        cure = (
+            f"uninstall the distribution that has {package.origin}, or remove that file: the package has several owners"
+        )
+        return Check("hydra", Level.WARNING, "Hydra applications do not find our plugins: a package hides them", cure)
+    folders = [] if package is None else list(package.submodule_search_locations or ())
+    if any(Path(folder, "runmanager", "__init__.py").exists() for folder in folders):
+        return Check("hydra", Level.OK, "every Hydra application has hydra/sweeper=runmanager")
+    return Check("hydra", Level.WARNING, "Hydra's plugins of runmanager are not installed", "install the package again")
 
 
 def cores_check(quota_file: Path = Path("/sys/fs/cgroup/cpu.max")) -> Check:

@@ -28,6 +28,7 @@ from runmanager.cli.commands.watch import watch
 from runmanager.cli.hydra_application import PASS_THROUGH
 from runmanager.cli.printing import print_error
 from runmanager.cli.repeated_options import UniqueOptionsCommand
+from runmanager.cli.script_options import SCRIPT_METAVAR, ScriptCommand
 from runmanager.errors import RunManagerError
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
 
@@ -35,9 +36,11 @@ __all__ = ["app", "main", "run_command"]
 
 app = typer.Typer(name="runmanager", pretty_exceptions_enable=False, rich_markup_mode="markdown")
 
-_LAUNCHING_COMMANDS: tuple[tuple[Callable[..., object], str], ...] = (
+_SCRIPT_COMMANDS: tuple[tuple[Callable[..., object], str], ...] = (
     (sweep, "batch_size=100,1000 device=cpu,cuda name=first"),
     (run, "lr=0.01 device=cuda"),
+)
+_LAUNCHING_COMMANDS: tuple[tuple[Callable[..., object], str], ...] = (
     (demo, "epochs=3"),
     (duel, "device=cpu device=cuda batch_size=1000"),
 )
@@ -62,6 +65,13 @@ def _example(command: Callable[..., object], words: str) -> str:
     return f"Example: `{' '.join(('runmanager', command.__name__, words)).strip()}`"
 
 
+for _command, _words in _SCRIPT_COMMANDS:
+    app.command(
+        cls=ScriptCommand,
+        context_settings=PASS_THROUGH,
+        options_metavar=SCRIPT_METAVAR,
+        epilog=_example(_command, _words),
+    )(_command)
 for _command, _words in _LAUNCHING_COMMANDS:
     app.command(context_settings=PASS_THROUGH, options_metavar="[OVERRIDES]...", epilog=_example(_command, _words))(
         _command
@@ -100,7 +110,9 @@ def run_command(arguments: Sequence[str]) -> int:
     is invalid. 130: interrupted. Errors go to stderr, one line each. `--debug`, anywhere in `arguments`, adds the
     traceback.
     """
-    is_sweep = any(word in (command.__name__ for command, _ in _LAUNCHING_COMMANDS) for word in arguments[:1])
+    is_sweep = any(
+        word in (command.__name__ for command, _ in (*_SCRIPT_COMMANDS, *_LAUNCHING_COMMANDS)) for word in arguments[:1]
+    )
     with repaired_streams(partial(report_lost_output, is_sweep=is_sweep)) as output:
         status = _status_of(arguments)
     return 1 if status == 0 and output.has_failed and not is_sweep else status
@@ -109,8 +121,9 @@ def run_command(arguments: Sequence[str]) -> int:
 def _status_of(arguments: Sequence[str]) -> int:
     if sys.platform == "win32":
         return _print_faults(["Windows is not supported; use Linux, macOS, or Linux inside Windows (WSL 2)."], status=2)
-    debug = "--debug" in arguments
-    rest = [argument for argument in arguments if argument != "--debug"]
+    index = arguments.index("--") if "--" in arguments else len(arguments)  # what follows is for a script
+    debug = "--debug" in arguments[:index]
+    rest = [*(argument for argument in arguments[:index] if argument != "--debug"), *arguments[index:]]
     try:
         # The context's `obj` passes the flag to the commands that call the Hydra application.
         returned = typer.main.get_command(app).main(

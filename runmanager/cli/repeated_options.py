@@ -11,12 +11,15 @@ __all__ = ["UniqueOptionsCommand"]
 
 
 class UniqueOptionsCommand(TyperCommand):
-    """A command that raises `UsageError` if an option with a value is given more than once."""
+    """A command that raises `UsageError` if an option that takes one value is given more than once."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; called by Typer."""
         _, _, given = self.make_parser(ctx).parse_args(args=list(args))
-        counts = Counter(param.opts[-1] for param in given if not getattr(param, "is_flag", True))
+        single = [
+            param for param in given if not getattr(param, "is_flag", True) and not getattr(param, "multiple", False)
+        ]
+        counts = Counter(param.opts[-1] for param in single)
         faults = [
             f"`{option}` must be given once, got it {count} times; give one value."
             for option, count in counts.items()

@@ -11,13 +11,17 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import hydra._internal.config_loader_impl as config_loader_impl
+import yaml
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.types import Override
 from hydra.core.utils import JobReturn, _flush_loggers
 from hydra.types import HydraContext
-from omegaconf import DictConfig
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf._utils import get_omega_conf_dumper
+from omegaconf.basecontainer import BaseContainer
 
 __all__ = [
     "HYDRA_VERSIONS",
@@ -30,9 +34,14 @@ __all__ = [
     "flush_loggers",
     "get_node",
     "groups_without_copies",
+    "hydra_config_set",
+    "is_none",
     "job_context",
     "job_exception",
     "overrides_dirname",
+    "raw_value",
+    "resolvers",
+    "settings_yaml",
 ]
 
 HYDRA_VERSIONS = ("1.3", "1.4")
@@ -124,12 +133,52 @@ def copy_without_hydra(config: DictConfig) -> DictConfig:
         content["hydra"] = node
 
 
-def get_node(config: DictConfig, key: Any) -> Any:
+def get_node(config: DictConfig | ListConfig, key: Any) -> Any:
     """Return the node of a key without resolving or converting it; None where the key does not exist.
 
     Raises OmegaConf's `ConfigAttributeError` where a structured config does not declare the key.
     """
     return config._get_node(key)
+
+
+def settings_yaml(config: DictConfig | ListConfig, *, key: str | None = None) -> str:
+    """Format a configuration as `OmegaConf.to_yaml` does, under `key` if it is given."""
+    plain: Any = OmegaConf.to_container(config, resolve=False, enum_to_str=True)
+    text: str = yaml.dump(
+        plain if key is None else {key: plain},
+        default_flow_style=False,
+        allow_unicode=True,
+        sort_keys=False,
+        Dumper=get_omega_conf_dumper(),
+    )
+    return text
+
+
+def raw_value(node: Any) -> Any:
+    """Return the value of a node as it was written: the text of an interpolation."""
+    return node._value()
+
+
+def is_none(node: Any) -> bool:
+    """Whether a mapping or a list is null."""
+    return bool(node._is_none())
+
+
+def resolvers() -> dict[str, Any]:
+    """Return OmegaConf's registry of resolvers by name; changes take effect."""
+    registry: dict[str, Any] = BaseContainer._resolvers
+    return registry
+
+
+@contextmanager
+def hydra_config_set(config: DictConfig) -> Iterator[None]:
+    """Make `${hydra:…}` read a configuration, as it does in a job."""
+    instance: Any = HydraConfig.instance()
+    earlier, instance.cfg = instance.cfg, config
+    try:
+        yield
+    finally:
+        instance.cfg = earlier
 
 
 class DeclaredType(NamedTuple):

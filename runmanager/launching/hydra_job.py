@@ -1,48 +1,76 @@
 """A Hydra job in its own process: what Hydra does around a task, without its copies of the configuration."""
 
-import importlib
 import os
 from collections.abc import Callable
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
+from hydra import version
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.utils import JobStatus, configure_log, run_job, setup_globals
+from hydra.core.utils import JobReturn, JobRuntime, JobStatus, configure_log, run_job, setup_globals
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
-from runmanager.launching.hydra_internals import copy_without_hydra, flush_loggers, job_context, job_exception
+from runmanager.launching.hydra_internals import (
+    copy_without_hydra,
+    flush_loggers,
+    job_context,
+    job_exception,
+    settings_yaml,
+)
+from runmanager.launching.local.worker import AnsweredError
+from runmanager.launching.task_reference import TaskReference
 
-__all__ = ["run_hydra_job"]
+__all__ = ["return_of_hydra_job", "run_hydra_job"]
 
 _DIR, _SUBDIR = "hydra.sweep.dir", "hydra.sweep.subdir"
 
 
-def run_hydra_job(module: str, name: str, config: DictConfig) -> Any:
-    """Run the task `module`.`name` in this process as Hydra runs a job.
+def run_hydra_job(task: TaskReference, config: DictConfig) -> Any:
+    """Run a task in this process as Hydra runs a job.
 
     Returns what the task returns, and raises what it raises.
     """
-    setup_globals()
-    task: Any = reduce(getattr, name.split("."), importlib.import_module(module))
-    task = getattr(task, "__wrapped__", task)  # the function that hydra.main decorated
+    _prepare(config)
+    function = task.load()
     if _is_plain(config.hydra):
-        return _run_plain(task, config)
-    result = run_job(
+        return _run_plain(function, config)
+    result = _run_with_hydra(function, config)
+    if result.status is JobStatus.FAILED:
+        raise job_exception(result)
+    return result.return_value
+
+
+def return_of_hydra_job(task: TaskReference, config: DictConfig) -> JobReturn:
+    """Run a task as Hydra runs a job; return all that Hydra says of it.
+
+    Raises `AnsweredError` with the same, and the task's error, if the task fails.
+    """
+    _prepare(config)
+    result = _run_with_hydra(task.load(), config)
+    if result.status is JobStatus.FAILED:
+        raise AnsweredError(job_exception(result), result)
+    return result
+
+
+def _prepare(config: DictConfig) -> None:
+    setup_globals()
+    JobRuntime.instance().set("name", config.hydra.job.name)
+
+
+def _run_with_hydra(task: Callable[[DictConfig], Any], config: DictConfig) -> JobReturn:
+    return run_job(
         task_function=task,
         config=config,
         job_dir_key=_DIR,
         job_subdir_key=_SUBDIR,
         hydra_context=job_context(config),
     )
-    if result.status is JobStatus.FAILED:
-        raise job_exception(result)
-    return result.return_value
 
 
 def _is_plain(hydra: DictConfig) -> bool:
-    """Whether Hydra would do nothing around the task but create its folder and configure its logging."""
-    return hydra.output_subdir is None and hydra.job.chdir is False and not hydra.job.env_set and not hydra.callbacks
+    """Whether Hydra would do nothing around the task but write its files and configure its logging."""
+    stays = hydra.job.chdir is False or (hydra.job.chdir is None and version.base_at_least("1.2"))
+    return stays and not hydra.job.env_set and not hydra.callbacks
 
 
 def _run_plain(task: Callable[[DictConfig], Any], config: DictConfig) -> Any:
@@ -58,7 +86,22 @@ def _run_plain(task: Callable[[DictConfig], Any], config: DictConfig) -> Any:
     OmegaConf.set_readonly(config.hydra, True)
     folder.mkdir(parents=True, exist_ok=True)
     configure_log(config.hydra.job_logging, config.hydra.verbose)
+    settings = copy_without_hydra(config)
+    if config.hydra.output_subdir is not None:
+        _write_settings(Path(config.hydra.runtime.output_dir, config.hydra.output_subdir), settings, config.hydra)
     try:
-        return task(copy_without_hydra(config))
+        return task(settings)
     finally:
         flush_loggers()
+
+
+def _write_settings(folder: Path, settings: DictConfig, hydra: DictConfig) -> None:
+    """Write the files in which Hydra keeps a job's settings."""
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = {
+        "config": settings_yaml(settings),
+        "hydra": settings_yaml(hydra, key="hydra"),
+        "overrides": settings_yaml(hydra.overrides.task),
+    }
+    for name, text in texts.items():
+        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")

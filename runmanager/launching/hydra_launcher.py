@@ -21,7 +21,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from runmanager.errors import ConfigurationError, RunManagerError
-from runmanager.launching.hydra_job import run_hydra_job
+from runmanager.launching.hydra_job import return_of_hydra_job, run_hydra_job
 from runmanager.launching.local.engine import Job, Listener, LocalEngine, ProcessExit, Retries
 from runmanager.launching.local.gpus import EVERY_GPU, GpuRequest, GpuSlots, find_gpus
 from runmanager.launching.local.jobs import outcome_of_exit
@@ -29,6 +29,8 @@ from runmanager.launching.local.time_limits import Limits
 from runmanager.launching.local.turn_keeper import TurnKeeper
 from runmanager.launching.local.worker import Raised, Returned
 from runmanager.launching.options import LocalOptions, OnError
+from runmanager.launching.task_reference import TaskReference
+from runmanager.launching.work import Work, do_work
 from runmanager.records.run.status import Outcome
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "LocalLauncherOptions",
     "ProcessLauncher",
     "ReturnRecorder",
+    "default_preload",
     "refuse_stall_timeout",
     "register",
     "register_plugin",
@@ -71,13 +74,23 @@ class ProcessLauncher(Launcher):
         self._task = task_function
         self._config = config
 
-    def _compose(self, overrides: Sequence[str], key: int) -> DictConfig:
-        """Compose the configuration of the job of this key."""
+    def work(self, overrides: Sequence[str], key: int) -> Work:
+        """Return the work of the job of this key: Hydra's task with the configuration that the overrides give.
+
+        The process returns what the task returns.
+        """
+        return Work(run_hydra_job, self._task_and_config(overrides, key))
+
+    def work_with_return(self, overrides: Sequence[str], key: int) -> Work:
+        """Return the same work for a process that returns all that Hydra says of the job, a `JobReturn`."""
+        return Work(return_of_hydra_job, self._task_and_config(overrides, key))
+
+    def _task_and_config(self, overrides: Sequence[str], key: int) -> tuple[TaskReference, DictConfig]:
         config = self._context.config_loader.load_sweep_config(self._config, list(overrides))
         with open_dict(config):
             config.hydra.job.id = str(key)
             config.hydra.job.num = key
-        return config
+        return TaskReference.of(self._task), config
 
 
 def refuse_stall_timeout(seconds: float | None) -> None:
@@ -94,9 +107,9 @@ def refuse_stall_timeout(seconds: float | None) -> None:
 class LocalLauncher(ProcessLauncher):
     """Runs each job in a new process on this machine, so that the death of one affects no other.
 
-    A sweeper may set `listener`, `facts` (one per job), `overrides_for`, called with a job's index and the number of
-    the try for its overrides just before each try, and `turns`: then all jobs of a launch live together, regardless of
-    `workers`, and take turns. Raises `ConfigurationError` for invalid settings.
+    A sweeper may set `listener`, `facts` (one per job), `work_for`, called with a job's key and the number of the try
+    for its work just before each try, and `turns`: then all jobs of a launch live together, regardless of `workers`,
+    and take turns. Raises `ConfigurationError` for invalid settings.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -106,7 +119,7 @@ class LocalLauncher(ProcessLauncher):
         self.turns: TurnKeeper | None = None
         self.listener = Listener()
         self.facts: Sequence[JobFacts] = ()
-        self.overrides_for: Callable[[int, int], Sequence[str]] | None = None
+        self.work_for: Callable[[int, int], Work] | None = None
 
     def _engine(self, *, workers: int, runs_per_gpu: int, turns: TurnKeeper | None = None) -> LocalEngine:
         slots = GpuSlots(
@@ -117,19 +130,20 @@ class LocalLauncher(ProcessLauncher):
         )
         return LocalEngine(
             workers=workers,
-            preload=[*self.options.preload, _PRELOAD],
+            preload=[*(default_preload() if self.options.preload is None else self.options.preload), _PRELOAD],
             slots=slots,
             retries=Retries(self.options.retries, tuple(self.options.retry_on)),
             stop_on_error=self.options.on_error == OnError.STOP,
             turns=turns,
         )
 
-    def gpu_request(self, device: str) -> GpuRequest:
+    def gpu_request(self, device: str | None) -> GpuRequest:
         """Return the GPUs that a job on this device (auto, cuda, cuda:1, cpu, …) requests.
 
-        Raises `ConfigurationError` where it needs one but would get none.
+        A job of unknown device gets what one on `auto` gets, a GPU where there is one. Raises `ConfigurationError`
+        where it needs one but would get none.
         """
-        kind, _, index = device.partition(":")
+        kind, _, index = (device or "auto").partition(":")
         if kind == "cuda" and self.options.gpus_per_run == 0:
             raise ConfigurationError(
                 [f"`hydra.launcher.gpus_per_run` must be at least 1 where a cell has device={device}, got 0."]
@@ -165,16 +179,19 @@ class LocalLauncher(ProcessLauncher):
             facts = self.facts[index] if self.facts else None
             yield Job(
                 first + index,
-                run_hydra_job,
+                do_work,
                 prepare=partial(self._arguments, first + index, overrides),
                 gpus=facts.gpus if facts else self._default_request(),
                 limits=Limits(self.options.timeout, self.options.stall_timeout, facts.heartbeat if facts else None),
             )
 
     def _arguments(self, key: int, overrides: Sequence[str], number: int) -> tuple[Any, ...]:
-        if self.overrides_for is not None:
-            overrides = self.overrides_for(key, number)
-        return self._task.__module__, self._task.__qualname__, self._compose(overrides, key)
+        return (self.work_with_return(overrides, key) if self.work_for is None else self.work_for(key, number),)
+
+
+def default_preload() -> Sequence[str]:
+    """Return what the server imports unless a command says so: torch, if the driver's main module has imported it."""
+    return [name for name in ("torch",) if name in sys.modules]
 
 
 def _checked(options: LocalOptions) -> LocalOptions:
@@ -225,6 +242,8 @@ class ReturnRecorder(Listener):
     def ended(self, ending: ProcessExit) -> None:
         result = self._returns[ending.job.key - self._first]
         match ending.answer:
+            case Returned(value=JobReturn() as whole) | Raised(attached=JobReturn() as whole):
+                result.__dict__.update(whole.__dict__)
             case Returned(value=value):
                 result.status, result.return_value = JobStatus.COMPLETED, value
             case Raised(message=message):
@@ -257,6 +276,8 @@ def register_plugin(plugin: type[Plugin]) -> str:
             package.__path__ = []
             sys.modules["hydra_plugins"] = package
     module = sys.modules.setdefault(_PLUGIN_MODULE, types.ModuleType(_PLUGIN_MODULE))
+    if plugin.__name__ in getattr(module, "PLUGINS", ()):  # the installed one, which creates this one
+        return f"{_PLUGIN_MODULE}.{plugin.__name__}"
     setattr(module, plugin.__name__, plugin)
     plugin.__module__ = _PLUGIN_MODULE
     plugins.register(plugin)

@@ -33,7 +33,7 @@ class LocalOptions:
     runs that may share a GPU. `timeout`: seconds after which a run is killed. `stall_timeout`: seconds without a step
     after which it is killed. `retries`: further tries of a run that ended for a reason in `retry_on`. `on_error`: with
     `stop` no run starts after the first that did not succeed. `preload`: modules that are imported before a run's
-    process starts.
+    process starts; null: torch, if the program has imported it by then.
     """
 
     workers: int = field(default=1, metadata=limits(ge=1))
@@ -45,7 +45,7 @@ class LocalOptions:
     retries: int = field(default=0, metadata=limits(ge=0))
     retry_on: list[str] = field(default_factory=lambda: [str(reason) for reason in RETRIED])
     on_error: str = field(default=str(OnError.CONTINUE), metadata=limits(choices=list(OnError)))
-    preload: list[str] = field(default_factory=lambda: ["torch"])
+    preload: list[str] | None = field(default_factory=lambda: ["torch"])
 
     def faults(self) -> list[str]:
         """Return every fault as a readable line."""

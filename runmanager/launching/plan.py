@@ -4,6 +4,7 @@ import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,7 +13,8 @@ from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.environment_changes import changed_files, describe_files, is_same_code
 from runmanager.records.run.run_record import Environment, RunRecord
 from runmanager.records.run.status import Reason, Status
-from runmanager.records.settings.signature import short_signature
+from runmanager.records.run.variables import is_digest
+from runmanager.records.settings.signature import UNSIGNED, short_signature
 from runmanager.records.storage.reader import Damage, StoredRun
 from runmanager.records.sweep.sweep_record import PlannedCell, plan_cell
 
@@ -24,6 +26,7 @@ __all__ = [
     "Resume",
     "is_still_to_run",
     "needs_epochs",
+    "plan_of",
     "plan_runs",
     "was_cut_short",
 ]
@@ -59,19 +62,32 @@ class Resume(StrEnum):
 
 @dataclass(frozen=True, slots=True)  # a sweep has thousands
 class Cell:
-    """A cell before it is run: its identity, its run's name, its resolved configuration and Hydra's overrides."""
+    """A cell before it is run: its identity, its run's name, its resolved configuration and its words of the command.
+
+    What is known of it beforehand: `device`, the one that it asks for (None if unknown); `epochs`, the planned number
+    (0 if unknown), and `measure_seconds`, the limit of a measurement after them; `unsigned`, the settings that are not
+    part of its identity (see `RunRecord`); `command`, which runs it alone; `variables`, the environment variables that
+    it reads.
+    """
 
     signature: str
     name: str
     config: Mapping[str, Any]
     overrides: tuple[str, ...]
+    device: str | None = None
+    epochs: int = 0
+    measure_seconds: float = 0.0
+    unsigned: tuple[str, ...] | None = None
+    command: tuple[str, ...] = ()
+    variables: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)  # a sweep has thousands
 class PlannedRun:
     """A cell with its action, the reason, the paths of its run, and its stored record when this was planned.
 
-    `changes` describes how the present code and versions differ from those of the stored run.
+    `changes` describes how the present code and versions differ from those of the stored run, `variables` which of the
+    environment variables that the cell reads do.
     """
 
     cell: Cell
@@ -80,6 +96,7 @@ class PlannedRun:
     paths: RunPaths
     stored: RunRecord | None = None
     changes: str = ""
+    variables: str = ""
 
     @property
     def is_to_run(self) -> bool:
@@ -93,6 +110,9 @@ class PlannedRun:
             status=Status.PENDING,
             config=dict(self.cell.config),
             started_at=datetime.datetime.now(datetime.UTC).isoformat(),
+            unsigned=self.cell.unsigned,
+            cell_command=self.cell.command or msgspec.UNSET,
+            variables=dict(self.cell.variables) if self.cell.variables else msgspec.UNSET,
         )
 
 
@@ -103,7 +123,13 @@ class PlannedCells(Iterable[PlannedCell]):
         self._plan = plan
 
     def __iter__(self) -> Iterator[PlannedCell]:
-        return (plan_cell(each.cell.signature, each.paths.name, each.cell.config) for each in self._plan)
+        return (plan_of(each.cell, each.paths.name) for each in self._plan)
+
+
+def plan_of(cell: Cell, run: str) -> PlannedCell:
+    """Return the cell as sweep.json has it, with the name of its run."""
+    unsigned = UNSIGNED if cell.unsigned is None else cell.unsigned
+    return plan_cell(cell.signature, run, cell.config, unsigned=unsigned)
 
 
 def plan_runs(
@@ -115,6 +141,7 @@ def plan_runs(
     rerun_changed: bool,
     now: Environment,
     code_of: Callable[[Code], Code] = lambda _: None,
+    can_continue: Callable[[RunPaths], bool] = lambda run: run.checkpoint.exists(),
     damaged: Iterable[Damage] = (),
 ) -> list[PlannedRun]:
     """Plan each distinct cell, in order. Runs are found by signature, never by the names of their folders.
@@ -123,14 +150,18 @@ def plan_runs(
     fail, and the folder's files stay.
 
     `now` has the commit and library versions of a new run, and `code_of` returns the present digests of a run's code
-    files. A finished run with other ones is reported, and run again if `rerun_changed`.
+    files. A finished run with other ones is reported, and run again if `rerun_changed`. `can_continue` says whether a
+    killed run continues from what is in its folder.
     """
     unreadable = {each.path.name.rpartition("-")[2]: each for each in damaged}
     found = {run.record.signature: run for run in stored}
     distinct = {cell.signature: cell for cell in reversed(cells)}
     ordered = [distinct.pop(cell.signature) for cell in cells if cell.signature in distinct]
+    plan_stored = partial(
+        _plan, resume=resume, rerun_changed=rerun_changed, now=now, code_of=code_of, can_continue=can_continue
+    )
     return [
-        _plan(cell, found[cell.signature], resume=resume, rerun_changed=rerun_changed, now=now, code_of=code_of)
+        plan_stored(cell, found[cell.signature])
         if cell.signature in found
         else _plan_new(cell, unreadable.get(short_signature(cell.signature)), sweep)
         for cell in ordered
@@ -157,15 +188,18 @@ def _plan(
     rerun_changed: bool,
     now: Environment,
     code_of: Callable[[Code], Code],
+    can_continue: Callable[[RunPaths], bool],
 ) -> PlannedRun:
     then = run.record.environment
     code = code_of(then.code)
     today = msgspec.structs.replace(now, code=None if code is None else dict(code))
     changes = changes_since(then, today)
-    action, why = _decide(run, resume, rerun_changed, changes)
+    action, why = _decide(run, resume, rerun_changed, changes, can_continue)
+    action, variables = _with_variables(cell, run.record, action)
+    why += f"; {variables}" if variables else ""
     if action in (Action.KEEP, Action.RESUME) and not changes and is_same_code(then, today) is None:
         why += "; whether its code is the same is not known"
-    return PlannedRun(cell, action, why, run.paths, run.record, changes)
+    return PlannedRun(cell, action, why, run.paths, run.record, changes, variables)
 
 
 def is_still_to_run(planned: PlannedRun, now: RunRecord | None) -> bool:
@@ -183,7 +217,22 @@ def was_cut_short(record: RunRecord) -> bool:
     return record.status is Status.CRASHED or (record.status is Status.KILLED and record.reason is Reason.INTERRUPTED)
 
 
-def _decide(run: StoredRun, resume: Resume, rerun_changed: bool, changes: str) -> tuple[Action, str]:
+def _with_variables(cell: Cell, record: RunRecord, action: Action) -> tuple[Action, str]:
+    """Do not keep a run whose environment variables have other values now; a changed secret is only named."""
+    now, then = cell.variables or {}, record.variables or {}
+    changed = [name for name in now if name in then and now[name] != then[name]]
+    if action is not Action.KEEP or not changed:
+        return action, ""
+    secrets = [name for name in changed if is_digest(now[name]) or is_digest(then[name])]
+    values = [name for name in changed if name not in secrets]
+    parts = [f"the environment variable {name} has another value now" for name in values]
+    parts += [f"the secret {name} has changed" for name in secrets]
+    return Action.START_AGAIN if values else action, "; ".join(parts)
+
+
+def _decide(
+    run: StoredRun, resume: Resume, rerun_changed: bool, changes: str, can_continue: Callable[[RunPaths], bool]
+) -> tuple[Action, str]:
     record = run.record
     state = f"{record.status}" + (f" ({record.reason})" if record.reason else "")
     if record.status is Status.RUNNING:
@@ -195,9 +244,10 @@ def _decide(run: StoredRun, resume: Resume, rerun_changed: bool, changes: str) -
             return Action.START_AGAIN, f"finished with other versions: {changes}"
         case Status.FINISHED:
             return Action.KEEP, state + (f", with other versions: {changes}" if changes else "")
-        case Status.KILLED | Status.CRASHED if run.paths.checkpoint.exists():
-            last = run.epochs[-1].epoch if run.epochs else 0
-            why = f"{state} after epoch {last}"
+        case Status.KILLED | Status.CRASHED if can_continue(run.paths):
+            why = f"{state} after epoch {run.epochs[-1].epoch if run.epochs else 0}"
+            if not run.epochs and not run.paths.checkpoint.exists():
+                why = f"{state}; its folder is kept"
             return Action.RESUME, why + (f", made with other versions: {changes}" if changes else "")
         case Status.SKIPPED:
             return Action.START, f"{state}; tried again"

@@ -75,6 +75,7 @@ class RunManager(TutorialCalls):
     """
 
     _in_program = False
+    _default_device: str | msgspec.UnsetType | None = msgspec.UNSET
 
     def __init__(
         self,
@@ -231,7 +232,9 @@ class RunManager(TutorialCalls):
             name = f"{readable_name(flatten(settings), distinguishing=varying)}-{short_signature(identity)}"
             cell = msgspec.structs.replace(cell, run=name)
         if self._owns_sweep:
-            plan = write_cells(self.paths, [cell], axes=None, command=command_line())
+            plan = write_cells(
+                self.paths, [cell], axes=None, command=command_line(), default_device=self._default_device
+            )
             if not paths:  # another process may have named the cell first
                 name = next(each.run for each in plan.planned if each.signature == identity)
         record = RunRecord(

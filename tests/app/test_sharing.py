@@ -103,7 +103,7 @@ def watcher(run: PlannedRun, wait: Callable[[float], object] = lambda seconds: N
         now[0] += 60.0
 
     observer = HeartbeatObserver(clock=lambda: now[0], wait=pass_a_minute)
-    return SweepListener(sweep, [run], [run], epochs=1, console=Console(quiet=True), quiet=True, observer=observer)
+    return SweepListener(sweep, [run], [run], console=Console(quiet=True), quiet=True, observer=observer)
 
 
 def taken(run: PlannedRun, owner: ProcessIdentity) -> RunFolder:

@@ -26,3 +26,12 @@ def test_cells_of_our_application_write_their_records(tmp_path: Path, args: tupl
 def test_failed_command_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match=r"status 3:\noutput"):
         run_python("-c", "print('output'); raise SystemExit(3)", folder=tmp_path)
+
+
+def test_cells_of_another_application_write_their_records(tmp_path: Path) -> None:
+    done = run_python(
+        "-m", "benchmarks.small_application", "-m", "hydra/sweeper=runmanager", "seed=1,2", folder=tmp_path
+    )
+    (sweep,) = (tmp_path / "outputs").iterdir()
+    runs = read_sweep(SweepPaths(sweep)).runs
+    assert [run.record.summary for run in runs] == [{"objective": 0.1}] * 2, done.output

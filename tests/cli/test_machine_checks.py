@@ -1,8 +1,10 @@
 """Tests of the doctor's checks of the machine and of their output."""
 
+import importlib.util
 import json
 import tempfile
 from collections.abc import Callable
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,16 @@ def test_missing_and_unsupported_requirements_are_named(tmp_path: Path, monkeypa
     assert check.level is Level.ERROR
     assert check.finding.startswith("torch must be >=99, got ")
     assert check.finding.endswith("; surely-not-there is missing")
+
+
+def test_a_package_that_hides_hydras_plugins_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert health.plugins_check(importlib.util.find_spec("hydra_plugins")).level is Level.OK
+    hiding = tmp_path / "hydra_plugins" / "__init__.py"
+    hiding.parent.mkdir()
+    assert health.plugins_check(PathFinder.find_spec("hydra_plugins", [str(tmp_path)])).level is Level.WARNING
+    hiding.touch()
+    check = health.plugins_check(PathFinder.find_spec("hydra_plugins", [str(tmp_path)]))
+    assert check.level is Level.WARNING and str(hiding) in check.cure
 
 
 def test_satisfied_requirements_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

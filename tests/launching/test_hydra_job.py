@@ -19,6 +19,7 @@ from hydra.types import HydraContext
 from omegaconf import OmegaConf
 
 import runmanager.launching.hydra_job as hydra_job
+from runmanager.launching.task_reference import TaskReference
 
 seen = {}
 
@@ -37,7 +38,10 @@ def task(cfg):
         exists=Path(hydra_config.runtime.output_dir).is_dir(),
         here=os.path.relpath(os.getcwd(), os.environ["HERE"]),
         variable=os.environ.get("A_VARIABLE"),
-        settings=sorted(path.name for path in Path(hydra_config.runtime.output_dir).rglob("*.yaml")),
+        settings={
+            path.name: path.read_text().replace(os.environ["HERE"], "here")
+            for path in Path(hydra_config.runtime.output_dir).rglob("*.yaml")
+        },
         level=logging.getLogger().level,
     )
     cfg.lr = 5
@@ -73,7 +77,7 @@ os.environ["HERE"] = os.getcwd()
 with initialize_config_dir(os.path.abspath("conf"), version_base="1.3"):
     config = compose("main", overrides=overrides, return_hydra_config=True)
 if which == "ours":
-    seen["end"] = outcome(lambda: hydra_job.run_hydra_job("__main__", "task", config))
+    seen["end"] = outcome(lambda: hydra_job.run_hydra_job(TaskReference("__main__", "task"), config))
 else:
     seen["end"] = outcome(lambda: run_with_hydra(config))
 print(json.dumps(seen))

@@ -210,7 +210,7 @@ def test_what_the_jobs_return_comes_back_in_their_order(
     )
     assert done.stdout.splitlines()[-3:] == [
         "COMPLETED 5 ['lr=5']",
-        "FAILED ValueError: an unlucky rate ['lr=13']",
+        "FAILED an unlucky rate ['lr=13']",
         "COMPLETED 6 ['lr=6']",
     ], done.stderr
     assert [application.facts[name]["num"] for name in ("5", "13", "6")] == [10, 11, 12]

@@ -136,7 +136,7 @@ def _write_plan(cells: dict[str, FoundRun], folder: Path, sweep: SweepPaths) -> 
         name = f"{readable_name(own)}-{short_signature(identity)}"
         planned.append(plan_cell(identity, name, run.settings, unsigned=()))
     command = ("runmanager", "adopt", encodable(str(folder)), "--name", sweep.name)
-    record = write_cells(sweep, planned, axes=None, command=command)
+    record = write_cells(sweep, planned, axes=None, command=command, default_device=None)
     return {cell.signature: cell.run for cell in record.planned}
 
 

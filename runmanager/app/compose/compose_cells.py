@@ -1,7 +1,7 @@
 """The cells of a command: its overrides expanded, composed, checked and named, or every fault reported together."""
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,11 @@ from runmanager.app.compose.grid_size import axis_fault
 from runmanager.app.compose.override_quoting import quote_text
 from runmanager.app.compose.schema import CellReader, Config, read_config, unknown_settings
 from runmanager.errors import ConfigurationError
-from runmanager.launching.plan import Cell, PlannedRun
+from runmanager.launching.plan import Cell
 from runmanager.records.settings.naming import readable_name
 from runmanager.records.settings.signature import UNSIGNED, short_signature, signature
 from runmanager.records.settings.values import flatten
+from runmanager.training.options.groups import PairedOptions
 from runmanager.training.options.unused import unused_setting_faults
 
 __all__ = ["Grid", "expand_overrides", "parse_overrides", "prepare_cells", "prepare_job_cells"]
@@ -38,11 +39,6 @@ class Grid:
     axes: dict[str, list[Any]]
     given: frozenset[str]
     sides: Sequence[str] = ()
-
-    def configs_of(self, batches: Iterable[Sequence[PlannedRun]]) -> list[list[Config]]:
-        """Return the typed settings of planned runs, in the same batches."""
-        config_of = {cell.signature: config for cell, config in zip(self.cells, self.configs, strict=True)}
-        return [[config_of[each.cell.signature] for each in batch] for batch in batches]
 
 
 def _way_out(word: str) -> str:
@@ -153,7 +149,17 @@ def _read_cells(
         # `+model.width` varies model.width.
         settings = {key.lstrip("+~"): _value_of(plain, key.lstrip("+~")) for key in varying}
         name = f"{readable_name(settings)}-{short_signature(identity)}"
-        cells.append(Cell(identity, name, plain, tuple(words_of_cell)))
+        cells.append(
+            Cell(
+                identity,
+                name,
+                plain,
+                tuple(words_of_cell),
+                device=config.device,
+                epochs=config.epochs,
+                measure_seconds=config.measure.max_seconds if isinstance(config.measure, PairedOptions) else 0.0,
+            )
+        )
         configs.append(config)
     if len(configs) == len(combinations):  # an invalid cell might use a setting that the others do not
         faults.update(dict.fromkeys(unused_setting_faults(configs, given)))

@@ -90,6 +90,8 @@ def planned_epochs(record: RunRecord) -> int:
         return 0
     if record.epochs_planned is not None:
         return record.epochs_planned
+    if record.cell_command:
+        return 0  # another program's `epochs` may mean anything
     epochs = record.config.get("epochs")
     return epochs if isinstance(epochs, int) else 0
 

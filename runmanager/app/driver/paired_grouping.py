@@ -1,21 +1,20 @@
 """The groups of cells that take turns under `measure=paired`, and the launching of their sessions."""
 
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from hydra.core.utils import JobReturn
 
-from runmanager.app.compose.compose_cells import Grid
 from runmanager.app.driver.paired_stopping import PairedSessions, Sides
+from runmanager.app.driver.program import CellGrid
 from runmanager.app.driver.run_listener import SweepListener
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.local.turn_keeper import WARMUP_TURNS
-from runmanager.launching.plan import Action, PlannedRun
+from runmanager.launching.plan import Action, PlannedRun, plan_of
 from runmanager.records.settings.values import differing_settings
-from runmanager.records.sweep.sweep_record import plan_cell
 from runmanager.results.compare.cell_pairing import JOINT, default_baseline, find_axis, pair_cells
 from runmanager.results.load.cells import Cell, Cells
 from runmanager.results.stats.paired_speedup import MIN_ROUNDS
@@ -100,17 +99,14 @@ def _obstacle(run: PlannedRun) -> str:
     return "" if host in ("", socket.gethostname()) else f"it was made on {host}"
 
 
-def infer_compared_axis(grid: Grid) -> str | None:
-    """Return the axis that a paired sweep compares; None if `measure.axis` is given or nothing is paired.
+def infer_compared_axis(axes: Collection[str], sides: Sequence[str]) -> str:
+    """Return the axis that a paired sweep compares where `measure.axis` is not given.
 
-    For a duel it is every setting of its sides. Raises `ConfigurationError` if it cannot be inferred.
+    For a duel it is every setting of its `sides`. Raises `ConfigurationError` if it cannot be inferred.
     """
-    options = grid.configs[0].measure
-    if not isinstance(options, PairedOptions) or options.axis is not None:
-        return None
-    if grid.sides:
-        return JOINT.join(grid.sides)
-    names = [key for key in grid.axes if key != "seed"]
+    if sides:
+        return JOINT.join(sides)
+    names = [key for key in axes if key != "seed"]
     if "device" in names:
         return "device"
     if len(names) == 1:
@@ -122,14 +118,11 @@ def infer_compared_axis(grid: Grid) -> str | None:
     raise ConfigurationError([fault("measure.axis", rule, "null", f"it may be {' or '.join(names)}")])
 
 
-def make_pairing(grid: Grid, launcher: Any) -> Pairing | None:
+def make_pairing(grid: CellGrid, launcher: Any) -> Pairing | None:
     """Group the cells of a sweep; None without `measure=paired`. Raises `ConfigurationError` if that is impossible."""
-    options = grid.configs[0].measure
-    if all(config.measure == options for config in grid.configs):
-        if not isinstance(options, PairedOptions):
-            return None
-    else:
-        raise ConfigurationError([fault("measure", "be the same for all cells of a sweep", "several")])
+    options = grid.paired
+    if options is None:
+        return None
     if not isinstance(launcher, LocalLauncher):
         way_out = "the runs take turns on one machine: use `hydra/launcher=local`"
         raise ConfigurationError([fault("measure", "be single with this launcher", "paired", way_out)])
@@ -145,12 +138,11 @@ def make_pairing(grid: Grid, launcher: Any) -> Pairing | None:
     return Pairing(options, groups)
 
 
-def pairing_notices(grid: Grid, pairing: Pairing | None) -> list[str]:
+def pairing_notices(grid: CellGrid, pairing: Pairing | None) -> list[str]:
     """Return notices to print before the start: the epochs needed if whole epochs are turns."""
     if pairing is None:
         return []
-    in_epochs = {cell.signature for cell, config in zip(grid.cells, grid.configs, strict=True) if config.num_workers}
-    max_members = max(len(frozenset().union(*group) & in_epochs) for group in pairing.groups)
+    max_members = max(len(frozenset().union(*group) & grid.in_epochs) for group in pairing.groups)
     if not max_members:
         return []
     num_epochs, seconds = max_members * (MIN_ROUNDS + WARMUP_TURNS), pairing.options.max_seconds
@@ -162,9 +154,9 @@ def pairing_notices(grid: Grid, pairing: Pairing | None) -> list[str]:
     ]
 
 
-def _groups(grid: Grid, name: str) -> list[Sides]:
+def _groups(grid: CellGrid, name: str) -> list[Sides]:
     """The groups of cells that the comparison will have, the baseline's side first."""
-    planned = [plan_cell(cell.signature, cell.name, cell.config) for cell in grid.cells]
+    planned = [plan_of(cell, cell.name) for cell in grid.cells]
     cells = Cells(
         [Cell(each.run, each.signature, each.settings, None) for each in planned],
         {},

@@ -8,7 +8,6 @@ from typing import Any
 
 from hydra.plugins.launcher import Launcher
 
-from runmanager.app.compose.compose_cells import Grid
 from runmanager.app.compose.schema import Config
 from runmanager.app.driver.preflight_process import Parts, PreflightRequest, missing_devices, run_preflight
 from runmanager.errors import ConfigurationError, RunManagerError
@@ -20,19 +19,12 @@ from runmanager.launching.slurm.launcher import SlurmLauncher
 from runmanager.records.files.file_errors import require_writable
 from runmanager.training.options.step import Precision
 
-__all__ = ["check_cells", "check_planned_runs", "predict_skipped", "require_output_root", "warm_up"]
+__all__ = ["check_cells", "predict_skipped", "require_output_root", "warm_up"]
 
 _ALWAYS_AVAILABLE = ("auto", "cpu")
 _WAY_OUT = "make room there, or give another one with output_root=…"
 require_output_root = partial(require_writable, "`output_root`", way_out=_WAY_OUT)
 """A context that raises `UsageError` if a folder under `output_root` cannot be written."""
-
-
-def check_planned_runs(launcher: Launcher, grid: Grid, to_run: Sequence[PlannedRun], *, needs_all: bool) -> None:
-    """Check the planned runs `to_run` of a grid, as `check_cells` does."""
-    signatures = {each.cell.signature for each in to_run}
-    configs = [config for cell, config in zip(grid.cells, grid.configs, strict=True) if cell.signature in signatures]
-    check_cells(launcher, configs, given=grid.given, needs_all=needs_all)
 
 
 def check_cells(launcher: Launcher, configs: Sequence[Config], *, given: Container[str], needs_all: bool) -> None:
@@ -81,7 +73,7 @@ def predict_skipped(launcher: Launcher, plan: Sequence[PlannedRun], *, needs_all
 
     Raises `ConfigurationError` instead if the command `needs_all` cells.
     """
-    devices = _distinct([str(each.cell.config["device"]) for each in plan if each.is_to_run])
+    devices = _distinct([each.cell.device for each in plan if each.is_to_run and each.cell.device is not None])
     _refuse_gpus(launcher, devices)
     to_check = [name for name in devices if name not in _ALWAYS_AVAILABLE]
     missing: dict[str, str] = (
@@ -90,8 +82,8 @@ def predict_skipped(launcher: Launcher, plan: Sequence[PlannedRun], *, needs_all
     if missing and needs_all:
         raise ConfigurationError(missing.values())
     return [
-        replace(each, action=Action.SKIP, why=f"no {each.cell.config['device']} here")
-        if each.is_to_run and each.cell.config["device"] in missing
+        replace(each, action=Action.SKIP, why=f"no {each.cell.device} here")
+        if each.is_to_run and each.cell.device in missing
         else each
         for each in plan
     ]

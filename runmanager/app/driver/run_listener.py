@@ -11,7 +11,7 @@ from rich.console import Console
 
 from runmanager.app.display.final_summary import command_name, show_results
 from runmanager.app.display.progress import RunDisplay
-from runmanager.app.display.run_line import paired_measure_seconds, run_label
+from runmanager.app.display.run_line import run_label
 from runmanager.app.driver.driver_faults import DriverFaults, require_sweep_folder, write_and_show_results
 from runmanager.app.driver.other_drivers import follow_other_drivers, stored_record
 from runmanager.app.follow.sweep_state import SweepReader
@@ -29,7 +29,6 @@ from runmanager.records.storage.reader import read_record
 from runmanager.records.storage.run_end import RunEnd, find_end, write_end
 from runmanager.results.write_throttle import WriteThrottle
 from runmanager.text import pluralize
-from runmanager.tracking.environment.environment import command_line
 
 __all__ = ["SweepListener", "command_name", "write_tables_alone"]
 
@@ -40,7 +39,8 @@ class SweepListener(Listener):
     """Receives the engine's events of the runs, whose keys are their order in the calls of the launcher.
 
     Other drivers may run cells of the same sweep. Their cells are left to them and followed until they end; `observer`
-    judges runs on other hosts. `show` prints the results. `faults` collects errors outside the runs.
+    judges runs on other hosts. `show` prints the results, `resuming` is the command that resumes the sweep. `faults`
+    collects errors outside the runs.
     """
 
     def __init__(
@@ -49,24 +49,25 @@ class SweepListener(Listener):
         plan: Sequence[PlannedRun],
         to_run: Sequence[PlannedRun],
         *,
-        epochs: int,
         console: Console,
         quiet: bool,
         observer: HeartbeatObserver | None = None,
         show: Callable[[SweepPaths, Console, bool], None] = show_results,
+        resuming: Sequence[str] = (),
     ) -> None:
         self._sweep = sweep
         self._plan = plan
         self._to_run = list(to_run)
         self._elsewhere = [each for each in plan if each.action is Action.LEAVE]
-        self._epochs = epochs
         self._console = console
         self._quiet = quiet
         self._observer = observer or HeartbeatObserver()
         self._show = show
+        self._resuming = tuple(resuming)
         self._running: dict[int, PlannedRun] = {}
         self._pids: dict[int, int] = {}
         self._went_well: dict[int, bool] = {}
+        self._has_new_end = False
         self.is_halted = False
         self._has_next_session: Callable[[], bool] = lambda: False
         self._between: dict[str, PlannedRun] = {}
@@ -85,7 +86,8 @@ class SweepListener(Listener):
             known = f", {kept} finished already" if kept else ""
             self._display.say(f"{pluralize(len(self._to_run), 'run')} to do{known}, in {self._sweep.root}")
             for each in self._plan:
-                if each.action in (Action.LEAVE, Action.MEASURE) or (each.action is Action.KEEP and each.changes):
+                is_kept_though = each.action is Action.KEEP and each.changes
+                if each.action in (Action.LEAVE, Action.MEASURE) or is_kept_though or each.variables:
                     self._display.say(f"{each.paths.name}: {each.why}")
         self._display.__enter__()
         return self
@@ -111,13 +113,16 @@ class SweepListener(Listener):
         run = self._to_run[job.key]
         self._running[job.key] = run
         self._pids[job.key] = pid
-        config = run.cell.config
-        seconds = paired_measure_seconds(config)
-        self._display.started(run.paths, int(config.get("epochs", self._epochs)), measure_seconds=seconds)
+        self._display.started(run.paths, run.cell.epochs, measure_seconds=run.cell.measure_seconds)
+        if self._has_new_end and self._pace.is_due:  # while a run works, so that it costs no time
+            self._write_tables_meanwhile()
 
     def tick(self) -> None:
         require_sweep_folder(self._sweep, self._folder)
         self._display.follow([run.paths for run in self._running.values()])
+        is_last_batch = len(self._went_well) + len(self._running) >= len(self._to_run)
+        if self._has_new_end and is_last_batch and self._running and self._pace.is_due:
+            self._write_tables_meanwhile()
 
     def stopping(self, *, at_once: bool) -> None:
         self._display.say("Stopping at once." if at_once else "Stopping after this epoch; Ctrl-C again stops at once.")
@@ -171,8 +176,7 @@ class SweepListener(Listener):
         self._display.ended(run.paths)
         if not end.is_recorded:
             self._display.say(f"  this time: {outcome.status} ({outcome.reason}): {outcome.message}")
-        if self._pace.is_due:
-            self._write_tables_meanwhile()
+        self._has_new_end = True
 
     @contextlib.contextmanager
     def sessions(self, has_next: Callable[[], bool]) -> Iterator[None]:
@@ -214,6 +218,7 @@ class SweepListener(Listener):
         return bool(self._pids) or any(record is not None and record.attempt > attempt for attempt, record in before)
 
     def _write_tables_meanwhile(self) -> None:
+        self._has_new_end = False
         try:
             self._write_tables()
         except Exception as error:  # must not end the runs, whose results are in their records
@@ -236,7 +241,7 @@ class SweepListener(Listener):
                 write_end(paths, record)
         write_and_show_results(self._sweep, self._console, self.faults, quiet=self._quiet, show=self._show)
         if interrupted:
-            self._display.say(f"Interrupted. To resume:  {self._resuming_command()}")
+            self._display.say(f"Interrupted. To resume:  {shlex.join(self._resuming)}")
             return _INTERRUPTED
         records = [stored_record(run) for run in self._plan]
         is_good = all(record is not None and record.status.is_success for record in records)
@@ -251,11 +256,6 @@ class SweepListener(Listener):
             self._display.say("The cells are submitted to Slurm. To follow them:")
             self._display.say(f"  {command_name()} watch {sweep}")
             self._display.say(f"  {command_name()} table {sweep}")
-
-    def _resuming_command(self) -> str:
-        command = shlex.join(command_line())
-        named = any(word.startswith("name=") for word in command_line())
-        return command if named else f"{command} name={shlex.quote(self._sweep.name)}"
 
 
 def write_tables_alone(sweep: SweepPaths) -> None:

@@ -1,16 +1,21 @@
-"""`runmanager run`: one combination of the settings."""
+"""`runmanager run`: one combination of the settings, of the built-in job or of a script."""
 
 import typer
 
-from runmanager.cli.hydra_application import run_application
+from runmanager.cli.hydra_application import run_application, run_script
+from runmanager.cli.script_options import takes_scripts
 
 __all__ = ["run"]
 
 
+@takes_scripts(run_script, is_single=True)
 def run(ctx: typer.Context) -> int:
     """Run one combination of the settings.
 
-    The same as `python -m runmanager OVERRIDES`. `--cfg job` prints the settings, `--hydra-help` explains Hydra's own
-    flags, `--dry-run` runs nothing. A preset that holds a grid is a sweep here too.
+    Without PROGRAM the same as `python -m runmanager OVERRIDES`. `--cfg job` prints the settings, `--hydra-help`
+    explains Hydra's own flags, `--dry-run` runs nothing. A preset that holds a grid is a sweep here too.
+
+    PROGRAM is a script: a path that ends in `.py`, or `-m MODULE`, which is run once, with the settings as its
+    arguments. What stands after `--` is passed to it as it is.
     """
     return run_application(ctx, ctx.args)

@@ -7,7 +7,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -20,6 +20,7 @@ __all__ = [
     "OWN_PROCESS_VARIABLE",
     "PRELOAD_VARIABLE",
     "RESUMES_VARIABLE",
+    "AnsweredError",
     "Raised",
     "Request",
     "Returned",
@@ -64,11 +65,21 @@ class Returned:
 
 @dataclass(frozen=True)
 class Raised:
-    """The function raised; `is_exit` if by `sys.exit`."""
+    """The function raised; `is_exit` if by `sys.exit`. `attached` comes with an `AnsweredError`."""
 
     message: str
     traceback: str
     is_exit: bool = False
+    attached: Any = None
+
+
+class AnsweredError(Exception):
+    """Raised by a job's function for the `error` of what it calls, with something attached for the driver."""
+
+    def __init__(self, error: BaseException, attached: Any) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.attached = attached
 
 
 def child_main(connection: Connection, request: Request) -> None:
@@ -102,6 +113,10 @@ def child_main(connection: Connection, request: Request) -> None:
 def _answer(request: Request) -> Returned | Raised:
     try:
         return Returned(request.function(*request.arguments))
+    except AnsweredError as answered:
+        error = answered.error
+        lines = "".join(traceback.format_exception(error))
+        return Raised(f"{type(error).__name__}: {_message_of(error)}", lines, attached=answered.attached)
     except SystemExit as error:
         return Raised(f"sys.exit({error.code})", traceback.format_exc(), is_exit=True)
     except BaseException as error:
@@ -119,6 +134,10 @@ def _send(connection: Connection, answer: Returned | Raised) -> None:
     try:
         data = pickle.dumps(answer)
     except Exception as error:
-        data = pickle.dumps(Raised(f"the result cannot be sent: {error}", traceback.format_exc()))
+        if isinstance(answer, Raised):
+            answer = replace(answer, attached=None)  # its message is enough
+            data = pickle.dumps(answer)
+        else:
+            data = pickle.dumps(Raised(f"the result cannot be sent: {error}", traceback.format_exc()))
     connection.send_bytes(data)
     connection.close()

@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 from runmanager.errors import RecordError
-from runmanager.launching.hydra_job import run_hydra_job
 from runmanager.launching.local.engine import Job, Listener, LocalEngine, ProcessExit
 from runmanager.launching.local.jobs import outcome_of_exit
 from runmanager.launching.local.multiprocessing_internals import restore_interpreter_state, start_forkserver
@@ -23,6 +22,7 @@ from runmanager.launching.local.time_limits import Limits
 from runmanager.launching.local.worker import RESUMES_VARIABLE, Raised, Returned
 from runmanager.launching.plan import PlannedRun
 from runmanager.launching.slurm.queue import SlurmQueue
+from runmanager.launching.work import do_work
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.file_errors import UNREADABLE
 from runmanager.records.files.paths import SweepPaths
@@ -41,13 +41,13 @@ _STOP_SIGNALS = (signal.SIGTERM, *_TIME_SIGNALS)
 
 @dataclass(frozen=True)
 class SlurmRequest:
-    """The work of a job: the pickled (module, qualified name, configuration) of a task, and the driver's state.
+    """The request for a job: the pickled `Work` of its run's process, and the driver's state.
 
     `run` is None for an application without run folders; with them `when_ended` (`module:name`) is called with the
     sweep's paths where no driver waits (`is_detached`).
     """
 
-    task: bytes
+    work: bytes
     driver_state: Mapping[str, Any]
     environment: Mapping[str, str]
     sweep: SweepPaths
@@ -151,7 +151,7 @@ def _supervise(request: SlurmRequest, supervisor: _Supervisor) -> Report:
         signal.signal(number, signal.SIG_IGN)  # until there is a run to stop
     with _ignoring(signal.SIGTERM):
         start_forkserver()  # it and its children inherit this
-    engine.run([Job(0, _in_own_process, (request.driver_state, request.task), limits=request.limits)], supervisor)
+    engine.run([Job(0, _in_own_process, (request.driver_state, request.work), limits=request.limits)], supervisor)
     ending = supervisor.ending
     if ending is None:  # stopped before it started
         stopped = Outcome(Status.KILLED, Reason.INTERRUPTED, "stopped by Slurm before it began")
@@ -175,13 +175,12 @@ def _ignoring(number: signal.Signals) -> Iterator[None]:
         signal.signal(number, earlier)
 
 
-def _in_own_process(driver_state: Mapping[str, Any], task: bytes) -> Any:
-    """Restore the driver's state in the run's own process, and run the task as Hydra does."""
+def _in_own_process(driver_state: Mapping[str, Any], work: bytes) -> Any:
+    """Restore the driver's state in the run's own process, and do the work."""
     os.register_at_fork(after_in_child=_block_termination)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # ignored by inheritance; the task may handle it
     restore_interpreter_state(driver_state)
-    module, name, config = pickle.loads(task)
-    return run_hydra_job(module, name, config)
+    return do_work(pickle.loads(work))
 
 
 def _block_termination() -> None:

@@ -5,7 +5,7 @@ Other applications call `runmanager.launching.slurm.register_slurm()` before the
 
 import os
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from runmanager.launching.slurm.job_registry import locked_job_registry, read_jo
 from runmanager.launching.slurm.options import SlurmOptions
 from runmanager.launching.slurm.queue import SlurmQueue
 from runmanager.launching.slurm.submit import require_submitit, submit
+from runmanager.launching.work import Work
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.run_end import end_gone_run
 
@@ -50,8 +51,9 @@ class _Cell:
 class SlurmLauncher(ProcessLauncher):
     """Runs each cell as a job of a Slurm array: one submission, and Slurm limits how many run at a time.
 
-    An application with run folders sets `runs` and `when_ended`: the run of each job, in order, and a function
-    (`module:name`) that writes the sweep's tables where no driver waits.
+    An application with run folders sets `runs`, `work_for` and `when_ended`: the run of each job, in order; a function
+    that is called with the job's key for its work; and a function (`module:name`) that writes the sweep's tables where
+    no driver waits.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -59,6 +61,7 @@ class SlurmLauncher(ProcessLauncher):
         require_submitit()  # before anything is written
         self.listener = Listener()
         self.runs: Sequence[PlannedRun] | None = None
+        self.work_for: Callable[[int], Work] | None = None
         self.when_ended: str | None = None
         self._queue = SlurmQueue()
 
@@ -113,15 +116,19 @@ class SlurmLauncher(ProcessLauncher):
 
     def _cell(self, overrides: list[str], index: int, first: int) -> _Cell:
         key = first + index
-        config = self._compose(overrides, key)
         run = None if self.runs is None else self.runs[index]
-        # A run's name contains its signature; another application may reuse a folder for other settings later.
-        name = " ".join([str(config.hydra.sweep.subdir), *overrides]) if run is None else run.paths.name
+        if run is None or self.work_for is None:
+            work = self.work_with_return(overrides, key)
+            config = work.arguments[-1]
+            # A run's name contains its signature; another application may reuse a folder for other settings later.
+            name, sweep = " ".join([str(config.hydra.sweep.subdir), *overrides]), Path(config.hydra.sweep.dir)
+        else:
+            work, name, sweep = self.work_for(key), run.paths.name, run.paths.root.parent.parent
         request = SlurmRequest(
-            task=pickle.dumps((self._task.__module__, self._task.__qualname__, config)),
+            work=pickle.dumps(work),
             driver_state=interpreter_state(),
             environment={name: value for name, value in os.environ.items() if name.startswith(_ENVIRONMENT_PREFIX)},
-            sweep=SweepPaths(Path(config.hydra.sweep.dir).absolute()),
+            sweep=SweepPaths(sweep.absolute()),
             run=run,
             limits=Limits(self.options.timeout, self.options.stall_timeout, run.paths.heartbeat if run else None),
             time_limit_minutes=self.options.time,

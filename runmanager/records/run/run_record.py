@@ -7,7 +7,7 @@ import msgspec
 from runmanager.records.host.device_peaks import DevicePeaks
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Outcome, Reason, Status
-from runmanager.records.settings.signature import UNSIGNED, with_later_settings
+from runmanager.records.settings.signature import UNSIGNED, with_later_settings, without_unsigned
 from runmanager.records.settings.values import flatten
 
 __all__ = [
@@ -166,17 +166,21 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `config` holds the requested settings, resolved and nested. `attempt` counts from 1 how often the run was begun or
     resumed; if it was resumed, `earlier` has the attempts before, and `resumed_at` is the start of the last one.
     `started_at` is the start of the first attempt, `environment` that of the last one. Times of day are ISO 8601 in
-    UTC. `unsigned` names the top-level settings that are not part of its identity; None: those of the built-in job
-    (`UNSIGNED`). `notes` are readable lines about what could not be done or was chosen automatically, `deviations`
-    about deviations from `config`. `better` has the declared direction of logged metrics by name, `min` or `max`; it
-    is left out of the file if none was declared. Runs of one `session` took turns on their machine (`measure=paired`);
-    none of their times includes the waiting for turns.
+    UTC. `unsigned` names the settings that are not part of its identity, those in groups by their dotted names; None:
+    those of the built-in job (`UNSIGNED`). `notes` are readable lines about what could not be done or was chosen
+    automatically, `deviations` about deviations from `config`. `better` has the declared direction of logged metrics by
+    name, `min` or `max`; it is left out of the file if none was declared. Runs of one `session` took turns on their
+    machine (`measure=paired`); none of their times includes the waiting for turns.
 
     `interval` is `steps` if the run's records are intervals of steps, not epochs. `summary` has metrics of the whole
     run by name, in order of first appearance, None for one that is not finite. `origins` says where metrics come from
     that the program did not log itself: `returned`, `printed`, `event file`, `metrics.csv`. `adopted` is the folder
-    of a run that was made without this package, whose times nobody measured. Each of the four is left out of the file
+    of a run that was made without this package, whose times were not measured. Each of the four is left out of the file
     where there is none.
+
+    `cell_command` runs the cell alone, for a cell of another program than the built-in job; `variables` are the
+    environment variables that its configuration reads, with a keyed digest in place of a secret. Both are left out of
+    the file where there are none.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -207,6 +211,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     summary: dict[str, float | None] | msgspec.UnsetType = msgspec.UNSET
     origins: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     adopted: str | msgspec.UnsetType = msgspec.UNSET
+    cell_command: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    variables: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -215,7 +221,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         Settings that were added after the run are included, at their neutral value (see `LATER`).
         """
         unsigned = UNSIGNED if self.unsigned is None else self.unsigned
-        return with_later_settings(flatten({key: value for key, value in self.config.items() if key not in unsigned}))
+        return with_later_settings(flatten(without_unsigned(self.config, unsigned)))
 
     @property
     def outcome(self) -> Outcome:

@@ -2,10 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-__all__ = ["LATER", "UNSIGNED", "short_signature", "signature", "with_later_settings"]
+__all__ = ["LATER", "UNSIGNED", "short_signature", "signature", "with_later_settings", "without_unsigned"]
 
 UNSIGNED = frozenset(
     {"name", "output_root", "data_root", "resume", "rerun_changed", "checkpoint", "log_every", "hydra"}
@@ -38,14 +38,23 @@ _OPTION_WITH = {"loader.prefetch_to_device": "dataloader"}
 """For settings that only one option of their config group has: that option."""
 
 
-def signature(config: Mapping[str, Any], *, unsigned: Container[str] = UNSIGNED) -> str:
-    """Return the SHA-256, as 64 hex digits, of the resolved configuration without the top-level settings in `unsigned`.
+_BUILT_IN = ("dataset.name", "model.name", "optimizer.name")
+"""Settings that every run of the built-in job has."""
+
+
+def signature(
+    config: Mapping[str, Any], *, unsigned: Collection[str] = UNSIGNED, later: Mapping[str, Any] | None = None
+) -> str:
+    """Return the SHA-256, as 64 hex digits, of the resolved configuration without the settings in `unsigned`.
 
     The order of keys does not matter. Default values count, so that a later change of a default does not change the
-    signatures of stored runs. Settings in `LATER` are left out if they have their neutral value.
+    signatures of stored runs. Settings in `later` are left out if they have their neutral value; by default those in
+    `LATER`, as far as they belong to the program.
     """
-    later = LATER if _is_of_job(config) else _LATER_ANYWHERE
-    signed = _without_later({key: value for key, value in config.items() if key not in unsigned}, later)
+    signed = without_unsigned(config, unsigned)
+    if later is None:
+        later = LATER if _is_of_job(config) else _LATER_ANYWHERE
+    signed = _without_later(signed, later)
     text = json.dumps(signed, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -55,8 +64,29 @@ def _is_of_job(config: Mapping[str, Any]) -> bool:
     return isinstance(optimizer, Mapping) and "name" in optimizer
 
 
+def without_unsigned(config: Mapping[str, Any], unsigned: Collection[str]) -> dict[str, Any]:
+    """Return nested settings without those in `unsigned`: top-level names, or dotted ones of settings in groups."""
+    inner = [name for name in unsigned if "." in name]
+    return _without(config, unsigned, inner) if inner else {k: v for k, v in config.items() if k not in unsigned}
+
+
+def _without(config: Mapping[str, Any], names: Collection[str], inner: Collection[str]) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for key, value in config.items():
+        below = [name.removeprefix(f"{key}.") for name in inner if name.startswith(f"{key}.")]
+        if key in names:
+            continue
+        if not (below and isinstance(value, Mapping)):
+            kept[key] = value
+        elif rest := _without(value, below, [name for name in below if "." in name]):
+            kept[key] = rest
+    return kept
+
+
 def _without_later(config: Mapping[str, Any], later: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Remove the settings of `later` at their neutral value, at top level and inside groups."""
+    if not later:
+        return dict(config)
     kept: dict[str, Any] = {}
     for key, value in config.items():
         name = prefix + key
@@ -71,9 +101,9 @@ def _without_later(config: Mapping[str, Any], later: Mapping[str, Any], prefix: 
 def with_later_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Add the settings of `LATER` that did not exist when these (flat) settings were stored, at their neutral value.
 
-    Settings of a custom training loop, which lack `optimizer.name`, are returned unchanged.
+    Settings of other programs than the built-in job are returned unchanged.
     """
-    later = LATER if "optimizer.name" in settings else {}
+    later = LATER if all(name in settings for name in _BUILT_IN) else {}
     return {**settings, **{name: value for name, value in later.items() if _is_missing(name, settings)}}
 
 

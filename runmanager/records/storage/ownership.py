@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from runmanager.errors import RecordError, RunBusyError, UsageError
+from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.file_errors import explain_disk_full
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
@@ -26,15 +27,21 @@ __all__ = ["claim_next_attempt", "claim_run", "silent_runs"]
 _POLL_SECONDS = 0.5
 
 
-def claim_run(paths: RunPaths, record: RunRecord, *, observer: HeartbeatObserver | None = None) -> RunFolder:
+def claim_run(
+    paths: RunPaths, record: RunRecord, *, observer: HeartbeatObserver | None = None, may_hold_files: bool = False
+) -> RunFolder:
     """Become the only writer of a run folder, new or left by a process that is gone.
 
     A new folder gets `record` immediately. For an existing folder, the stored record is returned, unchanged but for its
     owner and an increased `attempt`, and the caller decides what to keep. A run that says `running` on another host is
-    watched first, and taken over only if `observer` sees no heartbeat for its limit.
+    watched first, and taken over only if `observer` sees no heartbeat for its limit. `may_hold_files`: a folder without
+    a record may hold files, as of a launcher that writes there before it calls the run's task.
     Raises `RunBusyError` if a living process owns the run, `NoRoomError` if the disk is full.
     """
     paths.root.parent.mkdir(parents=True, exist_ok=True)
+    observer = observer or HeartbeatObserver()
+    if may_hold_files and paths.root.exists() and not paths.record.exists():
+        _claim_filled_folder(paths, record, observer)
     if not paths.record.exists():
         with explain_disk_full(paths.record):
             prepared = _prepare_folder(paths, record)
@@ -48,7 +55,19 @@ def claim_run(paths: RunPaths, record: RunRecord, *, observer: HeartbeatObserver
                 raise RunBusyError(
                     f"Folder {paths.root} must be empty or hold a run.json, got other files; move them away."
                 ) from None
-    return _take_over(paths, record, observer or HeartbeatObserver())
+    return _take_over(paths, record, observer)
+
+
+def _claim_filled_folder(paths: RunPaths, record: RunRecord, observer: HeartbeatObserver) -> None:
+    """Give a folder with files in it a record of a run that has not begun, so that it can be taken over."""
+    assert record.owner is not None
+    claim = claim_attempt(paths, 1, record.owner, is_abandoned=partial(_is_abandoned, paths, observer=observer))
+    try:
+        if not paths.record.exists():
+            pending = msgspec.structs.replace(record, status=Status.PENDING, owner=None, attempt=0)
+            replace_file(paths.record, encode_record(pending))
+    finally:
+        release_claim(claim)
 
 
 def _prepare_folder(paths: RunPaths, record: RunRecord) -> Path:

@@ -2,7 +2,7 @@
 
 import datetime
 import socket
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain, count, pairwise
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from runmanager.records.files.atomic_files import locked_folder, replace_file
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import SCHEMA_VERSION
-from runmanager.records.settings.signature import UNSIGNED, with_later_settings
+from runmanager.records.settings.signature import UNSIGNED, with_later_settings, without_unsigned
 from runmanager.records.settings.values import differing_settings, flatten
 from runmanager.records.storage.reader import run_names
 from runmanager.records.storage.versioned_file import decode_file, encode_record
@@ -48,10 +48,11 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One sweep, as stored in its sweep.json.
 
     `axes` maps each varying setting to its values in the given order; `cells` are the signatures in order; `planned`
-    has the same cells with the settings in which they differ, and `settings` those that all cells share. `commands`
-    are all commands for the sweep, in order, immediate repetitions once; `command` is the last one, and `cells_after`
-    the number of cells after each of them. `drivers` are the processes that run cells now; a killed one stays until the
-    next one begins.
+    has the same cells with the settings in which they differ, and `settings` those that all cells share. `commands` are
+    all commands for the sweep, in order, immediate repetitions once; `command` is the last one, and `cells_after` the
+    number of cells after each of them. `default_device` is the device of cells without a setting `device`: the CPU if
+    it is left out, None if it is unknown, as for programs of other people. `drivers` are the processes that run cells
+    now; a killed one stays until the next one begins.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -65,6 +66,7 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
     drivers: tuple[ProcessIdentity, ...] = ()
     commands: tuple[tuple[str, ...], ...] = ()
     cells_after: tuple[int, ...] = ()
+    default_device: str | msgspec.UnsetType | None = msgspec.UNSET
 
     def __post_init__(self) -> None:
         if not self.commands:  # a record written before there was a list
@@ -81,12 +83,10 @@ _DECODER = msgspec.json.Decoder(SweepRecord)
 
 
 def plan_cell(
-    signature: str, run: str, config: Mapping[str, Any], *, unsigned: Container[str] = UNSIGNED
+    signature: str, run: str, config: Mapping[str, Any], *, unsigned: Collection[str] = UNSIGNED
 ) -> PlannedCell:
     """Return a cell with its flat settings but for those in `unsigned`, which are not part of its identity."""
-    return PlannedCell(
-        signature, run, with_later_settings(flatten({k: v for k, v in config.items() if k not in unsigned}))
-    )
+    return PlannedCell(signature, run, with_later_settings(flatten(without_unsigned(config, unsigned))))
 
 
 def varying_settings(record: SweepRecord | None, cell: PlannedCell) -> list[str]:
@@ -119,17 +119,19 @@ def write_cells(
     axes: Mapping[str, Sequence[Any]] | None,
     command: Sequence[str],
     driver: ProcessIdentity | None = None,
+    default_device: str | msgspec.UnsetType | None = msgspec.UNSET,
 ) -> SweepRecord:
     """Add `cells` to sweep.json after those of earlier commands for the same sweep.
 
     A known cell keeps the name of its run, so that two drivers never give one cell two folders. `cells` is iterated
     twice; an iterable that creates cells on demand saves memory. Equal values of `axes` are stored once; with None the
-    axes are the settings in which all cells so far differ. `driver` is a process that will run cells until it calls
-    `leave_sweep`.
+    axes are the settings in which all cells so far differ. `default_device` is stored as given. `driver` is a process
+    that will run cells until it calls `leave_sweep`.
     """
     paths.runs.mkdir(parents=True, exist_ok=True)
     with locked_folder(paths.root):  # two commands for one sweep may run at the same time
         record = add_cells(read_sweep_record(paths), cells, axes=axes, command=command)
+        record = msgspec.structs.replace(record, default_device=default_device)
         drivers = [each for each in record.drivers if each != driver and each.is_alive() is not False]
         record = msgspec.structs.replace(record, drivers=(*drivers, *([driver] if driver else [])))
         replace_file(paths.record, encode_record(record))
@@ -182,6 +184,7 @@ def add_cells(
         settings=shared,
         planned=tuple(planned.values()),
         drivers=earlier.drivers if earlier else (),
+        default_device=earlier.default_device if earlier else msgspec.UNSET,
     )
 
 

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+import msgspec
+
 from runmanager.records.settings.values import differing_settings
 from runmanager.records.storage.reader import Damage, StoredRun
 from runmanager.records.sweep.sweep_record import PlannedCell, SweepRecord
@@ -30,6 +32,9 @@ class _Run(Protocol):
 
 _R = TypeVar("_R", bound=_Run)
 
+_DEVICE = "cpu"
+"""The device of a cell without the setting `device`, in the sweep of a training loop."""
+
 
 @dataclass(frozen=True)
 class CellWith(Generic[_R]):
@@ -49,11 +54,13 @@ class CellsWith(Generic[_R]):
     """All cells of a sweep: the runs in order of start, then pending cells in the order of the plan.
 
     `shared` are the settings that all cells have in common according to the plan; it is empty without one.
+    `default_device` is the device of a cell without that setting, None if it is unknown.
     """
 
     cells: Sequence[CellWith[_R]]
     shared: Mapping[str, Any]
     varying: Sequence[str]
+    default_device: str | None = _DEVICE
 
     def names(self) -> list[str]:
         """Return the dotted names of all settings that any cell has."""
@@ -61,14 +68,10 @@ class CellsWith(Generic[_R]):
         return list(dict.fromkeys([*self.shared, *names, "device"]))
 
     def value(self, cell: CellWith[_R], name: str, default: Any = None) -> Any:
-        """Return a cell's value of a setting, or `default`.
-
-        A cell without `device` runs on the CPU; that of an adopted run is not known.
-        """
+        """Return a cell's value of a setting, or `default`; that of `device` is `default_device` if it is missing."""
         if name in cell.own:
             return cell.own[name]
-        is_known = cell.stored is None or not cell.stored.is_adopted
-        return self.shared.get(name, "cpu" if name == "device" and is_known else default)
+        return self.shared.get(name, self.default_device if name == "device" else default)
 
     @property
     def columns(self) -> list[str]:
@@ -98,4 +101,5 @@ def gather_cells(runs: Sequence[_R], damaged: Iterable[Damage], plan: SweepRecor
         shared = {}
     cells = [CellWith(run.name, run.signature, settings, run) for run, settings in zip(runs, own, strict=True)]
     cells += [CellWith(cell.run, cell.signature, settings, None) for cell, settings in waiting]
-    return CellsWith(cells, shared, differing_settings([cell.own for cell in cells]))
+    device = _DEVICE if plan is None or plan.default_device is msgspec.UNSET else plan.default_device
+    return CellsWith(cells, shared, differing_settings([cell.own for cell in cells]), device)

@@ -17,7 +17,7 @@ from typing import Any
 from runmanager.records.settings.values import find_targets
 from runmanager.tracking.environment.import_scanner import ImportScanner, is_below, is_installed
 
-__all__ = ["CodeRehasher", "LateImports", "hash_user_code", "rehash_code"]
+__all__ = ["CodeRehasher", "LateImports", "hash_script", "hash_user_code", "rehash_code"]
 
 _NUM_DIGITS = 16
 
@@ -44,6 +44,17 @@ def hash_user_code(settings: Mapping[str, Any], *, is_built_in: bool) -> dict[st
     if not all(scanner.add_target(str(target)) for _, target in find_targets(settings)):
         return None
     return _hash_files(scanner.files, folder)
+
+
+def hash_script(script: Path, package: str, folders: Sequence[str], *, relative_to: Path) -> dict[str, str] | None:
+    """Hash a script that another process runs, and the files below `folders` that it imports, in their present state.
+
+    `package` is that of a script run with `-m`. Names are relative to a folder, absolute for files outside it. None if
+    a file is unreadable, or if the script lies outside the folders.
+    """
+    scanner = ImportScanner(folders)
+    scanner.add_script(str(script), package)
+    return _hash_files(scanner.files, str(relative_to)) if scanner.files else None
 
 
 class LateImports:

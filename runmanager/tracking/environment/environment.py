@@ -13,6 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from runmanager.records.files.paths import device_peaks_file
 from runmanager.records.host.device_peaks import DevicePeaks, find_device_peaks
 from runmanager.records.host.process import usable_cores
@@ -27,12 +29,14 @@ __all__ = [
     "COMMAND_VARIABLE",
     "COMMIT_VARIABLE",
     "DRIVEN_VARIABLE",
+    "LIBRARIES",
     "RUN_VARIABLE",
     "capture_environment",
     "command_line",
     "environment_for_children",
     "find_peaks",
     "git_commit",
+    "host_environment",
     "library_versions",
     "load_average",
 ]
@@ -52,7 +56,8 @@ RUN_VARIABLE = "RUNMANAGER_RUN"
 ATTEMPT_VARIABLE = "RUNMANAGER_ATTEMPT"
 """Environment variable with the attempt of that run, counted from 1."""
 
-_LIBRARIES = ("torch", "torchvision", "numpy", "tensorboard", "hydra-core", "omegaconf", "torch-runmanager")
+LIBRARIES = ("torch", "torchvision", "numpy", "tensorboard", "hydra-core", "omegaconf", "torch-runmanager")
+"""The libraries whose versions a run records."""
 
 
 def capture_environment(device: "torch.device", *, code: dict[str, str] | None = None) -> Environment:
@@ -64,12 +69,20 @@ def capture_environment(device: "torch.device", *, code: dict[str, str] | None =
 
     from runmanager.tracking.device.devices import device_facts
 
+    return msgspec.structs.replace(
+        host_environment(code=code),
+        torch_threads=torch.get_num_threads(),
+        **device_facts(device, cpu_model=cpu_model()),
+    )
+
+
+def host_environment(*, code: dict[str, str] | None = None) -> Environment:
+    """Collect what is known without torch when a run starts: all but its device and threads."""
     commit, clean = git_commit(Path.cwd())
     return Environment(
         host=socket.gethostname(),
         cpu_model=cpu_model(),
         num_cores=usable_cores(),
-        torch_threads=torch.get_num_threads(),
         python=platform.python_version(),
         libraries=library_versions(),
         commit=commit,
@@ -77,7 +90,6 @@ def capture_environment(device: "torch.device", *, code: dict[str, str] | None =
         code=code,
         command=command_line(),
         load_at_start=load_average(),
-        **device_facts(device, cpu_model=cpu_model()),
     )
 
 
@@ -159,7 +171,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
 def library_versions() -> dict[str, str]:
     """Return the installed versions of this package and the libraries that decide its results."""
     versions = {}
-    for name in _LIBRARIES:
+    for name in LIBRARIES:
         try:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

@@ -36,20 +36,23 @@ def open_run(
     can_resume: bool,
     overwrite: bool,
     reopens_finished: bool = False,
+    needs_checkpoint: bool = True,
+    may_hold_files: bool = False,
     observer: HeartbeatObserver | None = None,
 ) -> OpenedRun:
     """Claim the folder for `record`; `observer` watches a run that is `running` on another host (see `claim_run`).
 
-    A finished run is kept, unless `overwrite` is set. With `can_resume` a killed or crashed run that has a checkpoint
-    is resumed, and with `reopens_finished` a finished one too. Any other run is restarted, its old files in attempts/.
-    Raises `RunBusyError` if a living process owns the folder.
+    A finished run is kept, unless `overwrite` is set. With `can_resume` a killed or crashed run is resumed, if it has a
+    checkpoint or does not need one (`needs_checkpoint`), and with `reopens_finished` a finished one too. Any other run
+    is restarted, its old files in attempts/.
+    `may_hold_files`: see `claim_run`. Raises `RunBusyError` if a living process owns the folder.
     """
-    folder = claim_run(paths, record, observer=observer)
+    folder = claim_run(paths, record, observer=observer, may_hold_files=may_hold_files)
     stored = folder.record
     if stored is record:
         return OpenedRun(folder)
     status = stored.observed().status if stored.owner != record.owner else stored.status
-    is_resumable = can_resume and not overwrite and paths.checkpoint.exists()
+    is_resumable = can_resume and not overwrite and (paths.checkpoint.exists() or not needs_checkpoint)
     if status is Status.FINISHED and not overwrite and not (reopens_finished and is_resumable):
         folder.release()
         folder.record = read_record(paths)
@@ -68,7 +71,7 @@ def open_run(
             earlier=(*stored.earlier, _attempt_of(paths, stored, now=record.started_at)),
         )
         return OpenedRun(folder, is_resumed=True)
-    if status is Status.SKIPPED:  # it left nothing to keep
+    if status in (Status.SKIPPED, Status.PENDING):  # it left nothing to keep
         folder.record = record
         folder.write(attempt=stored.attempt)
     else:

@@ -1,12 +1,12 @@
-"""Outcomes of runs: from their epochs, or from the exception that ended them."""
+"""Outcomes of runs: from their epochs, or from the exception that ended them. Imports no torch."""
 
 import errno
 import logging
 import math
+import sys
 import traceback
 from pathlib import Path
-
-import torch
+from typing import Any
 
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.run.run_record import EpochRecord
@@ -69,7 +69,8 @@ def outcome_of(error: BaseException, *, batch_size: object = None, memory_bytes:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether `error` means that the host or a device is out of memory."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+    torch: Any = sys.modules.get("torch")  # without it the error is not PyTorch's
+    if isinstance(error, MemoryError) or (torch is not None and isinstance(error, torch.OutOfMemoryError)):
         return True
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM

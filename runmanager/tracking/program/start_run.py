@@ -117,6 +117,7 @@ class _ProgramManager(RunManager):
     """The manager of a program's own sweep, which leaves a model where it is unless the settings name a device."""
 
     _in_program = True
+    _default_device = None  # where the model is, without a setting that names a device
 
     def __init__(self, root: str | Path | None, model: torch.nn.Module | None, **options: Any) -> None:
         super().__init__(root, **options)

@@ -45,13 +45,14 @@ class EventWriter:
             source = SourceMetadata(writer=EVENT_WRITER)
             self._write(Event(wall_time=time.time(), file_version="brain.Event:2", source_metadata=source))
 
-    def summary(self, summary: Summary, step: int | None = None) -> None:
-        """Add a summary at a step, by default step 0."""
-        self._write(Event(wall_time=time.time(), step=step, summary=summary))
+    def summary(self, summary: Summary, step: int | None = None, *, wall_time: float | None = None) -> None:
+        """Add a summary at a step, by default step 0, and a time (seconds since 1970), by default now."""
+        self._write(Event(wall_time=time.time() if wall_time is None else wall_time, step=step, summary=summary))
 
-    def scalars(self, values: Mapping[str, float], step: int) -> None:
+    def scalars(self, values: Mapping[str, float], step: int, *, wall_time: float | None = None) -> None:
         """Add one number per tag, all in one event."""
-        self.summary(Summary(value=[Summary.Value(tag=tag, simple_value=values[tag]) for tag in values]), step)
+        summary = Summary(value=[Summary.Value(tag=tag, simple_value=values[tag]) for tag in values])
+        self.summary(summary, step, wall_time=wall_time)
 
     def series(self, tag: str, logged: "LoggedLosses") -> None:
         """Add one number per step under one tag, an event each."""

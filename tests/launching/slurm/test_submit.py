@@ -33,7 +33,7 @@ def test_a_rejected_submission_leaves_no_files(num_cells: int, tmp_path: Path, n
     kept = sweep.slurm / "12_0_result.pkl"
     kept.touch()
     request = SlurmRequest(
-        task=b"",
+        work=b"",
         driver_state={},
         environment={},
         sweep=sweep,

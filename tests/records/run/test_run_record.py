@@ -84,7 +84,8 @@ def test_settings_are_flat_and_without_unsigned_ones(record: Callable[..., RunRe
 
 
 def test_later_settings_have_their_neutral_value(record: Callable[..., RunRecord]) -> None:
-    older = {"lr": 0.1, "optimizer": {"name": "adam"}, "loader": {"name": "dataloader"}}
+    groups = {"dataset": "mnist", "model": "cnn", "optimizer": "adam", "loader": "dataloader"}
+    older = {"lr": 0.1, **{group: {"name": name} for group, name in groups.items()}}
     newer = {**older, "optimizer": {"name": "adam", "fused": True}, "on_oom": "halve"}
     settings = record(config=older).settings
     assert settings["precision"] == "fp32" and settings["optimizer.fused"] is None

@@ -245,7 +245,7 @@ def test_known_cell_keeps_the_name_of_its_run(tmp_path: Path) -> None:
 
 
 def test_cell_of_an_older_version_does_not_differ_in_later_settings(tmp_path: Path) -> None:
-    older = {"lr": 0.1, "optimizer": {"name": "adam"}}
+    older = {"lr": 0.1, "dataset": {"name": "mnist"}, "model": {"name": "cnn"}, "optimizer": {"name": "adam"}}
     write(tmp_path, [older])
     later = {name: value for name, value in LATER.items() if "." not in name}
     newer = [{**older, **later, "precision": precision} for precision in ("fp32", "bf16")]

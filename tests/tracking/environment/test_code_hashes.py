@@ -9,7 +9,7 @@ import pytest
 
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import read_sweep
-from runmanager.tracking.environment.code_hashes import CodeRehasher, hash_user_code, rehash_code
+from runmanager.tracking.environment.code_hashes import CodeRehasher, hash_script, hash_user_code, rehash_code
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = """
@@ -149,3 +149,29 @@ def test_in_another_folder_the_code_is_unknown(tmp_path: Path) -> None:
     assert rehasher.rehash({"/dev/zero": "abc"}) is None  # an endless file
     assert rehasher.rehash({}) == {}
     assert rehasher.rehash(None) is None
+
+
+def test_a_script_counts_with_what_it_imports_and_never_with_its_data(tmp_path: Path) -> None:
+    (tmp_path / "code" / "parts").mkdir(parents=True)
+    script = tmp_path / "code" / "train.py"
+    script.write_text("import helper\nfrom parts import net\nimport torch\n")
+    (tmp_path / "code" / "helper.py").write_text("")
+    (tmp_path / "code" / "parts" / "net.py").write_text("from . import layers\n")
+    (tmp_path / "code" / "parts" / "layers.py").write_text("")
+    (tmp_path / "code" / "unused.py").write_text("")
+    (tmp_path / "code" / "data.csv").write_text("1")
+    folders = [str(script.parent), str(tmp_path)]
+
+    before = hash_script(script, "", folders, relative_to=tmp_path)
+    names = ["code/helper.py", "code/parts/layers.py", "code/parts/net.py", "code/train.py"]
+    assert before is not None and list(before) == names
+
+    (tmp_path / "code" / "data.csv").write_text("2")
+    (tmp_path / "code" / "unused.py").write_text("changed = True")
+    assert hash_script(script, "", folders, relative_to=tmp_path) == before
+    (tmp_path / "code" / "parts" / "layers.py").write_text("changed = True")
+    after = hash_script(script, "", folders, relative_to=tmp_path)
+    assert after is not None and [name for name in names if after[name] != before[name]] == ["code/parts/layers.py"]
+
+    assert CodeRehasher(tmp_path).rehash(before) == after
+    assert hash_script(script, "", [str(tmp_path / "code" / "parts")], relative_to=tmp_path) is None

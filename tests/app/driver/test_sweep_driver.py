@@ -252,7 +252,7 @@ def test_two_unnamed_sweeps_in_one_second_have_different_folders(
     command: Callable[..., Any], tmp_path: Path, tiny: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at = datetime.datetime(2026, 11, 1, 10, 0, 0)
-    monkeypatch.setattr("runmanager.app.driver.sweeper.fresh_sweep_folder", partial(fresh_sweep_folder, now=at))
+    monkeypatch.setattr("runmanager.app.driver.sweep_driver.fresh_sweep_folder", partial(fresh_sweep_folder, now=at))
     for _ in range(2):
         done = command(*tiny, "epochs=1")
         assert done.status == 0, done.err

@@ -1,0 +1,237 @@
+"""The driver of a sweep of any program: checks every cell, plans the sweep, and runs what is missing."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from hydra.core.utils import JobReturn
+from hydra.plugins.launcher import Launcher
+from rich.console import Console
+
+from runmanager.app.display.final_summary import show_duel, show_results
+from runmanager.app.display.output_console import make_console
+from runmanager.app.driver.cell_launching import is_detached, launch_cells
+from runmanager.app.driver.other_drivers import end_silent_runs
+from runmanager.app.driver.paired_grouping import Pairing, make_pairing, pairing_notices
+from runmanager.app.driver.preflight import predict_skipped, require_output_root
+from runmanager.app.driver.program import CellGrid, Program
+from runmanager.app.driver.run_listener import SweepListener
+from runmanager.app.driver.sweep_plan import assign_folder, plan_sweep, write_plan
+from runmanager.errors import ConfigurationError, SweepError, UsageError
+from runmanager.launching.hydra_launcher import LocalLauncher
+from runmanager.launching.plan import Action, PlannedCells, PlannedRun
+from runmanager.launching.slurm.launcher import SlurmLauncher
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver, timeout_faults
+from runmanager.records.storage.reader import SweepContents, read_sweep
+from runmanager.records.sweep.sweep_record import add_cells, fresh_sweep_folder, leave_sweep, read_sweep_record
+from runmanager.text import pluralize
+from runmanager.tracking.environment.environment import DRIVEN_VARIABLE, command_line
+
+__all__ = ["DriverOptions", "SweepDriver"]
+
+_CONFIRM_FROM = 200  # cells; smaller sweeps start without confirmation
+
+
+@dataclass(frozen=True)
+class DriverOptions:
+    """How a sweep is driven.
+
+    `is_single`: the command is for one run, so that a missing device is an error. `heartbeat_timeout`: seconds without
+    a heartbeat after which a run on another host counts as gone; `timeout_name` is its name for users. `named`: how a
+    command names its sweep, given the command and the name.
+    """
+
+    is_single: bool = False
+    dry_run: bool = False
+    quiet: bool = False
+    yes: bool = False
+    heartbeat_timeout: float = SILENT_AFTER_SECONDS
+    timeout_name: str = "hydra.sweeper.heartbeat_timeout"
+    named: Callable[[Sequence[str], str], Sequence[str]] = lambda command, name: (*command, f"name={name}")
+
+    def __post_init__(self) -> None:
+        if faults := timeout_faults(self.timeout_name, self.heartbeat_timeout):
+            raise ConfigurationError(faults)
+
+
+class SweepDriver:
+    """Drives one sweep of a program by a launcher.
+
+    `run` raises `ConfigurationError` with every fault before anything runs, and `SystemExit` with the command's status
+    if it is not 0.
+    """
+
+    def __init__(
+        self, program: Program, launcher: Launcher, options: DriverOptions, *, console: Console | None = None
+    ) -> None:
+        self._program = program
+        self._launcher = launcher
+        self._options = options
+        self._observer = HeartbeatObserver(limit_seconds=options.heartbeat_timeout)
+        self._queued: dict[str, str] = {}
+        self._console = console or make_console()
+        self._pairing: Pairing | None = None
+
+    def run(self) -> Sequence[JobReturn]:
+        """Run the cells that are missing, and return their results in order; none for a dry run."""
+        self._confirm(num_cells := self._program.count_cells())
+        if not self._options.dry_run:
+            self._program.get_ready(self._launcher, num_cells=num_cells)  # while the cells are composed and checked
+        grid = self._program.compose()
+        self._pairing = make_pairing(grid, self._launcher)
+        for line in (*grid.notes, *pairing_notices(grid, self._pairing)):
+            self._print_line(line)
+        storage = grid.storage
+        sweep = None if storage.name is None else SweepPaths(Path(storage.output_root) / storage.name)
+        plan = self._planned(grid, sweep)
+        to_run = [each for each in plan if each.is_to_run]
+        batches = self._batches(to_run)
+        self._program.check_capacity(self._launcher, batches, take_turns=self._pairing is not None)
+        if self._options.dry_run:
+            self._show(predict_skipped(self._launcher, plan, needs_all=self._needs_all(grid)), sweep, grid)
+            return []
+        if end_silent_runs(plan, self._observer, apart_from=self._queued, say=self._print_line):
+            plan = self._planned(grid, sweep)
+            to_run = [each for each in plan if each.is_to_run]
+        self._program.check(self._launcher, to_run, needs_all=self._needs_all(grid))
+        with require_output_root(Path(storage.output_root)):
+            sweep = sweep or fresh_sweep_folder(Path(storage.output_root))
+        return self._run(grid, plan, sweep)
+
+    def _print_line(self, line: str) -> None:
+        if not self._options.quiet:
+            self._console.print(line, markup=False, soft_wrap=not self._console.is_terminal)
+
+    def _planned(self, grid: CellGrid, sweep: SweepPaths | None) -> list[PlannedRun]:
+        plan = plan_sweep(self._program, grid, sweep)
+        if self._pairing is not None:
+            plan = self._pairing.with_partners(plan, partial(predict_skipped, self._launcher, needs_all=False))
+        if isinstance(self._launcher, SlurmLauncher) and sweep is not None:
+            plan = self._with_queue(self._launcher, grid, plan, sweep)
+        return plan
+
+    def _with_queue(
+        self, launcher: SlurmLauncher, grid: CellGrid, plan: list[PlannedRun], sweep: SweepPaths
+    ) -> list[PlannedRun]:
+        """The plan with Slurm's states: a run without its job has ended, and a queued cell is left to its job.
+
+        A driver that waits also passes the queued cells to its launcher, which waits for them and submits none twice.
+        """
+        if launcher.settle(plan, sweep):
+            plan = plan_sweep(self._program, grid, sweep)
+        self._queued = queued = launcher.queued(sweep)
+        action = Action.RESUME if launcher.options.wait and not self._options.dry_run else Action.LEAVE
+        return [
+            replace(each, action=action, why=f"Slurm job {queued[each.paths.name]}")
+            if each.paths.name in queued and each.action is not Action.KEEP
+            else each
+            for each in plan
+        ]
+
+    def _show(self, plan: Sequence[PlannedRun], sweep: SweepPaths | None, grid: CellGrid) -> None:
+        from runmanager.app.display.plan_table import plan_table
+        from runmanager.results.findings.sample_size import detectable_before_running
+
+        workers = self._launcher.options.workers if isinstance(self._launcher, LocalLauncher) else 1
+        existing = [each for each in plan if each.action is not Action.SKIP]
+        earlier = read_sweep_record(sweep) if sweep else None
+        cells = add_cells(earlier, PlannedCells(existing), axes=grid.axes, command=command_line())
+        stored = read_sweep(sweep) if sweep else SweepContents(SweepPaths(Path()), [])
+        to_find = detectable_before_running(stored, cells)
+        self._console.print(plan_table(plan, sweep, workers=workers, to_find=to_find))
+
+    def _needs_all(self, grid: CellGrid) -> bool:
+        """Whether a missing device makes the other cells useless: for a duel and for a single run."""
+        return bool(grid.sides) or (len(grid.cells) == 1 and self._options.is_single)
+
+    def _confirm(self, num_cells: int) -> None:
+        can_ask = sys.stdin.isatty() and self._console.is_terminal
+        if self._options.dry_run or self._options.yes or num_cells < _CONFIRM_FROM or not can_ask:
+            return
+        answer = self._console.input(f"Run up to {pluralize(num_cells, 'cell')}? [y/N] ", markup=False)
+        if answer.strip().lower() not in ("y", "yes"):
+            raise UsageError("Nothing was run.")
+
+    def _run(self, grid: CellGrid, plan: Sequence[PlannedRun], sweep: SweepPaths) -> Sequence[JobReturn]:
+        driver = ProcessIdentity.current()
+        os.environ[DRIVEN_VARIABLE] = "1"
+        with require_output_root(sweep.root.parent):
+            names = write_plan(sweep, plan, grid, driver)
+        detached = is_detached(self._launcher)
+        try:
+            plan = [assign_folder(each, sweep, names) for each in plan]
+            to_run = [run for batch in self._batches([each for each in plan if each.is_to_run]) for run in batch]
+            listener = SweepListener(
+                sweep,
+                plan,
+                to_run,
+                console=self._console,
+                quiet=self._options.quiet,
+                observer=self._observer,
+                show=show_duel if grid.sides else show_results,
+                resuming=self._resuming_command(grid, sweep),
+            )
+            returns, interrupted = self._launch(listener, to_run, sweep)
+            if detached:
+                listener.leave()
+            status = 0 if detached else listener.finish(interrupted=interrupted)
+        finally:
+            with contextlib.suppress(OSError):  # a full disk: readers see that this driver's process is gone
+                leave_sweep(sweep, driver)
+        if listener.faults.lines:
+            raise SweepError("\n".join(listener.faults.lines)) from listener.faults.error
+        if status:
+            raise SystemExit(status)
+        return returns
+
+    def _resuming_command(self, grid: CellGrid, sweep: SweepPaths) -> Sequence[str]:
+        command = command_line()
+        return command if grid.storage.name is not None else self._options.named(command, sweep.name)
+
+    def _launch(
+        self, listener: SweepListener, to_run: Sequence[PlannedRun], sweep: SweepPaths
+    ) -> tuple[Sequence[JobReturn], bool]:
+        """Run the cells, follow those of other drivers, and run what these leave undone.
+
+        Returns the launcher's results, and whether the user interrupted. Once a run has begun, an error of the
+        launcher is added to the listener's faults.
+        """
+        returns: list[JobReturn] = []
+        first = 0
+        with listener:
+            try:
+                while True:
+                    for batch in self._batches(to_run):
+                        if not listener.is_halted:
+                            returns += self._launch_batch(listener, batch, sweep, first)
+                        first += len(batch)
+                    to_run = [] if is_detached(self._launcher) else listener.follow_other_drivers()
+                    if not to_run:
+                        return returns, False
+                    to_run = [run for batch in self._batches(to_run) for run in batch]
+                    first = listener.take(to_run)
+            except KeyboardInterrupt:
+                return returns, True
+            except (Exception, SystemExit) as error:
+                if not listener.has_begun:
+                    raise
+                listener.faults.add("The launcher failed", error)
+                return returns, False
+
+    def _batches(self, runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
+        """The runs of each call of the launcher: all together, or the groups of a paired sweep one by one."""
+        if self._pairing is not None:
+            return self._pairing.batches(runs)
+        return [list(runs)] if runs else []
+
+    def _launch_batch(
+        self, listener: SweepListener, batch: Sequence[PlannedRun], sweep: SweepPaths, first: int
+    ) -> Sequence[JobReturn]:
+        launch = partial(launch_cells, self._program, self._launcher, listener, sweep)
+        return launch(batch, first) if self._pairing is None else self._pairing.run(batch, first, listener, launch)

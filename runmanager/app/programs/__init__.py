@@ -1,0 +1,1 @@
+"""What a sweep can run: the built-in job, Hydra applications, scripts."""

@@ -1,0 +1,1 @@
+"""Hydra applications of other people as programs of sweeps."""

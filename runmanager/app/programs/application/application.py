@@ -1,0 +1,263 @@
+"""A Hydra application as a program of sweeps: its own configuration, its own task."""
+
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from hydra.plugins.launcher import Launcher
+from omegaconf import DictConfig, open_dict
+from omegaconf.errors import OmegaConfBaseException
+
+from runmanager.app.compose.cell_loader import CellLoader
+from runmanager.app.compose.compose_cells import expand_overrides, parse_overrides
+from runmanager.app.compose.grid_size import count_cells
+from runmanager.app.compose.override_quoting import format_override
+from runmanager.app.driver.program import CellGrid, Storage
+from runmanager.app.programs.application.identity import Identity, read_identity
+from runmanager.app.programs.application.supervised_task import SupervisedTask, run_supervised
+from runmanager.app.programs.cell_supervisor import CellSpec
+from runmanager.app.programs.run_folder_overrides import run_folder_overrides
+from runmanager.errors import ConfigurationError
+from runmanager.launching.hydra_launcher import LocalLauncher, ProcessLauncher
+from runmanager.launching.plan import Action, Cell, PlannedRun
+from runmanager.launching.work import Work
+from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS
+from runmanager.records.run.variables import recorded_variables
+from runmanager.records.settings.naming import readable_name
+from runmanager.records.settings.signature import short_signature, signature
+from runmanager.records.settings.values import differing_settings, flatten
+from runmanager.text import pluralize
+from runmanager.tracking.environment.code_hashes import hash_user_code
+
+__all__ = ["ApplicationOptions", "HydraApplication"]
+
+_DEVICE_SETTINGS = ("device", "trainer.accelerator")
+_DEVICE_KINDS = ("auto", "cpu", "cuda", "mps", "xpu")
+_ANY_GPU = "gpu"  # Lightning's name for whichever there is
+_RUN_DIR = "{run_dir}"
+
+
+@dataclass(frozen=True)
+class ApplicationOptions:
+    """What a user says of an application.
+
+    `unsigned`: globs of settings that do not change what is computed. `device`: the setting that names the device.
+    `metric`: the name of a number that the task returns; `better` its direction. `resume_with`: an override NAME=FILE
+    that is added from the second attempt on where that file exists.
+    """
+
+    unsigned: tuple[str, ...] = ()
+    device: str | None = None
+    metric: str | None = None
+    better: str | None = None
+    resume_with: str | None = None
+    heartbeat_timeout: float = SILENT_AFTER_SECONDS
+
+
+class HydraApplication:
+    """The cells of an application's grid, given by the overrides `words`."""
+
+    def __init__(
+        self,
+        loader: CellLoader,
+        master: DictConfig,
+        words: Sequence[str],
+        task: SupervisedTask,
+        storage: Storage,
+        options: ApplicationOptions,
+    ) -> None:
+        self._loader = loader
+        self._master = master
+        self._words = words
+        self._task = task
+        self._storage = storage
+        self._options = options
+        self._command = _own_command(master)
+        self._code: dict[tuple[str, ...], dict[str, str] | None] = {}
+        self._notes: tuple[str, ...] = ()
+
+    def count_cells(self) -> int:
+        return count_cells(parse_overrides(self._loader, self._words))
+
+    def get_ready(self, launcher: Launcher, *, num_cells: int) -> None:
+        if isinstance(launcher, LocalLauncher):
+            launcher.engine.get_ready(num_jobs=num_cells)
+
+    def compose(self) -> CellGrid:
+        overrides = parse_overrides(self._loader, self._words)
+        varying = [each.get_key_element() for each in overrides if each.is_sweep_override()]
+        faults: dict[str, None] = {}
+        cells = []
+        for words in expand_overrides(overrides):
+            cell = self._compose(words, varying, faults)
+            if cell is not None:
+                cells.append(cell)
+        if not faults:
+            faults.update(dict.fromkeys(_unsigned_axis_faults(overrides, cells)))
+        if faults:
+            raise ConfigurationError(faults)
+        notes = _equal_cells_note(cells)
+        return CellGrid(cells, _axes(varying, cells), self._storage, notes=notes, default_device=None)
+
+    def _compose(self, words: list[str], varying: Sequence[str], faults: dict[str, None]) -> Cell | None:
+        try:
+            config = self._loader.load_sweep_config(self._master, words)
+        except (HydraException, OmegaConfBaseException) as error:
+            faults[_first_line(error)] = None
+            return None
+        with open_dict(config):
+            config.hydra.job.id, config.hydra.job.num = "0", 0
+            config.hydra.runtime.output_dir = _RUN_DIR
+        identity = read_identity(config)
+        if identity.faults:
+            faults.update(dict.fromkeys(identity.faults))
+            return None
+        return self._cell(words, varying, identity, config)
+
+    def _cell(self, words: list[str], varying: Sequence[str], identity: Identity, config: DictConfig) -> Cell:
+        settings = identity.settings
+        flat = flatten(settings)
+        unsigned = tuple(name for name in flat if _is_unsigned(name, self._options.unsigned))
+        signed = signature(settings, unsigned=unsigned, later={})
+        shown = {key.lstrip("+~"): _value_of(flat, config, key.lstrip("+~")) for key in varying}
+        read = [each for name, names in identity.variables.items() if name not in unsigned for each in names]
+        return Cell(
+            signed,
+            f"{readable_name(shown)}-{short_signature(signed)}",
+            settings,
+            tuple(words),
+            device=self._device(flat),
+            unsigned=unsigned,
+            command=(*self._command, *words),
+            variables=recorded_variables(dict.fromkeys(read)),
+        )
+
+    def _device(self, settings: Mapping[str, Any]) -> str | None:
+        names = _DEVICE_SETTINGS if self._options.device is None else (self._options.device,)
+        given = next((settings[name] for name in names if isinstance(settings.get(name), str)), None)
+        if given == _ANY_GPU:
+            return "auto"
+        return given if given is not None and given.partition(":")[0] in _DEVICE_KINDS else None
+
+    def can_continue(self, run: RunPaths) -> bool:
+        return True  # its own business: its folder is the same
+
+    def check_capacity(
+        self, launcher: Launcher, batches: Sequence[Sequence[PlannedRun]], *, take_turns: bool = False
+    ) -> None:
+        """Do nothing: how much an application needs is not known."""
+
+    def check(self, launcher: Launcher, to_run: Sequence[PlannedRun], *, needs_all: bool) -> None:
+        if isinstance(launcher, LocalLauncher):
+            for device in dict.fromkeys(each.cell.device for each in to_run):
+                launcher.gpu_request(device)  # raises if the launcher's settings exclude it
+        elif not isinstance(launcher, ProcessLauncher):
+            choice = self._master.hydra.runtime.choices["hydra/launcher"]
+            self._notes = (f"hydra/launcher={choice} ran this cell: a death of its process is seen by readers only",)
+
+    def work(self, launcher: Any, run: PlannedRun, sweep: SweepPaths, *, key: int, is_again: bool) -> Work:
+        words = self._overrides(run, sweep, is_again=is_again)
+        return Work(run_supervised, (self._spec(run), launcher.work(words, key)))
+
+    def hydra_overrides(self, run: PlannedRun, sweep: SweepPaths) -> list[str]:
+        self._task.specs[run.paths.name] = self._spec(run)
+        return self._overrides(run, sweep, is_again=False)
+
+    def _overrides(self, run: PlannedRun, sweep: SweepPaths, *, is_again: bool) -> list[str]:
+        words = [*run.cell.overrides, *run_folder_overrides(run, sweep)]
+        if self._options.resume_with is not None and (is_again or run.action is Action.RESUME):
+            name, _, file = self._options.resume_with.partition("=")
+            path = Path(file.replace(_RUN_DIR, str(run.paths.root.absolute())))
+            if path.exists():
+                words.append(format_override(name, str(path)))
+        return words
+
+    def _spec(self, run: PlannedRun) -> CellSpec:
+        options = self._options
+        return CellSpec(
+            run=RunPaths(run.paths.root.absolute()),
+            pending=run.pending_record(),
+            device=run.cell.device,
+            code=self._code_of(run.cell),
+            overwrites=run.action is Action.START_AGAIN,
+            metric=options.metric,
+            better={options.metric: options.better} if options.metric and options.better else {},
+            notes=self._notes,
+            heartbeat_timeout=options.heartbeat_timeout,
+        )
+
+    def _code_of(self, cell: Cell) -> dict[str, str] | None:
+        targets = tuple(str(value) for name, value in flatten(cell.config).items() if name.endswith("_target_"))
+        if targets not in self._code:
+            self._code[targets] = hash_user_code(cell.config, is_built_in=False)
+        return self._code[targets]
+
+
+def _own_command(master: DictConfig) -> tuple[str, ...]:
+    """The beginning of the command for one cell: the program as it was started, and its sweeper."""
+    given = list(sys.orig_argv)
+    program = given[1 : len(given) - len(sys.argv) + 1]
+    config = [word for word in sys.argv[1:] if word.startswith(("--config", "-c"))]
+    hydra_words = [str(word) for word in master.hydra.overrides.hydra]
+    kept = [word for word in hydra_words if word.startswith(("hydra/sweeper=", "hydra.sweeper.unsigned="))]
+    return ("python", *program, *config, "-m", *kept)
+
+
+def _is_unsigned(name: str, globs: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, glob) or name.startswith(f"{glob}.") for glob in globs)
+
+
+def _value_of(flat: Mapping[str, Any], config: DictConfig, key: str) -> Any:
+    """The value of a setting, or the choice of a group."""
+    if key in flat:
+        return flat[key]
+    inner = {name.removeprefix(f"{key}."): value for name, value in flat.items() if name.startswith(f"{key}.")}
+    choice = config.hydra.runtime.choices.get(key)
+    return choice if choice is not None else inner or None
+
+
+def _axes(varying: Sequence[str], cells: Sequence[Cell]) -> dict[str, list[Any]]:
+    """The values of each varying setting; for a group those of the settings in which its choices differ."""
+    flat = [flatten(cell.config) for cell in cells]
+    axes: dict[str, list[Any]] = {}
+    differing = differing_settings(flat)
+    for key in (each.lstrip("+~") for each in varying):
+        names = [key] if any(key in settings for settings in flat) else _below(key, differing)
+        for name in names:
+            values = [settings[name] for settings in flat if name in settings]
+            axes[name] = list({repr(value): value for value in values}.values())
+    return axes
+
+
+def _below(group: str, names: Sequence[str]) -> list[str]:
+    prefix = group.partition("@")[0].replace("/", ".") + "."
+    return [name for name in names if name.startswith(prefix)]
+
+
+def _unsigned_axis_faults(overrides: Sequence[Override], cells: Sequence[Cell]) -> list[str]:
+    axes = [each.get_key_element().lstrip("+~") for each in overrides if each.is_sweep_override()]
+    unsigned = [name for name in axes if any(_is_unsigned(name, cell.unsigned or ()) for cell in cells)]
+    if not axes or len(unsigned) < len(axes):
+        return []
+    return [
+        f"`{name}` must have one value where no other setting varies, got several; it is unsigned." for name in unsigned
+    ]
+
+
+def _equal_cells_note(cells: Sequence[Cell]) -> list[str]:
+    counts = Counter(cell.signature for cell in cells)
+    num_equal = len(cells) - len(counts)
+    if not num_equal:
+        return []
+    return [f"{pluralize(num_equal, 'cell is', 'cells are')} equal to another one, and run once with it."]
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

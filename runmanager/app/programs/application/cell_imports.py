@@ -1,0 +1,12 @@
+"""Imports and look-ups that each cell of a Hydra application would otherwise make, made once in the forkserver."""
+
+import logging.config  # by Hydra's logging
+import logging.handlers  # noqa: F401
+
+import runmanager.app.programs.application.supervised_task
+import runmanager.results.tfevents.reader  # noqa: F401
+from runmanager.tracking.device.cpu_model import cpu_model
+from runmanager.tracking.environment.environment import library_versions
+
+cpu_model()  # both are remembered
+library_versions()

@@ -1,0 +1,137 @@
+"""The configuration of a Hydra application's cell as it counts: the same tomorrow and in another folder."""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from omegaconf import DictConfig, ListConfig, OmegaConf
+
+from runmanager.launching.hydra_internals import (
+    copy_without_hydra,
+    get_node,
+    hydra_config_set,
+    is_none,
+    raw_value,
+    resolvers,
+)
+from runmanager.records.settings.values import plain_settings
+
+__all__ = ["Identity", "read_identity"]
+
+_OUTSIDE = ("hydra", "now", "oc.env")
+"""Resolvers whose values differ between runs of one cell: they count by their text."""
+
+_VARIABLE = re.compile(r"\$\{\s*oc\.env\s*:\s*['\"]?(\w+)")
+_CHOICE = "runtime.choices."
+
+
+@dataclass
+class Identity:
+    """A cell's settings as they count, nested and plain, with the environment variables that they read by dotted name.
+
+    An interpolation counts by its value, but by its text if it leads to Hydra's runtime, the clock, or the environment,
+    directly or through others, or if it has another value when it is resolved again. `faults` are messages on settings
+    that are missing or cannot be resolved.
+    """
+
+    settings: dict[str, Any] = field(default_factory=dict)
+    variables: dict[str, list[str]] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+
+
+def read_identity(config: DictConfig) -> Identity:
+    """Return what counts of a composed cell, and what is wrong with it."""
+    copy = copy_without_hydra(config)
+    identity = Identity()
+    walk = _Walk(copy, identity)
+    with _outside_resolvers_cleared(config):
+        settings = walk.mapping(copy)
+    identity.settings = plain_settings(settings)
+    identity.faults += _unresolvable(config, walk.unresolved)
+    return identity
+
+
+@contextmanager
+def _outside_resolvers_cleared(config: DictConfig) -> Iterator[None]:
+    known = resolvers()
+    earlier = {name: known.pop(name) for name in _OUTSIDE if name in known}
+    OmegaConf.register_new_resolver("hydra", partial(_choice, config))
+    try:
+        yield
+    finally:
+        for name in _OUTSIDE:
+            known.pop(name, None)
+        known.update(earlier)
+
+
+def _choice(config: DictConfig, key: str) -> Any:
+    """Resolve `${hydra:runtime.choices.GROUP}`, the only value of Hydra's that decides what a cell computes."""
+    if not key.startswith(_CHOICE):
+        raise KeyError(key)
+    return config.hydra.runtime.choices[key.removeprefix(_CHOICE)]
+
+
+class _Walk:
+    """Reads the nodes of a configuration without Hydra's settings.
+
+    `unresolved` has the names of the interpolations that have no value without a run.
+    """
+
+    def __init__(self, root: DictConfig, identity: Identity) -> None:
+        self._root = root
+        self._identity = identity
+        self.unresolved: list[str] = []
+
+    def mapping(self, node: DictConfig, prefix: str = "") -> dict[str, Any]:
+        return {str(key): self._value(node, key, f"{prefix}{key}") for key in list(node)}
+
+    def _list(self, node: ListConfig, name: str) -> list[Any]:
+        return [self._value(node, index, f"{name}[{index}]") for index in range(len(node))]
+
+    def _value(self, parent: DictConfig | ListConfig, key: Any, name: str) -> Any:
+        if OmegaConf.is_missing(parent, key):
+            self._identity.faults.append(f"`{name}` must be given, got nothing; add `{name}=…`.")
+            return None
+        node = get_node(parent, key)
+        if not OmegaConf.is_interpolation(parent, key):
+            return self._plain(node, name)
+        text = str(raw_value(node))
+        if variables := _VARIABLE.findall(text):
+            self._identity.variables[name] = variables
+        return self._resolved(parent, key, name, text)
+
+    def _plain(self, node: Any, name: str) -> Any:
+        if isinstance(node, DictConfig):
+            return None if is_none(node) else self.mapping(node, f"{name}.")
+        if isinstance(node, ListConfig):
+            return None if is_none(node) else self._list(node, name)
+        return raw_value(node)
+
+    def _resolved(self, parent: DictConfig | ListConfig, key: Any, name: str, text: str) -> Any:
+        try:
+            first, second = self._resolve(parent, key, name), self._resolve(parent, key, name)
+        except Exception:  # a resolver of the application may raise anything
+            self.unresolved.append(name)
+            return text
+        return first if repr(first) == repr(second) else text
+
+    def _resolve(self, parent: Any, key: Any, name: str) -> Any:
+        OmegaConf.clear_cache(self._root)  # of resolvers that are called once for each configuration
+        value = parent[key]
+        return self._plain(value, name) if OmegaConf.is_config(value) else value
+
+
+def _unresolvable(config: DictConfig, names: Sequence[str]) -> list[str]:
+    """Return a fault for each setting that has no value in a run either, where Hydra's resolvers have theirs."""
+    faults = []
+    with hydra_config_set(config):
+        for name in names:
+            try:
+                OmegaConf.select(config, name)
+            except Exception as error:  # a resolver of the application may raise anything
+                first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+                faults.append(f"`{name}` must have a value, got an interpolation that fails: {first}.")
+    return faults

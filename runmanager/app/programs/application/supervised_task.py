@@ -1,0 +1,62 @@
+"""The task of a Hydra application under the supervisor of its cell."""
+
+import functools
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import TaskFunction
+from omegaconf import DictConfig
+
+from runmanager.app.programs.cell_metrics import returned_metrics
+from runmanager.app.programs.cell_supervisor import CellSpec, ProgramEnd, supervise_cell
+from runmanager.errors import RunBusyError
+from runmanager.launching.work import Work, do_work
+from runmanager.records.storage.run_folder import RunFolder
+
+__all__ = ["SupervisedTask", "run_supervised"]
+
+
+def run_supervised(spec: CellSpec, job: Work) -> float | None:
+    """Run a job of Hydra under the supervisor of its cell, in the cell's own process; return its number for Hydra.
+
+    The driver reads how it ended from its record; what another process runs is left to it.
+    """
+
+    def run_program(folder: RunFolder) -> ProgramEnd:
+        return ProgramEnd(metrics=returned_metrics(do_work(job), name=spec.metric))
+
+    try:
+        end = supervise_cell(spec, run_program)
+    except RunBusyError:
+        if not spec.run.record.exists():
+            raise  # something other than a run is in the way
+        return None
+    return None if end is None else end.metrics.value
+
+
+class SupervisedTask:
+    """A task function for launchers that call it in a process of theirs, inside Hydra's own work.
+
+    `specs` has the cells to run, by the name of their run folder.
+    """
+
+    def __init__(self, task: TaskFunction) -> None:
+        functools.update_wrapper(self, task)  # our launchers ship the function itself, by its name
+        self._task = task
+        self.specs: dict[str, CellSpec] = {}
+
+    def __call__(self, config: DictConfig) -> Any:
+        """Run the task in the run folder of this job. Raises what the task raises."""
+        spec = self.specs[Path(HydraConfig.get().runtime.output_dir).name]
+        returned: list[Any] = []
+
+        def run_program(folder: RunFolder) -> ProgramEnd:
+            returned.append(self._task(config))
+            return ProgramEnd(metrics=returned_metrics(returned[0], name=spec.metric))
+
+        end = supervise_cell(replace(spec, has_files=True), run_program)
+        if end is not None and end.error is not None:
+            raise end.error
+        return returned[0] if returned else None

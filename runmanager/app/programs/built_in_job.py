@@ -1,0 +1,106 @@
+"""The built-in job as a program of sweeps."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hydra.plugins.launcher import Launcher
+from omegaconf import DictConfig
+
+from runmanager.app.compose.cell_loader import CellLoader
+from runmanager.app.compose.compose_cells import Grid, parse_overrides, prepare_cells
+from runmanager.app.compose.grid_size import count_cells
+from runmanager.app.compose.override_quoting import quote_text
+from runmanager.app.compose.schema import Config
+from runmanager.app.driver.host_capacity import check_host_capacity
+from runmanager.app.driver.paired_grouping import infer_compared_axis
+from runmanager.app.driver.preflight import check_cells, warm_up
+from runmanager.app.driver.program import CellGrid, Storage
+from runmanager.app.programs.run_folder_overrides import run_folder_overrides
+from runmanager.errors import ConfigurationError
+from runmanager.launching.plan import Action, PlannedRun, Resume
+from runmanager.launching.work import Work
+from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.run.status import Status
+from runmanager.training.options.groups import PairedOptions
+from runmanager.validation import fault
+
+__all__ = ["BuiltInJob"]
+
+_WARM_UP_FROM = 20  # cells; fewer are composed quickly, and there may be nothing to run
+
+
+class BuiltInJob:
+    """The job that `python -m runmanager` trains, given by the overrides `words` and by the `sides` of a duel."""
+
+    def __init__(
+        self, loader: CellLoader, master: DictConfig, words: Sequence[str], *, sides: Sequence[Sequence[str]] = ()
+    ) -> None:
+        self._loader = loader
+        self._master = master
+        self._words = list(words)
+        self._sides = sides
+        self._given: frozenset[str] = frozenset()
+        self._configs: dict[str, Config] = {}
+
+    def count_cells(self) -> int:
+        return count_cells(parse_overrides(self._loader, self._words), num_sides=max(1, len(self._sides)))
+
+    def get_ready(self, launcher: Launcher, *, num_cells: int) -> None:
+        if num_cells >= _WARM_UP_FROM:
+            warm_up(launcher, num_jobs=num_cells)
+
+    def compose(self) -> CellGrid:
+        grid = self._grid()
+        self._given = grid.given
+        self._configs = {cell.signature: config for cell, config in zip(grid.cells, grid.configs, strict=True)}
+        first = grid.configs[0]
+        return CellGrid(
+            grid.cells,
+            grid.axes,
+            Storage(first.name, first.output_root, Resume(first.resume), first.rerun_changed),
+            sides=grid.sides,
+            paired=_paired_options(grid),
+            in_epochs=frozenset(name for name, config in self._configs.items() if config.num_workers),
+        )
+
+    def _grid(self) -> Grid:
+        """The cells; those of a paired sweep with `measure.axis` set, so that it is in every run's record."""
+        grid = prepare_cells(self._loader, self._master, self._words, sides=self._sides)
+        options = grid.configs[0].measure
+        if not isinstance(options, PairedOptions) or options.axis is not None:
+            return grid
+        axis = infer_compared_axis(grid.axes, grid.sides)
+        self._words.append(f"measure.axis={quote_text(axis)}")
+        return prepare_cells(self._loader, self._master, self._words, sides=self._sides)
+
+    def can_continue(self, run: RunPaths) -> bool:
+        return run.checkpoint.exists()
+
+    def check_capacity(
+        self, launcher: Launcher, batches: Sequence[Sequence[PlannedRun]], *, take_turns: bool = False
+    ) -> None:
+        check_host_capacity(launcher, map(self._configs_of, batches), take_turns=take_turns)
+
+    def check(self, launcher: Launcher, to_run: Sequence[PlannedRun], *, needs_all: bool) -> None:
+        check_cells(launcher, self._configs_of(to_run), given=self._given, needs_all=needs_all)
+
+    def _configs_of(self, runs: Sequence[PlannedRun]) -> list[Config]:
+        return [self._configs[each.cell.signature] for each in runs]
+
+    def work(self, launcher: Any, run: PlannedRun, sweep: SweepPaths, *, key: int, is_again: bool) -> Work:
+        words = self.hydra_overrides(run, sweep)
+        work: Work = launcher.work([*words, "resume=auto"] if is_again else words, key)
+        return work
+
+    def hydra_overrides(self, run: PlannedRun, sweep: SweepPaths) -> list[str]:
+        words = [*run.cell.overrides, *run_folder_overrides(run, sweep)]
+        if run.action is Action.START_AGAIN and run.stored is not None and run.stored.status is Status.FINISHED:
+            words.append("resume=never")  # unfinished runs start again anyway, unless another driver has finished them
+        return words
+
+
+def _paired_options(grid: Grid) -> PairedOptions | None:
+    options = grid.configs[0].measure
+    if any(config.measure != options for config in grid.configs):
+        raise ConfigurationError([fault("measure", "be the same for all cells of a sweep", "several")])
+    return options if isinstance(options, PairedOptions) else None

@@ -1,0 +1,143 @@
+"""Metrics of a cell that its program did not log itself, in order of trust.
+
+======================  ==================================================
+origin                  where
+======================  ==================================================
+(none)                  logged, by the interface of this package
+`returned`              what the program's task returned
+`printed`               numbers in its output
+`metrics.csv`           Lightning's table of metrics, in the run folder
+`event file`            scalars of TensorBoard's files, in the run folder
+======================  ==================================================
+
+The first source that has a name gives its value.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any
+
+import msgspec
+
+from runmanager.errors import RecordError
+from runmanager.records.files.paths import RunPaths
+from runmanager.records.run.run_record import EpochRecord, RunRecord
+from runmanager.records.storage.reader import read_epochs
+
+__all__ = ["FoundMetrics", "diverged_metric", "logged_only", "merged_metrics", "returned_metrics"]
+
+Metrics = dict[str, float | None]
+
+_COLUMNS = ("loss", "accuracy", "val_loss", "val_accuracy")
+_LOSS = re.compile(r"(^|[^a-z])loss($|[^a-z])", re.IGNORECASE)
+_UNNAMED = "objective"
+
+
+@dataclass
+class FoundMetrics:
+    """What a program returned and printed: metrics by name, None for one that is not finite, and notes.
+
+    `value` is the number that it returned, for Hydra.
+    """
+
+    returned: Metrics = field(default_factory=dict)
+    printed: Metrics = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    value: float | None = None
+
+
+def returned_metrics(value: Any, *, name: str | None) -> FoundMetrics:
+    """Return the metrics that a task returned: a number, which is metric `name`, or a mapping of names to numbers.
+
+    A tensor or an array of one element is a number. Anything else is ignored, with a note.
+    """
+    found = FoundMetrics()
+    if value is None:
+        return found
+    number = _number(value)
+    if number is not None:
+        return FoundMetrics({name or _UNNAMED: _finite(number)}, value=number)
+    if isinstance(value, Mapping):
+        numbers = {str(key): _number(each) for key, each in value.items()}
+        found.returned = {key: _finite(each) for key, each in numbers.items() if each is not None}
+        found.value = numbers.get(name) if name is not None else None
+        if ignored := [key for key, each in numbers.items() if each is None]:
+            found.notes.append(f"of what the task returned, {', '.join(ignored)} is ignored: not a number")
+        return found
+    found.notes.append(f"what the task returned is ignored: {type(value).__name__} is neither a number nor a mapping")
+    return found
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, Real):
+        return float(value)
+    size = getattr(value, "numel", None)  # of a tensor; of an array `size`
+    count = size() if callable(size) else getattr(value, "size", None)
+    if count != 1 or not hasattr(value, "item"):
+        return None
+    item = value.item()
+    return float(item) if isinstance(item, int | float) and not isinstance(item, bool) else None
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+def logged_only(record: RunRecord) -> RunRecord:
+    """Return the record without metrics that were found elsewhere: while the run ran, or in an earlier attempt.
+
+    They are found again, with their present values.
+    """
+    origins = record.origins or {}
+    logged = {name: value for name, value in (record.summary or {}).items() if name not in origins}
+    return msgspec.structs.replace(record, summary=logged or msgspec.UNSET, origins=msgspec.UNSET)
+
+
+def merged_metrics(paths: RunPaths, known: RunRecord, found: FoundMetrics) -> tuple[RunRecord, dict[str, Any]]:
+    """Return the record with all metrics of its run in `summary`, and the changed fields.
+
+    `known` has only what the program logged; a name that it logged is not taken from anywhere else.
+    """
+    from runmanager.results.program_files.found_metrics import found_metrics
+
+    logged = dict.fromkeys(_logged_names(_epochs(paths)))
+    summary: Metrics = dict(known.summary or {})
+    origins: dict[str, str] = {}
+    for origin, metrics in {"returned": found.returned, "printed": found.printed}.items():
+        for name, value in metrics.items():
+            if name not in summary and name not in logged:
+                summary[name], origins[name] = value, origin
+    in_files = found_metrics(paths.root, apart_from={*summary, *logged})
+    summary |= {name: _finite(value) for name, value in in_files.values.items()}
+    origins |= in_files.origins
+    changes = {
+        "summary": summary or msgspec.UNSET,
+        "origins": origins or msgspec.UNSET,
+        "notes": tuple(dict.fromkeys((*known.notes, *found.notes, *in_files.notes))),
+    }
+    return msgspec.structs.replace(known, **changes), changes
+
+
+def _epochs(paths: RunPaths) -> Sequence[EpochRecord]:
+    try:
+        return read_epochs(paths)
+    except RecordError:
+        return []  # every reader reports it
+
+
+def _logged_names(epochs: Sequence[EpochRecord]) -> Iterator[str]:
+    for epoch in epochs:
+        yield from epoch.metrics or {}
+        yield from (name for name in _COLUMNS if getattr(epoch, name) is not None)
+
+
+def diverged_metric(record: RunRecord, epochs: Sequence[EpochRecord]) -> str | None:
+    """Return the name of a loss whose last value is not finite; None if there is none."""
+    last = (epochs[-1].metrics or {}) if epochs else {}
+    values = {**last, **(record.summary or {})}
+    return next((name for name, value in values.items() if value is None and _LOSS.search(name)), None)

@@ -1,0 +1,286 @@
+"""The supervisor of a user's cell: the process that claims its run folder and alone writes run.json.
+
+```
+claim the run folder         records/storage; run.json says `running`
+prepare                      run.log, config.yaml, heartbeat, RUNMANAGER_RUN and RUNMANAGER_ATTEMPT
+the program                  a call in this process, or a child process
+find metrics                 what it returned, printed, and left in files of other programs
+record the end               run.json, with what the program itself reported to reported.json
+```
+"""
+
+import contextlib
+import datetime
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from runmanager.app.programs.cell_metrics import FoundMetrics, diverged_metric, logged_only, merged_metrics
+from runmanager.app.programs.cell_output import send_output_to
+from runmanager.app.programs.cell_progress import FolderActivity
+from runmanager.app.programs.program_error import in_program
+from runmanager.app.programs.seen_device import SeenDevice, is_device_missing
+from runmanager.errors import RecordError
+from runmanager.launching.local.worker import OWN_PROCESS_VARIABLE, RESUMES_VARIABLE
+from runmanager.records.files.atomic_files import replace_file
+from runmanager.records.files.paths import RunPaths
+from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver
+from runmanager.records.run.program_report import ProgramReport, with_report
+from runmanager.records.run.run_record import RunRecord
+from runmanager.records.run.status import Outcome, Reason, Status
+from runmanager.records.storage.reader import read_epochs, read_report
+from runmanager.records.storage.run_end import end_own_run, skipped_record
+from runmanager.records.storage.run_folder import RunFolder
+from runmanager.signals import handle_signals, sigchld_ignored
+from runmanager.tracking.environment.environment import ATTEMPT_VARIABLE, RUN_VARIABLE, host_environment
+from runmanager.tracking.lifecycle.open_run import open_run
+from runmanager.tracking.lifecycle.outcome import outcome_of, write_traceback
+from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
+
+__all__ = ["CellSpec", "ProgramEnd", "supervise_cell"]
+
+_STARTED_RUNS = "runmanager.tracking.program.current_run"  # loaded, with torch, only where a run was started
+
+
+@dataclass(frozen=True)
+class CellSpec:
+    """What the supervisor of a cell gets to know of it; picklable.
+
+    `pending` is the run's record before it begins, `code` has the digests of the program's files. `overwrites`: a
+    finished or killed run starts again too, its files in attempts/. `metric` names a number that the program returns;
+    `better` has directions of metrics, `min` or `max`. `has_files`: the folder holds files of a launcher already.
+    """
+
+    run: RunPaths
+    pending: RunRecord
+    device: str | None = None
+    code: dict[str, str] | None = None
+    overwrites: bool = False
+    metric: str | None = None
+    better: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    heartbeat_timeout: float = SILENT_AFTER_SECONDS
+    has_files: bool = False
+
+
+@dataclass
+class ProgramEnd:
+    """How a program ended: the `error` that it raised, None if it ended well, and the metrics that it left.
+
+    `outcome` is how it ended where that is known better than from an error: for a child process.
+    """
+
+    error: BaseException | None = None
+    outcome: Outcome | None = None
+    metrics: FoundMetrics = field(default_factory=FoundMetrics)
+
+
+def supervise_cell(spec: CellSpec, run_program: Callable[[RunFolder], ProgramEnd]) -> ProgramEnd | None:
+    """Claim the cell's folder, run its program, and record how it ended; return the program's end.
+
+    `run_program` returns how the program ended; what it raises counts as the program's error. None is returned if the
+    cell was not run: it has finished, or its device is missing. Raises `RunBusyError` if another process runs it.
+    """
+    folder = _opened(spec)
+    if folder is None:
+        return None
+    if os.environ.get(OWN_PROCESS_VARIABLE):
+        send_output_to(spec.run.log)
+    supervisor = _Supervisor(spec, folder)
+    with supervisor.running():
+        end = supervisor.run(run_program)
+    supervisor.record(end)
+    return end
+
+
+def _opened(spec: CellSpec) -> RunFolder | None:
+    """Claim the folder, resumed where the run was killed; None where there is nothing to run."""
+    now = datetime.datetime.now(datetime.UTC).isoformat()
+    record = msgspec.structs.replace(
+        spec.pending,
+        status=Status.RUNNING,
+        started_at=now,
+        owner=ProcessIdentity.current(),
+        environment=host_environment(code=spec.code),
+        better=dict(spec.better) or msgspec.UNSET,
+        notes=spec.notes,
+    )
+    missing = is_device_missing(spec.device)
+    if missing:
+        record = skipped_record(record, f"Device {spec.device!r} was asked for but this host has no such device.")
+    opened = open_run(
+        spec.run,
+        record,
+        can_resume=not missing,
+        overwrite=spec.overwrites and RESUMES_VARIABLE not in os.environ,
+        needs_checkpoint=False,
+        may_hold_files=spec.has_files,
+        observer=HeartbeatObserver(limit_seconds=spec.heartbeat_timeout),
+    )
+    folder = opened.folder
+    if opened.is_kept:
+        return None
+    if spec.has_files:
+        _keep_open_logs(folder.paths)
+    config = yaml.safe_dump(spec.pending.config, sort_keys=False, allow_unicode=True)
+    replace_file(spec.run.config, config)
+    if missing:
+        folder.leave()
+        return None
+    if opened.is_resumed and not spec.run.checkpoint.exists():
+        _begin_records_again(folder)
+    return folder
+
+
+def _keep_open_logs(paths: RunPaths) -> None:
+    """Put back what logging writes to already, where the files of an earlier attempt were moved aside."""
+    for handler in logging.root.handlers:
+        if not isinstance(handler, logging.FileHandler):
+            continue
+        path = Path(handler.baseFilename)
+        moved = sorted(paths.attempts.glob(f"*/{path.name}"), key=lambda file: int(file.parent.name))
+        if path.parent == paths.root and not path.exists() and moved:
+            os.replace(moved[-1], path)
+
+
+def _begin_records_again(folder: RunFolder) -> None:
+    """Move the records of the earlier attempt aside: without a checkpoint of ours, the program counts from 1 again.
+
+    Its own files stay where they are, as it may continue from them.
+    """
+    paths, record = folder.paths, folder.record
+    aside = paths.attempts / str(record.attempt - 1)
+    had_epochs = paths.epochs.exists()
+    for path in (paths.epochs, paths.reported, *([paths.events] if had_epochs and paths.events else [])):
+        if path.exists():
+            aside.mkdir(parents=True, exist_ok=True)
+            os.replace(path, aside / path.name)
+    *before, last = record.earlier
+    folder.write(earlier=(*before, msgspec.structs.replace(last, last_epoch=0)))
+
+
+class _Supervisor:
+    """One attempt of a cell between the claim of its folder and the record of its end."""
+
+    def __init__(self, spec: CellSpec, folder: RunFolder) -> None:
+        self._spec = spec
+        self._folder = folder
+        self._began = time.monotonic()
+        activity = FolderActivity(folder.paths.root)
+        self._heartbeat = Heartbeat(folder.paths.heartbeat, each_beat=lambda: self._advance(activity))
+        self._was_stopped = False
+        self._device = SeenDevice()
+
+    def _advance(self, activity: FolderActivity) -> None:
+        if activity.has_changed():
+            self._heartbeat.progress += 1
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """The program's environment, heartbeat and signals."""
+        variables = {
+            RUN_VARIABLE: str(self._folder.paths.root.absolute()),
+            ATTEMPT_VARIABLE: str(self._folder.record.attempt),
+        }
+        earlier = {name: os.environ.get(name) for name in variables}
+        os.environ.update(variables)
+        self._heartbeat.start()
+        try:
+            yield
+        finally:
+            for name, value in earlier.items():
+                os.environ.pop(name, None)
+                if value is not None:
+                    os.environ[name] = value
+
+    def run(self, run_program: Callable[[RunFolder], ProgramEnd]) -> ProgramEnd:
+        """Run the program; SIGTERM, with which the driver stops it, is a Ctrl-C to it."""
+        is_own = bool(os.environ.get(OWN_PROCESS_VARIABLE))
+        try:
+            with handle_signals([signal.SIGTERM], self._stop) if is_own else contextlib.nullcontext():
+                end = run_program(self._folder)
+        except BaseException as error:
+            end = ProgramEnd(error)
+        # A run that the program began in this process, without a `with` block, ends with the program.
+        if (started := sys.modules.get(_STARTED_RUNS)) is not None:
+            try:
+                started.end_current_run(end.error)
+            except Exception as error:  # for example an epoch that was left open
+                end.error = end.error or error
+        return end
+
+    def _stop(self) -> None:
+        self._was_stopped = True
+        raise KeyboardInterrupt
+
+    @sigchld_ignored()
+    def record(self, end: ProgramEnd) -> None:
+        """Record the end, unless another process has taken the run over."""
+        self._heartbeat.stop(keeps_file=(is_lost := self._folder.is_lost()))
+        if is_lost:
+            self._folder.leave()
+            return
+        paths = self._folder.paths
+        report = self._report()
+        known = with_report(logged_only(self._folder.record), report)
+        known, metrics = merged_metrics(paths, known, end.metrics)
+        outcome = self._outcome(end, report, known)
+        facts = {name: getattr(known, name) for name in _REPORTED}
+        facts["environment"] = self._device.added_to(known.environment)
+        earlier = self._folder.record  # a resumed run has the time and the memory of its earlier attempts
+        reported = report if report is not None and report.attempt == earlier.attempt else ProgramReport()
+        if reported.run_seconds is None:
+            facts["run_seconds"] = (earlier.run_seconds or 0.0) + time.monotonic() - self._began
+        if reported.peak_memory_bytes is None:
+            facts["peak_memory_bytes"] = max(earlier.peak_memory_bytes or 0, self._device.peak_memory_bytes())
+        end_own_run(self._folder, outcome, **facts | metrics)
+        if end.error is not None and not outcome.status.is_success and not self._was_stopped:
+            write_traceback(in_program(end.error), paths.error)
+        self._folder.leave()
+
+    def _report(self) -> ProgramReport | None:
+        try:
+            return read_report(self._folder.paths)
+        except RecordError:
+            return None  # what is left of it is not worth the run's end
+
+    def _outcome(self, end: ProgramEnd, report: ProgramReport | None, known: RunRecord) -> Outcome:
+        """How the run ended: stopped from outside, by its own error, as it reported itself, or well."""
+        if self._was_stopped:
+            return Outcome(Status.KILLED, Reason.INTERRUPTED, "stopped")
+        if end.outcome is not None and not end.outcome.status.is_success:
+            return end.outcome
+        if end.error is not None and not _is_good_exit(end.error):
+            return outcome_of(end.error)
+        reported = report.outcome if report is not None and report.attempt == known.attempt else None
+        if reported is not None and not reported.status.is_success:
+            return reported
+        if name := diverged_metric(known, read_epochs(self._folder.paths)):
+            return Outcome(Status.FAILED, Reason.DIVERGED, f"{name} is not finite")
+        return reported or Outcome(Status.FINISHED)
+
+
+_REPORTED = (
+    "num_parameters",
+    "epochs_planned",
+    "interval",
+    "peak_memory_bytes",
+    "run_seconds",
+    "measurements",
+    "notes",
+    "deviations",
+    "better",
+)
+
+
+def _is_good_exit(error: BaseException) -> bool:
+    return isinstance(error, SystemExit) and error.code in (None, 0)

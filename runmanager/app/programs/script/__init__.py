@@ -1,0 +1,1 @@
+"""Scripts: programs that take their settings as command-line arguments."""

@@ -1,0 +1,139 @@
+"""The flags of a script, read from its help."""
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from runmanager.validation import did_you_mean
+
+__all__ = ["Arity", "HelpFlags", "read_help"]
+
+_USAGE = re.compile(r"^\W*(usage:|synopsis)", re.IGNORECASE | re.MULTILINE)
+_FLAG = re.compile(r"(?<![\w-])--(?P<no>\[no-?\])?(?P<name>[A-Za-z][\w.-]*)")
+_DEFINITION = re.compile(r"^[ \t│|]*(?P<flags>-.*)$", re.MULTILINE)
+_COLUMNS = re.compile(r"[ \t│|]{2,}")
+_SEPARATORS = " \t,/|"
+_MAX_USAGE_LINES = 200
+
+
+class Arity(Enum):
+    """Whether a flag takes a value."""
+
+    NONE = "no value"
+    OPTIONAL = "an optional value"
+    REQUIRED = "a value"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class HelpFlags:
+    """The flags that a script's help shows, without their dashes. `library` reads the script's arguments."""
+
+    library: str
+    arities: Mapping[str, Arity]
+    accepts_any: bool = False
+
+    def knows(self, name: str) -> bool:
+        """Whether the script accepts `--NAME`."""
+        if self.accepts_any or name in self.arities or self._other_spelling(name) is not None:
+            return True
+        # jsonargparse takes the arguments of a class or the keys of a mapping below a flag, and shows the flag alone.
+        return self.library == "jsonargparse" and any(parent in self.arities for parent in _parents(name))
+
+    def arity(self, name: str) -> Arity:
+        known = name if name in self.arities else self._other_spelling(name)
+        return self.arities.get(known or "", Arity.UNKNOWN)
+
+    def negative(self, name: str) -> str | None:
+        """The flag, with its dashes, that means `NAME=false`; None if the help shows none."""
+        if self.library == "fire":  # shows none, but takes `--noNAME` for every flag
+            return f"--no{name}"
+        group, dot, last = name.rpartition(".")
+        forms = [f"{no}{name}" for no in ("no-", "no_", "no")] + [f"{group}{dot}{no}{last}" for no in ("no-", "no_")]
+        return next((f"--{form}" for form in forms if form in self.arities), None)
+
+    def nearest(self, name: str) -> str:
+        """A hint at the flag that was meant, or the list of all."""
+        names = sorted(self.arities.keys() - {"help"})
+        close = did_you_mean(f"--{name}", [f"--{each}" for each in names], max_names=1, cutoff=0.4)
+        return close or f"the script's help shows {', '.join(f'--{each}' for each in names) or 'none'}"
+
+    def _other_spelling(self, name: str) -> str | None:
+        """The flag that the library takes for this one: tyro and fire make no difference between `-` and `_`."""
+        if self.library not in ("tyro", "fire"):
+            return None
+        plain = name.replace("-", "_")
+        return next((each for each in self.arities if each.replace("-", "_") == plain), None)
+
+
+def read_help(text: str, library: str) -> HelpFlags | None:
+    """Read the output of a help call; None if it prints no usage."""
+    usage = _USAGE.search(text)
+    if usage is None:
+        return None
+    arities = {name: Arity.UNKNOWN for _, name in _mentions(text)}
+    arities.update(_from_usage(text[usage.end() :]))
+    for line in _DEFINITION.finditer(text):
+        arities.update(_from_definition(line["flags"], library))
+    if library == "fire":
+        arities.update(_fire_positionals(text))
+    return HelpFlags(library, arities, accepts_any="Additional flags are accepted" in text)
+
+
+def _mentions(text: str) -> Iterator[tuple[re.Match[str], str]]:
+    for found in _FLAG.finditer(text):
+        name = found["name"].rstrip(".-")
+        yield found, name
+        if found["no"]:
+            yield found, f"{found['no'].strip('[]')}{name}"
+
+
+def _from_usage(text: str) -> dict[str, Arity]:
+    """The flags of a usage like `[--lr LR] [--fast] [--amp [AMP]]`, up to the first empty line."""
+    paragraph = " ".join(text.partition("\n\n")[0].splitlines()[:_MAX_USAGE_LINES])
+    arities = {}
+    for found, name in _mentions(paragraph):
+        rest = paragraph[found.end() :].lstrip()
+        if not rest or rest[0] in "]|-" or rest.startswith(("[-", "...")):
+            arities[name] = Arity.NONE
+        else:
+            arities[name] = Arity.OPTIONAL if rest[0] == "[" else Arity.REQUIRED
+    return arities
+
+
+def _from_definition(line: str, library: str) -> dict[str, Arity]:
+    """The flags that a line of the help defines, as `-b N, --batch-size N  images`; all of them take the same."""
+    columns = _COLUMNS.split(line)
+    flag_columns = [*itertools.takewhile(lambda column: column.startswith("-"), columns)]
+    following = columns[len(flag_columns)] if len(columns) > len(flag_columns) else ""
+    if library == "typer" and re.fullmatch(r"<.*>|[A-Z_]+", following):  # its metavars have a column of their own
+        flag_columns.append(following)
+    definition = " ".join(flag_columns)
+    flags = list(_mentions(definition))
+    if not flags:
+        return {}
+    ends = [*(found.start() for found, _ in flags[1:]), len(definition)]
+    rests = [definition[found.end() : end].strip(_SEPARATORS) for (found, _), end in zip(flags, ends, strict=True)]
+    metavar = next((rest for rest in rests if rest and not rest.startswith("-")), "")
+    return {name: Arity.NONE if found["no"] else _arity(metavar, library) for found, name in flags}
+
+
+def _arity(metavar: str, library: str) -> Arity:
+    if not metavar or (library == "typer" and metavar == "<bool>"):  # typer's name for a flag without a value
+        return Arity.NONE
+    return Arity.OPTIONAL if metavar.startswith("[") else Arity.REQUIRED
+
+
+def _fire_positionals(text: str) -> dict[str, Arity]:
+    """The arguments that fire shows by position alone, and takes as flags too."""
+    if "flags syntax for POSITIONAL ARGUMENTS" not in text:
+        return {}
+    section = text.partition("\nPOSITIONAL ARGUMENTS\n")[2].partition("\n\n")[0]
+    return {name.lower(): Arity.REQUIRED for name in re.findall(r"^ {4}([A-Z]\w*)", section, re.MULTILINE)}
+
+
+def _parents(name: str) -> list[str]:
+    parts = name.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts))]

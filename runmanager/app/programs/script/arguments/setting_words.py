@@ -1,0 +1,154 @@
+"""The settings of a script on the command line: Hydra's syntax, and each value also as it was written."""
+
+import itertools
+import math
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hydra.core.override_parser import overrides_parser
+from hydra.core.override_parser.overrides_visitor import HydraErrorListener, HydraOverrideVisitor
+from hydra.core.override_parser.types import Override, OverrideType, QuotedString
+from hydra.errors import HydraException
+
+from runmanager.app.compose.grid_size import axis_fault, count_cells
+from runmanager.app.compose.override_quoting import quote_text
+from runmanager.errors import ConfigurationError
+
+__all__ = ["RUN_DIR", "Setting", "ValueSet", "expand_settings", "parse_settings"]
+
+RUN_DIR = "{run_dir}"
+"""Stands for the run's folder in a setting or a fixed argument."""
+
+_grammar: Any = overrides_parser  # what it imports of ANTLR differs between Hydra's versions
+
+_RUN_DIR_WORD = "%runmanager-run-dir%"  # braces have a meaning in Hydra's syntax
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One value: as a table shows it (`value`), and as the script gets it (`text`)."""
+
+    value: bool | int | float | str
+    text: str
+
+
+@dataclass(frozen=True)
+class ValueSet:
+    """The values of one setting; `is_axis` if it was written as several."""
+
+    name: str
+    values: tuple[Setting, ...]
+    is_axis: bool
+
+
+def parse_settings(words: Sequence[str]) -> list[ValueSet]:
+    """Parse words like `lr=0.1,0.01` and `batch-size=range(16,64,16)`; of several for one name, the last one applies.
+
+    Raises `ConfigurationError` with every invalid one, and if the grid is too large.
+    """
+    parsed: dict[str, tuple[Override, list[str] | None]] = {}
+    faults = []
+    for word in words:
+        try:
+            override, texts = _parse(word)
+        except (HydraException, ValueError) as error:  # Python's own for a number with too many digits
+            faults.append(_syntax_fault(word, error))
+            continue
+        if bad := _form_fault(override) or axis_fault(override):
+            faults.append(bad.replace(_RUN_DIR_WORD, RUN_DIR))
+        parsed[override.get_key_element()] = override, texts
+    if faults:
+        raise ConfigurationError(faults)
+    count_cells([override for override, _ in parsed.values()])
+    return [_value_set(override, texts) for override, texts in parsed.values()]
+
+
+def expand_settings(sets: Sequence[ValueSet]) -> list[dict[str, Setting]]:
+    """Return every combination of the values; the last axis varies fastest."""
+    combinations = itertools.product(*(each.values for each in sets))
+    return [dict(zip((each.name for each in sets), values, strict=True)) for values in combinations]
+
+
+class _WrittenValues(HydraOverrideVisitor):
+    """Hydra's reader of a parsed override, which also notes the elements of the value, None for those of a function."""
+
+    elements: "list[Any] | None" = None
+
+    def visitValue(self, ctx: Any) -> Any:
+        single = ctx.element()
+        elements = [single] if single else ctx.simpleChoiceSweep().element()
+        function = single.function() if single else None
+        if function is not None and function.getChild(0).getText() == "choice":
+            elements = function.element()
+        elif any(each.function() for each in elements):
+            elements = None
+        self.elements = elements
+        return super().visitValue(ctx)
+
+
+def _parse(word: str) -> tuple[Override, list[str] | None]:
+    """Parse a word with Hydra's grammar; also return the text of each value, None where a function makes them."""
+    hidden = word.replace(RUN_DIR, _RUN_DIR_WORD)
+    lexer = _grammar.OverrideLexer(_grammar.InputStream(hidden))
+    parser = _grammar.OverrideParser(_grammar.CommonTokenStream(lexer))
+    for each in (lexer, parser):
+        each.removeErrorListeners()
+        each.addErrorListener(HydraErrorListener())
+    visitor = _WrittenValues(_grammar.create_functions())
+    override: Override = visitor.visit(parser.override())
+    override.input_line = hidden
+    override.validate()
+    if visitor.elements is None:
+        return override, None
+    return override, [hidden[each.start.start : each.stop.stop + 1].strip() for each in visitor.elements]
+
+
+def _value_set(override: Override, texts: Sequence[str] | None) -> ValueSet:
+    values = list(override.sweep_iterator()) if override.is_sweep_override() else [override.value()]
+    if texts is None:  # made by a function
+        texts = [str(value).lower() if isinstance(value, bool) else str(value) for value in values]
+    settings = tuple(_setting(value, text) for value, text in zip(values, texts, strict=True))
+    return ValueSet(override.get_key_element(), settings, is_axis=override.is_sweep_override())
+
+
+def _setting(value: Any, text: str) -> Setting:
+    if isinstance(value, QuotedString | str):
+        text = value.text if isinstance(value, QuotedString) else value
+        text = text.replace(_RUN_DIR_WORD, RUN_DIR)
+        return Setting(text, text)
+    text = text.replace(_RUN_DIR_WORD, RUN_DIR)
+    if isinstance(value, bool):
+        return Setting(value if text in ("true", "false") else text, text)
+    is_number = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+    return Setting(value if is_number else text, text)  # `null`, lists and mappings are texts to a script
+
+
+def _form_fault(override: Override) -> str | None:
+    word = override.input_line or ""
+    line = f"`{word}` must"
+    name = override.get_key_element().lstrip("+~")
+    if override.type is not OverrideType.CHANGE:
+        return f"{line} be NAME=VALUE, got `{word[:1]}`; a script has no defaults to add to or delete."
+    if override.package is not None or "/" in name or not name:
+        return f"{line} be NAME=VALUE, got a name that no command-line argument can have."
+    if override.value_type is not None and override.value_type.name.startswith("GLOB"):
+        return f"{line} list its values, got a glob, which has nothing to match; write choice(…)."
+    return None
+
+
+def _syntax_fault(word: str, error: Exception) -> str:
+    name, given, value = word.partition("=")
+    if not given:
+        if word.startswith("-"):
+            return (
+                f"`{word}` must stand before the program, if it is an option of runmanager, or after `--`, if it is an "
+                f"argument for the script; a setting is written {word.lstrip('-')}=…."
+            )
+        return f"`{word}` must be NAME=VALUE, got no value; arguments that are the same in all cells stand after `--`."
+    if name.startswith("-"):
+        return f"`{word}` must be NAME=VALUE, got a dash; write {word.lstrip('-')}, or put it after `--`."
+    reason = str(error).splitlines()[0].partition(" expecting ")[0]
+    way_out = "" if '"' in value else f"; a text like this is written {shlex.quote(f'{name}={quote_text(value)}')}"
+    return f"`{word}` must be a setting like lr=0.1, got what cannot be parsed: {reason}{way_out}."

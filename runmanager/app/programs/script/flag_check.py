@@ -1,0 +1,61 @@
+"""The check of a command's settings against the help of the script itself."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from runmanager.app.programs.script.arguments.help_call import HELP_SECONDS, call_for_help
+from runmanager.app.programs.script.arguments.help_text import HelpFlags, read_help
+from runmanager.app.programs.script.script import Script
+from runmanager.errors import ConfigurationError
+
+__all__ = ["FlagCheck", "check_flags"]
+
+
+@dataclass(frozen=True)
+class FlagCheck:
+    """What the script's help says of its flags, None if it was not asked; `note` says why they were not checked."""
+
+    flags: HelpFlags | None = None
+    note: str = ""
+
+
+def check_flags(
+    script: Script,
+    names: Iterable[str],
+    *,
+    fixed: Sequence[str] = (),
+    form: str | None = None,
+    unchecked: bool = False,
+    seconds: float = HELP_SECONDS,
+) -> FlagCheck:
+    """Check that the script has a flag for each setting, by its own help, where its source shows that it honours it.
+
+    The help is asked for with the `fixed` arguments, which may name a subcommand; the script has `seconds` to answer.
+    Raises `ConfigurationError` with every unknown flag.
+    """
+    if unchecked:
+        return FlagCheck()
+    if form is not None and not form.startswith("--{name}"):
+        return FlagCheck(note=_unchecked(f"its help does not show arguments of the form {form}"))
+    library = script.library
+    if library is None:
+        return FlagCheck(note=_unchecked("its source shows no library that would answer to --help"))
+    text = call_for_help([*script.command, *fixed], library, script.folder, seconds=seconds)
+    if text is None:
+        return FlagCheck(note=_unchecked(f"it did not answer to --help within {seconds:g} seconds"))
+    flags = read_help(text, library)
+    if flags is None:
+        return FlagCheck(note=_unchecked("what it prints with --help shows no usage"))
+    faults = [
+        f"`{name}` must be a flag of {script.word}, got an unknown one; {flags.nearest(name).rstrip('.')} "
+        "(--unchecked skips this check)."
+        for name in names
+        if not flags.knows(name)
+    ]
+    if faults:
+        raise ConfigurationError(faults)
+    return FlagCheck(flags)
+
+
+def _unchecked(reason: str) -> str:
+    return f"The names of the settings are not checked against the script: {reason}."

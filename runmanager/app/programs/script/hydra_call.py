@@ -1,0 +1,47 @@
+"""The command of a script that is a Hydra application: its own, with our sweeper."""
+
+from dataclasses import fields
+
+from runmanager.app.compose.override_quoting import format_override
+from runmanager.app.programs.script.script import Script
+from runmanager.app.script_command_line import ScriptCommandLine, ScriptFlags
+from runmanager.errors import ConfigurationError
+
+__all__ = ["hydra_command"]
+
+_SWEEPER = ("name", "output_root", "resume", "rerun_changed", "dry_run", "quiet", "yes", "unsigned", "device")
+_SWEEPER_TOO = ("metric", "better", "resume_with")
+_LAUNCHER = {"workers": "workers", "gpus_per_run": "gpus_per_run", "timeout": "timeout", "retries": "retries"}
+_HERE = ("module", "python", "launcher", "gpus", "slurm")
+_LAUNCHERS = {"local": "runmanager", "slurm": "runmanager_slurm"}
+
+
+def hydra_command(script: Script, line: ScriptCommandLine) -> list[str]:
+    """Return the application's own command with `hydra/sweeper=runmanager` and the options as Hydra's settings.
+
+    Raises `ConfigurationError` for options that such a program has no use for.
+    """
+    flags, defaults = line.flags, ScriptFlags()
+    given = {each.name for each in fields(flags) if getattr(flags, each.name) != getattr(defaults, each.name)}
+    known = {*_SWEEPER, *_SWEEPER_TOO, *_LAUNCHER, *_HERE}
+    if faults := [
+        f"`--{name.replace('_', '-')}` must be left out for {script.word}, which is a Hydra application, got it; its "
+        "settings are its configuration."
+        for name in sorted(given - known)
+    ]:
+        raise ConfigurationError(faults)
+    words = ["hydra/sweeper=runmanager", f"hydra/launcher={_LAUNCHERS[flags.launcher]}"]
+    words += [
+        format_override(f"hydra.sweeper.{name}", getattr(flags, name))
+        for name in (*_SWEEPER, *_SWEEPER_TOO)
+        if name in given
+    ]
+    words += [
+        format_override(f"hydra.launcher.{setting}", getattr(flags, name))
+        for name, setting in _LAUNCHER.items()
+        if name in given
+    ]
+    if flags.gpus is not None:
+        words.append(f"hydra.launcher.gpus=[{flags.gpus}]")
+    words += [f"hydra.launcher.{word}" for word in flags.slurm]
+    return [*script.command, "-m", *words, *line.settings, *line.fixed]

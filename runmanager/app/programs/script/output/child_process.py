@@ -1,0 +1,160 @@
+"""The process of a script: started, its output copied and handed on, stopped and ended with its supervisor."""
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from runmanager.signals import handle_signals
+
+__all__ = ["ScriptEnd", "run_script"]
+
+_CHUNK_BYTES = 2**16
+_TAIL_BYTES = 2**18  # of standard error: enough for a traceback
+_POLL_SECONDS = 0.2
+_DRAIN_SECONDS = 1.0  # for what the script has started and left, which may hold its pipes open
+
+
+@dataclass(frozen=True)
+class ScriptEnd:
+    """How a script ended: its exit status, negative for a signal, and the end of what it wrote to standard error.
+
+    `was_stopped`: it was asked to stop before. `lost_output` is the error since which run.log lacks its output.
+    """
+
+    status: int
+    errors: str
+    was_stopped: bool = False
+    lost_output: OSError | None = None
+
+
+def run_script(
+    command: Sequence[str],
+    *,
+    folder: Path,
+    environment: Mapping[str, str],
+    log: Path,
+    scanners: Mapping[str, Callable[[bytes], object]] | None = None,
+    meanwhile: Callable[[], object] = lambda: None,
+) -> ScriptEnd:
+    """Run a script to its end and return how it ended.
+
+    Its output goes to `log` unchanged, in the order in which it comes, and each part of it to the scanner of its
+    stream, `stdout` or `stderr`. `meanwhile` is called several times a second. A SIGTERM to this process is passed on.
+    Whatever becomes of this process, the script and what it has started die with it, if this process leads its process
+    group. Raises `OSError` if the script cannot be started.
+    """
+    copier = _Copier(log, scanners or {})
+    with _group_ends_with_this_process(), copier:
+        with _default_interrupt():
+            process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        stops: list[int] = []
+
+        def stop() -> None:
+            stops.append(signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+
+        with process, handle_signals([signal.SIGTERM], stop):
+            copier.copy(process, meanwhile)
+            status = process.wait()
+    errors = copier.tail.decode("utf-8", errors="replace")
+    return ScriptEnd(status, errors, was_stopped=bool(stops), lost_output=copier.lost)
+
+
+class _Copier:
+    """Copies both streams of a process to a file and to the streams' scanners, and keeps the end of standard error."""
+
+    def __init__(self, log: Path, scanners: Mapping[str, Callable[[bytes], object]]) -> None:
+        self._log = log
+        self._scanners = scanners
+        self._file: IO[bytes] | None = None
+        self.tail = b""
+        self.lost: OSError | None = None
+
+    def __enter__(self) -> "_Copier":
+        with self._keeping_on():
+            self._file = self._log.open("ab", buffering=0)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def copy(self, process: subprocess.Popen[bytes], meanwhile: Callable[[], object]) -> None:
+        """Copy until both streams have ended, or a second after the process's end."""
+        with selectors.DefaultSelector() as selector:
+            for name, stream in (("stdout", process.stdout), ("stderr", process.stderr)):
+                assert stream is not None
+                selector.register(stream, selectors.EVENT_READ, name)
+            ended_at: float | None = None
+            while selector.get_map():
+                for key, _ in selector.select(_POLL_SECONDS):
+                    if data := os.read(key.fd, _CHUNK_BYTES):
+                        self._take(key.data, data)
+                    else:
+                        selector.unregister(key.fileobj)
+                meanwhile()
+                if ended_at is None and process.poll() is not None:
+                    ended_at = time.monotonic()
+                if ended_at is not None and time.monotonic() - ended_at >= _DRAIN_SECONDS:
+                    return
+
+    def _take(self, name: str, data: bytes) -> None:
+        if self._file is not None:
+            with self._keeping_on():
+                self._file.write(data)
+        if name == "stderr":
+            self.tail = (self.tail + data)[-_TAIL_BYTES:]
+        if name in self._scanners:
+            self._scanners[name](data)
+
+    @contextlib.contextmanager
+    def _keeping_on(self) -> Iterator[None]:
+        """A full disk costs the rest of the log, not the run."""
+        try:
+            yield
+        except OSError as error:
+            self.lost = self.lost or error
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+
+
+@contextlib.contextmanager
+def _group_ends_with_this_process() -> Iterator[None]:
+    """Let a shell kill this process's group when the process is gone: the shell's standard input ends with it."""
+    group = os.getpgrp()
+    if group != os.getpid():
+        yield
+        return
+    words = ["/bin/sh", "-c", f"read _; kill -s KILL -- -{group}"]
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True) as guard:
+        try:
+            yield
+        finally:
+            guard.kill()
+
+
+@contextlib.contextmanager
+def _default_interrupt() -> Iterator[None]:
+    """Let a process that is started here take SIGINT as any other does; a run's process itself ignores it."""
+    earlier = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, earlier)

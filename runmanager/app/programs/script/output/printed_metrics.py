@@ -1,0 +1,120 @@
+"""The metrics that a script prints: each point to TensorBoard, the last of each series for the record."""
+
+import contextlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runmanager.app.programs.script.output.output_scanner import Point, StreamScanner
+from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
+from runmanager.records.files.paths import RunPaths
+
+if TYPE_CHECKING:
+    from runmanager.tracking.tensorboard.event_writer import EventWriter
+
+__all__ = ["PrintedMetrics"]
+
+_MAX_SHOWN = 60  # characters of a match that is no number
+
+
+class PrintedMetrics:
+    """Takes what a script prints and keeps the values that its patterns find.
+
+    The points of a series are scalars of the run's event file; their step counts from 1, and a resumed run continues
+    the count. A script that `logs_itself` has that file to itself: the points then go to the folder `printed/`.
+    """
+
+    def __init__(
+        self,
+        patterns: Sequence[ScalarPattern],
+        paths: RunPaths,
+        *,
+        metric: str | None = None,
+        logs_itself: bool = False,
+    ) -> None:
+        self.last: dict[str, float] = {}
+        self._patterns = patterns
+        self._paths = paths
+        self._metric = metric
+        self._num_points = 0
+        self._counts: dict[str, int] = {}
+        self._odd: dict[str, str] = {}
+        self._writer: EventWriter | None = None
+        self._lost: OSError | None = None
+        self._logs_itself = logs_itself
+        self._scanners = {name: self._scanner() for name in ("stdout", "stderr")} if patterns else {}
+
+    @property
+    def scanners(self) -> Mapping[str, Callable[[bytes], object]]:
+        """For each stream what takes its bytes; none without patterns."""
+        return {name: scanner.feed for name, scanner in self._scanners.items()}
+
+    def close(self) -> None:
+        """Scan the rest of both streams, and close the event file."""
+        for scanner in self._scanners.values():
+            scanner.close()
+        if self._writer is not None:
+            with contextlib.suppress(OSError):  # every point was flushed, or its loss is known
+                self._writer.close()
+
+    @property
+    def num_points(self) -> int:
+        """How many points this process has found."""
+        return self._num_points
+
+    def metrics(self) -> dict[str, float | None]:
+        """The last value of each series, None for one that is not finite: `metric`, then in order of appearance."""
+        ordered = sorted(self.last.items(), key=lambda item: item[0] != self._metric)
+        return {name: value if math.isfinite(value) else None for name, value in ordered}
+
+    def notes(self) -> list[str]:
+        """What could not be read as a number, and the patterns that nothing matched."""
+        missing = [each.name for each in self._patterns if each.name not in self.last and each.name not in self._odd]
+        odd = [f"--scalar {name}: `{text}` is no number, and is left out" for name, text in self._odd.items()]
+        lost = [] if self._lost is None else [f"the event file lacks the end of the series: {self._lost}"]
+        return [*odd, *(f"--scalar {name}: nothing that the script printed matches" for name in missing), *lost]
+
+    def _scanner(self) -> StreamScanner:
+        return StreamScanner(
+            self._patterns,
+            when_found=self._take,
+            when_odd=lambda name, text: self._odd.setdefault(name, text[:_MAX_SHOWN]),
+        )
+
+    def _take(self, point: Point) -> None:
+        self.last[point.name] = point.value
+        self._num_points += 1
+        if self._lost is not None:
+            return
+        try:
+            self._write(point)
+        except OSError as error:  # a full disk costs the rest of the series, not the run
+            self._lost = error
+
+    def _write(self, point: Point) -> None:
+        if self._writer is None:
+            self._writer = self._open_writer()
+        self._counts[point.name] = step = self._counts.get(point.name, 0) + 1
+        self._writer.scalars({point.name: point.value}, step, wall_time=point.wall_time)
+        self._writer.flush()
+
+    def _open_writer(self) -> "EventWriter":
+        from runmanager.tracking.tensorboard.event_writer import EventWriter, truncate_events
+
+        is_apart = self._logs_itself or self._paths.reported.exists()
+        folder = self._paths.root / "printed" if is_apart else self._paths.root
+        if is_apart:
+            folder.mkdir(exist_ok=True)
+        existing = min(folder.glob("events.out.tfevents.*"), default=None)
+        if existing is not None:
+            truncate_events(existing, existing.stat().st_size)  # a kill may have left half a record
+            self._counts = _counts_in(existing)
+        return EventWriter(folder, existing)
+
+
+def _counts_in(events: Path) -> dict[str, int]:
+    """The number of values of each tag in an event file: that of an earlier attempt."""
+    from runmanager.results.tfevents.reader import read_event_files
+
+    return {tag: len(series.values) for tag, series in read_event_files([events]).scalars.items()}

@@ -1,0 +1,96 @@
+"""How a script's run ended, judged from outside: by its exit status and the end of what it wrote."""
+
+import re
+import signal
+from dataclasses import dataclass
+
+from runmanager.app.programs.script.output.child_process import ScriptEnd
+from runmanager.records.host.memory import address_space_limit
+from runmanager.records.run.status import Outcome, Reason, Status
+from runmanager.tracking.lifecycle.outcome import is_out_of_memory
+
+__all__ = ["FinalTraceback", "find_final_traceback", "outcome_of_script"]
+
+_BEGIN = re.compile(r"^.*Traceback \(most recent call last\).*$", re.MULTILINE)
+_ERROR = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$")
+_FRAME = re.compile(r"^[ \t│|╭╰+]|^$")  # Python indents frames; rich draws a box, exception groups a margin
+_MAX_MESSAGE_LINES = 60  # longer is what a script prints after a traceback that it has survived
+_UNCAUGHT = 1  # Python's exit status after an exception that nothing caught, and after `sys.exit("a message")`
+_USAGE = 2  # that of libraries that read arguments
+_MEMORY_ERRORS = ("MemoryError", "OutOfMemoryError")
+
+
+@dataclass(frozen=True)
+class FinalTraceback:
+    """The traceback at the end of a script's errors: its text, and the exception in one line."""
+
+    text: str
+    kind: str
+    message: str
+
+    @property
+    def line(self) -> str:
+        return f"{self.kind}: {self.message}" if self.message else self.kind
+
+    @property
+    def is_out_of_memory(self) -> bool:
+        if self.kind.rpartition(".")[2] in _MEMORY_ERRORS:
+            return True
+        return self.kind == "RuntimeError" and is_out_of_memory(RuntimeError(self.text))
+
+
+def outcome_of_script(end: ScriptEnd) -> tuple[Outcome, str | None]:
+    """Return the outcome of a script, and the traceback that ended it, if one did."""
+    if end.was_stopped:
+        return Outcome(Status.KILLED, Reason.INTERRUPTED, "stopped on request"), None
+    if end.status < 0:
+        causes = [_signal_name(-end.status), address_space_limit()]
+        return Outcome(Status.KILLED, Reason.SIGNAL, "; ".join(filter(None, causes))), None
+    if end.status == 0:
+        return Outcome(Status.FINISHED), None
+    traceback = find_final_traceback(end.errors) if end.status == _UNCAUGHT else None
+    if traceback is not None:
+        reason = Reason.OUT_OF_MEMORY if traceback.is_out_of_memory else Reason.EXCEPTION
+        return Outcome(Status.FAILED, reason, traceback.line), traceback.text
+    last = next((line.strip() for line in reversed(end.errors.splitlines()) if line.strip()), "")
+    status = f"the script ended with status {end.status}"
+    says_why = end.status in (_UNCAUGHT, _USAGE) and last
+    return Outcome(Status.FAILED, Reason.EXIT, f"{status}: {last}" if says_why else status), None
+
+
+def find_final_traceback(errors: str) -> FinalTraceback | None:
+    """Return the traceback with which standard error ends, with those of the exceptions that led to it.
+
+    None if there is none, or if more follows it than the message of an exception.
+    """
+    begins = list(_BEGIN.finditer(errors))
+    if not begins:
+        return None
+    rest = errors[begins[-1].end() :].lstrip("\n").splitlines()
+    for index, line in enumerate(rest):
+        if _FRAME.match(line):
+            continue
+        found = _ERROR.match(line)
+        if found is None or len(rest) - index > _MAX_MESSAGE_LINES:
+            return None
+        first = _first_of_chain(errors, [begin.start() for begin in begins])
+        return FinalTraceback(errors[first:].strip() + "\n", found["kind"], (found["message"] or "").strip())
+    return None
+
+
+def _first_of_chain(errors: str, begins: list[int]) -> int:
+    """Where the exceptions begin that led to the last one: Python joins their tracebacks by a sentence."""
+    first = begins[-1]
+    for earlier in reversed(begins[:-1]):
+        between = errors[earlier:first].rstrip()
+        if not between.endswith(("another exception occurred:", "direct cause of the following exception:")):
+            break
+        first = earlier
+    return first
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

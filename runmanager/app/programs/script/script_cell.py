@@ -1,0 +1,131 @@
+"""A cell of a script: its process runs the script as a child, and supervises it."""
+
+import contextlib
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from runmanager.app.programs.cell_metrics import FoundMetrics
+from runmanager.app.programs.cell_supervisor import CellSpec, ProgramEnd, supervise_cell
+from runmanager.app.programs.script.arguments.cell_arguments import make_arguments
+from runmanager.app.programs.script.arguments.help_text import HelpFlags
+from runmanager.app.programs.script.arguments.setting_words import RUN_DIR, Setting
+from runmanager.app.programs.script.interpreter import Versions
+from runmanager.app.programs.script.output.child_process import ScriptEnd, run_script
+from runmanager.app.programs.script.output.live_summary import LiveSummary
+from runmanager.app.programs.script.output.printed_metrics import PrintedMetrics
+from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
+from runmanager.app.programs.script.output.script_outcome import outcome_of_script
+from runmanager.errors import RecordError
+from runmanager.records.files.atomic_files import replace_file
+from runmanager.records.files.paths import RunPaths
+from runmanager.records.run.status import Outcome, Reason, Status
+from runmanager.records.storage.reader import read_report
+from runmanager.records.storage.run_folder import RunFolder
+from runmanager.text import encodable
+
+__all__ = ["ResumeSetting", "ScriptCall", "run_script_cell"]
+
+_LOSS = re.compile(r"(^|[^a-z])loss($|[^a-z])", re.IGNORECASE)
+_OF_THIS_PROCESS = ("RUNMANAGER_OWN_PROCESS", "RUNMANAGER_DRIVEN", "RUNMANAGER_GOES_ON", "RUNMANAGER_PRELOAD")
+_OUTPUT = {"PYTHONUNBUFFERED": "1", "COLUMNS": "500"}  # else points come at the exit, and rich wraps lines at 80
+
+
+@dataclass(frozen=True)
+class ResumeSetting:
+    """`--resume-with NAME=FILE`: a setting from the second attempt on, where the file exists."""
+
+    name: str
+    file: str
+
+    def path_in(self, run: RunPaths) -> Path:
+        return Path(self.file.replace(RUN_DIR, str(run.root.absolute())))
+
+
+@dataclass(frozen=True)
+class ScriptCall:
+    """How a cell's script is called; picklable.
+
+    `flags` are those that its help shows. `metric` comes first of those that it prints. `versions` are those of another
+    interpreter than this process's. `logs_itself`: it uses this package.
+    """
+
+    command: tuple[str, ...]
+    folder: Path
+    settings: Mapping[str, Setting]
+    fixed: tuple[str, ...] = ()
+    form: str | None = None
+    flags: HelpFlags | None = None
+    scalars: tuple[ScalarPattern, ...] = ()
+    metric: str | None = None
+    resume_with: ResumeSetting | None = None
+    versions: Versions | None = None
+    logs_itself: bool = False
+
+    def words(self, run: RunPaths, *, attempt: int) -> list[str]:
+        """Return the command of this attempt with all arguments."""
+        settings = dict(self.settings)
+        resume = self.resume_with
+        if resume is not None and attempt > 1 and (path := resume.path_in(run)).exists():
+            settings[resume.name] = Setting(str(path), str(path))
+        run_dir = str(run.root.absolute())
+        arguments = make_arguments(settings, fixed=self.fixed, form=self.form, flags=self.flags, run_dir=run_dir)
+        return [*self.command, *arguments]
+
+
+def run_script_cell(spec: CellSpec, call: ScriptCall) -> None:
+    """Run the cell in this process and its child, and record how it ended. Raises what `supervise_cell` does."""
+    supervise_cell(spec, lambda folder: _run(folder, call))
+
+
+def _run(folder: RunFolder, call: ScriptCall) -> ProgramEnd:
+    if call.versions is not None:
+        python, libraries = call.versions.python, call.versions.libraries
+        environment = msgspec.structs.replace(folder.record.environment, python=python, libraries=libraries)
+        folder.write(environment=environment)
+    printed = PrintedMetrics(call.scalars, folder.paths, metric=call.metric, logs_itself=call.logs_itself)
+    live = LiveSummary(folder, printed)
+    end = run_script(
+        call.words(folder.paths, attempt=folder.record.attempt),
+        folder=call.folder,
+        environment=_environment(os.environ),
+        log=folder.paths.log,
+        scanners=printed.scanners,
+        meanwhile=live.update,
+    )
+    printed.close()
+    outcome, traceback = outcome_of_script(end)
+    if traceback is not None:
+        with contextlib.suppress(OSError):  # a full disk: the record has the traceback's last line
+            replace_file(folder.paths.error, encodable(traceback))
+    found = FoundMetrics(printed=printed.metrics(), notes=[*printed.notes(), *_lost_output(end)])
+    return ProgramEnd(outcome=_best_known(outcome, printed, folder), metrics=found)
+
+
+def _environment(variables: Mapping[str, str]) -> dict[str, str]:
+    kept = {name: value for name, value in variables.items() if name not in (*_OF_THIS_PROCESS, "LINES")}
+    return kept | _OUTPUT
+
+
+def _best_known(outcome: Outcome, printed: PrintedMetrics, folder: RunFolder) -> Outcome | None:
+    """The outcome, unless the program itself has told more of it, or its last loss has."""
+    if outcome.status is not Status.FAILED:
+        return outcome
+    with contextlib.suppress(RecordError):
+        report = read_report(folder.paths)
+        if report is not None and report.attempt == folder.record.attempt and report.outcome is not None:
+            return None if not report.outcome.status.is_success else outcome
+    losses = {name: value for name, value in printed.last.items() if _LOSS.search(name)}
+    lost = [name for name, value in losses.items() if not math.isfinite(value)]
+    if outcome.reason is Reason.EXIT and lost:
+        return Outcome(Status.FAILED, Reason.DIVERGED, f"{lost[0]} is not finite; {outcome.message}")
+    return outcome
+
+
+def _lost_output(end: ScriptEnd) -> list[str]:
+    return [] if end.lost_output is None else [f"run.log lacks the end of the output: {end.lost_output}"]

@@ -1,0 +1,212 @@
+"""A script as a program of sweeps: its cells, and the work of each."""
+
+import fnmatch
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hydra.plugins.launcher import Launcher
+
+from runmanager.app.compose.override_quoting import format_override
+from runmanager.app.driver.preflight import predict_skipped, warm_up
+from runmanager.app.driver.program import CellGrid, Storage
+from runmanager.app.programs.cell_supervisor import CellSpec
+from runmanager.app.programs.script.arguments.cell_arguments import argument_faults, form_faults
+from runmanager.app.programs.script.arguments.setting_words import Setting, ValueSet, expand_settings, parse_settings
+from runmanager.app.programs.script.flag_check import FlagCheck, check_flags
+from runmanager.app.programs.script.interpreter import Versions, ask_interpreter
+from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
+from runmanager.app.programs.script.script import Script
+from runmanager.app.programs.script.script_cell import ResumeSetting, ScriptCall, run_script_cell
+from runmanager.errors import ConfigurationError
+from runmanager.launching.plan import Action, Cell, PlannedRun
+from runmanager.launching.work import Work
+from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.settings.naming import readable_name
+from runmanager.records.settings.signature import short_signature, signature
+from runmanager.text import pluralize
+from runmanager.validation import suggestion
+
+__all__ = ["ScriptOptions", "ScriptProgram"]
+
+_DEVICE = "device"
+_DEVICES = re.compile(r"auto|cpu|mps|cuda(:\d+)?", re.IGNORECASE)
+_ABOUT_SCRIPT = "script"  # the key of what belongs to a cell's identity beside its settings
+
+
+@dataclass(frozen=True)
+class ScriptOptions:
+    """What a command says of a script beside its settings.
+
+    `fixed` are the arguments of all cells, `form` the form of a setting as an argument (None: flags). `unsigned` are
+    globs of settings that do not count, `device` names the setting with the device. `better` has declared directions
+    of metrics. `call` are the words that repeat the command for a single cell, without settings and fixed arguments.
+    """
+
+    fixed: tuple[str, ...] = ()
+    form: str | None = None
+    unchecked: bool = False
+    scalars: tuple[ScalarPattern, ...] = ()
+    unsigned: tuple[str, ...] = ()
+    device: str | None = None
+    better: Mapping[str, str] = field(default_factory=dict)
+    resume_with: ResumeSetting | None = None
+    call: tuple[str, ...] = ()
+
+
+class ScriptProgram:
+    """A script with a grid of settings, given by the `words` of a command."""
+
+    def __init__(self, script: Script, words: Sequence[str], options: ScriptOptions, storage: Storage) -> None:
+        self._script = script
+        self._options = options
+        self._storage = storage
+        self._sets = parse_settings(words)
+        self._check = FlagCheck()
+        self._settings: dict[str, Mapping[str, Setting]] = {}
+        self._code: dict[str, str] | None = None
+        self._versions: Versions | None = None
+        self._logs_itself = False
+
+    def count_cells(self) -> int:
+        return len(expand_settings(self._sets))
+
+    def get_ready(self, launcher: Launcher, *, num_cells: int) -> None:
+        warm_up(launcher, num_jobs=num_cells)  # the script may take seconds to show its help
+
+    def compose(self) -> CellGrid:
+        names = [each.name for each in self._sets]
+        faults = [*form_faults(self._options.form), *self._name_faults(names)]
+        if faults:
+            raise ConfigurationError(faults)
+        options = self._options
+        self._check = check_flags(
+            self._script, names, fixed=options.fixed, form=options.form, unchecked=options.unchecked
+        )
+        combinations = expand_settings(self._sets)
+        if faults := [line for each in combinations for line in argument_faults(each, options.form, self._check.flags)]:
+            raise ConfigurationError(faults)
+        self._code = self._script.hash_code()
+        self._logs_itself = self._script.uses_runmanager(self._code or ())
+        self._versions = None if self._script.python == sys.executable else ask_interpreter(self._script.python)
+        axes = {each.name: _distinct(each) for each in self._sets if each.is_axis}
+        cells = [self._cell(settings, axes) for settings in combinations]
+        libraries = None if self._versions is None else self._versions.libraries
+        notes = self._notes(cells)
+        return CellGrid(cells, axes, self._storage, notes=notes, default_device=None, libraries=libraries)
+
+    def _name_faults(self, names: Sequence[str]) -> list[str]:
+        options = self._options
+        faults = [
+            f"`{each.name}` must have one value in a sweep, got several; it is unsigned and does not distinguish runs."
+            for each in self._sets
+            if each.is_axis and self._is_unsigned(each.name)
+        ]
+        faults += [
+            f"`--unsigned {pattern}` must match a setting, got none that it does; {suggestion(pattern, names)}"
+            for pattern in options.unsigned
+            if not fnmatch.filter(names, pattern)
+        ]
+        if options.device is not None and options.device not in names:
+            faults.append(f"`--device` must name a setting, got {options.device}; {suggestion(options.device, names)}")
+        return faults
+
+    def _is_unsigned(self, name: str) -> bool:
+        return any(fnmatch.fnmatchcase(name, pattern) for pattern in self._options.unsigned)
+
+    def _cell(self, settings: Mapping[str, Setting], axes: Mapping[str, Any]) -> Cell:
+        values = {name: setting.value for name, setting in settings.items()}
+        config = values | {_free_key(values): self._about_script()}
+        unsigned = tuple(name for name in settings if self._is_unsigned(name))
+        identity = signature(config, unsigned=unsigned, later={})
+        self._settings[identity] = settings
+        words = tuple(_word(name, setting) for name, setting in settings.items())
+        fixed = ("--", *self._options.fixed) if self._options.fixed else ()
+        return Cell(
+            identity,
+            f"{readable_name({name: values[name] for name in axes})}-{short_signature(identity)}",
+            config,
+            words,
+            device=self._device_of(values),
+            unsigned=unsigned,
+            command=(*self._options.call, *words, *fixed),
+        )
+
+    def _about_script(self) -> dict[str, Any]:
+        about: dict[str, Any] = {"program": self._script.name}
+        if self._options.fixed:
+            about["arguments"] = list(self._options.fixed)
+        if self._options.form is not None:
+            about["form"] = self._options.form
+        return about
+
+    def _device_of(self, values: Mapping[str, Any]) -> str | None:
+        """The device that a cell asks for; None if no setting names one that PyTorch has."""
+        name = str(values.get(self._options.device or _DEVICE, ""))
+        return name.lower() if _DEVICES.fullmatch(name) else None
+
+    def _notes(self, cells: Sequence[Cell]) -> list[str]:
+        notes = [self._check.note] if self._check.note else []
+        if equal := len(cells) - len({cell.signature for cell in cells}):
+            notes.append(f"{pluralize(equal, 'cell')} of the grid equal others and run once.")
+        return notes
+
+    def can_continue(self, run: RunPaths) -> bool:
+        resume = self._options.resume_with
+        return run.checkpoint.exists() or (resume is not None and resume.path_in(run).exists())
+
+    def check_capacity(
+        self, launcher: Launcher, batches: Sequence[Sequence[PlannedRun]], *, take_turns: bool = False
+    ) -> None:
+        """Nothing is known of what a script needs."""
+
+    def check(self, launcher: Launcher, to_run: Sequence[PlannedRun], *, needs_all: bool) -> None:
+        if needs_all:
+            predict_skipped(launcher, to_run, needs_all=True)
+
+    def work(self, launcher: Any, run: PlannedRun, sweep: SweepPaths, *, key: int, is_again: bool) -> Work:
+        options, script = self._options, self._script
+        begins_anew = is_again or run.action is Action.START_AGAIN
+        spec = CellSpec(
+            run.paths,
+            run.pending_record(),
+            device=run.cell.device,
+            code=self._code,
+            overwrites=begins_anew and not (is_again and self.can_continue(run.paths)),
+            better=options.better,
+        )
+        call = ScriptCall(
+            command=tuple(script.command),
+            folder=script.folder,
+            settings=self._settings[run.cell.signature],
+            fixed=options.fixed,
+            form=options.form,
+            flags=self._check.flags,
+            scalars=options.scalars,
+            metric=next(iter(options.better), None),
+            resume_with=options.resume_with,
+            versions=self._versions,
+            logs_itself=self._logs_itself,
+        )
+        return Work(run_script_cell, (spec, call))
+
+    def hydra_overrides(self, run: PlannedRun, sweep: SweepPaths) -> list[str]:
+        return []
+
+
+def _distinct(each: ValueSet) -> list[Any]:
+    return list({repr(setting.value): setting.value for setting in each.values}.values())
+
+
+def _free_key(values: Mapping[str, Any]) -> str:
+    key = _ABOUT_SCRIPT
+    while any(name.partition(".")[0] == key for name in values):
+        key += "_"
+    return key
+
+
+def _word(name: str, setting: Setting) -> str:
+    """The setting as a word of a command, with the same value and text."""
+    return format_override(name, setting.text) if isinstance(setting.value, str) else f"{name}={setting.text}"

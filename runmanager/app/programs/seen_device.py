@@ -1,0 +1,51 @@
+"""The device that a program was seen on: what it asked for is known only where a setting names it."""
+
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from runmanager.launching.local.gpus import find_gpus
+from runmanager.records.run.run_record import Environment
+
+__all__ = ["SeenDevice", "is_device_missing"]
+
+_KIBIBYTE = 1024
+_AMD = Path("/dev/kfd")  # PyTorch's name for AMD's GPUs is cuda too
+
+
+def is_device_missing(device: str | None) -> bool:
+    """Whether a program asks for a CUDA device on a host without any. Imports no torch; of other kinds, it says no."""
+    return device is not None and device.partition(":")[0] == "cuda" and not find_gpus() and not _AMD.exists()
+
+
+class SeenDevice:
+    """What this process, or the children that it has waited for, used."""
+
+    def added_to(self, environment: Environment) -> Environment:
+        """Return the environment with the device, unless the program has reported it."""
+        if environment.device_name is not None:
+            return environment
+        return msgspec.structs.replace(environment, device_name=self._name(environment))
+
+    def _name(self, environment: Environment) -> str | None:
+        cuda = _initialised_cuda()
+        if cuda is not None:
+            return str(cuda.get_device_name())
+        return environment.cpu_model if "torch" in sys.modules or not find_gpus() else None
+
+    def peak_memory_bytes(self) -> int:
+        """Return the peak of what was allocated on the accelerator; on CPU the peak resident memory of one process."""
+        cuda = _initialised_cuda()
+        if cuda is not None:
+            return int(cuda.max_memory_allocated())
+        users = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        return max(resource.getrusage(user).ru_maxrss for user in users) * _KIBIBYTE
+
+
+def _initialised_cuda() -> Any:
+    """Return `torch.cuda` if this process uses it."""
+    torch: Any = sys.modules.get("torch")
+    return torch.cuda if torch is not None and torch.cuda.is_initialized() else None

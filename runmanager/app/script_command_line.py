@@ -1,0 +1,56 @@
+"""The command line of a script's sweep, as `runmanager sweep` and `runmanager run` parse it. Few imports."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = ["ScriptCommandLine", "ScriptFlags"]
+
+
+@dataclass(frozen=True)
+class ScriptFlags:
+    """The options of a script's command, by the names of their flags; see `runmanager sweep --help`."""
+
+    module: str | None = None
+    python: str | None = None
+    name: str | None = None
+    output_root: str = "outputs"
+    scalar: list[str] = field(default_factory=list)
+    metric: str | None = None
+    better: str | None = None
+    argument: str | None = None
+    unchecked: bool = False
+    unsigned: list[str] = field(default_factory=list)
+    device: str | None = None
+    resume_with: str | None = None
+    launcher: Literal["local", "slurm"] = "local"
+    slurm: list[str] = field(default_factory=list)
+    workers: int = 1
+    gpus: str | None = None
+    gpus_per_run: int | None = None
+    timeout: float | None = None
+    retries: int = 0
+    resume: Literal["auto", "never", "must"] = "auto"
+    rerun_changed: bool = False
+    dry_run: bool = False
+    quiet: bool = False
+    yes: bool = False
+
+
+@dataclass(frozen=True)
+class ScriptCommandLine:
+    """A parsed command: its options, the program, its settings, and the arguments after `--`.
+
+    `words` is the whole command; `is_single` one of a single run.
+    """
+
+    flags: ScriptFlags
+    program: str
+    settings: tuple[str, ...]
+    fixed: tuple[str, ...]
+    words: tuple[str, ...]
+    is_single: bool = False
+    debug: bool = False
+
+    @property
+    def is_module(self) -> bool:
+        return self.flags.module is not None

@@ -1,0 +1,182 @@
+"""`runmanager sweep SCRIPT` and `runmanager run SCRIPT`: a script's cells, planned and run."""
+
+import os
+import re
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+import yaml
+from hydra.plugins.launcher import Launcher
+
+from runmanager.app.driver.program import Storage
+from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
+from runmanager.app.programs.script.hydra_call import hydra_command
+from runmanager.app.programs.script.output.scalar_pattern import parse_scalars
+from runmanager.app.programs.script.script import Script, find_script
+from runmanager.app.programs.script.script_cell import ResumeSetting
+from runmanager.app.programs.script.script_program import ScriptOptions, ScriptProgram
+from runmanager.app.script_command_line import ScriptCommandLine, ScriptFlags
+from runmanager.errors import ConfigurationError, SweepError, UsageError
+from runmanager.launching.hydra_launcher import LocalLauncher
+from runmanager.launching.plan import Resume
+from runmanager.launching.slurm.launcher import SlurmLauncher
+from runmanager.launching.slurm.options import SlurmOptions
+from runmanager.records.run.metric_direction import BETTER, MAX, MIN, parse_better, prefers_larger
+from runmanager.tracking.environment.environment import environment_for_children
+from runmanager.tracking.environment.rank_check import refuse_several_ranks
+from runmanager.validation import fault, suggestion
+
+__all__ = ["main"]
+
+_BROKEN_STATUS = 1
+_PRELOAD = "runmanager.app.programs.script.script_cell"
+
+
+def main(line: ScriptCommandLine) -> int:
+    """Run the cells of a script and return the exit status: 0, 1 or 130, as for the built-in job.
+
+    A script that is a Hydra application replaces this process, as its own command with `hydra/sweeper=runmanager`.
+    Raises `RunManagerError` where nothing has been run.
+    """
+    refuse_several_ranks()
+    flags = line.flags
+    script = find_script(line.program, is_module=line.is_module, python=flags.python)
+    if script.is_hydra_application:
+        return _become(hydra_command(script, line), debug=line.debug)
+    if faults := _faults(flags):
+        raise ConfigurationError(faults)
+    program = ScriptProgram(script, line.settings, _options(line, script), _storage(flags))
+    if line.is_single and program.count_cells() > 1:
+        raise UsageError("A single run must have one value of each setting, got a grid; use `runmanager sweep`.")
+    driver = DriverOptions(
+        is_single=line.is_single,
+        dry_run=flags.dry_run,
+        quiet=flags.quiet,
+        yes=flags.yes,
+        named=lambda command, name: (*command[:2], "--name", name, *command[2:]),
+    )
+    with environment_for_children(line.words):
+        return _drive(SweepDriver(program, _launcher(flags), driver), debug=line.debug)
+
+
+def _drive(driver: SweepDriver, *, debug: bool) -> int:
+    try:
+        driver.run()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else _BROKEN_STATUS
+    except SweepError as error:
+        if debug:
+            traceback.print_exception(error)
+        for text in str(error).splitlines():
+            print(f"error: {text}", file=sys.stderr)
+        return _BROKEN_STATUS
+    return 0
+
+
+def _become(command: Sequence[str], *, debug: bool) -> int:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(command[0], list(command), os.environ | ({"HYDRA_FULL_ERROR": "1"} if debug else {}))
+
+
+def _options(line: ScriptCommandLine, script: Script) -> ScriptOptions:
+    flags = line.flags
+    scalars = parse_scalars(flags.scalar)
+    resume = None if flags.resume_with is None else ResumeSetting(*flags.resume_with.split("=", 1))
+    metric = flags.metric or (scalars[0].name if len(scalars) == 1 else None)
+    better = flags.better
+    if better is None and flags.metric is not None:
+        better = MAX if prefers_larger(flags.metric) else MIN
+    return ScriptOptions(
+        fixed=line.fixed,
+        form=flags.argument,
+        unchecked=flags.unchecked,
+        scalars=tuple(scalars),
+        unsigned=tuple(flags.unsigned),
+        device=flags.device,
+        better={metric: parse_better(better)} if metric is not None and better is not None else {},
+        resume_with=resume,
+        call=_single_call(flags, script),
+    )
+
+
+def _single_call(flags: ScriptFlags, script: Script) -> tuple[str, ...]:
+    """The command that runs one cell, up to its settings."""
+    words = ["runmanager", "run"]
+    defaults = ScriptFlags()
+    for name in ("python", "scalar", "metric", "better", "argument", "unchecked", "unsigned", "device", "resume_with"):
+        value, option = getattr(flags, name), _flag(name)
+        if value is True:
+            words.append(option)
+        elif value != getattr(defaults, name):
+            words += [word for each in (value if isinstance(value, list) else [value]) for word in (option, each)]
+    return (*words, *(("-m",) if script.is_module else ()), script.word)
+
+
+def _faults(flags: ScriptFlags) -> list[str]:
+    """Faults of options that stand alone or exclude each other."""
+    faults = _storage(flags).faults(_flag)
+    if flags.better is not None and flags.better not in BETTER:
+        faults.append(fault("--better", "be max or min", flags.better))
+    elif flags.better is not None and flags.metric is None and len(flags.scalar) != 1:
+        faults.append("`--better` must be given with `--metric`, whose direction it is, got it alone.")
+    if flags.metric is not None and flags.better is None and prefers_larger(flags.metric) is None:
+        faults.append(f"`--better` must be given for {flags.metric}, got none; its name does not tell which is better.")
+    resume = flags.resume_with
+    if resume is not None and not all(resume.partition("=")[::2]):
+        faults.append(fault("--resume-with", "be NAME=FILE", repr(resume)))
+    return faults
+
+
+def _storage(flags: ScriptFlags) -> Storage:
+    return Storage(flags.name, flags.output_root, Resume(flags.resume), flags.rerun_changed)
+
+
+def _launcher(flags: ScriptFlags) -> Launcher:
+    """The launcher that the options describe. Raises `ConfigurationError` with their faults."""
+    try:
+        return _slurm_launcher(flags) if flags.launcher == "slurm" else _local_launcher(flags)
+    except ConfigurationError as error:
+        names = re.compile(r"`hydra\.launcher\.(\w+)`")
+        raise ConfigurationError(names.sub(lambda name: f"`{_flag(name[1])}`", each) for each in error.faults) from None
+
+
+def _local_launcher(flags: ScriptFlags) -> LocalLauncher:
+    if flags.slurm:
+        raise ConfigurationError([fault("--slurm", "be given with `--launcher slurm`", flags.slurm[0])])
+    return LocalLauncher(
+        workers=flags.workers,
+        gpus=None if flags.gpus is None else flags.gpus.split(","),
+        gpus_per_run=flags.gpus_per_run,
+        timeout=flags.timeout,
+        retries=flags.retries,
+        preload=[_PRELOAD],
+    )
+
+
+def _slurm_launcher(flags: ScriptFlags) -> SlurmLauncher:
+    unused = [name for name in ("gpus", "retries", "workers") if getattr(flags, name) != getattr(ScriptFlags(), name)]
+    instead = {"gpus": "gpus_per_node", "retries": "resubmissions", "workers": "array_parallelism"}
+    faults = [
+        f"`{_flag(name)}` must be left out with `--launcher slurm`, got it; use --slurm {instead[name]}=…."
+        for name in unused
+    ]
+    known = [each.name for each in fields(SlurmOptions) if not each.name.startswith("_")]
+    settings: dict[str, Any] = {}
+    for word in flags.slurm:
+        name, given, value = word.partition("=")
+        if not given or name not in known:
+            faults.append(f"`--slurm {word}` must be NAME=VALUE of a Slurm setting; {suggestion(name, known)}")
+        settings[name] = yaml.safe_load(value)
+    if faults:
+        raise ConfigurationError(faults)
+    if flags.gpus_per_run is not None:
+        settings.setdefault("gpus_per_node", flags.gpus_per_run)
+    return SlurmLauncher(timeout=flags.timeout, **settings)
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

@@ -1,0 +1,142 @@
+"""Hydra's plugins of runmanager, in every Hydra application: one sweeper and two launchers.
+
+Every application imports this at its start, so it holds plain dataclasses and imports what does the work when Hydra
+creates it. There is no `from __future__ import annotations`: Hydra 1.3 executes this module before it is in
+`sys.modules`, where dataclasses look up such annotations. Tests hold these options to those of the real classes.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from hydra.plugins.launcher import Launcher
+from hydra.plugins.sweeper import Sweeper
+
+_MODULE = "hydra_plugins.runmanager"
+
+PLUGINS = ("LocalLauncher", "SlurmLauncher", "ApplicationSweeper")
+"""The classes of this module: `register_plugin` registers no second class of such a name."""
+
+
+class LocalLauncher(Launcher):
+    """`hydra/launcher=runmanager`: each job in its own process on this machine."""
+
+    def __new__(cls, **settings: Any) -> Any:
+        from runmanager.launching.hydra_launcher import LocalLauncher as Real
+
+        return Real(**settings)
+
+    def setup(self, **arguments: Any) -> None:
+        """Never called: the instance is of the real class."""
+
+    def launch(self, job_overrides: Any, initial_job_idx: int) -> Any:
+        """Never called: the instance is of the real class."""
+
+
+class SlurmLauncher(Launcher):
+    """`hydra/launcher=runmanager_slurm`: each job as a task of a Slurm array."""
+
+    def __new__(cls, **settings: Any) -> Any:
+        from runmanager.launching.slurm.launcher import SlurmLauncher as Real
+
+        return Real(**settings)
+
+    def setup(self, **arguments: Any) -> None:
+        """Never called: the instance is of the real class."""
+
+    def launch(self, job_overrides: Any, initial_job_idx: int) -> Any:
+        """Never called: the instance is of the real class."""
+
+
+class ApplicationSweeper(Sweeper):
+    """`hydra/sweeper=runmanager`: a grid of the application's cells, recorded, resumed and compared."""
+
+    def __new__(cls, **settings: Any) -> Any:
+        from runmanager.app.programs.application.application_sweeper import ApplicationSweeper as Real
+
+        return Real(**settings)
+
+    def setup(self, **arguments: Any) -> None:
+        """Never called: the instance is of the real class."""
+
+    def sweep(self, arguments: list[str]) -> Any:
+        """Never called: the instance is of the real class."""
+
+
+@dataclass
+class LocalLauncherConfig:
+    """Options of `hydra/launcher=runmanager`: see `LocalOptions`."""
+
+    _target_: str = f"{_MODULE}.LocalLauncher"
+    workers: int = 1
+    gpus: list[str] | None = None
+    gpus_per_run: int | None = None
+    runs_per_gpu: int = 1
+    timeout: float | None = None
+    stall_timeout: float | None = None
+    retries: int = 0
+    retry_on: list[str] = field(default_factory=lambda: ["signal", "vanished", "stalled", "timeout"])
+    on_error: str = "continue"
+    preload: list[str] | None = None
+
+
+@dataclass
+class SlurmLauncherConfig:
+    """Options of `hydra/launcher=runmanager_slurm`: see `SlurmOptions`."""
+
+    _target_: str = f"{_MODULE}.SlurmLauncher"
+    partition: str | None = None
+    time: int = 60
+    memory_gb: float | None = None
+    cpus_per_task: int = 1
+    gpus_per_node: int | None = None
+    gres: str | None = None
+    array_parallelism: int = 16
+    account: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    additional_parameters: dict[str, Any] = field(default_factory=dict)
+    wait: bool = True
+    poll_seconds: float = 5.0
+    timeout: float | None = None
+    stall_timeout: float | None = None
+    signal_seconds: int = 90
+    resubmissions: int = 10
+
+
+@dataclass
+class SweeperConfig:
+    """Options of `hydra/sweeper=runmanager`: see `ApplicationOptions`."""
+
+    defaults: list[Any] = field(
+        default_factory=lambda: [
+            "_self_",
+            {"/hydra/runmanager_cell@_global_": "folder"},
+            {"override /hydra/launcher@_global_.hydra.launcher": "runmanager"},
+        ]
+    )
+    _target_: str = f"{_MODULE}.ApplicationSweeper"
+    params: dict[str, str] = field(default_factory=dict)
+    name: str | None = None
+    output_root: str = "outputs"
+    resume: str = "auto"
+    rerun_changed: bool = False
+    dry_run: bool = False
+    quiet: bool = False
+    yes: bool = False
+    unsigned: list[str] = field(default_factory=list)
+    device: str | None = None
+    metric: str | None = None
+    better: str | None = None
+    resume_with: str | None = None
+    heartbeat_timeout: float = 60.0
+
+
+# Before a job has its folder, `${hydra.runtime.output_dir}` stands for itself in the sweeper's settings.
+_CELL = {"hydra": {"runtime": {"output_dir": "{run_dir}"}}}
+
+_store = ConfigStore.instance()
+_store.store(group="hydra/launcher", name="runmanager", node=LocalLauncherConfig, provider="runmanager")
+_store.store(group="hydra/launcher", name="runmanager_slurm", node=SlurmLauncherConfig, provider="runmanager")
+_store.store(group="hydra/sweeper", name="runmanager", node=SweeperConfig, provider="runmanager")
+_store.store(group="hydra/runmanager_cell", name="folder", node=_CELL, provider="runmanager")

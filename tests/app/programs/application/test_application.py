@@ -1,0 +1,267 @@
+"""Sweeps of a Hydra application that never imports this package, as real commands."""
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runmanager.records.run.run_record import RunRecord
+from runmanager.records.storage.reader import read_record
+
+from ....processes import TIMEOUT_SECONDS, discard, wait_for_output
+from .conftest import Application
+
+WAYS = "fine,raises,exits,stops,is killed,needs memory,diverges"
+
+
+def test_every_end_is_told_truly_and_a_rerun_does_only_what_is_missing(application: Application) -> None:
+    words = ("hydra.sweeper.name=first", f"way={WAYS}", "hydra.launcher.workers=2", "hydra.sweeper.metric=score")
+    done = application.run(*words)
+    assert done.status == 1, done.err
+    records = application.by_setting("first", "way")
+    ends = {way: (str(each.status), str(each.reason or "")) for way, each in records.items()}
+    assert ends == {
+        "fine": ("finished", ""),
+        "raises": ("failed", "exception"),
+        "exits": ("failed", "exit"),
+        "stops": ("finished", ""),
+        "is killed": ("killed", "signal"),
+        "needs memory": ("failed", "out_of_memory"),
+        "diverges": ("failed", "diverged"),
+    }
+    assert records["raises"].message == "ValueError: an unlucky rate"
+    fine = records["fine"]
+    assert fine.summary == {"score": 0.05, "loss": 0.1}
+    assert fine.origins == {"score": "returned", "loss": "returned"}
+    assert any("words" in line for line in fine.notes)
+    assert set(fine.environment.code or {}) == {"train.py", "parts.py"}
+    assert fine.config["name"] == "a setting of the application" and fine.config["copy"].startswith("${")
+    folder = application.sweep("first").run(fine.name)
+    log = folder.log.read_text()
+    assert "printed by the task" in log and f"logged by the task at lr=0.1 in {folder.name}" in log
+    assert (folder.root / "own.txt").exists() and (folder.root / ".hydra" / "overrides.yaml").exists()
+    error = application.sweep("first").run(records["raises"].name).error.read_text()
+    assert error.splitlines()[1].strip().startswith(f'File "{application.folder}/train.py"')
+    assert len(application.table("first")) == 7 and all(row["device"] == "" for row in application.table("first"))
+    assert application.plan("first")["axes"] == {"way": WAYS.split(",")}
+
+    (application.folder / "calm").touch()
+    before = len(application.started())
+    assert application.run(*words).status == 0
+    again = application.started()[before:]
+    assert sorted(again) == sorted(
+        ["0.1 raises 2", "0.1 exits 2", "0.1 is killed 2", "0.1 needs memory 2", "0.1 diverges 2"]
+    )
+    records = application.by_setting("first", "way")
+    assert {str(each.status) for each in records.values()} == {"finished"}
+    killed, failed = (application.sweep("first").run(records[way].name).root for way in ("is killed", "raises"))
+    assert not (killed / "attempts").exists()  # its files stay where it may continue from them
+    assert (failed / "attempts" / "1" / "own.txt").exists()
+    assert len(records["is killed"].earlier) == 1 and records["raises"].earlier == ()
+
+
+@pytest.fixture
+def gate(application: Application) -> Path:
+    """While it exists, each task waits."""
+    script = application.folder / "train.py"
+    wait = (
+        "def wait_here():\n    import time\n    while Path('gate').exists():\n        time.sleep(0.01)\n\n\n@hydra.main"
+    )
+    text = script.read_text().replace('    way = "fine"', "    wait_here()\n    way = 'fine'")
+    script.write_text(text.replace("@hydra.main", wait, 1))
+    gate = application.folder / "gate"
+    gate.touch()
+    return gate
+
+
+@pytest.fixture
+def driver(application: Application, gate: Path) -> Iterator[Callable[..., tuple[subprocess.Popen[str], RunRecord]]]:
+    """Start a sweep of two cells; return its process and the record of the first cell, which waits."""
+    processes = []
+
+    def start(name: str) -> tuple[subprocess.Popen[str], RunRecord]:
+        command = application.command(f"hydra.sweeper.name={name}", "lr=0.1,0.2")
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        process = subprocess.Popen(command, cwd=application.folder, text=True, **pipes)  # type: ignore[call-overload]
+        processes.append(process)
+        wait_for(lambda: bool(application.started()))
+        (running,) = application.records(name)
+        assert str(running.status) == "running"
+        return process, running
+
+    yield start
+    for process in processes:
+        discard(process)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_killed_driver_leaves_a_sweep_that_the_next_command_completes(
+    application: Application, driver: Callable[..., Any], gate: Path
+) -> None:
+    process, running = driver("killed")
+    process.kill()
+    process.wait(TIMEOUT_SECONDS)
+    wait_for(lambda: running.owner.is_alive() is False)
+    assert read_record(application.sweep("killed").run(running.name)).observed().status == "crashed"
+    gate.unlink()
+    assert application.run("hydra.sweeper.name=killed", "lr=0.1,0.2").status == 0
+    assert application.started() == ["0.1 fine 1", "0.1 fine 2", "0.2 fine 1"]
+    assert [str(each.status) for each in application.records("killed")] == ["finished", "finished"]
+
+
+def test_ctrl_c_interrupts_the_task(application: Application, driver: Callable[..., Any], gate: Path) -> None:
+    process, _ = driver("stopped")
+    process.send_signal(signal.SIGINT)
+    out, _ = wait_for_output(process)
+    assert process.returncode == 130, out
+    (record,) = application.records("stopped")
+    assert (str(record.status), str(record.reason)) == ("killed", "interrupted")
+    assert not application.sweep("stopped").run(record.name).error.exists()
+    gate.unlink()
+    assert application.run("hydra.sweeper.name=stopped", "lr=0.1,0.2").status == 0
+    assert application.started() == ["0.1 fine 1", "0.1 fine 2", "0.2 fine 1"]
+
+
+def test_all_cells_are_checked_before_the_first_runs(application: Application) -> None:
+    done = application.run("lr=0.1,???", "+other=${nothing},${oc.env:NO_SUCH_VARIABLE}")
+    assert done.status == 2
+    lines = done.err.splitlines()
+    assert "error: `lr` must be given, got nothing; add `lr=…`." in lines
+    assert sum("`other` must have a value" in line for line in lines) == 2
+    assert application.started() == [] and not (application.folder / "outputs").exists()
+    done = application.run("hydra.launcher.workers=0", "lr=1")
+    assert (done.status, done.err) == (2, "error: `hydra.launcher.workers` must be at least 1, got 0.\n")
+    done = application.run(
+        "hydra.sweeper.better=max", "hydra.sweeper.resume=must", "hydra.sweeper.resume_with=last.ckpt"
+    )
+    assert done.status == 2 and len(done.err.splitlines()) == 3
+    assert "must be left to" in application.run("hydra.sweep.dir=elsewhere").err
+
+
+def test_dry_run_and_one_cell(application: Application) -> None:
+    done = application.run("hydra.sweeper.name=one", "hydra.sweeper.dry_run=true")
+    assert done.status == 0 and "1 start" in done.out
+    assert application.started() == [] and not (application.folder / "outputs").exists()
+    assert application.run("hydra.sweeper.name=one", "hydra.sweeper.quiet=true").out == ""
+    (record,) = application.records("one")
+    assert record.name.startswith("run-") and str(record.status) == "finished"
+    assert application.run("hydra.sweeper.name=one").status == 0
+    assert application.started() == ["0.1 fine 1"]  # the same cell later: the clock does not count
+
+
+def test_unsigned_settings_equal_cells_and_groups(application: Application) -> None:
+    glob = "hydra.sweeper.unsigned=[checkpoint.*]"
+    done = application.run(glob, "hydra.sweeper.name=cells", "model=small,big", "checkpoint.every=1,2")
+    assert done.status == 0, done.err
+    assert "2 cells are equal to another one, and run once with it." in done.out
+    assert sorted(record.settings["model.width"] for record in application.records("cells")) == [8, 80]
+    assert application.plan("cells")["axes"] == {"model.width": [8, 80], "checkpoint.every": [1, 2]}
+    assert {record.unsigned for record in application.records("cells")} == {("checkpoint.every",)}
+    done = application.run(glob, "checkpoint.every=1,2")
+    assert done.status == 2 and "`checkpoint.every` must have one value" in done.err
+
+
+def test_environment_variables_count_by_their_values(application: Application) -> None:
+    words = ("hydra.sweeper.name=home", "+home=${oc.env:MY_HOME}", "+login=${oc.env:MY_TOKEN}")
+
+    def run(*more: str, home: str, token: str) -> tuple[int, str]:
+        cache = str(application.folder / "cache")
+        done = application.run(*words, *more, MY_HOME=home, MY_TOKEN=token, XDG_CACHE_HOME=cache)
+        assert done.status == 0, done.err
+        return len(application.started()), done.out
+
+    assert run(home="here", token="a secret")[0] == 1
+    (record,) = application.records("home")
+    assert isinstance(record.variables, dict) and record.variables["MY_HOME"] == "here"
+    assert "a secret" not in application.sweep("home").run(record.name).record.read_text()
+    assert run(home="here", token="a secret")[0] == 1
+    started, out = run(home="here", token="another")
+    assert started == 1 and "the secret MY_TOKEN has changed" in out
+    started, out = run("hydra.sweeper.dry_run=true", home="there", token="a secret")
+    assert started == 1 and "MY_HOME has another value now" in out
+    assert run(home="there", token="a secret")[0] == 2
+    assert run("hydra.sweeper.unsigned=[home]", home="anywhere", token="a secret")[0] == 3  # another identity
+
+
+def test_a_killed_cell_gets_the_override_that_resumes_it(application: Application) -> None:
+    resume = "hydra.sweeper.resume_with='+ckpt_path=${hydra.runtime.output_dir}/own.txt'"
+    words = ("hydra.sweeper.name=resumed", "way=is killed,raises", resume)
+    assert application.run(*words).status == 1
+    (application.folder / "calm").touch()
+    assert application.run(*words).status == 0
+    records = application.by_setting("resumed", "way")
+    killed, failed = (application.sweep("resumed").run(records[way].name).root for way in ("is killed", "raises"))
+    assert (killed / "own.txt").read_text() == str(killed / "own.txt")
+    assert (failed / "own.txt").read_text() == "None"  # it starts again
+    assert "ckpt_path" not in records["is killed"].config
+
+
+def test_changed_code_is_named_and_rerun_on_request(application: Application) -> None:
+    words = ("hydra.sweeper.name=code", "lr=0.1,0.2")
+    assert application.run(*words).status == 0
+    (application.folder / "parts.py").write_text("def halved(number):\n    return number / 3\n")
+    done = application.run(*words)
+    assert "code changed (parts.py)" in done.out and len(application.started()) == 2
+    assert application.run(*words, "hydra.sweeper.rerun_changed=true").status == 0
+    assert len(application.started()) == 4
+
+
+def test_other_launchers_of_hydra_record_the_same(application: Application) -> None:
+    for launcher in ("basic", "joblib"):
+        words = (f"hydra/launcher={launcher}", f"hydra.sweeper.name={launcher}", "way=fine,raises")
+        assert application.run(*words).status == 1
+        records = application.by_setting(launcher, "way")
+        assert str(records["fine"].status) == "finished" and records["fine"].summary == {"score": 0.05, "loss": 0.1}
+        assert (str(records["raises"].status), str(records["raises"].reason)) == ("failed", "exception")
+        assert any(f"hydra/launcher={launcher}" in line for line in records["fine"].notes)
+    (application.folder / "calm").touch()
+    before = len(application.started())
+    assert application.run(*words).status == 0
+    assert application.started()[before:] == ["0.1 raises 2"]
+    folder = application.sweep("joblib").run(application.by_setting("joblib", "way")["raises"].name).root
+    assert (folder / "train.log").exists() and (folder / "attempts" / "1" / "own.txt").exists()
+
+
+def test_commands_read_such_a_sweep(application: Application) -> None:
+    assert application.run("hydra.sweeper.name=read", "lr=0.1,0.2").status == 0
+    name = next(iter(Path(application.sweep("read").runs).iterdir())).name
+
+    def runmanager(*words: str) -> str:
+        done = subprocess.run(
+            [application.command()[0], "-c", "from runmanager.cli.main import main; main()", *words],
+            cwd=application.folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "2 finished" in runmanager("watch", "outputs/read")
+    assert "printed by the task" in runmanager("show", f"outputs/read/runs/{name}")
+    lr = name.partition("-")[0]
+    command = f"python train.py -m hydra/sweeper=runmanager {lr}"
+    assert command in runmanager("reproduce", f"outputs/read/runs/{name}")
+    assert application.sweep("read").report.exists()
+
+
+def test_a_cell_on_a_missing_device_is_skipped(application: Application) -> None:
+    done = application.run("hydra.sweeper.name=devices", "+device=cuda,cpu")
+    assert done.status == 0, done.err
+    records = application.by_setting("devices", "device")
+    assert (str(records["cuda"].status), str(records["cuda"].reason)) == ("skipped", "device_unavailable")
+    assert str(records["cpu"].status) == "finished" and application.started() == ["0.1 fine 1"]
+    settings = ("+trainer.accelerator=gpu", "hydra.sweeper.name=lightning")
+    assert application.run(*settings).status == 0  # whichever it finds
+    assert application.run("+where=cuda", "hydra.sweeper.device=where", "hydra.sweeper.dry_run=true").status == 0

@@ -1,0 +1,64 @@
+"""Hydra's plugin of this package: cheap to import, with the options of what it stands for."""
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import hydra_plugins.runmanager as plugin
+import pytest
+from omegaconf import OmegaConf
+
+from runmanager.app.sweeper_options import GridSweeperOptions
+from runmanager.launching.options import LocalOptions
+from runmanager.launching.slurm.options import SlurmOptions
+
+from .conftest import Application
+
+LIGHT = """
+import sys
+from hydra.core.plugins import Plugins
+before = set(sys.modules)
+import hydra_plugins.runmanager
+late = set(sys.modules) - before
+assert not any(name.split(".")[0] in ("torch", "pandas", "msgspec", "rich", "runmanager") for name in late), late
+"""
+
+
+def test_importing_it_loads_nothing_of_ours() -> None:
+    done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_hydra_finds_it_in_the_namespace_package() -> None:
+    folder = Path(plugin.__file__).parent
+    assert not (folder.parent / "__init__.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("config", "options"),
+    [(plugin.LocalLauncherConfig, LocalOptions), (plugin.SlurmLauncherConfig, SlurmOptions)],
+)
+def test_options_are_those_of_the_launchers(config: type, options: type) -> None:
+    ours, real = (OmegaConf.to_container(OmegaConf.structured(each)) for each in (config, options))
+    assert isinstance(ours, dict) and isinstance(real, dict)
+    for name in ("_target_", "preload"):  # null: what the program itself has imported
+        ours.pop(name, None), real.pop(name, None)
+    assert ours == real
+
+
+def test_heartbeat_timeout_is_that_of_the_grid_sweeper() -> None:
+    defaults = {each.name: each.default for each in dataclasses.fields(plugin.SweeperConfig)}
+    assert defaults["heartbeat_timeout"] == GridSweeperOptions.heartbeat_timeout
+
+
+def test_launcher_settings_compose_without_naming_the_launcher(application: Application) -> None:
+    def shown(*words: str) -> str:
+        command = [sys.executable, "train.py", "hydra/sweeper=runmanager", *words, "--cfg=hydra", "-p=hydra.launcher"]
+        done = subprocess.run(command, cwd=application.folder, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "workers: 2" in shown("hydra.launcher.workers=2")
+    assert "basic_launcher" in shown("hydra/launcher=basic")
+    assert "partition: fast" in shown("hydra/launcher=runmanager_slurm", "hydra.launcher.partition=fast")

@@ -1,0 +1,72 @@
+"""The settings of a script: Hydra's syntax for values, each kept as it was written."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runmanager.app.programs.script.arguments.setting_words import expand_settings, parse_settings
+from runmanager.errors import ConfigurationError
+
+
+@pytest.mark.parametrize(
+    ("word", "values", "texts"),
+    [
+        ("lr=0.1,1e-3", [0.1, 0.001], ["0.1", "1e-3"]),
+        ("batch-size=range(16,64,16)", [16, 32, 48], ["16", "32", "48"]),
+        ("optim.lr=choice(1e-3, .5)", [0.001, 0.5], ["1e-3", ".5"]),
+        ("flag=true,false", [True, False], ["true", "false"]),
+        ("flag=True,FALSE", ["True", "FALSE"], ["True", "FALSE"]),
+        ("name='a,b',\"1\"", ["a,b", "1"], ["a,b", "1"]),
+        ("layers=[1, 2],[3]", ["[1, 2]", "[3]"], ["[1, 2]", "[3]"]),
+        ("note=null", ["null"], ["null"]),
+        ("size=1_000", [1000], ["1_000"]),
+        ("clip=inf", ["inf"], ["inf"]),
+        ("out={run_dir}/logs,x", ["{run_dir}/logs", "x"], ["{run_dir}/logs", "x"]),
+        ("path=/data/x:y", ["/data/x:y"], ["/data/x:y"]),
+        ("empty=", [""], [""]),
+    ],
+)
+def test_a_value_is_read_as_hydra_reads_it_and_kept_as_written(
+    word: str, values: list[object], texts: list[str]
+) -> None:
+    (parsed,) = parse_settings([word])
+    assert parsed.name == word.partition("=")[0]
+    assert [setting.value for setting in parsed.values] == values
+    assert [type(setting.value) for setting in parsed.values] == [type(value) for value in values]
+    assert [setting.text for setting in parsed.values] == texts
+    assert parsed.is_axis == (len(values) > 1)
+
+
+@given(st.lists(st.text("abcXYZ019.,=/ -+'\"\\()[]{}:${}", max_size=12), min_size=1, max_size=3))
+def test_quoted_text_arrives_unchanged(texts: list[str]) -> None:
+    from runmanager.app.compose.override_quoting import quote_text
+
+    (parsed,) = parse_settings([f"x={','.join(map(quote_text, texts))}"])
+    assert [setting.text for setting in parsed.values] == texts
+
+
+def test_the_last_axis_varies_fastest_and_the_last_word_of_a_name_applies() -> None:
+    cells = expand_settings(parse_settings(["a=9", "b-c=1,2", "a=x,y"]))
+    assert [{name: each.text for name, each in cell.items()} for cell in cells] == [
+        {"a": "x", "b-c": "1"},
+        {"a": "x", "b-c": "2"},
+        {"a": "y", "b-c": "1"},
+        {"a": "y", "b-c": "2"},
+    ]
+    assert expand_settings([]) == [{}]
+
+
+def test_all_faults_are_said_at_once() -> None:
+    words = ["lr", "--lr=3", "-v", "+a=1", "~a", "a/b=1", "x=a(b", "g=glob(*)", "i=interval(0,1)", "r=range(2,2)"]
+    with pytest.raises(ConfigurationError) as error:
+        parse_settings([*words, "good=1"])
+    faults = error.value.faults
+    assert len(faults) == len(words)
+    assert all(f"`{word}`" in fault for word, fault in zip(words, faults, strict=True))
+    assert "after `--`" in faults[0] and "write lr=3" in faults[1] and "before the program" in faults[2]
+    assert "'x=\"a(b\"'" in faults[6]
+
+
+def test_a_grid_without_bounds_is_refused_before_it_is_expanded() -> None:
+    with pytest.raises(ConfigurationError, match="cells"):
+        parse_settings(["a=range(100000000)", "b=range(100000000)"])

@@ -1,0 +1,56 @@
+"""The points of printed metrics in the run's event file, across attempts and on a disk without room."""
+
+from pathlib import Path
+
+from runmanager.app.programs.script.output.printed_metrics import PrintedMetrics
+from runmanager.app.programs.script.output.scalar_pattern import parse_scalars
+from runmanager.records.files.paths import RunPaths
+from runmanager.results.tfevents.reader import read_event_files
+
+PATTERNS = parse_scalars([r"loss=loss (\S+)", r"rate=rate (\S+)"])
+
+
+def printed(folder: Path, text: str, *, logs_itself: bool = False) -> PrintedMetrics:
+    """What a script that prints `text` leaves in its run folder."""
+    metrics = PrintedMetrics(PATTERNS, RunPaths(folder), logs_itself=logs_itself)
+    metrics.scanners["stdout"](text.encode())
+    metrics.close()
+    return metrics
+
+
+def series(folder: Path, name: str = "loss") -> dict[int, float]:
+    (file,) = folder.glob("events.out.tfevents.*")
+    found = read_event_files([file])
+    assert not found.damage
+    return dict(zip(found.scalars[name].steps, found.scalars[name].values, strict=True))
+
+
+def test_a_resumed_run_continues_its_series_after_a_torn_record(tmp_path: Path) -> None:
+    first = printed(tmp_path, "loss 3\nloss nan\nloss inf")
+    assert first.metrics() == {"loss": None} and first.num_points == 3
+    assert first.notes() == ["--scalar rate: nothing that the script printed matches"]
+    (file,) = tmp_path.glob("events.*")
+    with file.open("ab") as events:
+        events.write(b"half a record")
+    again = printed(tmp_path, "loss 2\nrate slow\nloss 1\n")
+    assert list(series(tmp_path).items())[-2:] == [(4, 2.0), (5, 1.0)]
+    assert again.metrics() == {"loss": 1.0}
+    assert again.notes() == ["--scalar rate: `rate slow` is no number, and is left out"]
+
+
+def test_the_metric_that_ranks_cells_comes_first(tmp_path: Path) -> None:
+    metrics = PrintedMetrics(PATTERNS, RunPaths(tmp_path), metric="rate")
+    metrics.scanners["stderr"](b"loss 3 rate 5\n")
+    metrics.close()
+    assert list(metrics.metrics().items()) == [("rate", 5.0), ("loss", 3.0)]
+
+
+def test_the_event_file_of_a_script_that_logs_is_left_to_it(tmp_path: Path) -> None:
+    printed(tmp_path, "loss 3\n", logs_itself=True)
+    assert not list(tmp_path.glob("events.*")) and series(tmp_path / "printed") == {1: 3.0}
+
+
+def test_a_folder_that_takes_no_file_costs_the_series_only(tmp_path: Path) -> None:
+    metrics = printed(tmp_path / "missing", "loss 3\nloss 2\n")
+    assert metrics.metrics() == {"loss": 2.0}
+    assert "lacks the end of the series" in metrics.notes()[-1]

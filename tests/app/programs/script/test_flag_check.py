@@ -1,0 +1,168 @@
+"""The check of settings by the help of real scripts, one for each library, and what it does not call."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from runmanager.app.programs.script.arguments.cell_arguments import make_arguments
+from runmanager.app.programs.script.arguments.setting_words import expand_settings, parse_settings
+from runmanager.app.programs.script.flag_check import check_flags
+from runmanager.app.programs.script.script import Script, find_script
+from runmanager.errors import ConfigurationError
+
+from .argument_scripts import SCRIPTS, SHOW
+
+
+def written(folder: Path, source: str) -> Script:
+    (folder / "train.py").write_text(source)
+    return find_script("train.py", is_module=False, folder=folder)
+
+
+def call(script: Script, arguments: Sequence[str]) -> str:
+    done = subprocess.run([*script.command, *arguments], cwd=script.folder, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("library", SCRIPTS)
+def test_every_library_gets_what_the_settings_say(library: str, tmp_path: Path) -> None:
+    script = written(tmp_path, SHOW + SCRIPTS[library])
+    size = "batch-size" if library in ("argparse", "click", "typer", "tyro") else "batch_size"
+    check = check_flags(script, ["lr", size, "shuffle"])
+    assert check.note == "" and check.flags is not None and check.flags.library == library
+    for shuffle in (True, False):
+        (cell,) = expand_settings(parse_settings(["lr=0.25", f"{size}=4", f"shuffle={str(shuffle).lower()}"]))
+        assert json.loads(call(script, make_arguments(cell, flags=check.flags))) == [0.25, 4, shuffle]
+    with pytest.raises(ConfigurationError) as error:
+        check_flags(script, ["lr", "batchsize", "rte"])
+    assert [fault.partition(" must")[0] for fault in error.value.faults] == ["`batchsize`", "`rte`"]
+    assert f"'--{size}'" in error.value.faults[0]
+
+
+def test_the_forms_of_true_and_false_follow_the_help(tmp_path: Path) -> None:
+    script = written(
+        tmp_path,
+        "import argparse, json, sys\n"
+        "parser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--both', action=argparse.BooleanOptionalAction)\n"
+        "parser.add_argument('--bare', action='store_true')\n"
+        "parser.add_argument('--maybe', nargs='?', const='given')\n"
+        "parser.add_argument('--value')\n"
+        "parser.parse_args()\n"
+        "print(json.dumps(sys.argv[1:]))\n",
+    )
+    flags = check_flags(script, []).flags
+    forms = {}
+    for value in ("true", "false", "True"):
+        (cell,) = expand_settings(parse_settings([f"{name}={value}" for name in ("both", "bare", "maybe", "value")]))
+        forms[value] = make_arguments(cell, flags=flags)
+    assert forms["true"] == ["--both", "--bare", "--maybe", "--value=true"]
+    assert forms["false"] == ["--no-both", "--maybe=false", "--value=false"]
+    assert forms["True"] == ["--both=True", "--bare=True", "--maybe=True", "--value=True"]
+    for value in ("true", "false"):
+        call(script, forms[value])
+
+
+def test_a_subcommand_is_asked_for_its_own_help(tmp_path: Path) -> None:
+    script = written(
+        tmp_path,
+        "import argparse\n"
+        "parser = argparse.ArgumentParser()\n"
+        "train = parser.add_subparsers(required=True).add_parser('train')\n"
+        "train.add_argument('--epochs')\n"
+        "parser.parse_args()\n",
+    )
+    assert check_flags(script, ["epochs"], fixed=["train"]).flags is not None
+    with pytest.raises(ConfigurationError, match=r"`epochs` must be a flag of train\.py"):
+        check_flags(script, ["epochs"])
+    assert check_flags(script, ["epochs"], unchecked=True).note == ""
+
+
+TRAINS = "import pathlib, sys\npathlib.Path('trained').touch()\nprint('usage: none of your business')\n"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        TRAINS + "settings = dict(word.split('=') for word in sys.argv[1:])",
+        # A local module with a parser of its own, for its own use as a script.
+        "import helper\n" + TRAINS,
+        # Imported, but for another purpose; a parser without a help that takes whatever it is given.
+        "from argparse import Namespace\nimport click\nclick.echo('a')\n" + TRAINS,
+        "import argparse\nargparse.ArgumentParser(add_help=False).parse_known_args()\n" + TRAINS,
+    ],
+    ids=["own parser", "helper", "other use", "no help"],
+)
+def test_a_script_that_may_ignore_the_question_is_not_asked(source: str, tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text(
+        "import argparse\nif __name__ == '__main__':\n    argparse.ArgumentParser().parse_args()\n"
+    )
+    check = check_flags(written(tmp_path, source), ["anything"])
+    assert check.flags is None and "not checked" in check.note
+    assert not (tmp_path / "trained").exists()
+
+
+def test_a_parser_in_a_local_module_counts(tmp_path: Path) -> None:
+    (tmp_path / "options").mkdir()
+    (tmp_path / "options" / "parser.py").write_text(
+        "from argparse import ArgumentParser as Parser\ndef read():\n"
+        "    parser = Parser()\n    parser.add_argument('--depth')\n    return parser.parse_args()\n"
+    )
+    script = written(tmp_path, "from options import parser\nparser.read()\n" + TRAINS)
+    check_flags(script, ["depth"])
+    with pytest.raises(ConfigurationError, match="'--depth'"):
+        check_flags(script, ["depht"])
+    assert not (tmp_path / "trained").exists()
+
+
+def test_the_question_has_no_gpu_no_input_and_an_end(tmp_path: Path) -> None:
+    script = written(
+        tmp_path,
+        "import argparse, os, sys\n"
+        "assert os.environ['CUDA_VISIBLE_DEVICES'] == '' and sys.stdin.read() == ''\n"
+        "assert os.getsid(0) == os.getpid()\n"
+        "parser = argparse.ArgumentParser(usage='%(prog)s ' + 'x ' * 60)\n"
+        "parser.add_argument('--a-name-so-long-that-a-narrow-terminal-would-cut-or-wrap-it-in-two')\n"
+        "parser.parse_args()\n",
+    )
+    flags = check_flags(script, []).flags
+    assert flags is not None and "a-name-so-long-that-a-narrow-terminal-would-cut-or-wrap-it-in-two" in flags.arities
+
+    started = "import argparse, subprocess, time\nsubprocess.Popen(['sleep', '600'])\ntime.sleep(600)\n"
+    late = check_flags(written(tmp_path, started + "argparse.ArgumentParser()"), ["lr"], seconds=0.5)
+    assert late.flags is None and "did not answer" in late.note
+
+
+def test_a_usage_counts_whatever_the_status_and_anything_else_is_a_note(tmp_path: Path) -> None:
+    usage = "import argparse\nargparse.ArgumentParser\nprint('Usage: train [--lr LR]')\nraise SystemExit(7)"
+    flags = check_flags(written(tmp_path, usage), ["lr"]).flags
+    assert flags is not None and set(flags.arities) == {"lr"}
+    silent = check_flags(written(tmp_path, "import argparse\nargparse.ArgumentParser\nraise OSError"), ["lr"])
+    assert silent.flags is None and "shows no usage" in silent.note
+
+
+def test_a_script_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    from runmanager.errors import UsageError
+
+    for word, is_module, python in (("a.py", False, None), ("no_such.module", True, None), ("train.py", False, "none")):
+        (tmp_path / "train.py").touch()
+        with pytest.raises(UsageError):
+            find_script(word, is_module=is_module, python=python, folder=tmp_path)
+
+
+def test_modules_and_packages_are_found_without_importing_them(tmp_path: Path) -> None:
+    package = tmp_path / "own" / "inner"
+    package.mkdir(parents=True)
+    for file in (package.parent / "__init__.py", package / "__init__.py"):
+        file.write_text("raise ImportError")
+    (package / "train.py").write_text("")
+    (package / "__main__.py").write_text("")
+    module = find_script("own.inner.train", is_module=True, folder=tmp_path)
+    assert (module.file, module.package) == (package / "train.py", "own.inner")
+    assert module.command == [sys.executable, "-m", "own.inner.train"]
+    whole = find_script("own.inner", is_module=True, folder=tmp_path)
+    assert (whole.file, whole.package) == (package / "__main__.py", "own.inner")

@@ -1,0 +1,208 @@
+"""Sweeps of scripts as users start them: cells, records, deaths, reruns, kills."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psutil
+import pytest
+
+from runmanager.cli.main import run_command
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.run_record import RunRecord
+from runmanager.records.storage.reader import read_sweep
+from runmanager.results.tfevents.reader import read_event_files
+
+from ....processes import wait_for_output
+from .conftest import Folder
+from .death_script import DEATHS, ENDS, SCALARS, WAYS
+
+DEADLINE_SECONDS = 100.0
+
+
+def sweep_of(folder: Folder, name: str) -> SweepPaths:
+    return SweepPaths(folder.path / "outputs" / name)
+
+
+def records_of(folder: Folder, name: str) -> dict[Any, RunRecord]:
+    """The records of a sweep by the value of the only axis."""
+    paths = sweep_of(folder, name)
+    (axis,) = json.loads(paths.record.read_text())["axes"]
+    return {run.record.config[axis]: run.record for run in read_sweep(paths).runs}
+
+
+def wait_until(condition: Callable[[], Any]) -> Any:
+    until = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < until:
+        if value := condition():
+            return value
+        time.sleep(0.01)  # between two polls
+    pytest.fail("waited in vain")
+
+
+def begun(folder: Folder) -> list[str]:
+    return sorted(path.name for path in (folder.path / "begun").glob("*"))
+
+
+@pytest.fixture
+def deaths(folder: Folder) -> Folder:
+    folder.write("train.py", DEATHS)
+    return folder
+
+
+def test_every_death_is_told_truly_and_a_rerun_keeps_what_has_finished(deaths: Folder) -> None:
+    words = ("sweep", "--name", "first", "--workers", "2", *SCALARS, "train.py")
+    words += (f"way={','.join(WAYS)}", "lr=4e-1", "fast=true", "log-dir={run_dir}/logs", "--", "fit", "--lr=9")
+    done = deaths.run(*words)
+    assert done.status == 1, done.err
+    records = records_of(deaths, "first")
+    assert {way: (str(each.status), each.reason, each.message) for way, each in records.items()} == ENDS
+
+    fine = records["fine"]
+    paths = sweep_of(deaths, "first").run(fine.name)
+    arguments = ["fit", "--lr=9", "--way=fine", "--lr=4e-1", "--fast", f"--log-dir={paths.root}/logs"]
+    assert paths.log.read_text().splitlines()[0] == f"{json.dumps(arguments)} 1 False"
+    assert f"\rAccuracy: {4}/5" * 2 in paths.log.read_bytes().decode()
+    assert fine.summary == {"loss": 0.1, "val/acc": 0.8} and fine.origins == dict.fromkeys(fine.summary, "printed")
+    assert fine.config["lr"] == 0.4 and fine.config["fast"] is True and fine.config["log-dir"] == "{run_dir}/logs"
+    assert fine.config["script"] == {"program": "train.py", "arguments": ["fit", "--lr=9"]}
+    assert set(fine.environment.code or {}) == {"train.py"}
+    assert fine.cell_command == (
+        *("runmanager", "run", *SCALARS, "train.py"),
+        *("way=fine", "lr=4e-1", "fast=true", 'log-dir="{run_dir}/logs"', "--", "fit", "--lr=9"),
+    )
+    series = read_event_files([paths.events]).scalars if paths.events else {}
+    assert [round(value, 6) for value in series["loss"].values] == [0.4, 0.2, 0.133333, 0.1]
+    assert list(series["val/acc"].steps) == [1, 2, 3, 4] and series["val/acc"].values[-1] == pytest.approx(0.8)
+    error = sweep_of(deaths, "first").run(records["raises"].name).error.read_text()
+    assert error.count("Traceback") == 2 and "ValueError" in error and error.startswith("Traceback")
+    assert records["diverges"].summary == {"loss": None, "val/acc": 0.8}
+
+    first = {way: each.started_at for way, each in records.items()}
+    (deaths.path / "begun").rename(deaths.path / "before")
+    assert deaths.run(*words).status == 1
+    again = records_of(deaths, "first")
+    assert len(begun(deaths)) == len(WAYS) - 1
+    assert [way for way, each in again.items() if each.started_at == first[way]] == ["fine"]
+    assert {way: each.attempt for way, each in again.items()} == {way: 1 if way == "fine" else 2 for way in WAYS}
+
+
+def test_a_plan_runs_nothing_and_equal_cells_are_one(deaths: Folder) -> None:
+    words = ("sweep", "--name", "plan", "--dry-run", "train.py", "way=fine,raises", "lr=0.1,1e-1", "--", "fit")
+    done = deaths.run(*words)
+    assert done.status == 0, done.err
+    assert "2 cells of the grid equal others" in done.out and "2 cells: 2 start" in done.out
+    assert not (deaths.path / "outputs").exists() and begun(deaths) == []
+
+
+REFUSED = [
+    (("sweep", "train.py", "wy=fine", "lrr=1", "--", "fit"), ["did you mean '--way'?", "did you mean '--lr'?"]),
+    (("run", "train.py", "lr=1,2", "--", "fit"), ["use `runmanager sweep`"]),
+    (("sweep", "--unsigned", "lr", "train.py", "lr=1,2", "--", "fit"), ["does not distinguish runs"]),
+    (("sweep", "--unsigned", "x*", "--device", "y", "train.py", "lr=1"), ["--unsigned x*", "--device"]),
+    (("sweep", "--scalar", "a=(", "train.py"), ["regular expression"]),
+    (("sweep", "--metric", "quality", "train.py"), ["`--better` must be given"]),
+    (("sweep", "--better", "up", "--resume", "must", "train.py"), ["--name", "max or min"]),
+    (("sweep", "--workers", "0", "train.py"), ["`--workers` must be at least 1"]),
+    (("sweep", "--slurm", "time=3", "train.py"), ["--launcher slurm"]),
+    (("sweep", "--launcher", "slurm", "--workers", "2", "--slurm", "tme=3", "train.py"), ["array_para", "'time'"]),
+    (("sweep", "--argument", "{name}", "train.py"), ["--argument"]),
+    (("sweep", "none.py", "lr=1"), ["does not exist"]),
+    (("sweep", "-m", "no.such_module", "lr=1"), ["neither in"]),
+    (("run", "train.py", "device=cuda", "--", "fit"), ["device"]),
+    (("run", "--unchecked", "train.py", "fast=false", "--", "fit"), ["fast=false"]),
+    (("run", "--unchecked", "train.py", "device=cuda", "--", "fit"), ["cuda"]),
+]
+
+
+def test_what_cannot_be_run_is_refused_before_anything_runs(
+    deaths: Folder, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(deaths.path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    for words, faults in REFUSED:
+        status = run_command(words)
+        lines = capfd.readouterr().err.splitlines()
+        assert status == 2, words
+        assert len(lines) == len(faults) and all(line.startswith("error: ") for line in lines), lines
+        assert all(any(fault in line for line in lines) for fault in faults), lines
+    assert begun(deaths) == [] and not (deaths.path / "outputs").exists()
+
+
+# Trains for four epochs from its checkpoint; waits before the third one while `gate` exists, with a child of its own.
+RESUMES = """
+import subprocess, sys, time
+from pathlib import Path
+
+settings = dict(word.split("=", 1) for word in sys.argv[1:])
+checkpoint = Path(settings["out"], "last.txt")
+done = int(Path(settings["resume"]).read_text()) if "resume" in settings else 0
+with open("epochs.txt", "a") as file:
+    print("begins", settings["lr"], done, file=file, flush=True)
+    child = subprocess.Popen(["sleep", "1000"])
+    for epoch in range(done, 4):
+        while epoch == 2 and settings["lr"] == "1" and Path("gate").exists():
+            Path("waiting").write_text(f"{child.pid}")
+            time.sleep(0.01)
+        print(settings["lr"], epoch, file=file, flush=True)
+        print("loss", 4 - epoch)
+        checkpoint.write_text(f"{epoch + 1}")
+    child.kill()
+"""
+RESUMING = (
+    *("sweep", "--name", "kills", "--argument", "{name}={value}", "--resume-with", "resume={run_dir}/last.txt"),
+    *("--scalar", r"loss=loss (\d+)", "train.py", "lr=0,1", "out={run_dir}"),
+)
+
+
+def trained(folder: Folder) -> list[str]:
+    return [line for line in (folder.path / "epochs.txt").read_text().splitlines() if not line.startswith("begins")]
+
+
+def wait_at_the_gate(folder: Folder) -> tuple[RunRecord, psutil.Process]:
+    """Wait until the second cell waits; return its record and the child of its script."""
+    waiting = folder.path / "waiting"
+    pid = wait_until(lambda: waiting.exists() and waiting.read_text())
+    return records_of(folder, "kills")[1], psutil.Process(int(pid))
+
+
+def is_gone(process: psutil.Process) -> bool:
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize("victim", ["run", "script", "driver", "interrupt"])
+def test_a_killed_cell_takes_all_its_processes_along_and_is_resumed(folder: Folder, victim: str) -> None:
+    folder.write("train.py", RESUMES)
+    (folder.path / "gate").touch()
+    driver = folder.start(*RESUMING)
+    record, child = wait_at_the_gate(folder)
+    assert record.status == "running" and record.owner is not None
+    wait_until(lambda: records_of(folder, "kills")[1].summary == {"loss": 3})
+    script = child.parent()
+    assert script is not None and script.ppid() == record.owner.pid
+    numbers = {"run": record.owner.pid, "script": script.pid, "driver": driver.pid, "interrupt": driver.pid}
+    os.kill(numbers[victim], signal.SIGINT if victim == "interrupt" else signal.SIGKILL)
+    _, err = wait_for_output(driver)
+    assert driver.returncode == {"driver": -signal.SIGKILL, "interrupt": 130}.get(victim, 1), err
+    for process in (script, child):
+        wait_until(lambda process=process: is_gone(process))
+    ends = {"driver": ("crashed", "vanished"), "interrupt": ("killed", "interrupted")}
+    ended = wait_until(lambda: (now := records_of(folder, "kills")[1].observed()).status.is_ended and now)
+    assert (ended.status, ended.reason) == ends.get(victim, ("killed", "signal"))
+    assert ended.summary == {"loss": 3}
+    earlier_seconds = ended.run_seconds or 0.0
+
+    (folder.path / "gate").unlink()
+    done = folder.run(*RESUMING)
+    assert done.status == 0, done.err
+    assert sorted(trained(folder)) == [f"{lr} {epoch}" for lr in (0, 1) for epoch in range(4)]
+    ended = records_of(folder, "kills")[1]
+    assert (ended.status, ended.attempt, ended.summary) == ("finished", 2, {"loss": 1})
+    assert ended.run_seconds is not None and ended.run_seconds > earlier_seconds
+    paths = sweep_of(folder, "kills").run(ended.name)
+    assert paths.events is not None
+    (series,) = read_event_files([paths.events]).scalars.values()
+    assert list(series.steps) == [1, 2, 3, 4] and list(series.values) == [4, 3, 2, 1]
