@@ -18,7 +18,6 @@ from runmanager.tracking.device.devices import device_in_use, peak_memory_bytes
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_recorder import EpochRecorder
 from runmanager.tracking.introspect.loader_inspection import full_batch_size, peek_batch
-from runmanager.tracking.job_calls import JobCalls
 from runmanager.tracking.lifecycle.active_runs import register, unregister
 from runmanager.tracking.lifecycle.finalizers import end_run_when_dropped
 from runmanager.tracking.lifecycle.inactive_run import InactiveRun
@@ -30,10 +29,11 @@ from runmanager.tracking.lifecycle.run_notes import RunNotes
 from runmanager.tracking.lifecycle.run_sinks import RunSinks
 from runmanager.tracking.lifecycle.run_values import RunValues
 from runmanager.tracking.lifecycle.stop_policy import StopPolicy
-from runmanager.tracking.loop_calls import LoopCalls
 from runmanager.tracking.metric_definitions import RunDirections
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 from runmanager.tracking.options import Checkpointer, RunOptions
+from runmanager.tracking.run_calls.job_calls import JobCalls
+from runmanager.tracking.run_calls.loop_calls import LoopCalls
 from runmanager.tracking.sinks import Sink
 from runmanager.tracking.step_loop import StepLoop
 from runmanager.tracking.timing.interleaving import RunTurns

@@ -18,6 +18,7 @@ from runmanager.app.programs.cell_metrics import (
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
+from runmanager.tracking.tensorboard.event_writer import EventWriter
 
 
 def record(**fields: object) -> RunRecord:
@@ -56,7 +57,6 @@ def test_the_more_trusted_source_gives_the_value(tmp_path: Path) -> None:
         for step, value in enumerate((5.0, 6.0)):
             writer.add_scalar("e", value, step)
             writer.add_scalar("hp_metric", -1, step)
-            writer.add_scalar("d", value, step)
     earlier = tmp_path / "attempts" / "1"
     earlier.mkdir(parents=True)
     (earlier / "metrics.csv").write_text("f\n1\n")
@@ -74,10 +74,15 @@ def test_what_an_earlier_attempt_left_is_found_again_with_its_present_value(tmp_
     assert known.summary == {"a": 9.0, "b": 2.0} and known.origins == {"b": "metrics.csv"}
 
 
-def test_a_program_that_logs_nothing_counts_with_event_files_in_the_folder_itself(tmp_path: Path) -> None:
+def test_event_files_of_other_writers_count_also_in_the_folder_itself(tmp_path: Path) -> None:
     with SummaryWriter(str(tmp_path)) as writer:
         writer.add_scalar("val/acc", 0.5, 1)
-    assert merged_metrics(RunPaths(tmp_path), record(), FoundMetrics())[0].summary == {"val/acc": 0.5}
+    assert merged_metrics(RunPaths(tmp_path), record(), FoundMetrics())[0].summary == {"val_accuracy": 0.5}
+    (event_file,) = tmp_path.iterdir()
+    event_file.unlink()
+    own = EventWriter(tmp_path)
+    own.scalars({"val/acc": 0.5}, 1)
+    own.close()
     logged = merged_metrics(RunPaths(tmp_path), record(summary={"x": 1.0}), FoundMetrics())[0]
     assert logged.summary == {"x": 1.0}  # the file there is that of its own metrics
 

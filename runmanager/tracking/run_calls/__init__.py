@@ -1,0 +1,1 @@
+"""The calls of a run for its program: in any loop, and of the built-in job."""
