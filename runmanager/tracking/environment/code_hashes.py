@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from runmanager.records.settings.values import find_targets
+from runmanager.tracking.environment.environment import LIBRARIES
 from runmanager.tracking.environment.import_scanner import ImportScanner, is_below, is_installed
 
 __all__ = ["CodeRehasher", "LateImports", "hash_script", "hash_user_code", "rehash_code"]
@@ -41,7 +42,8 @@ def hash_user_code(settings: Mapping[str, Any], *, is_built_in: bool) -> dict[st
         _add_program(scanner, sys.modules["__main__"])
         if not scanner.files:
             return None
-    if not all(scanner.add_target(str(target)) for _, target in find_targets(settings)):
+    targets = (str(target) for _, target in find_targets(settings))
+    if not all(scanner.add_target(target) for target in targets if target.partition(".")[0] not in LIBRARIES):
         return None
     return _hash_files(scanner.files, folder)
 
