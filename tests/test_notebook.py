@@ -187,11 +187,11 @@ def test_watched_table_updates_one_output_and_survives_an_interrupt(kernel: Kern
 
 
 def test_interrupt_stops_a_sweep_run_by_a_cell(kernel: Kernel, tmp_path: Path) -> None:
-    settings = '"model=logistic", "batch_size=20", "epochs=999", "tensorboard.enabled=false"'
+    settings = '"model=logistic", "batch_size=20", "epochs=99999", "tensorboard.enabled=false"'
     shown: list[str] = []
 
     def act(text: str) -> None:
-        if re.search(r" [1-9]\d*/999", text) and not shown:
+        if re.search(r" [1-9]\d*/99999", text) and not shown:
             shown.append(text)
             kernel.manager.interrupt_kernel()
 
