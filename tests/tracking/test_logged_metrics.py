@@ -52,13 +52,13 @@ def test_values_by_any_name_and_of_any_kind_are_recorded(tmp_path: Path) -> None
     def log(epoch: Any) -> None:
         epoch.track(1.0, samples=1)
         epoch.log(val_f1=0.5, values=3, self=np.float32(0.25))
-        epoch.log({"val/f1": torch.tensor([[0.75]], requires_grad=True), "ünlike `any` name": np.array([2])})
+        epoch.log({"val/f1": torch.tensor([[0.75]], requires_grad=True), "ünlike any name": np.array([2])})
         epoch.log({"f1": 0.1}, f2=torch.tensor(2, dtype=torch.int64))
         epoch.log({})
 
     run = run_epochs(tmp_path, log)
     expected = {
-        **{"val_f1": 0.5, "values": 3.0, "self": 0.25, "val/f1": 0.75, "ünlike `any` name": 2.0, "f1": 0.1, "f2": 2.0}
+        **{"val_f1": 0.5, "values": 3.0, "self": 0.25, "val/f1": 0.75, "ünlike any name": 2.0, "f1": 0.1, "f2": 2.0}
     }
     (line,) = lines(run.paths)
     assert line["metrics"] == expected and list(line["metrics"]) == list(expected)
