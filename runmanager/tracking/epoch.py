@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, Unpack
+from typing import Any, Unpack
 
 import torch
 
@@ -16,33 +16,25 @@ from runmanager.tracking.epoch_metrics.epoch_meter import EpochMeter
 from runmanager.tracking.epoch_metrics.epoch_parts import EpochParts
 from runmanager.tracking.epoch_metrics.epoch_summary import epoch_record, with_metrics
 from runmanager.tracking.epoch_metrics.evaluation import Evaluation
-from runmanager.tracking.epoch_metrics.logged_metrics import EpochMetrics, checked_numbers, checked_units
+from runmanager.tracking.epoch_metrics.logged_metrics import (
+    EpochMetrics,
+    checked_numbers,
+    checked_units,
+    checked_values,
+)
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 from runmanager.tracking.epoch_metrics.prediction_task import IGNORED, PredictionOptions, Task
 from runmanager.tracking.epoch_metrics.sample_count import num_samples, whole_number
 from runmanager.tracking.epoch_metrics.step_values import Reduce
 from runmanager.tracking.epoch_part import EpochPart
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
+from runmanager.tracking.options import StepObserver
 from runmanager.tracking.timing.phases import PhaseTimes, PhaseTracker, Span
 from runmanager.tracking.timing.timer import TRAINING, PhaseTimer
 
-__all__ = ["Epoch", "StepObserver"]
+__all__ = ["Epoch"]
 
 _END = object()
-
-
-class StepObserver(Protocol):
-    """Is told of the tracked steps of an epoch, until it has finished."""
-
-    is_finished: bool
-
-    def step_tracked(self, units: Mapping[str, int]) -> None:
-        """End a step that trained on these numbers of `units`, samples among them."""
-        ...
-
-    def discard(self) -> None:
-        """Forget what was seen since the last step: it was evaluation."""
-        ...
 
 
 class Epoch:
@@ -318,12 +310,7 @@ class Epoch:
         name counts. Raises `UsageError` for other values, an empty name, or a name that is also tracked.
         """
         self._check_owner("log")
-        if values is not None and not isinstance(values, Mapping):
-            raise UsageError(
-                f"log() must get names with their values, got {type(values).__name__}; call log(name=value) or "
-                'log({"name": value}).'
-            )
-        self._metrics.log({**(values or {}), **named})
+        self._metrics.log(checked_values(values, named))
 
     def log_steps(self, values: Mapping[str, float | torch.Tensor], steps: Mapping[str, int], reduce: Reduce) -> None:
         """Record checked values of steps, for `run.log`; the epoch gets their reduction."""

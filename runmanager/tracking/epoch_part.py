@@ -1,8 +1,8 @@
-"""The part of an epoch before a checkpoint within it: sums, times and logged values. Loads no torch."""
+"""What a checkpoint has of the values so far: of an epoch that it lies within, and of the run. Loads no torch."""
 
 import msgspec
 
-__all__ = ["EpochPart", "LossState", "MeanState", "MeterState"]
+__all__ = ["EpochPart", "LoggedState", "LossState", "MeanState", "MeterState", "SeriesState"]
 
 
 class LossState(msgspec.Struct, frozen=True):
@@ -34,10 +34,31 @@ class MeanState(msgspec.Struct, frozen=True):
     samples: int
 
 
+class SeriesState(msgspec.Struct, frozen=True):
+    """The state of the values that were logged by steps under one name; `steps` and `values` are not shown yet."""
+
+    reduce: str
+    count: int
+    last: float
+    total: float
+    least: float
+    largest: float
+    steps: list[int]
+    values: list[float]
+
+
+class LoggedState(msgspec.Struct, frozen=True):
+    """What the program has logged of its whole run: the summary, and the last step of each name."""
+
+    summary: dict[str, float | SeriesState] = {}
+    steps: dict[str, int] = {}
+    media_steps: dict[str, int] = {}
+
+
 class EpochPart(msgspec.Struct, frozen=True):
     """What the steps of an unfinished epoch have given so far; `seconds` by phase, `num_steps` in this epoch alone.
 
-    `metrics` are numbers logged last, or means, in order of first appearance.
+    `metrics` are numbers logged last, or means, in order of first appearance; `series` are values logged by steps.
     """
 
     epoch: int
@@ -49,3 +70,4 @@ class EpochPart(msgspec.Struct, frozen=True):
     metrics: dict[str, float | MeanState]
     units: dict[str, int]
     run_seconds: float = 0.0
+    series: dict[str, SeriesState] = {}

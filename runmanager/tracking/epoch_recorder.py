@@ -14,13 +14,14 @@ from runmanager.tracking.checkpoint.checkpoint_file import CheckpointError
 from runmanager.tracking.checkpoint.part_checkpoints import PartCheckpoints
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
-from runmanager.tracking.epoch_part import EpochPart
+from runmanager.tracking.epoch_part import EpochPart, LoggedState
 from runmanager.tracking.introspect.loader_inspection import batch_inputs
 from runmanager.tracking.lifecycle.open_run import begin_again
 from runmanager.tracking.lifecycle.run_epochs import EpochHistory
 from runmanager.tracking.lifecycle.run_measurements import RunMeasurements
 from runmanager.tracking.lifecycle.run_notes import RunNotes
 from runmanager.tracking.lifecycle.run_sinks import RunSinks
+from runmanager.tracking.lifecycle.run_values import RunValues
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 from runmanager.tracking.options import Checkpointer, Progress, RunOptions
 from runmanager.tracking.sinks import EpochDetails
@@ -51,6 +52,7 @@ class EpochRecorder:
         sinks: RunSinks,
         notes: RunNotes,
         measurements: RunMeasurements,
+        values: RunValues,
         heartbeat: Heartbeat,
         keeps_place: bool = False,
     ) -> None:
@@ -68,6 +70,7 @@ class EpochRecorder:
         self._sinks = sinks
         self._notes = notes
         self._measurements = measurements
+        self._values = values
         self._heartbeat = heartbeat
         self._timing_notes = TimingNotes()
         self._optimizer: torch.optim.Optimizer | None = None
@@ -111,6 +114,7 @@ class EpochRecorder:
             line = begin_again(self._folder, error)
             self._notes.clear()
             self._notes.note(line)
+            self._values.restore(LoggedState())
             self._begin_measurements()
             show(f"{self._folder.paths.name}: {line}")
             return False
@@ -128,6 +132,8 @@ class EpochRecorder:
         self._part = progress.part or None
         last = self._part or progress.record
         self._clock.earlier_seconds = (last and last.run_seconds) or 0.0
+        if progress.logged is not msgspec.UNSET:
+            self._values.restore(progress.logged)
         if (events := self._folder.paths.events) is not None:
             truncate_events(events, progress.events_length)
 
@@ -149,6 +155,11 @@ class EpochRecorder:
         """Whether the state of the training is saved with its records."""
         return self._checkpointer is not None
 
+    def loader_begins(self, loader: Any) -> None:
+        """Note that a loop by steps begins to read `loader`, which may have a state."""
+        if self._checkpointer is not None:
+            self._checkpointer.loader_begins(loader)
+
     def restore_random_states(self) -> None:
         """Restore the random states of a checkpoint that was loaded since the last epoch."""
         if self._checkpointer is not None:
@@ -169,12 +180,16 @@ class EpochRecorder:
         epoch.observer = self._measurements.observer(epoch)
         return epoch
 
-    def make_interval(self, number: int, *, continues: bool) -> StepInterval:
-        """Begin an interval of steps: now, or if it `continues` at the last mark of the clock."""
+    def make_interval(self, number: int, *, continues: bool, seconds: float) -> StepInterval:
+        """Begin an interval of steps: now, or if it `continues` at the last mark of the clock.
+
+        Without `record_every` it takes as many steps as take `seconds`.
+        """
         self._prepare()
         if not continues:
             self.timer.start()
-        interval = StepInterval(number, record_every=self._options.record_every, **self._epoch_options())
+        record_every = self._options.record_every
+        interval = StepInterval(number, record_every=record_every, seconds=seconds, **self._epoch_options())
         interval.observer = self._measurements.observer(interval, continues=continues)
         return interval
 
@@ -278,8 +293,9 @@ class EpochRecorder:
         self._checkpointer.save(self._folder.paths.checkpoint, self._progress(last, part))
 
     def _progress(self, last: EpochRecord | None, part: EpochPart | msgspec.UnsetType = msgspec.UNSET) -> Progress:
+        logged = self._values.state()  # first, as it may write events
         events = self._folder.paths.events
-        return Progress(last, events.stat().st_size if events else 0, self.num_steps, part)
+        return Progress(last, events.stat().st_size if events else 0, self.num_steps, part, logged)
 
 
 def _with_device_times(interval: StepInterval, record: EpochRecord) -> EpochRecord:

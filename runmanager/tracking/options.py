@@ -1,6 +1,6 @@
-"""Options of a run, and the interfaces for its checkpoints and turns. Loads no torch."""
+"""Options of a run, and the interfaces for its checkpoints, its turns and the observer of its steps. Loads no torch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,7 +10,7 @@ import msgspec
 from runmanager.errors import UsageError
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.turn_record import Grant
-from runmanager.tracking.epoch_part import EpochPart
+from runmanager.tracking.epoch_part import EpochPart, LoggedState
 from runmanager.tracking.metric_definitions import larger_is_better
 from runmanager.validation import limits
 
@@ -22,6 +22,7 @@ __all__ = [
     "EarlyStopOptions",
     "Progress",
     "RunOptions",
+    "StepObserver",
     "TensorBoardOptions",
     "TurnSource",
     "is_better",
@@ -141,13 +142,29 @@ class Progress(msgspec.Struct, frozen=True):
 
     `record` is the last complete epoch's, as known when the checkpoint is written, None before the first;
     `events_length` is the event file's size in bytes; `num_steps` is the number of optimizer steps up to that epoch's
-    end. `part` is what the next epoch has given so far, if the checkpoint was taken within it.
+    end. `part` is what the next epoch has given so far, if the checkpoint was taken within it. `logged` is what the
+    program has logged of the whole run.
     """
 
     record: EpochRecord | None
     events_length: int
     num_steps: int
     part: EpochPart | msgspec.UnsetType = msgspec.UNSET
+    logged: LoggedState | msgspec.UnsetType = msgspec.UNSET
+
+
+class StepObserver(Protocol):
+    """Sees each tracked step of an epoch, until it has finished."""
+
+    is_finished: bool
+
+    def step_tracked(self, units: Mapping[str, int]) -> None:
+        """End a step that trained on these numbers of `units`, samples among them."""
+        ...
+
+    def discard(self) -> None:
+        """Forget what was seen since the last step: it was evaluation."""
+        ...
 
 
 class Checkpointer(Protocol):
@@ -167,6 +184,10 @@ class Checkpointer(Protocol):
 
     def resumes_within(self, loader: Any) -> bool:
         """Return whether the state lets an epoch over `loader` continue in the middle, after the step just made."""
+        ...
+
+    def loader_begins(self, loader: Any) -> None:
+        """Note that `loader` is about to be read from its beginning, or from where its state was restored."""
         ...
 
     def is_complete(self, metric: Any) -> bool:

@@ -104,6 +104,7 @@ class ActiveRun(JobCalls, LoopCalls):
             folder.heartbeat, each_beat=self._measurements.sample, shows_progress_only=folder.is_supervised
         ).start()
         self._open = OpenEpoch()
+        self._values = RunValues(folder, self._sinks, self._begin_sinks)
         self._epochs = EpochRecorder(
             folder,
             device,
@@ -113,12 +114,12 @@ class ActiveRun(JobCalls, LoopCalls):
             sinks=self._sinks,
             notes=self._notes,
             measurements=self._measurements,
+            values=self._values,
             heartbeat=self._heartbeat,
             keeps_place=keeps_place,
         )
         self._steps = StepLoop(folder, self._epochs, self._open, end=self.end_epoch)
-        self._values = RunValues(folder, self._sinks, self._begin_sinks)
-        self._media = RunMedia(self._sinks)
+        self._media = RunMedia(self._sinks, self._values.media_steps)
         if in_program:
             self._steps.start_clock()  # before its first step, which may come before its network
         register(self)

@@ -6,22 +6,26 @@ from typing import Any
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.timing.phases import PhaseTimes
 
-__all__ = ["StepInterval"]
+__all__ = ["SECONDS", "StepInterval"]
 
-_SECONDS = 1.0
+SECONDS = 1.0
+"""How long an interval takes without `record_every`, at least."""
 
 
 class StepInterval(Epoch):
-    """The steps of one record: `record_every`, or as many as take a second, and the evaluation that follows them.
+    """The steps of one record: `record_every`, or as many as take `seconds`, and the evaluation that follows them.
 
     Its number is that of its last step. It ends with what was last tracked or marked: what follows belongs to the next
     interval, which begins at that moment.
     """
 
-    def __init__(self, number: int, *, record_every: int | None = None, **options: Any) -> None:
+    def __init__(
+        self, number: int, *, record_every: int | None = None, seconds: float = SECONDS, **options: Any
+    ) -> None:
         super().__init__(number, **options)
         self.steps_before = self.num_steps
         self._record_every = record_every
+        self._seconds = seconds
         self._begun_at = time.perf_counter()  # of the host: reading the device's clock would wait for it
 
     @property
@@ -39,7 +43,7 @@ class StepInterval(Epoch):
         """Whether its record is due, once its evaluation is over."""
         if self._record_every is not None:
             return self.num_steps - self.steps_before >= self._record_every
-        return self.has_steps and time.perf_counter() - self._begun_at >= _SECONDS
+        return self.has_steps and time.perf_counter() - self._begun_at >= self._seconds
 
     @property
     def is_between_parts(self) -> bool:

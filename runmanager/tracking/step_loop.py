@@ -12,10 +12,13 @@ from runmanager.records.storage.run_folder import RunFolder
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_recorder import EpochRecorder
 from runmanager.tracking.lifecycle.run_epochs import OpenEpoch
-from runmanager.tracking.step_interval import StepInterval
+from runmanager.tracking.step_interval import SECONDS, StepInterval
 from runmanager.tracking.timing.timer import TRAINING
 
 __all__ = ["StepLoop"]
+
+_MAX_COST = 0.01  # of recording an interval, relative to its time
+_FIRST_RECORDS = 2  # their time has what a process does once, as drawing the graph
 
 
 class StepLoop:
@@ -29,7 +32,8 @@ class StepLoop:
     ```
 
     Ending an interval waits for the device once. The next one begins where it ended, so no time is lost: recording an
-    interval is tracking time of the next.
+    interval is tracking time of the next. Where that takes long, as to save a large network, intervals without
+    `record_every` become longer.
     """
 
     def __init__(
@@ -40,7 +44,9 @@ class StepLoop:
         self._opened = opened
         self._end = end
         self._interval: StepInterval | None = None
-        self._is_clock_running = False
+        self._is_clock_running = self._has_stepped = False
+        self._num_recorded = 0
+        self._seconds = SECONDS
 
     @property
     def is_used(self) -> bool:
@@ -84,7 +90,9 @@ class StepLoop:
         history = self._recorder.history
         make = self._recorder.make_interval
         number = history.next_number
-        opened = self._opened.begin(lambda number: make(number, continues=continues), number, last=history.last_number)
+        opened = self._opened.begin(
+            lambda number: make(number, continues=continues, seconds=self._seconds), number, last=history.last_number
+        )
         assert isinstance(opened, StepInterval)
         self._interval = opened
 
@@ -96,6 +104,7 @@ class StepLoop:
             self._next(lambda: self._recorder.timer.mark_at(TRAINING, step_ended))
         interval = self.interval("track")
         interval.track(*step, **options)
+        self._has_stepped = True
         if self._recorder.has_checkpoint and interval.is_full and interval.is_between_parts:
             self._next()  # the next step has changed the weights by the time that it is tracked
 
@@ -105,6 +114,9 @@ class StepLoop:
         if interval.is_in_evaluation():
             yield from interval.batches(loader)
             return
+        if not self._has_stepped:  # what a program draws before its loop would be drawn twice
+            self._recorder.restore_random_states()
+        self._recorder.loader_begins(loader)
         source = _SharedIterator(loader)
         while True:
             interval = self.interval("batches")
@@ -123,7 +135,10 @@ class StepLoop:
         assert self._interval is not None
         ended, self._interval = self._interval, None
         self._is_clock_running = False  # if recording it fails
-        self._end(ended)
+        record = self._end(ended)
+        self._num_recorded += 1
+        if self._num_recorded > _FIRST_RECORDS:  # the tracking time is that of recording the interval before
+            self._seconds = max(SECONDS, (record.tracking_seconds or 0.0) / _MAX_COST)
         self._recorder.timer.start_at_last_mark()
         self._begin(continues=True)
         if mark_step is not None:

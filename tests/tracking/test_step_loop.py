@@ -137,6 +137,25 @@ def test_an_interval_takes_about_a_second_by_default(
     assert [epoch.samples for epoch in only_run().epochs] == [4, 4, 2, 1, 1]
 
 
+def test_intervals_become_longer_where_recording_one_takes_long(
+    tmp_path: Path, only_run: OnlyRun, clock: Timeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow:
+        def state_dict(self) -> dict[str, Any]:
+            clock.now += 0.05  # 1% of 5 s
+            return {}
+
+        def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+    monkeypatch.setattr("runmanager.tracking.step_interval.time.perf_counter", lambda: clock.now)
+    with begin(tmp_path, state={"slow": Slow()}) as run:
+        for _ in run.batches(range(120)):
+            clock.now += 0.1
+            run.track(1.0, samples=1)
+    steps = [epoch.samples for epoch in only_run().epochs]
+    assert all(each < 12 for each in steps[:3]) and all(45 < each < 55 for each in steps[3:-1]) and len(steps) >= 5
+
+
 def test_a_loop_has_epochs_or_steps(tmp_path: Path, only_run: OnlyRun) -> None:
     with begin(tmp_path) as run:
         run.track(1.0, samples=1)

@@ -47,6 +47,11 @@ class LoaderState:
         self._is_handed_out = self._is_handed_out or loader is self._loader
         return loader is self._loader
 
+    def begins(self, loader: Any) -> None:
+        """Note, if this is the loader, that it is about to be read, and to draw from its generators first."""
+        if loader is self._loader:
+            self._before = self._generator_states()
+
     def state_dict(self, *, within_epoch: bool) -> dict[str, Any]:
         """Return the state; `within_epoch` if a loader that was handed out must continue where it is."""
         state = self._loader.state_dict()

@@ -24,7 +24,7 @@ class EpochParts:
         if earlier is not None:
             trained.restore(earlier.trained)
             evaluated.restore(earlier.evaluated)
-            metrics.restore(earlier.metrics, earlier.units)
+            metrics.restore(earlier.metrics, earlier.series, earlier.units)
 
     @property
     def are_several(self) -> bool:
@@ -60,6 +60,7 @@ class EpochParts:
             evaluated=self._evaluated.state(),
             metrics=self._metrics.state(),
             units=dict(self._metrics.units),
+            series=self._metrics.series_state(),
         )
 
     def drop_partial_metrics(self, is_complete: Callable[[Any], bool]) -> list[str]:

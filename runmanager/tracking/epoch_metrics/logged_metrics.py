@@ -13,11 +13,14 @@ from runmanager.errors import UsageError
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses, LossBuffer, sum_type, zeros
 from runmanager.tracking.epoch_metrics.sample_count import whole_number
 from runmanager.tracking.epoch_metrics.step_values import Reduce, StepValues
-from runmanager.tracking.epoch_part import MeanState
+from runmanager.tracking.epoch_part import MeanState, SeriesState
 from runmanager.tracking.metric_definitions import check_name
 from runmanager.validation import did_you_mean
 
-__all__ = ["EpochMetrics", "as_number", "checked_numbers", "checked_units", "computed", "is_accumulator", "on_host"]
+__all__ = [
+    *("EpochMetrics", "as_number", "checked_numbers", "checked_units", "checked_values", "computed", "is_accumulator"),
+    "on_host",
+]
 
 _ARGUMENTS = ("loss", "preds", "labels", "samples", "metrics", "task", "class_dim", "ignore_index")
 _MISSPELT = 0.8  # similarity; that of `tokens` and `task` is 0.6
@@ -121,14 +124,24 @@ class EpochMetrics:
                 found[name] = float(value)
         return found
 
-    def restore(self, values: Mapping[str, float | MeanState], units: Mapping[str, int]) -> None:
-        """Continue a new epoch's metrics from what `state` returned, and its units."""
+    def series_state(self) -> dict[str, SeriesState]:
+        """Return the values logged by steps, by name, for a checkpoint; waits for the device."""
+        return {name: value.state() for name, value in self._values.items() if isinstance(value, StepValues)}
+
+    def restore(
+        self,
+        values: Mapping[str, float | MeanState],
+        series: Mapping[str, SeriesState],
+        units: Mapping[str, int],
+    ) -> None:
+        """Continue a new epoch's metrics from what `state` and `series_state` returned, and its units."""
         for name, value in values.items():
             if isinstance(value, MeanState):
                 mean = self._values[name] = _Mean(value.call, samples=value.samples)
                 mean.values.restore(value.values)
             else:
                 self._values[name] = value
+        self._values |= {name: StepValues.restored(each) for name, each in series.items()}
         self.units = dict(units)
 
     def drop_partial(self, is_complete: Callable[[Any], bool]) -> list[str]:
@@ -224,6 +237,16 @@ def as_number(name: str, value: Any) -> float | torch.Tensor:
     way_out = "; pass it to epoch.log(…)" if is_accumulator(value) else ""
     shown = f"a tensor of {value.dtype}" if isinstance(value, torch.Tensor) else f"{type(value).__name__}"
     raise UsageError(f"Metric {name!r} must be a number or a tensor of one number, got {shown}{way_out}.")
+
+
+def checked_values(values: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a call of `log` by name. Raises `UsageError` unless they have names."""
+    if values is not None and not isinstance(values, Mapping):
+        raise UsageError(
+            f"log() must get names with their values, got {type(values).__name__}; call log(name=value) or "
+            'log({"name": value}).'
+        )
+    return {**(values or {}), **named}
 
 
 def is_accumulator(value: Any) -> bool:

@@ -2,13 +2,14 @@
 
 import math
 from array import array
-from typing import Literal
+from typing import Literal, Self, cast
 
 import torch
 
 from runmanager.errors import UsageError
 from runmanager.tracking.device.devices import synchronize
 from runmanager.tracking.epoch_metrics.loss_buffer import ASYNC_COPY_DEVICES, LoggedLosses, sum_type, zeros
+from runmanager.tracking.epoch_part import SeriesState
 
 __all__ = ["REDUCTIONS", "Reduce", "StepValues", "check_reduce"]
 
@@ -71,6 +72,24 @@ class StepValues:
             "min": self._least,
             "max": self._largest,
         }[self.reduce]
+
+    def state(self) -> SeriesState:
+        """Return all that was added, for a checkpoint; waits as `read`, but hands nothing out."""
+        self._fold()
+        steps, values = self._points
+        return SeriesState(
+            self.reduce, self._count, self._last, self._total, self._least, self._largest, [*steps], [*values]
+        )
+
+    @classmethod
+    def restored(cls, state: SeriesState) -> Self:
+        """Return a collection that continues from what `state` returned."""
+        series = cls()
+        series.reduce = cast(Reduce, state.reduce)
+        series._count, series._last, series._total = state.count, state.last, state.total
+        series._least, series._largest = state.least, state.largest
+        series._points = array("q", state.steps), array("d", state.values)
+        return series
 
     def _fold(self) -> None:
         """Add what is buffered to the points and to the reductions."""

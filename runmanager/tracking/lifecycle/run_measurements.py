@@ -19,12 +19,13 @@ from runmanager.tracking.device.devices import (
 )
 from runmanager.tracking.environment.code_hashes import LateImports
 from runmanager.tracking.environment.environment import find_peaks, load_average
-from runmanager.tracking.epoch import Epoch, StepObserver
+from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.introspect.loader_inspection import batch_inputs
 from runmanager.tracking.introspect.step_cost import count_step_cost
 from runmanager.tracking.lifecycle.step_work import StepWork
 from runmanager.tracking.monitoring.gpu_meter import open_gpu_meter
 from runmanager.tracking.monitoring.resource_sampler import ResourceSampler
+from runmanager.tracking.options import StepObserver
 from runmanager.tracking.step_interval import StepInterval
 
 __all__ = ["RunMeasurements", "num_parameters", "precision_of"]

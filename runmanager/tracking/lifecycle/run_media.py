@@ -14,11 +14,11 @@ _OWN = ("images", "predictions", "confusion_matrix", "config")  # the tags of th
 
 
 class RunMedia:
-    """Passes pictures and texts to the sinks; without a step, each name counts its own from 1."""
+    """Passes pictures and texts to the sinks; `steps` has the last one of each name, which counts its own from 1."""
 
-    def __init__(self, sinks: RunSinks) -> None:
+    def __init__(self, sinks: RunSinks, steps: dict[str, int]) -> None:
         self._sinks = sinks
-        self._steps: dict[str, int] = {}
+        self._steps = steps
 
     def image(self, name: str, image: Any, step: int | None) -> None:
         """Show an image, see `image_pixels`."""

@@ -16,11 +16,12 @@ from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_metrics.logged_metrics import as_number, computed, is_accumulator, on_host
 from runmanager.tracking.epoch_metrics.sample_count import whole_number
 from runmanager.tracking.epoch_metrics.step_values import Reduce, StepValues, check_reduce
+from runmanager.tracking.epoch_part import LoggedState, SeriesState
 from runmanager.tracking.lifecycle.run_sinks import RunSinks
 from runmanager.tracking.metric_definitions import check_name
 from runmanager.tracking.options import METRICS
 
-__all__ = ["RunValues", "Summary", "checked_values"]
+__all__ = ["RunValues", "Summary"]
 
 _SECONDS_BETWEEN_WRITES = 1.0
 
@@ -79,6 +80,18 @@ class Summary(MutableMapping[str, float]):
             known = self._values[name] = StepValues()
         return known
 
+    def state(self) -> dict[str, float | SeriesState]:
+        """Return all values for a checkpoint; waits for the devices that hold some."""
+        return {
+            name: each.state() if isinstance(each, StepValues) else float(each) for name, each in self._values.items()
+        }
+
+    def restore(self, state: Mapping[str, float | SeriesState]) -> None:
+        """Replace all values by what `state` returned."""
+        self._values = {
+            name: StepValues.restored(each) if isinstance(each, SeriesState) else each for name, each in state.items()
+        }
+
     def numbers(self) -> dict[str, float]:
         """Return all values; waits for the devices that hold some, once each."""
         known = {name: each.result() if isinstance(each, StepValues) else each for name, each in self._values.items()}
@@ -106,6 +119,7 @@ class RunValues:
         self._clock = clock
         self._thread = threading.get_ident()
         self._steps: dict[str, int] = {}
+        self.media_steps: dict[str, int] = {}
         self._written_at = -math.inf
         self._is_changed = False
         self._series: dict[str, StepValues] = {}
@@ -147,6 +161,19 @@ class RunValues:
         for name, value in known.items():
             self.summary[name] = math.nan if value is None else value
 
+    def state(self) -> LoggedState:
+        """Return the values so far for a checkpoint; they are written first, so that it has no value of a step."""
+        self.write()
+        return LoggedState(self.summary.state(), dict(self._steps), dict(self.media_steps))
+
+    def restore(self, state: LoggedState) -> None:
+        """Continue from what `state` returned; values that were logged later are no longer in the record."""
+        self.summary.restore(state.summary)
+        self._steps |= state.steps
+        self.media_steps |= state.media_steps
+        self._is_changed = True
+        self.write()
+
     def write(self) -> None:
         """Write the summary into the record, and the values of steps to the sinks."""
         if not self._is_changed:
@@ -173,13 +200,3 @@ class RunValues:
                 "A value must be logged by the thread that began the run, got another one; give each thread its own "
                 "run."
             )
-
-
-def checked_values(values: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a call of `log` by name. Raises `UsageError` unless they have names."""
-    if values is not None and not isinstance(values, Mapping):
-        raise UsageError(
-            f"log() must get names with their values, got {type(values).__name__}; call log(name=value) or "
-            'log({"name": value}).'
-        )
-    return {**(values or {}), **named}

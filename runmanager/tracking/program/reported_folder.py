@@ -71,7 +71,7 @@ class ReportedFolder(RunFolder):
         self.close()
         self.continues = False
         earlier = self.put_earlier_aside()
-        self.write()
+        self.write(**{name: getattr(record, name) for name in _REPORTED})
         return earlier
 
 

@@ -10,13 +10,14 @@ import torch
 
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.storage.run_folder import RunFolder
+from runmanager.tracking.epoch_metrics.logged_metrics import checked_values
 from runmanager.tracking.epoch_metrics.prediction_task import IGNORED, Task
 from runmanager.tracking.epoch_metrics.step_values import Reduce
 from runmanager.tracking.lifecycle.run_epochs import OpenEpoch
 from runmanager.tracking.lifecycle.run_measurements import RunMeasurements
 from runmanager.tracking.lifecycle.run_media import RunMedia
 from runmanager.tracking.lifecycle.run_notes import RunNotes
-from runmanager.tracking.lifecycle.run_values import RunValues, Summary, checked_values
+from runmanager.tracking.lifecycle.run_values import RunValues, Summary
 from runmanager.tracking.lifecycle.stop_policy import StopPolicy
 from runmanager.tracking.step_loop import StepLoop
 

@@ -67,6 +67,7 @@ class Loop:
                         self.optimizer.step()
                         self.optimizer.zero_grad()
                     epoch.track(loss, preds, labels, tokens=2 * len(labels), metrics={"size": preds.detach().norm()})
+                    run.log(drawn=preds.detach().sum(), reduce="sum")
                     self.every_step(epoch, preds, labels)
                 self.state["scheduler"].step()
                 self.every_epoch(epoch)
