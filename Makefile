@@ -42,9 +42,13 @@ test: lint
 test-kill: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/kills.py --kills 200 --write docs/reliability.md
 	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/kills.py --program loop --kills 100 --write docs/reliability.md
+	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/kills.py --program application --kills 60 --write docs/reliability.md
+	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/kills.py --program script --kills 30 --write docs/reliability.md
+	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/kills.py --program steps --kills 20 --write docs/reliability.md
 
 test-deaths: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/deaths.py --write docs/reliability.md
+	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/program_deaths.py --write docs/reliability.md
 
 bench: $(PEERS)
 	for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name --write || failed="$$failed $$name"; done; \

@@ -7,7 +7,6 @@ import argparse
 import contextlib
 import importlib.util
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,15 +14,16 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import psutil
-from commands import ROOT, killed_at_exit, start
+from commands import ROOT, killed_at_exit, start_python
+from dying_programs import JOB, DyingProgram
 from page import write_row
 from preempted import Six, six_cells
-from sweeps import DYING, TINY, states_of
+from sweeps import states_of
 
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import read_sweep
@@ -75,7 +75,8 @@ class Launcher:
         return self.name in ("local", "slurm")
 
     def overrides_for(self, death: Death) -> list[str]:
-        return [f"hydra/launcher={self.name}", *self.overrides, *(self.limit if death.way == "hangs" else ())]
+        """Return the overrides for the built-in job."""
+        return [*death.overrides, *self.overrides, *(self.limit if death.way == "hangs" else ())]
 
 
 _SECONDS = (f"hydra.launcher.timeout={_LIMIT_SECONDS}",)
@@ -137,19 +138,17 @@ def try_death(
     launcher: Launcher,
     death: Death,
     *,
+    program: DyingProgram = JOB,
     variables: Mapping[str, str] | None = None,
     timeout_seconds: float = _TIMEOUT_SECONDS,
 ) -> Seen:
     """Run the four cells from `folder`, which must not exist yet, and return how they ended."""
-    folder.mkdir()
-    shutil.copy(DYING, folder / "own.py")
-    words = [
-        f"+model.way={','.join((death.way, *FINE))}",
-        *death.overrides,
-        *launcher.overrides_for(death),
-        "name=four",
-    ]
-    process = start(folder, "-m", *TINY, *words, log=folder / "log", variables=variables)
+    for name, text in program.files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    overrides = launcher.overrides_for(death) if program is JOB else launcher.overrides
+    words = program.words(launcher.name, overrides, ",".join((death.way, *FINE)), death.way == "hangs")
+    process = start_python(folder, *words, log=folder / "log", variables=variables)
     with killed_at_exit(process):
         try:
             status: int | None = process.wait(timeout_seconds)
@@ -158,7 +157,8 @@ def try_death(
     _wait_for_processes_in(folder, timeout_seconds=0 if status is None else timeout_seconds)
     sweep = SweepPaths(folder / "outputs" / "four")
     messages = [run.record.message for run in read_sweep(sweep).runs if f"way={death.way}-" in run.record.name]
-    return Seen(death, states_of(sweep), "".join(messages), status)
+    told = replace(death, message=program.messages.get(death.way, death.message))
+    return Seen(told, states_of(sweep, program.setting), "".join(messages), status)
 
 
 def _wait_for_processes_in(folder: Path, *, timeout_seconds: float) -> None:
@@ -240,7 +240,7 @@ def six_row(waited: Six | None, detached: Six | None) -> str:
 
 
 @contextlib.contextmanager
-def _slurm(folder: Path) -> Iterator[Any]:
+def slurm_or_none(folder: Path) -> Iterator[Any]:
     """Run a Slurm on loopback; None if that is not possible here."""
     sys.path.insert(0, str(ROOT / "tests" / "slurm"))
     from loopback import running_slurm
@@ -291,7 +291,7 @@ def main() -> int:
     deaths = [DEATHS[way] for way in names if way != _SIX_CELLS]
     if options.write and len(chosen) != len(LAUNCHERS):
         parser.error("--write must come with every launcher: rows are written as a whole")
-    with tempfile.TemporaryDirectory() as temporary, _slurm(Path(temporary) / "slurm") as slurm:
+    with tempfile.TemporaryDirectory() as temporary, slurm_or_none(Path(temporary) / "slurm") as slurm:
         seen = dict(_all(Path(temporary), chosen, deaths, slurm))
         sixes = _sixes(Path(temporary), slurm) if _SIX_CELLS in names and slurm else (None, None)
     rows = {d.words: row(d, {n: each for (n, way), each in seen.items() if way == d.way}) for d in deaths}

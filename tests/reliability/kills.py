@@ -2,9 +2,11 @@
 
 python tests/reliability/kills.py --kills 200 --write docs/reliability.md
 python tests/reliability/kills.py --program loop --kills 100 --write docs/reliability.md
+python tests/reliability/kills.py --program application --kills 60 --write docs/reliability.md
 """
 
 import argparse
+import contextlib
 import csv
 import os
 import random
@@ -13,27 +15,34 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 import torch
 from commands import DEADLINE_SECONDS, POLL_SECONDS, killed_at_exit, wait_until
+from foreign import Application, Script, Steps
 from loops import ForkedLoop
 from page import write_row
 from programs import Process, Sweep
 
-from runmanager.records.files.paths import RunPaths
-from runmanager.records.run.run_record import EpochRecord, RunRecord
-from runmanager.records.storage.reader import read_epochs
+from runmanager.records.run.run_record import RunRecord
 
-PROGRAMS = {"sweep": Sweep, "loop": ForkedLoop}
+PROGRAMS: dict[str, type[Sweep]] = {
+    "sweep": Sweep,
+    "loop": ForkedLoop,
+    "application": Application,
+    "script": Script,
+    "steps": Steps,
+}
+_KILLED, _VANISHED = "killed (signal)", "crashed (vanished)"
 _LATEST = 0.6  # latest time of a kill after the sweep runs, as a share of the time of an undisturbed sweep
 
 
 def differences(one: Sweep, other: Sweep) -> list[str]:
-    """Compare two sweeps: rows of epochs and results without times, and the whole training state."""
+    """Compare two sweeps: rows of epochs and results without times, the whole training state, and their own files."""
     found = []
     for file in ("epochs.csv", "results.csv"):
         if _rows(one, file) != _rows(other, file):
@@ -45,15 +54,16 @@ def differences(one: Sweep, other: Sweep) -> list[str]:
                 found.append(f"only one of {first} and {second} exists")
             elif first.exists() and not _same(_state(first), _state(second)):
                 found.append(f"{first} and {second}")
+        for name in one.own_files:
+            own, others = paths.root / name, other.paths.run(paths.name).root / name
+            if own.read_bytes() != others.read_bytes():
+                found.append(f"{own} and {others}")
     return found
-
-
-_COLUMNS = ("run", "status", "reason", "epoch", "epochs", "loss", "accuracy", "val_loss", "val_accuracy", "samples")
 
 
 def _rows(sweep: Sweep, file: str) -> list[dict[str, str]]:
     with (sweep.paths.root / file).open(newline="") as lines:
-        rows = [{key: row[key] for key in _COLUMNS if key in row} for row in csv.DictReader(lines)]
+        rows = [{key: row[key] for key in sweep.columns if key in row} for row in csv.DictReader(lines)]
     return sorted(rows, key=lambda row: (row["run"], int(row.get("epoch", 0))))
 
 
@@ -79,21 +89,22 @@ class Tally:
     kills: Counter[str] = field(default_factory=Counter)
     commands: int = 0
     sweeps: int = 0
-    epochs_lost: int = 0
-    epochs_run_twice: int = 0
+    lost: int = 0
+    run_twice: int = 0
+    untrue: list[str] = field(default_factory=list)
     differing: list[str] = field(default_factory=list)
 
     @property
     def is_clean(self) -> bool:
-        return not (self.epochs_lost or self.epochs_run_twice or self.differing)
+        return not (self.lost or self.run_twice or self.untrue or self.differing)
 
 
 @dataclass(frozen=True)
 class _Snapshot:
-    """The finished epochs of a killed run, and how many epochs had begun in the sweep by then."""
+    """The finished work of a killed run by number, and how much work had begun in the sweep by then."""
 
-    paths: RunPaths
-    epochs: Sequence[EpochRecord]
+    name: str
+    finished: Mapping[int, object]
     num_begun: int
 
 
@@ -109,6 +120,7 @@ class Killer:
         self._report = report
         self._undisturbed: dict[str, tuple[Sweep, float]] = {}
         self._snapshots: list[_Snapshot] = []
+        self._victims: dict[str, set[str]] = {}  # of the present command, with the states that they may have
         self.tally = Tally()
 
     def run(self, num_kills: int) -> Tally:
@@ -127,12 +139,15 @@ class Killer:
         self._snapshots = []
         reference, seconds = self.reference(sweep.variant)
         while True:
+            self._victims = {}
             driver = sweep.start()
             self.tally.commands += 1
             with killed_at_exit(driver):
                 while targets and self._kill_once(sweep, driver, targets[-1], within=_LATEST * seconds):
                     self.tally.kills[targets.pop()] += 1
                 status = driver.wait(DEADLINE_SECONDS)
+            if status >= 0:  # the driver has recorded each death
+                self.tally.untrue += sweep.untrue_states({name: {_KILLED} for name in self._victims})
             if status == 0:
                 break
             if status not in (1, -signal.SIGKILL):
@@ -150,40 +165,56 @@ class Killer:
         victims = sweep.running()
         if driver.poll() is not None or not victims:
             return False
-        if target == "run":
+        if target in ("run", "program"):
             victims = [self._random.choice(victims)]
-            if victims[0].owner.is_alive() is not True:
-                return False
-            try:
-                os.kill(victims[0].owner.pid, signal.SIGKILL)
-            except ProcessLookupError:  # it has just ended
-                return False
-        elif target == "driver":
+        families = _descendants(victims)
+        if not self._kill(sweep, driver, target, victims[0]):
+            return False
+        wait_until(lambda: not any(record.name in _names(victims) for record in sweep.running()), "the end of the runs")
+        wait_until(lambda: not any(map(_is_alive, families)), "the end of what the runs have started")
+        state = {"run": {_KILLED, _VANISHED}, "program": {_KILLED}}.get(target, {_VANISHED})
+        self._victims |= dict.fromkeys(_names(victims), state)
+        self.tally.untrue += sweep.untrue_states(self._victims)
+        self._take_snapshots(sweep, victims if target in ("run", "program") else sweep.records())
+        return True
+
+    def _kill(self, sweep: Sweep, driver: Process, target: str, victim: RunRecord) -> bool:
+        """Kill the target; return False if it has just ended by itself."""
+        if target == "driver":
             driver.kill()
-        else:
+        elif target == "group":
             os.killpg(driver.pid, signal.SIGKILL)
-        if target != "run":
+        try:
+            if target == "run":
+                if victim.owner is None or victim.owner.is_alive() is not True:
+                    return False
+                os.kill(victim.owner.pid, signal.SIGKILL)
+            elif target == "program":
+                if (program := sweep.program_of(victim)) is None:
+                    return False
+                program.kill()
+        except (ProcessLookupError, psutil.NoSuchProcess):
+            return False
+        if target in ("driver", "group"):
             driver.wait(DEADLINE_SECONDS)
-        wait_until(lambda: all(each.owner.is_alive() is False for each in victims), "the death of the runs")
-        self._take_snapshots(sweep, victims if target == "run" else sweep.records())
         return True
 
     def _take_snapshots(self, sweep: Sweep, records: Sequence[RunRecord]) -> None:
         num_begun = len(sweep.begun())
         for record in records:
-            paths = sweep.paths.run(record.name)
-            self._snapshots.append(_Snapshot(paths, read_epochs(paths), num_begun))
+            self._snapshots.append(_Snapshot(record.name, sweep.finished_work(record), num_begun))
 
     def _compare(self, sweep: Sweep, reference: Sweep) -> None:
         begun = sweep.begun()
+        now = {record.name: sweep.finished_work(record) for record in sweep.records()}
         lost, twice = set(), set()
         for snapshot in self._snapshots:
-            name, now = snapshot.paths.name, read_epochs(snapshot.paths)
-            lost |= {(name, epoch.epoch) for epoch in snapshot.epochs if epoch not in now}
-            done = snapshot.epochs[-1].epoch if snapshot.epochs else 0
+            name, finished = snapshot.name, snapshot.finished
+            lost |= {(name, number) for number, work in finished.items() if now[name].get(number) != work}
+            done = max(finished, default=0)
             twice |= {each for each in begun[snapshot.num_begun :] if each[0] == name and each[1] <= done}
-        self.tally.epochs_lost += len(lost)
-        self.tally.epochs_run_twice += len(twice)
+        self.tally.lost += len(lost)
+        self.tally.run_twice += len(twice)
         self.tally.differing += differences(sweep, reference)
 
     def reference(self, variant: str) -> tuple[Sweep, float]:
@@ -194,29 +225,64 @@ class Killer:
         return self._undisturbed[variant]
 
 
-ROWS = {"sweep": r"\d+ SIGKILLs (?!of custom loops)", "loop": r"\d+ SIGKILLs of custom loops "}
+def _names(records: Sequence[RunRecord]) -> set[str]:
+    """Return the names of runs."""
+    return {record.name for record in records}
+
+
+def _descendants(records: Sequence[RunRecord]) -> list[psutil.Process]:
+    found = []
+    for record in records:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if record.owner is not None:
+                found += psutil.Process(record.owner.pid).children(recursive=True)
+    return found
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+_KINDS = {
+    "sweep": "",
+    "loop": "of custom loops ",
+    "application": "of a Hydra application ",
+    "script": "of a script ",
+    "steps": "of a script with a loop by steps ",
+}
+ROWS = {program: rf"\d+ SIGKILLs {kind or '(?!of )'}\(" for program, kind in _KINDS.items()}
 """Beginnings of the rows in docs/reliability.md, by program."""
 
 
 def row(tally: Tally, *, seed: int, program: str = "sweep") -> str:
     """Return the row of docs/reliability.md."""
-    kills = tally.kills.total()
-    targets = ", ".join(f"{tally.kills[target]} of {_WORDS[program][target]}" for target in PROGRAMS[program].targets)
-    whole, option = ("the undisturbed sweeps", "") if program == "sweep" else ("undisturbed runs", "--program loop ")
+    kills, killed = tally.kills.total(), PROGRAMS[program]
+    targets = ", ".join(f"{tally.kills[target]} of {_words(program)[target]}" for target in killed.targets)
+    whole = "undisturbed runs" if program == "loop" else "the undisturbed sweeps"
+    states = f", {len(tally.untrue)} untrue states" if issubclass(killed, Application) else ""
     outcome = (
-        f"{tally.epochs_lost} finished epochs lost, {tally.epochs_run_twice} run twice, "
+        f"{tally.lost} finished {killed.unit} lost, {tally.run_twice} run twice{states}, "
         f"{len(tally.differing)} differences from {whole}"
     )
+    option = "" if program == "sweep" else f"--program {program} "
     command = f"`python tests/reliability/kills.py {option}--kills {kills} --seed {seed}`"
-    where = f"{tally.sweeps} sweeps" if program == "sweep" else f"{tally.sweeps} runs"
-    what = f"{kills} SIGKILLs {'' if program == 'sweep' else 'of custom loops '}({targets}) in {where}"
+    where = f"{tally.sweeps} {'runs' if program == 'loop' else 'sweeps'}"
+    what = f"{kills} SIGKILLs {_KINDS[program]}({targets}) in {where}"
     return f"| {what}, {tally.commands} commands | {outcome} | {command} |"
 
 
-_WORDS = {
-    "sweep": {"driver": "the driver", "run": "a run", "group": "the driver's process group"},
-    "loop": {"driver": "the program", "group": "its process group"},
-}
+def _words(program: str) -> dict[str, str]:
+    if program == "loop":
+        return {"driver": "the program", "group": "its process group"}
+    return {
+        "driver": "the driver",
+        "run": "a run",
+        "group": "the driver's process group",
+        "program": "the script itself",
+    }
 
 
 def main() -> int:
@@ -233,6 +299,8 @@ def main() -> int:
     print(line)
     for difference in tally.differing:
         print(f"differs: {difference}")
+    for state in tally.untrue:
+        print(f"untrue: {state}")
     if options.write is not None:
         write_row(options.write, ROWS[options.program], line)
     return 0 if tally.is_clean else 1

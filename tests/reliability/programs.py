@@ -2,18 +2,19 @@
 
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import psutil
 from commands import DEADLINE_SECONDS, killed_at_exit, start, wait_until
 from forked import ForkedProgram
 
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
-from runmanager.records.storage.reader import read_sweep
+from runmanager.records.storage.reader import read_epochs, read_sweep
 
 __all__ = ["Process", "Sweep"]
 
@@ -74,14 +75,22 @@ _VARIANTS = {
     "sgd": ("lr=0.05", "optimizer=sgd", "optimizer.momentum=0.9", "scheduler=constant,cosine,onecycle"),
     "resident": ("lr=0.01", "loader=resident", "scheduler=constant,onecycle", "checkpoint.keep_best=val_loss"),
 }
+_COLUMNS = ("run", "status", "reason", "epoch", "epochs", "loss", "accuracy", "val_loss", "val_accuracy", "samples")
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep of one of the variants, and its command, in a folder with the model."""
+    """A sweep of one of the variants, and its command, in a folder with the model.
+
+    `targets` are the processes that may be killed, `unit` the plural of what must not be lost or run twice. The columns
+    of its tables and the files of its runs that are named here must not differ after kills.
+    """
 
     variants: ClassVar[Mapping[str, Sequence[str]]] = _VARIANTS
     targets: ClassVar[Sequence[str]] = ("driver", "run", "group")
+    unit: ClassVar[str] = "epochs"
+    columns: ClassVar[Sequence[str]] = _COLUMNS
+    own_files: ClassVar[Sequence[str]] = ()
 
     folder: Path
     variant: str
@@ -126,8 +135,20 @@ class Sweep:
     def run_paths(self) -> list[RunPaths]:
         return [run.paths for run in read_sweep(self.paths).runs]
 
+    def finished_work(self, record: RunRecord) -> Mapping[int, object]:
+        """Return what is stored of each finished epoch of a run, by its number."""
+        return {epoch.epoch: epoch for epoch in read_epochs(self.paths.run(record.name))}
+
+    def untrue_states(self, victims: Mapping[str, set[str]]) -> Iterator[str]:
+        """Yield each state that is not true, by what the program itself has noted; this one notes too little."""
+        yield from ()
+
+    def program_of(self, record: RunRecord) -> psutil.Process | None:
+        """Return the process of a run's program, where that is not the process of the run."""
+        return None
+
     def begun(self) -> list[tuple[str, int]]:
-        """Return each beginning of an epoch: the run's name and the epoch."""
+        """Return each beginning of an epoch, or of another unit of work: the run's name and its number."""
         path = self.paths.root / "begun.txt"
         lines = path.read_text().splitlines() if path.exists() else []
         return [(name, int(epoch)) for name, epoch in (line.rsplit(" ", 1) for line in lines)]

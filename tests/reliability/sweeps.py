@@ -15,7 +15,7 @@ TINY = (
 )
 
 
-def states_of(sweep: SweepPaths) -> dict[str, tuple[str, str | None]]:
-    """Return status and reason of each cell in the results table, by its `model.way`."""
+def states_of(sweep: SweepPaths, setting: str = "model.way") -> dict[str, tuple[str, str | None]]:
+    """Return status and reason of each cell in the results table, by the setting that names its way to die."""
     rows = result_rows(*read_results(sweep)).rows
-    return {row["model.way"]: (row["status"], row["reason"]) for row in rows}
+    return {row[setting]: (row["status"], row["reason"]) for row in rows}

@@ -12,7 +12,7 @@ import torch
 def test_repeatedly_killed_sweeps_end_like_undisturbed_ones(killer: Any) -> None:
     tally = killer.run(6)
     assert dict(tally.kills) == {"driver": 2, "run": 2, "group": 2}
-    assert (tally.epochs_lost, tally.epochs_run_twice, tally.differing) == (0, 0, [])
+    assert (tally.lost, tally.run_twice, tally.untrue, tally.differing) == (0, 0, [], [])
 
 
 def test_differences_are_detected(kills: ModuleType, undisturbed: Callable[[str], Any], tmp_path: Path) -> None:

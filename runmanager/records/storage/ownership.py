@@ -18,7 +18,7 @@ from runmanager.records.run.heartbeat import Beat, HeartbeatObserver, read_beat
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.claims import claim_attempt, release_claim
-from runmanager.records.storage.reader import read_record
+from runmanager.records.storage.reader import read_record, with_known_report
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.storage.versioned_file import encode_record
 
@@ -32,10 +32,11 @@ def claim_run(
 ) -> RunFolder:
     """Become the only writer of a run folder, new or left by a process that is gone.
 
-    A new folder gets `record` immediately. For an existing folder, the stored record is returned, unchanged but for its
-    owner and an increased `attempt`, and the caller decides what to keep. A run that says `running` on another host is
-    watched first, and taken over only if `observer` sees no heartbeat for its limit. `may_hold_files`: a folder without
-    a record may hold files, as of a launcher that writes there before it calls the run's task.
+    A new folder gets `record` immediately. For an existing folder, the stored record is returned, with what its
+    program reported, another owner and an increased `attempt`, and the caller decides what to keep. A run that says
+    `running` on another host is watched first, and taken over only if `observer` sees no heartbeat for its limit.
+    `may_hold_files`: a folder without a record may hold files, as of a launcher that writes there before it calls the
+    run's task.
     Raises `RunBusyError` if a living process owns the run, `NoRoomError` if the disk is full.
     """
     paths.root.parent.mkdir(parents=True, exist_ok=True)
@@ -93,8 +94,9 @@ def _take_over(paths: RunPaths, record: RunRecord, observer: HeartbeatObserver) 
             raise RunBusyError(f"Run {paths.name} is being run by process {stored.owner.pid} on {stored.owner.host}.")
         claim = claim_next_attempt(paths, stored, record.owner, observer)
         if read_record(paths) == stored:
+            known = with_known_report(paths, stored)  # if its supervisor died without writing an end
             attempt = int(claim.name.rpartition("-")[2])
-            return RunFolder(paths, msgspec.structs.replace(stored, attempt=attempt, owner=record.owner), claim=claim)
+            return RunFolder(paths, msgspec.structs.replace(known, attempt=attempt, owner=record.owner), claim=claim)
         release_claim(claim)  # another process has run it between the reading and the claiming: read again
 
 

@@ -36,6 +36,7 @@ __all__ = [
     "read_sweep",
     "read_tolerantly",
     "run_names",
+    "with_known_report",
     "with_program_report",
 ]
 
@@ -75,6 +76,14 @@ def with_program_report(paths: RunPaths, record: RunRecord) -> RunRecord:
     Raises `RecordError` for a damaged report.
     """
     return with_report(record, read_report(paths)) if record.status is Status.RUNNING else record
+
+
+def with_known_report(paths: RunPaths, record: RunRecord) -> RunRecord:
+    """Return a stored record as `with_program_report` does, or as it is if the report is damaged."""
+    try:
+        return with_program_report(paths, record)
+    except RecordError:
+        return record
 
 
 def _check_name(run: RunPaths) -> None:

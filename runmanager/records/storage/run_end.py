@@ -23,7 +23,7 @@ from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.claims import release_claim
 from runmanager.records.storage.ownership import claim_next_attempt
-from runmanager.records.storage.reader import read_last_sign_of_life, read_record, with_program_report
+from runmanager.records.storage.reader import read_last_sign_of_life, read_record, with_known_report
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.storage.versioned_file import encode_record
 
@@ -85,7 +85,7 @@ def find_end(paths: RunPaths, pid: int, outcome: Outcome, *, pending: RunRecord,
     is_abandoned = not record.status.is_ended and owner is not None and owner.is_alive() is False
     if not (is_own or is_abandoned):
         return RunEnd(outcome)
-    return RunEnd(outcome, to_write=_with_known_report(paths, record).ended(outcome, at=_now()))
+    return RunEnd(outcome, to_write=with_known_report(paths, record).ended(outcome, at=_now()))
 
 
 def write_end(paths: RunPaths, record: RunRecord, *, traceback: str | None = None) -> None:
@@ -111,7 +111,7 @@ def end_gone_run(paths: RunPaths, outcome: Outcome, *, pending: RunRecord) -> No
         record = pending
     if not record.status.is_ended:
         at = read_last_sign_of_life(paths, record) or _now()
-        _replace_record(paths, _with_known_report(paths, record).ended(outcome, at=at))
+        _replace_record(paths, with_known_report(paths, record).ended(outcome, at=at))
 
 
 def correct_outcome(paths: RunPaths, record: RunRecord, outcome: Outcome) -> None:
@@ -136,19 +136,11 @@ def end_silent_run(paths: RunPaths, observer: HeartbeatObserver) -> RunRecord | 
     try:
         if read_record(paths) != stored:
             return None
-        gone = _with_known_report(paths, stored).ended(gone.outcome, at=read_last_sign_of_life(paths, stored))
+        gone = with_known_report(paths, stored).ended(gone.outcome, at=read_last_sign_of_life(paths, stored))
         _replace_record(paths, gone)
         return gone
     finally:
         release_claim(claim)
-
-
-def _with_known_report(paths: RunPaths, record: RunRecord) -> RunRecord:
-    """Return the record of a run that has no end yet with what its program reported, unless that is damaged."""
-    try:
-        return with_program_report(paths, record)
-    except RecordError:
-        return record
 
 
 def _replace_record(paths: RunPaths, record: RunRecord) -> None:
