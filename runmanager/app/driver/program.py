@@ -55,7 +55,8 @@ class CellGrid:
     `axes`: the values of each varying setting. `sides`: the settings in which the sides of a duel differ. `paired`: the
     measurement in which all cells take turns, if they do. `in_epochs`: the signatures of the cells whose turns are
     whole epochs. `notes` are printed before the first run. `default_device`: see `SweepRecord`.
-    `libraries` are the versions that the cells will run with, where they are not those of this process.
+    `libraries` are the versions that the cells will run with, where they are not those of this process. `code_folder`:
+    what the names of the cells' code files are relative to, where that is not the current folder.
     """
 
     cells: Sequence[Cell]
@@ -67,6 +68,7 @@ class CellGrid:
     notes: Sequence[str] = ()
     default_device: str | msgspec.UnsetType | None = msgspec.UNSET
     libraries: Mapping[str, str] | None = None
+    code_folder: str | None = None
 
 
 class Program(Protocol):

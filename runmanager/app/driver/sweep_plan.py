@@ -38,7 +38,7 @@ def plan_sweep(program: Program, grid: CellGrid, sweep: SweepPaths | None) -> li
         resume=storage.resume,
         rerun_changed=storage.rerun_changed,
         now=now,
-        code_of=CodeRehasher(Path.cwd()).rehash,
+        code_of=CodeRehasher(Path(grid.code_folder or Path.cwd())).rehash,
         can_continue=program.can_continue,
         damaged=stored.damaged if stored else (),
     )

@@ -1,6 +1,7 @@
 """The metrics that the runs of a sweep can be compared by: the built-in ones, and what their epochs recorded."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 _TIME_TO_ACCURACY = "time_to_accuracy"
+_OF_TRAINING = re.compile(r"train(ing)?(?![a-z])", re.IGNORECASE)
 
 
 def _each_epoch(name: str, *, more_is_better: bool) -> Metric:
@@ -112,14 +114,14 @@ def known_metrics(runs: Sequence[StoredRun]) -> list[str]:
 def default_metrics(runs: Sequence[StoredRun]) -> Iterator[str]:
     """Yield the metrics by which cells are ranked where none is requested, the preferred one first.
 
-    They are `OUTCOMES`, then the logged metrics, which are looked for only when they are needed; each only where its
-    direction is known, and losses only where all runs have the same loss function.
+    They are `OUTCOMES`, then the logged metrics, those of training last. The latter are looked for only when they are
+    needed. Each counts only where its direction is known, and losses only where all runs have the same loss function.
     """
     directions = Directions.of_runs(runs)
     built_in = (name for name in OUTCOMES if directions.known(name) is not None)
     yield from (name for name in built_in if name not in OF_THE_LOSS or len(_losses(runs)) < 2)
-    columns = _logged(runs).metrics
-    yield from (column for name, column in columns.items() if directions.known(name) is not None)
+    columns = sorted(_logged(runs).metrics.items(), key=lambda each: _OF_TRAINING.match(each[0]) is not None)
+    yield from (column for name, column in columns if directions.known(name) is not None)
 
 
 def _losses(runs: Sequence[StoredRun]) -> list[str]:

@@ -18,7 +18,7 @@ from runmanager.records.settings.values import find_targets
 from runmanager.tracking.environment.environment import LIBRARIES
 from runmanager.tracking.environment.import_scanner import ImportScanner, is_below, is_installed
 
-__all__ = ["CodeRehasher", "LateImports", "hash_script", "hash_user_code", "rehash_code"]
+__all__ = ["CodeRehasher", "LateImports", "hash_script", "hash_user_code", "program_folder", "rehash_code"]
 
 _NUM_DIGITS = 16
 
@@ -93,10 +93,11 @@ def _is_newer(file: Path, moment: float) -> bool:
 
 
 def _code_folder(*, is_built_in: bool) -> str | None:
-    return str(Path.cwd()) if is_built_in else _program_folder()
+    return str(Path.cwd()) if is_built_in else program_folder()
 
 
-def _program_folder() -> str | None:
+def program_folder() -> str | None:
+    """Return the folder that the names of the program's files are relative to; None without a script."""
     main = sys.modules.get("__main__")
     script = getattr(main, "__file__", None)
     if script is None:

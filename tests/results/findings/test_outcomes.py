@@ -49,6 +49,13 @@ def test_columns_come_before_logged_metrics(logged):
     assert answered(logged({0.1: (3.0,)}, columns={}))[0].startswith("The best val_accuracy is 0.8929")
 
 
+def test_metrics_of_training_come_after_those_of_a_test(contents):
+    summary = {"train_loss": 0.1, "Training/acc": 0.9, "trained_loss": 0.3, "test_loss": 0.2}
+    sweep = contents(({"lr": 0.1}, (), {"summary": summary}))
+    logged = [each.name for each in outcomes(result_rows(sweep, None), sweep.runs) if each.name in summary]
+    assert logged == ["trained_loss", "test_loss", "train_loss", "Training/acc"]
+
+
 def test_the_answer_is_the_best_mean_of_the_logged_outcome(logged):
     sweep = logged({0.1: (5.0, 7.0), 0.2: (3.0, 4.0), 0.3: (9.0, 2.0)})
     assert "The best fid is 3.500 ± 0.707 over 2 seeds with lr=0.2." in answered(sweep)

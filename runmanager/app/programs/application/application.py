@@ -34,7 +34,7 @@ from runmanager.records.settings.naming import readable_name
 from runmanager.records.settings.signature import short_signature, signature
 from runmanager.records.settings.values import differing_settings, flatten
 from runmanager.text import pluralize
-from runmanager.tracking.environment.code_hashes import hash_user_code
+from runmanager.tracking.environment.code_hashes import hash_user_code, program_folder
 
 __all__ = ["ApplicationOptions", "HydraApplication"]
 
@@ -104,7 +104,8 @@ class HydraApplication:
         if faults:
             raise ConfigurationError(faults)
         notes = _equal_cells_note(cells)
-        return CellGrid(cells, _axes(varying, cells), self._storage, notes=notes, default_device=None)
+        axes = _axes(varying, cells)
+        return CellGrid(cells, axes, self._storage, notes=notes, default_device=None, code_folder=program_folder())
 
     def _compose(self, words: list[str], varying: Sequence[str], faults: dict[str, None]) -> Cell | None:
         try:

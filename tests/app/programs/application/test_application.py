@@ -207,12 +207,18 @@ def test_a_killed_cell_gets_the_override_that_resumes_it(application: Applicatio
 
 
 def test_changed_code_is_named_and_rerun_on_request(application: Application) -> None:
+    source = application.folder / "src"  # the names of its files are relative to it, not to the current folder
+    source.mkdir()
+    for name in ("train.py", "parts.py", "conf"):
+        (application.folder / name).rename(source / name)
     words = ("hydra.sweeper.name=code", "lr=0.1,0.2")
-    assert application.run(*words).status == 0
-    (application.folder / "parts.py").write_text("def halved(number):\n    return number / 3\n")
-    done = application.run(*words)
-    assert "code changed (parts.py)" in done.out and len(application.started()) == 2
-    assert application.run(*words, "hydra.sweeper.rerun_changed=true").status == 0
+    assert application.run(*words, script="src/train.py").status == 0
+    unchanged = application.run(*words, script="src/train.py")
+    assert unchanged.status == 0 and "code changed" not in unchanged.out
+    (source / "parts.py").write_text("def halved(number):\n    return number / 3\n")
+    done = application.run(*words, script="src/train.py")
+    assert done.out.count("code changed (parts.py)") == 2 and len(application.started()) == 2
+    assert application.run(*words, "hydra.sweeper.rerun_changed=true", script="src/train.py").status == 0
     assert len(application.started()) == 4
 
 
