@@ -21,12 +21,14 @@ from runmanager.tracking.epoch_metrics.prediction_task import IGNORED, Predictio
 from runmanager.tracking.epoch_metrics.sample_count import num_samples, whole_number
 from runmanager.tracking.epoch_metrics.step_values import Reduce
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
+from runmanager.tracking.timing.driven_loop import DrivenLoop
 from runmanager.tracking.timing.phases import PhaseTimes, PhaseTracker, Span
 from runmanager.tracking.timing.timer import TRAINING, PhaseTimer
 
 __all__ = ["Epoch", "StepObserver"]
 
 _END = object()
+_Loss = torch.Tensor | float
 
 
 class StepObserver(Protocol):
@@ -164,6 +166,16 @@ class Epoch:
                     phases.end_step(step)
         self._check_owner("batches")  # it has ended meanwhile
 
+    def driven_loop(self) -> DrivenLoop:
+        """Begin a loop over training batches that a framework runs, which tells of its parts."""
+        self._sees_training = True
+        self._open_loops += 1
+        return DrivenLoop(self._phases, self._timer, self._heartbeat, on_end=self._end_driven_loop)
+
+    def _end_driven_loop(self, first_batch_seconds: float | None) -> None:
+        self._open_loops -= 1
+        self.first_batch_seconds = first_batch_seconds
+
     @property
     def is_whole(self) -> bool:
         """Whether it has yielded training batches and every loop over its batches is complete."""
@@ -240,12 +252,12 @@ class Epoch:
         if counts:
             self._metrics.add_units(counts)
 
-    def track_loss(self, loss: torch.Tensor | float, samples: int) -> None:
-        """Count one training step's mean loss over `samples` samples."""
+    def track_loss(self, loss: _Loss | None, samples: int) -> None:
+        """Count one training step's mean loss over `samples` samples; None if only its samples are known."""
         self._check_training_step("track_loss")
         self._count_step(loss, whole_number("samples", samples))
 
-    def _count_step(self, loss: torch.Tensor | float, samples: int, units: Mapping[str, int] | None = None) -> None:
+    def _count_step(self, loss: _Loss | None, samples: int, units: Mapping[str, int] | None = None) -> None:
         self._train.add_loss(loss, samples)
         self._phases.step_tracked()
         self.num_steps += 1

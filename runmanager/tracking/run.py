@@ -200,15 +200,19 @@ class ActiveRun(JobCalls, LoopCalls):
 
     def epochs(self, num_epochs: int) -> Iterator[Epoch]:
         """Yield the epochs that remain to be run, counted from 1 to `num_epochs`."""
-        self._folder.refuse_others()
-        if self._planned != num_epochs:
-            self._planned = num_epochs
-            self._folder.write(epochs_planned=num_epochs)
+        self.plan_epochs(num_epochs)
         for number in range(self._epochs.history.next_number, num_epochs + 1):
             self._wait_for_turn()
             if self._stop_policy.should_stop:
                 return
             yield from self._one_epoch(number)
+
+    def plan_epochs(self, num_epochs: int) -> None:
+        """Record how many epochs the run will have; with fewer, and no reason to stop, it is not finished."""
+        self._folder.refuse_others()
+        if self._planned != num_epochs:
+            self._planned = num_epochs
+            self._folder.write(epochs_planned=num_epochs)
 
     def _one_epoch(self, number: int) -> Iterator[Epoch]:
         epoch = self.begin_epoch(number)
