@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from runmanager.errors import UsageError
 from runmanager.records.run.metric_names import column_of_metric
 from runmanager.tracking.environment.environment import RUN_VARIABLE
 from runmanager.tracking.epoch import Epoch
@@ -51,12 +52,17 @@ class FrameworkRun:
         self._epoch: Epoch | None = None
         self._owns_run = False
         self._offset = 0
-        self._has_loss = False
+        self._has_loss = self._is_loop_over = False
 
     @property
     def is_kept(self) -> bool:
         """Whether the run was finished earlier, and is kept: nothing is to be trained."""
         return isinstance(self.run, InactiveRun)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the run was started, and has ended."""
+        return isinstance(self.run, ActiveRun) and not self._is_open
 
     @property
     def folder(self) -> Path | None:
@@ -74,7 +80,7 @@ class FrameworkRun:
         found = last_run_begun_here()
         self._owns_run = found is None
         self.run = found or start_run_of_framework(device, params=params, root=self._root)
-        if self._owns_run:
+        if self._owns_run and network is not None:
             with self._undisturbed():
                 self.run.begin(network, None)
 
@@ -86,18 +92,24 @@ class FrameworkRun:
         """Begin a training of the epochs `first` to `last`, if that is known; a further one continues the numbers."""
         if not isinstance(self.run, ActiveRun) or not self._is_open:
             return
+        if self._epoch is not None:  # a training was left by an exception, and is repeated
+            self._epoch = self.loop = None
+            self.run.discard_epoch()
         recorded = self.run.history[-1].epoch if self.run.history else 0
         self._offset = max(0, recorded + 1 - first)
         if last is not None:
             self.run.plan_epochs(last + self._offset)
 
-    def begin_epoch(self, number: int) -> None:
-        """Begin an epoch, whose first batch is about to be read."""
+    def begin_epoch(self, number: int) -> bool:
+        """Begin an epoch, whose first batch is about to be read; return False if the run asks to stop instead."""
         self.end_epoch()
+        if self.run is not None and self.run.should_stop:
+            return False
         if isinstance(self.run, ActiveRun) and self._is_open:
-            self._has_loss = False
+            self._has_loss = self._is_loop_over = False
             self._epoch = self.run.begin_epoch(number + self._offset)
             self.loop = self._epoch.driven_loop()
+        return True
 
     def show_batch(self, batch: Any) -> None:
         """Show the batch to what needs one before the first step, as the graph of the network does."""
@@ -122,6 +134,7 @@ class FrameworkRun:
         """End the loop over the epoch's batches."""
         if self.loop is not None:
             self.loop.end()
+            self._is_loop_over = True
 
     def end_epoch(self) -> None:
         """Record the open epoch, if any."""
@@ -131,25 +144,30 @@ class FrameworkRun:
         with self._undisturbed():
             self.run.end_epoch(epoch)
 
-    def log(self, values: Mapping[str, Any], *, step: int | None = None, of_epoch: bool = False) -> None:
+    def log(self, values: Mapping[str, Any], *, step: int | None = None) -> None:
         """Log numbers under their names, those of columns under the column's; others are left out.
 
-        Names of training mean a column only if they are `of_epoch`: others may be values of a batch.
+        Names of training mean a column only after the epoch's loop: before, they may be values of a batch.
         """
         if self.run is None or (isinstance(self.run, ActiveRun) and not self._is_open):
             return
         numbers: dict[str, float | torch.Tensor] = {}
         for name, value in values.items():
             if isinstance(value, bool | int | float) or (isinstance(value, torch.Tensor) and value.numel() == 1):
-                numbers[self._name(name, value, of_epoch=of_epoch)] = value
+                numbers[self._name(name, value)] = value
         if numbers:
             self.run.log(numbers, step=step)
 
-    def _name(self, name: str, value: Any, *, of_epoch: bool) -> str:
+    def summarize(self, values: Mapping[str, float]) -> None:
+        """Record values of the whole run, under their names."""
+        if isinstance(self.run, ActiveRun) and self._is_open:
+            self.run.summary.update(values)
+
+    def _name(self, name: str, value: Any) -> str:
         column = column_of_metric(name)
         if column is None or (column == "loss" and self._has_loss):
             return name
-        if not (of_epoch or column in _VALIDATION or name.endswith("_epoch")):
+        if not (self._is_loop_over or column in _VALIDATION or name.endswith("_epoch")):
             return name
         is_fraction = isinstance(value, int | float) and 0 <= value <= 1
         return column if is_fraction or not column.endswith("accuracy") else name
@@ -166,8 +184,8 @@ def _leave_to(following: FrameworkRun) -> None:
     """End the run that an earlier bridge has left open, unless it is a cell's, which has one run."""
     global _left_open
     if _left_open is not None and _left_open is not following and RUN_VARIABLE not in os.environ:
-        _left_open.end_epoch()
-        _left_open.end()
+        with suppress(UsageError):  # its training was left within an epoch: the record says so
+            _left_open.end()
     _left_open = following
 
 

@@ -124,11 +124,7 @@ class RunManagerCallback(Callback):
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Record the epoch before, and begin this one."""
-        self._bridge.begin_epoch(trainer.current_epoch + 1)
-        self._stop_if_asked(trainer)
-
-    def _stop_if_asked(self, trainer: Any) -> None:
-        if isinstance(self._bridge.run, ActiveRun) and self._bridge.run.should_stop:
+        if not self._bridge.begin_epoch(trainer.current_epoch + 1):
             trainer.should_stop = True
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:

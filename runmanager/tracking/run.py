@@ -248,6 +248,10 @@ class ActiveRun(JobCalls, LoopCalls):
         self._directions.update()
         return record
 
+    def discard_epoch(self) -> None:
+        """Leave no epoch open, and record none, for a loop that begins again."""
+        self._open.discard()
+
     @sigchld_ignored()
     def end(self, error: BaseException | None = None) -> RunRecord:
         """Record the run's end, as given by `error` or by its epochs; nothing if another process has taken it over.

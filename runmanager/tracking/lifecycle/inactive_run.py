@@ -120,6 +120,9 @@ class InactiveRun:
         stored = (each for each in self.history if each.epoch == epoch.number)
         return next(stored, EpochRecord(epoch.number))
 
+    def discard_epoch(self) -> None:
+        """Do nothing."""
+
     @property
     def dir(self) -> Path:
         """A temporary folder, removed with this object: the files of the stored run stay as they are."""
