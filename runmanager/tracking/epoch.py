@@ -1,7 +1,5 @@
 """A running epoch: times batches, moves them to the device, and sums up losses and predictions there."""
 
-import os
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -26,15 +24,18 @@ from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 from runmanager.tracking.epoch_metrics.prediction_task import IGNORED, PredictionOptions, Task
 from runmanager.tracking.epoch_metrics.sample_count import num_samples, whole_number
 from runmanager.tracking.epoch_metrics.step_values import Reduce
+from runmanager.tracking.epoch_owner import EpochOwner
 from runmanager.tracking.epoch_part import EpochPart
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 from runmanager.tracking.options import StepObserver
+from runmanager.tracking.timing.driven_loop import DrivenLoop
 from runmanager.tracking.timing.phases import PhaseTimes, PhaseTracker, Span
 from runmanager.tracking.timing.timer import TRAINING, PhaseTimer
 
 __all__ = ["Epoch"]
 
 _END = object()
+_Loss = torch.Tensor | float
 
 
 class Epoch:
@@ -65,8 +66,7 @@ class Epoch:
     ) -> None:
         self.number = number
         self.first_batch_seconds: float | None = None  # from requesting the first loader's first batch to getting it
-        self._process = os.getpid()
-        self._thread: int | None = threading.get_ident()
+        self._owner = EpochOwner()
         self._timer = timer
         self._device = device
         self._on_first_batch = on_first_batch
@@ -103,25 +103,14 @@ class Epoch:
     @property
     def has_ended(self) -> bool:
         """Whether it was closed, though its record may have failed."""
-        return self._thread is None
+        return self._owner.has_ended
 
     def is_in_evaluation(self) -> bool:
         """Return whether the current time counts as evaluation."""
         return self._phases.is_in_evaluation
 
     def _check_owner(self, call: str) -> None:
-        if self._thread is None:
-            raise UsageError(f"{call}() must come before its epoch's end, got epoch {self.number}, which has ended.")
-        if os.getpid() != self._process:
-            raise UsageError(
-                f"{call}() must be called by process {self._process}, which began epoch {self.number}, got its fork "
-                f"{os.getpid()}; begin a separate run there."
-            )
-        if threading.get_ident() != self._thread:
-            raise UsageError(
-                f"{call}() must be called by the thread that began epoch {self.number}, got another one; "
-                "give each thread its own run."
-            )
+        self._owner.check(call, self.number)
 
     def _check_training_step(self, call: str) -> None:
         self._check_owner(call)
@@ -172,6 +161,16 @@ class Epoch:
                 if after_step is not None and not phases.is_over:
                     after_step(self, loader)
         self._check_owner("batches")  # it has ended meanwhile
+
+    def driven_loop(self) -> DrivenLoop:
+        """Begin a loop over training batches that a framework runs, which tells of its parts."""
+        self._sees_training = True
+        self._open_loops += 1
+        return DrivenLoop(self._phases, self._timer, self._heartbeat, on_end=self._end_driven_loop)
+
+    def _end_driven_loop(self, first_batch_seconds: float | None) -> None:
+        self._open_loops -= 1
+        self.first_batch_seconds = first_batch_seconds
 
     @property
     def is_whole(self) -> bool:
@@ -249,12 +248,12 @@ class Epoch:
         if counts:
             self._metrics.add_units(counts)
 
-    def track_loss(self, loss: torch.Tensor | float, samples: int) -> None:
-        """Count one training step's mean loss over `samples` samples."""
+    def track_loss(self, loss: _Loss | None, samples: int) -> None:
+        """Count one training step's mean loss over `samples` samples; None if only its samples are known."""
         self._check_training_step("track_loss")
         self._count_step(loss, whole_number("samples", samples))
 
-    def _count_step(self, loss: torch.Tensor | float, samples: int, units: Mapping[str, int] | None = None) -> None:
+    def _count_step(self, loss: _Loss | None, samples: int, units: Mapping[str, int] | None = None) -> None:
         self._train.add_loss(loss, samples)
         self._phases.step_tracked()
         self.num_steps += 1
@@ -331,7 +330,7 @@ class Epoch:
         `tracking_seconds`) and what only the run knows (`warmup`, `run_seconds`).
         """
         self._check_owner("end_epoch")
-        self._thread = None
+        self._owner.end()
         self.phase_times = self._resolve_phases()
         train, evaluated = self._train.averages(), self._eval.averages()
         seconds = self.parts.total_seconds(self.phase_times.seconds)

@@ -205,9 +205,7 @@ class ActiveRun(JobCalls, LoopCalls):
 
     def epochs(self, num_epochs: int) -> Iterator[Epoch]:
         """Yield the epochs that remain to be run, counted from 1 to `num_epochs`."""
-        self._folder.refuse_others()
-        if self.record.epochs_planned != num_epochs:
-            self._folder.write(epochs_planned=num_epochs)
+        self.plan_epochs(num_epochs)
         for number in range(self._epochs.history.next_number, num_epochs + 1):
             self._wait_for_turn()
             if self._stop_policy.should_stop:
@@ -249,6 +247,10 @@ class ActiveRun(JobCalls, LoopCalls):
         self._stop_policy.process_epoch(record)
         self._directions.update()
         return record
+
+    def discard_epoch(self) -> None:
+        """Leave no epoch open, and record none, for a loop that begins again."""
+        self._open.discard()
 
     @sigchld_ignored()
     def end(self, error: BaseException | None = None) -> RunRecord:

@@ -32,14 +32,18 @@ class EpochMeter:
         self._correct = CorrectCounter()
         self.add_predictions = self._correct.add  # the method itself, which saves a call per step
         self._loss_samples = 0
+        self._samples_without_loss = 0
 
     @property
     def samples(self) -> int:
         """The number of samples so far."""
-        return max(self._loss_samples, self._correct.num_samples)
+        return max(self._loss_samples + self._samples_without_loss, self._correct.num_samples)
 
-    def add_loss(self, loss: torch.Tensor | float, samples: int) -> None:
-        """Add a step's mean loss, a scalar, weighted by its number of samples."""
+    def add_loss(self, loss: torch.Tensor | float | None, samples: int) -> None:
+        """Add a step's mean loss, a scalar, weighted by its number of samples; None if it is not known."""
+        if loss is None:
+            self._samples_without_loss += samples
+            return
         self._losses.add(loss, samples)
         self._loss_samples += samples
 

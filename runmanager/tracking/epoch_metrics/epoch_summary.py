@@ -20,6 +20,8 @@ def epoch_record(
 ) -> EpochRecord:
     """Return the record of an epoch with these means and phases; `seen` if its batches came from `batches`."""
     data, transfer, compute = (seconds.get(name, 0.0 if seen else None) for name in ("data", "transfer", "compute"))
+    if train.samples and "transfer" not in seconds:
+        transfer = None  # the loop does not tell it from `data`
     rest = seconds.get(TRAINING, 0.0)
     epoch_seconds = sum((data or 0.0, transfer or 0.0, compute or 0.0, rest))
     if data is not None:  # with `batches`, the rest of the training time is computing

@@ -89,6 +89,9 @@ class InactiveRun:
             self._show(f"{self.record.name}: kept with {pluralize(planned, 'epoch')}, but {num_epochs} were requested")
         return iter(())
 
+    def plan_epochs(self, num_epochs: int) -> None:
+        """Do nothing."""
+
     def evaluation_before_training(self) -> Iterator[Epoch]:
         """Yield nothing."""
         return iter(())
@@ -116,6 +119,9 @@ class InactiveRun:
         """Return the stored record of the epoch with this number, or an empty one."""
         stored = (each for each in self.history if each.epoch == epoch.number)
         return next(stored, EpochRecord(epoch.number))
+
+    def discard_epoch(self) -> None:
+        """Do nothing."""
 
     @property
     def dir(self) -> Path:

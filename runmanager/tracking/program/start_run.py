@@ -3,7 +3,8 @@
 import dataclasses
 import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ from runmanager.tracking.run import ActiveRun, InactiveRun
 from runmanager.tracking.sinks import LogSink, Sink
 from runmanager.tracking.tensorboard.sink import TensorBoardSink
 
-__all__ = ["start_run"]
+__all__ = ["start_run", "start_run_of_framework"]
 
 _NOT_RECORDED = "not-recorded"
 
@@ -84,24 +85,37 @@ def start_run(
     """
     options = _with_interval(options or RunOptions(), record_every)
     checkpointer = loop_checkpointer(model, loader, state, optimizer=optimizer, options=options, allows_none=True)
+    start = _Start(model, params, options, tensorboard, can_resume=state is not None)
+    run = _started(start, root)
+    if isinstance(run, ActiveRun) and (model is not None or loader is not None or checkpointer is not None):
+        is_recorded = run.paths.name != _NOT_RECORDED
+        try:
+            run.begin(model, loader, optimizer=optimizer, checkpointer=checkpointer if is_recorded else None)
+        except BaseException as error:
+            run.end(error)
+            raise
+    return run
+
+
+def start_run_of_framework(
+    device: torch.device, *, params: Any = None, root: str | Path | None = None
+) -> ActiveRun | InactiveRun:
+    """Start a run as `start_run` does, for a framework that trains on `device`: nothing is moved, whatever is set."""
+    return _started(_Start(None, params, RunOptions(), None, device), root)
+
+
+def _started(start: "_Start", root: str | Path | None) -> ActiveRun | InactiveRun:
     if is_loader_worker():
-        return _run_of_worker(params)
+        return start.of_worker()
     with starting:
         refuse_second_start()
         rank, num_ranks = rank_of_process(in_cell=RUN_VARIABLE in os.environ)
-        start = _Start(model, params, options, tensorboard, can_resume=state is not None)
         run = start.unrecorded() if rank else start.cell() if RUN_VARIABLE in os.environ else start.standalone(root)
         keep_started(run)
     if isinstance(run, ActiveRun):
         end_at_exit()
         if num_ranks > 1 and not rank:
             run.note_deviation(f"one of {num_ranks} ranks: samples, throughput and metrics are those of rank 0")
-        try:
-            if model is not None or loader is not None or checkpointer is not None:
-                run.begin(model, loader, optimizer=optimizer, checkpointer=None if rank else checkpointer)
-        except BaseException as error:
-            run.end(error)
-            raise
     return run
 
 
@@ -119,9 +133,9 @@ class _ProgramManager(RunManager):
     _in_program = True
     _default_device = None  # where the model is, without a setting that names a device
 
-    def __init__(self, root: str | Path | None, model: torch.nn.Module | None, **options: Any) -> None:
+    def __init__(self, root: str | Path | None, place: "_Place", **options: Any) -> None:
         super().__init__(root, **options)
-        self._model = model
+        self._place_of = place
 
     def start(self, settings: Mapping[str, Any], options: RunOptions, *, can_resume: bool) -> ActiveRun | InactiveRun:
         """Claim the folder of the run with these settings."""
@@ -131,11 +145,18 @@ class _ProgramManager(RunManager):
         pass  # rank 0 records
 
     def _place(self, settings: Mapping[str, Any]) -> tuple[torch.device, bool]:
-        return _place(settings, self._model)
+        return self._place_of(settings)
 
 
-def _place(settings: Mapping[str, Any], model: torch.nn.Module | None) -> tuple[torch.device, bool]:
+_Place = Callable[[Mapping[str, Any]], tuple[torch.device, bool]]
+
+
+def _place(
+    settings: Mapping[str, Any], model: torch.nn.Module | None, device: torch.device | None
+) -> tuple[torch.device, bool]:
     """Return the device of the run, and whether the model stays where it is. Raises `DeviceUnavailableError`."""
+    if device is not None:
+        return device, True
     if settings.get("device"):
         return resolve_device(str(settings["device"])), False
     tensors = () if model is None else itertools.chain(model.parameters(), model.buffers())
@@ -152,10 +173,11 @@ class _Start:
         params: Any,
         options: RunOptions,
         tensorboard: TensorBoardOptions | None,
+        device: torch.device | None = None,
         *,
-        can_resume: bool,
+        can_resume: bool = False,
     ) -> None:
-        self._model = model
+        self._place: _Place = partial(_place, model=model, device=device)
         self._params = params
         self._options = options
         self._tensorboard = tensorboard
@@ -167,14 +189,14 @@ class _Start:
     def standalone(self, root: str | Path | None) -> ActiveRun | InactiveRun:
         """Start a sweep of one run."""
         settings = self._settings()  # before a folder is created
-        manager = _ProgramManager(root, self._model, tensorboard=self._tensorboard)
+        manager = _ProgramManager(root, self._place, tensorboard=self._tensorboard)
         return manager.start(settings, self._options, can_resume=self._can_resume)
 
     def cell(self) -> ActiveRun:
         """Start the run of the cell that this process is."""
         folder = claim_report(RunPaths(Path(os.environ[RUN_VARIABLE])), can_resume=self._can_resume)
         settings = folder.record.config
-        device, keeps_place = _place(settings, self._model)
+        device, keeps_place = self._place(settings)
         code = hash_user_code(settings, is_built_in=False)
         better = declared_directions() or msgspec.UNSET
         folder.write(environment=capture_environment(device, code=code), better=better)
@@ -196,8 +218,16 @@ class _Start:
         if cell is not None:  # its files are shared by all ranks
             cell.files.mkdir(exist_ok=True)
             paths.files.symlink_to(cell.files.resolve(), target_is_directory=True)
-        device, keeps_place = _place(settings, self._model)
+        device, keeps_place = self._place(settings)
         return self._active(RunFolder(paths, record), device, [], keeps_place=keeps_place)
+
+    def of_worker(self) -> InactiveRun:
+        """Return a run that yields nothing, for a worker of a `DataLoader`."""
+        cell = RunPaths(Path(os.environ[RUN_VARIABLE])) if RUN_VARIABLE in os.environ else None
+        record = _unrecorded_record(plain_settings(self._params)) if cell is None else read_record(cell)
+        folder = RunFolder(cell or RunPaths(Path(_NOT_RECORDED)), record)
+        folder.leave()
+        return InactiveRun(folder, [], show=show_line)
 
     def _active(self, folder: RunFolder, device: torch.device, sinks: list[Sink], *, keeps_place: bool) -> ActiveRun:
         return ActiveRun(
@@ -220,15 +250,6 @@ def _unrecorded_record(settings: dict[str, Any]) -> RunRecord:
         config=settings,
         owner=ProcessIdentity.current(),
     )
-
-
-def _run_of_worker(params: Any) -> InactiveRun:
-    """Return a run that yields nothing, for a worker of a `DataLoader`."""
-    cell = RunPaths(Path(os.environ[RUN_VARIABLE])) if RUN_VARIABLE in os.environ else None
-    record = _unrecorded_record(plain_settings(params)) if cell is None else read_record(cell)
-    folder = RunFolder(cell or RunPaths(Path(_NOT_RECORDED)), record)
-    folder.leave()
-    return InactiveRun(folder, [], show=show_line)
 
 
 def _note_deviations(run: ActiveRun, given: Mapping[str, Any], settings: Mapping[str, Any]) -> None:

@@ -113,6 +113,12 @@ class LoopCalls(ABC):
         """Record a readable line about a deviation from the settings; it is written immediately and shown in tables."""
         self._notes.note_deviation(line)
 
+    def plan_epochs(self, num_epochs: int) -> None:
+        """Record how many epochs the run will have; with fewer, and no reason to stop, it is not finished."""
+        self._folder.refuse_others()
+        if self._folder.record.epochs_planned != num_epochs:
+            self._folder.write(epochs_planned=num_epochs)
+
     def stop_early(self, message: str) -> None:
         """Stop after the current epoch; the run is finished."""
         self._stop_policy.stop_early(message)

@@ -1,0 +1,203 @@
+"""The run of a training that a framework drives: its start, its epochs, what it logs, and its end."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from runmanager.errors import UsageError
+from runmanager.records.run.metric_names import column_of_metric
+from runmanager.tracking.environment.environment import RUN_VARIABLE
+from runmanager.tracking.epoch import Epoch
+from runmanager.tracking.introspect.loader_inspection import batch_inputs
+from runmanager.tracking.lifecycle.active_runs import last_run_begun_here
+from runmanager.tracking.program.start_run import start_run_of_framework
+from runmanager.tracking.run import ActiveRun, InactiveRun
+from runmanager.tracking.timing.driven_loop import DrivenLoop
+
+__all__ = ["FrameworkRun", "batch_size_of"]
+
+_VALIDATION = ("val_loss", "val_accuracy")
+
+_left_open: "FrameworkRun | None" = None
+"""The bridge of this process that has started a run and not ended it."""
+
+
+class FrameworkRun:
+    """Records the training that a framework drives; each method is one event of that training.
+
+    ```
+    start            the run of this process's cell, or one of its own; a run that `start_run` began is continued
+    begin_training   which epochs will follow
+    begin_epoch      records the epoch before, if that is still open
+    loop             the parts of the open epoch's loop
+    end_loop         the epoch's last batch was trained; an evaluation and values may follow
+    end_epoch        records the epoch
+    end              records the end of a run that was started here
+    ```
+
+    Outside of a run, and in an epoch that is not recorded, every event is ignored. A run stays open after a training,
+    as a test may follow. It ends with the process, or as the next one is started. `undisturbed` surrounds every call in
+    which the network may be copied.
+    """
+
+    def __init__(self, root: str | Path | None, undisturbed: Callable[[], AbstractContextManager[None]] = nullcontext):
+        self.run: ActiveRun | InactiveRun | None = None
+        self.loop: DrivenLoop | None = None
+        self._root = root
+        self._undisturbed = undisturbed
+        self._epoch: Epoch | None = None
+        self._owns_run = False
+        self._offset = 0
+        self._has_loss = self._is_loop_over = False
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the run was finished earlier, and is kept: nothing is to be trained."""
+        return isinstance(self.run, InactiveRun)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the run was started, and has ended."""
+        return isinstance(self.run, ActiveRun) and not self._is_open
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the run, or of the cell that this process is; None while that is not known."""
+        if isinstance(self.run, ActiveRun):
+            return self.run.paths.root
+        cell = os.environ.get(RUN_VARIABLE)
+        return Path(cell) if cell else None
+
+    def start(self, device: torch.device, params: Mapping[str, Any] | None, network: torch.nn.Module | None) -> None:
+        """Start the run on `device` unless it is open, with `params` or the settings on the command line."""
+        if self.run is not None and (self.is_kept or self._is_open):
+            return
+        _leave_to(self)
+        found = last_run_begun_here()
+        self._owns_run = found is None
+        self.run = found or start_run_of_framework(device, params=params, root=self._root)
+        if self._owns_run and network is not None:
+            with self._undisturbed():
+                self.run.begin(network, None)
+
+    @property
+    def _is_open(self) -> bool:
+        return isinstance(self.run, ActiveRun) and not self.run.record.status.is_ended
+
+    def begin_training(self, first: int, last: int | None) -> None:
+        """Begin a training of the epochs `first` to `last`, if that is known; a further one continues the numbers."""
+        if not isinstance(self.run, ActiveRun) or not self._is_open:
+            return
+        if self._epoch is not None:  # a training was left by an exception, and is repeated
+            self._epoch = self.loop = None
+            self.run.discard_epoch()
+        recorded = self.run.history[-1].epoch if self.run.history else 0
+        self._offset = max(0, recorded + 1 - first)
+        if last is not None:
+            self.run.plan_epochs(last + self._offset)
+
+    def begin_epoch(self, number: int) -> bool:
+        """Begin an epoch, whose first batch is about to be read; return False if the run asks to stop instead."""
+        self.end_epoch()
+        if self.run is not None and self.run.should_stop:
+            return False
+        if isinstance(self.run, ActiveRun) and self._is_open:
+            self._has_loss = self._is_loop_over = False
+            self._epoch = self.run.begin_epoch(number + self._offset)
+            self.loop = self._epoch.driven_loop()
+        return True
+
+    def show_batch(self, batch: Any) -> None:
+        """Show the batch to what needs one before the first step, as the graph of the network does."""
+        if self._epoch is not None:
+            with self._undisturbed():
+                self._epoch.show_first_batch(batch)
+
+    def step(self, loss: torch.Tensor | float | None, samples: int) -> None:
+        """End a step with this mean loss, if it is known."""
+        if self._epoch is not None and self.loop is not None:
+            self._has_loss = self._has_loss or loss is not None
+            self._epoch.track_loss(loss, samples)
+            self.loop.end_step()
+
+    @contextmanager
+    def saving(self) -> Iterator[None]:
+        """Count the time of the body as tracking."""
+        with nullcontext() if self._epoch is None else self._epoch.phase("tracking"):
+            yield
+
+    def end_loop(self) -> None:
+        """End the loop over the epoch's batches."""
+        if self.loop is not None:
+            self.loop.end()
+            self._is_loop_over = True
+
+    def end_epoch(self) -> None:
+        """Record the open epoch, if any."""
+        epoch, self._epoch, self.loop = self._epoch, None, None
+        if epoch is None or not isinstance(self.run, ActiveRun) or not self._is_open:
+            return
+        with self._undisturbed():
+            self.run.end_epoch(epoch)
+
+    def log(self, values: Mapping[str, Any], *, step: int | None = None) -> None:
+        """Log numbers under their names, those of columns under the column's; others are left out.
+
+        Names of training mean a column only after the epoch's loop: before, they may be values of a batch.
+        """
+        if self.run is None or (isinstance(self.run, ActiveRun) and not self._is_open):
+            return
+        numbers: dict[str, float | torch.Tensor] = {}
+        for name, value in values.items():
+            if isinstance(value, bool | int | float) or (isinstance(value, torch.Tensor) and value.numel() == 1):
+                numbers[self._name(name, value)] = value
+        if numbers:
+            self.run.log(numbers, step=step)
+
+    def summarize(self, values: Mapping[str, float]) -> None:
+        """Record values of the whole run, under their names."""
+        if isinstance(self.run, ActiveRun) and self._is_open:
+            self.run.summary.update(values)
+
+    def _name(self, name: str, value: Any) -> str:
+        column = column_of_metric(name)
+        if column is None or (column == "loss" and self._has_loss):
+            return name
+        if not (self._is_loop_over or column in _VALIDATION or name.endswith("_epoch")):
+            return name
+        is_fraction = isinstance(value, int | float) and 0 <= value <= 1
+        return column if is_fraction or not column.endswith("accuracy") else name
+
+    def end(self, error: BaseException | None = None) -> None:
+        """End the run if it was started here; an epoch that is not complete is not recorded."""
+        self._epoch = self.loop = None
+        if self._owns_run and isinstance(self.run, ActiveRun) and self._is_open:
+            with self._undisturbed():
+                self.run.end(error)
+
+
+def _leave_to(following: FrameworkRun) -> None:
+    """End the run that an earlier bridge has left open, unless it is a cell's, which has one run."""
+    global _left_open
+    if _left_open is not None and _left_open is not following and RUN_VARIABLE not in os.environ:
+        with suppress(UsageError):  # its training was left within an epoch: the record says so
+            _left_open.end()
+    _left_open = following
+
+
+def batch_size_of(batch: Any) -> int:
+    """Return the number of samples in a batch: the first dimension of its first tensor, or 1 without any."""
+    if (inputs := batch_inputs(batch)) is not None:
+        return len(inputs)
+    parts = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, list | tuple) else ()
+    return next((size for part in parts if (size := _leading(part))), 1)
+
+
+def _leading(part: Any) -> int:
+    if isinstance(part, torch.Tensor):
+        return len(part) if part.ndim else 0
+    return batch_size_of(part) if isinstance(part, Mapping | list | tuple) and len(part) else 0
