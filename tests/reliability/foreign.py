@@ -115,8 +115,6 @@ with run:
             note("ended.txt", 1)
 """
 
-_RATES = "0.1,0.2,0.3,0.4,0.5,0.6"
-
 
 @dataclass(frozen=True)
 class Application(Sweep):
@@ -129,6 +127,7 @@ class Application(Sweep):
     unit: ClassVar[str] = "cells"
     columns: ClassVar[Sequence[str]] = ("run", "rate", "status", "reason", "epochs", "loss", "score")
     own_files: ClassVar[Sequence[str]] = ("weights.json",)
+    rates: ClassVar[str] = "0.1,0.2,0.3,0.4,0.5,0.6"
 
     def start(self) -> Process:
         """Start the command in a new process group; its output goes to `log_path`."""
@@ -143,7 +142,7 @@ class Application(Sweep):
 
     def _words(self) -> tuple[str, ...]:
         sweeper = ("hydra/sweeper=runmanager", f"hydra.sweeper.name={self.name}", "hydra.launcher.workers=2")
-        return "train.py", "-m", *sweeper, *self.variants[self.variant], f"rate={_RATES}"
+        return "train.py", "-m", *sweeper, *self.variants[self.variant], f"rate={self.rates}"
 
     def finished_work(self, record: RunRecord) -> Mapping[int, object]:
         """Return the record of a finished cell, whose only unit of work is the cell itself."""
@@ -182,7 +181,7 @@ class Script(Application):
 
     def _words(self) -> tuple[str, ...]:
         options = ("--name", self.name, "--workers", "2", "--scalar", r"loss=loss (\S+)", *self.variants[self.variant])
-        return "-c", MAIN, "sweep", *options, "train.py", f"rate={_RATES}", "out={run_dir}"
+        return "-c", MAIN, "sweep", *options, "train.py", f"rate={self.rates}", "out={run_dir}"
 
     def program_of(self, record: RunRecord) -> psutil.Process | None:
         """Return the process of the script itself; None if it is not running."""
@@ -201,12 +200,13 @@ class Steps(Script):
     unit: ClassVar[str] = "records"
     columns: ClassVar[Sequence[str]] = ("run", "rate", "status", "reason", "epoch", "epochs", "loss", "samples")
     own_files: ClassVar[Sequence[str]] = ()
+    rates: ClassVar[str] = "0.01,0.02,0.03"
 
     def _write(self) -> None:
         (self.folder / "train.py").write_text(_STEPS)
 
     def _words(self) -> tuple[str, ...]:
-        return "-c", MAIN, "sweep", "--name", self.name, "--workers", "2", "train.py", "rate=0.01,0.02,0.03"
+        return "-c", MAIN, "sweep", "--name", self.name, "--workers", "2", "train.py", f"rate={self.rates}"
 
     def finished_work(self, record: RunRecord) -> Mapping[int, object]:
         """Return the records of intervals, as those of epochs."""

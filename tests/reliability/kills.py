@@ -253,7 +253,7 @@ _KINDS = {
     "script": "of a script ",
     "steps": "of a script with a loop by steps ",
 }
-ROWS = {program: rf"\d+ SIGKILLs {kind or '(?!of )'}\(" for program, kind in _KINDS.items()}
+ROWS = {program: rf"\d+ SIGKILLs {kind or '(?!of )'}(?!with )" for program, kind in _KINDS.items()}
 """Beginnings of the rows in docs/reliability.md, by program."""
 
 

@@ -16,6 +16,14 @@ def test_killed_run_does_not_affect_others(deaths: ModuleType, tmp_path: Path) -
     assert seen.in_words() == "3 finished; `killed` (`signal`); status 1"
 
 
+def test_deaths_of_other_programs_are_told_truly(deaths: ModuleType, tmp_path: Path) -> None:
+    import dying_programs
+
+    for program, way in ((dying_programs.APPLICATION, "segfaults"), (dying_programs.SCRIPT, "diverges")):
+        seen = deaths.try_death(tmp_path / way, deaths.LAUNCHERS["local"], deaths.DEATHS[way], program=program)
+        assert seen.is_as_promised, (tmp_path / way / "log").read_text()
+
+
 def test_table_shows_pending_cells_if_a_run_kills_its_driver(deaths: ModuleType, tmp_path: Path) -> None:
     seen = deaths.try_death(tmp_path / "basic", deaths.LAUNCHERS["basic"], deaths.DEATHS["killed"])
     assert not seen.is_as_promised
@@ -60,4 +68,12 @@ def test_summary_row_is_made_of_the_rows(deaths: ModuleType) -> None:
 def test_every_row_is_on_the_page(deaths: ModuleType) -> None:
     lines = (deaths.ROOT / "docs" / "reliability.md").read_text().splitlines()
     for words in (*(death.words for death in deaths.DEATHS.values()), deaths.SUMMARY, deaths.SIX):
+        assert sum(line.startswith(f"| {words} |") for line in lines) == 1, words
+
+
+def test_every_row_of_other_programs_is_on_the_page(deaths: ModuleType) -> None:
+    import program_deaths
+
+    lines = (deaths.ROOT / "docs" / "reliability.md").read_text().splitlines()
+    for words in (*program_deaths.NAMES.values(), program_deaths.SUMMARY):
         assert sum(line.startswith(f"| {words} |") for line in lines) == 1, words

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pytest
 import torch
 
 
@@ -13,6 +14,31 @@ def test_repeatedly_killed_sweeps_end_like_undisturbed_ones(killer: Any) -> None
     tally = killer.run(6)
     assert dict(tally.kills) == {"driver": 2, "run": 2, "group": 2}
     assert (tally.lost, tally.run_twice, tally.untrue, tally.differing) == (0, 0, [], [])
+
+
+@pytest.mark.parametrize(("name", "num_kills"), [("application", 3), ("script", 4)])
+def test_repeatedly_killed_cells_of_other_programs_end_like_undisturbed_ones(
+    name: str, num_kills: int, kills: ModuleType, tmp_path: Path
+) -> None:
+    program = kills.PROGRAMS[name]
+    variants = {"resumed": program.variants["resumed"]}
+    few = type("Few", (program,), {"variants": variants, "rates": "0.1,0.2"})
+    killer = kills.Killer(tmp_path, seed=1, program=few, report=lambda line: None)
+    tally = killer.run(num_kills)
+    assert dict(tally.kills) == dict.fromkeys(program.targets, 1)
+    assert (tally.lost, tally.run_twice, tally.untrue, tally.differing) == (0, 0, [], [])
+
+    whole = killer.reference("resumed")[0]
+    assert list(whole.untrue_states({})) == []
+    ended = whole.paths.root / "ended.txt"
+    first, second = ended.read_text().splitlines()
+    ended.write_text(f"{first}\n")
+    (path,) = (each for each in whole.run_paths() if each.name == first.rpartition(" ")[0])
+    path.record.write_text(path.record.read_text().replace('"finished"', '"failed"', 1))
+    untrue = list(whole.untrue_states({path.name: {"killed (signal)"}}))
+    name_of_second = second.rpartition(" ")[0]
+    states = {f"{path.name} reads failed (None)", f"{name_of_second} reads finished (None)"}
+    assert {each.partition(": ")[2] for each in untrue} == states
 
 
 def test_differences_are_detected(kills: ModuleType, undisturbed: Callable[[str], Any], tmp_path: Path) -> None:

@@ -97,3 +97,11 @@ def test_end_of_a_dead_run_keeps_its_report(tmp_path: Path, record: MakeRecord, 
     reader.observer.wait(61)
     ends = (read_record(gone), end, end_silent_run(silent, reader.observer))
     assert [(each and each.status, each and each.summary) for each in ends] == [(Status.CRASHED, REPORT.summary)] * 3
+
+
+def test_next_attempt_of_a_run_whose_supervisor_vanished_keeps_its_report(
+    tmp_path: Path, record: MakeRecord, dead: ProcessIdentity
+) -> None:
+    paths = _reported(claim_run(SweepPaths(tmp_path).run("a"), record(owner=dead)).paths)
+    kept = claim_run(paths, record()).record
+    assert (kept.attempt, kept.summary, kept.environment.device_name) == (2, REPORT.summary, "a device")
