@@ -44,7 +44,7 @@ def run_headline(run: StoredRun) -> str:
 def run_sections(run: StoredRun) -> list[Section]:
     """The sections of a run's details, in order of display; a section may be empty."""
     record = run.record
-    records = "intervals" if record.interval == "steps" else "epochs"
+    records = _records(run)
     return [
         Section("Run", _run_rows(run)),
         Section("Settings", [(name, format_value(value)) for name, value in record.settings.items()]),
@@ -62,6 +62,11 @@ def run_sections(run: StoredRun) -> list[Section]:
     ]
 
 
+def _records(run: StoredRun) -> str:
+    """Name the run's records."""
+    return "intervals" if run.record.interval == "steps" else "epochs"
+
+
 def _run_rows(run: StoredRun) -> list[tuple[str, str]]:
     record = run.record
     num_done = sum(epoch.epoch > 0 for epoch in run.epochs)
@@ -73,7 +78,7 @@ def _run_rows(run: StoredRun) -> list[tuple[str, str]]:
         ("started", record.started_at),
         ("resumed", record.resumed_at),
         ("ended", record.ended_at),
-        ("intervals" if record.interval == "steps" else "epochs", f"{num_done}{planned}"),
+        (_records(run), f"{num_done}{planned}"),
         ("seconds", None if record.run_seconds is None else human(record.run_seconds, "run_seconds")),
         ("parameters", None if record.num_parameters is None else f"{record.num_parameters:,}"),
         ("peak memory", _bytes(record.peak_memory_bytes)),
@@ -121,7 +126,7 @@ def _logged_section(run: StoredRun) -> Section:
         total = sum((epoch.units or {}).get(unit, 0) for epoch in run.epochs)
         rows.append((unit, f"{total:,}", f"in all {counted_word(run.record)}s"))
         if rate is not None:
-            rows.append((rate_name(unit), human(rate, "samples_per_second"), "median of those measured"))
+            rows.append((rate_name(unit), human(rate, "samples_per_second"), f"median over measured {_records(run)}"))
     return Section("Logged by the program", rows)
 
 

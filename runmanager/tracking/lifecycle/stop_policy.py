@@ -83,7 +83,9 @@ class StopPolicy:
 
         Its number has `counted` epochs or steps.
         """
-        self._stop = divergence_of(record, counted=counted) or self._stop
+        has_diverged = self._stop is not None and self._stop.reason is Reason.DIVERGED
+        if not has_diverged:  # else the rest of a loop by steps, after its first interval that diverged
+            self._stop = divergence_of(record, counted=counted) or self._stop
         if (reason := self._early_stopping.reason(record, counted=counted)) is not None:
             self.stop_early(reason)
 
