@@ -155,11 +155,6 @@ class EpochRecorder:
         """Whether the state of the training is saved with its records."""
         return self._checkpointer is not None
 
-    def loader_begins(self, loader: Any) -> None:
-        """Note that a loop by steps begins to read `loader`, which may have a state."""
-        if self._checkpointer is not None:
-            self._checkpointer.loader_begins(loader)
-
     def restore_random_states(self) -> None:
         """Restore the random states of a checkpoint that was loaded since the last epoch."""
         if self._checkpointer is not None:
@@ -237,6 +232,7 @@ class EpochRecorder:
             epoch.evaluation,
             epoch.step_points,
             first_step=None if interval is None else interval.steps_before + 1,
+            first_call=self._measurements.first_call,
         )
         self._sinks.epoch(record, details)
         self.history.revise_warmup()  # before the checkpoint: a resumed run does not judge these epochs again

@@ -186,10 +186,6 @@ class Checkpointer(Protocol):
         """Return whether the state lets an epoch over `loader` continue in the middle, after the step just made."""
         ...
 
-    def loader_begins(self, loader: Any) -> None:
-        """Note that `loader` is about to be read from its beginning, or from where its state was restored."""
-        ...
-
     def is_complete(self, metric: Any) -> bool:
         """Return whether the state restores what an accumulator of torchmetrics has added up."""
         ...

@@ -9,7 +9,7 @@ import torch
 
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.run.run_record import EpochRecord, RunRecord
+from runmanager.records.run.run_record import EpochRecord, RunRecord, counted_word
 from runmanager.records.run.status import Outcome
 from runmanager.records.storage.run_end import end_own_run
 from runmanager.records.storage.run_folder import RunFolder
@@ -177,7 +177,7 @@ class ActiveRun(JobCalls, LoopCalls):
         self._epochs.set_network(network, optimizer, checkpointer)
         if self.is_resumed:
             self.is_resumed = self._epochs.restore_or_begin_again(self._show)
-            self._stop_policy.restore(self.history)
+            self._stop_policy.restore(self.history, counted=counted_word(self.record))
         batch = peek_batch(loader)
         if batch is not None:
             self._epochs.begin_with_batch(batch, full_batch_size(loader))
@@ -244,7 +244,7 @@ class ActiveRun(JobCalls, LoopCalls):
         self._folder.refuse_others()
         self._epochs.note_parts(epoch)
         record = self._epochs.record(epoch, *self._open.close(epoch))
-        self._stop_policy.process_epoch(record)
+        self._stop_policy.process_epoch(record, counted=counted_word(self.record))
         self._directions.update()
         return record
 

@@ -17,6 +17,7 @@ from runmanager.records.run.environment_changes import describe_attempts
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.tracking.epoch_metrics.evaluation import Evaluation
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
+from runmanager.tracking.introspect.example_call import NetworkCall
 
 __all__ = [
     "ConsoleSink",
@@ -57,7 +58,8 @@ class EpochDetails:
     """What a sink gets in addition to an epoch's record: network, learning rate and logged step losses.
 
     `evaluation` is set if a sink uses scores and the epoch had an evaluation. `points` are values of steps that the
-    program logged, by name. `first_step` is set for an interval of steps.
+    program logged, by name. `first_step` is set for an interval of steps. `first_call` is the first call
+    of the network that was seen in training, with tensors on `meta`.
     """
 
     network: torch.nn.Module | None
@@ -66,6 +68,7 @@ class EpochDetails:
     evaluation: Evaluation | None = None
     points: Mapping[str, LoggedLosses] = field(default_factory=dict)
     first_step: int | None = None
+    first_call: NetworkCall | None = None
 
 
 class Sink(Protocol):

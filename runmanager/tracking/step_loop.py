@@ -116,7 +116,6 @@ class StepLoop:
             return
         if not self._has_stepped:  # what a program draws before its loop would be drawn twice
             self._recorder.restore_random_states()
-        self._recorder.loader_begins(loader)
         source = _SharedIterator(loader)
         while True:
             interval = self.interval("batches")

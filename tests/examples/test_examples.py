@@ -103,6 +103,7 @@ def test_a_language_model_by_steps_with_tokens_and_the_work_of_a_step(example: E
     assert [each["units"]["tokens"] for each in run.epochs] == [20 * 16 * 64, 20 * 16 * 64, 10 * 16 * 64]
     logged = [value for value in run.column("val_ppl") if value is not None]
     assert logged == pytest.approx([math.exp(each) for each in val_losses], rel=CLOSE)
+    assert not run.record.get("notes"), "the graph is that of the model's call, not of its batch"
     assert run.record["summary"]["final_ppl"] == pytest.approx(math.exp(val_losses[-1]), rel=CLOSE)
     # 6 FLOP a token and a weight of the products, and 12 x layers x time x width of the attention, mask unused.
     weights = 2 * (4 * 64 * 64 + 2 * 64 * 256) + 64 * 64

@@ -212,6 +212,7 @@ def test_should_stop_after_divergence_and_without_improvement(
             run.track(loss, samples=1)
             run.log(val_f1=0.5)
     stored = only_run()
+    assert stored.record.message in ("loss is nan in step 2; try a smaller lr", "val_f1 was best in step 2 (0.5)")
     assert stored.status == outcome and len(stored.epochs) == (2 if outcome == "failed" else 4)
 
 

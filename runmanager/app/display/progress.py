@@ -16,7 +16,6 @@ from runmanager.app.display.live_layout import LiveLayout
 from runmanager.app.display.live_table import Layout, LiveRow, footer
 from runmanager.app.display.rich_internals import PausableLive
 from runmanager.app.display.run_line import (
-    counted_word,
     end_reason,
     logged_results,
     planned_epochs,
@@ -25,7 +24,7 @@ from runmanager.app.display.run_line import (
 )
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.run.run_record import EpochRecord, RunRecord
+from runmanager.records.run.run_record import EpochRecord, RunRecord, counted_word
 from runmanager.records.storage.reader import read_epochs, read_record, with_program_report
 from runmanager.results.load.logged_values import last_metrics
 from runmanager.text import printable

@@ -6,14 +6,13 @@ from typing import Any
 from rich.text import Text
 
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.run.run_record import EpochRecord, RunRecord
+from runmanager.records.run.run_record import EpochRecord, RunRecord, counted_word
 from runmanager.records.run.status import Reason
 from runmanager.results.load.logged_values import last_metrics
 from runmanager.results.table_model.formatting import human
 from runmanager.text import printable
 
 __all__ = [
-    "counted_word",
     "end_reason",
     "logged_results",
     "paired_measure_seconds",
@@ -71,11 +70,6 @@ def end_reason(record: RunRecord, *, with_reason: bool = True) -> str:
     """Return the reason and message of a run's end, the reason only with `with_reason`; empty if it just finished."""
     parts = (str(record.reason) if record.reason is not None and with_reason else None, record.message)
     return printable(": ".join(part for part in parts if part))
-
-
-def counted_word(record: RunRecord) -> str:
-    """Return what the numbers of the run's records count: `epoch`, or `step` where each is an interval of steps."""
-    return "step" if record.interval == "steps" else "epoch"
 
 
 def progress_text(record: RunRecord, epochs: Sequence[EpochRecord]) -> str:

@@ -19,6 +19,7 @@ __all__ = [
     "EpochRecord",
     "Measurements",
     "RunRecord",
+    "counted_word",
 ]
 
 SCHEMA_VERSION = 1
@@ -244,3 +245,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             gone = Outcome(Status.CRASHED, Reason.VANISHED, f"process {self.owner.pid} ended without recording an end")
             return self.ended(gone, at=self.ended_at)
         return self
+
+
+def counted_word(record: RunRecord) -> str:
+    """Return what the numbers of the run's records count: `epoch`, or `step` where each is an interval of steps."""
+    return "step" if record.interval == "steps" else "epoch"

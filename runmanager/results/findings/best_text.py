@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from runmanager.records.run.run_record import counted_word
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.verdict import DIFFERENT, NOT_MEASURED
 from runmanager.results.findings.best import BestCell, RankedCell
@@ -26,10 +27,11 @@ def best_headline(best: BestCell) -> str:
 
 def _epochs(best: BestCell) -> str:
     """Name the epochs of the winner's values: `epoch 4`, or `epochs 4 to 6` of several runs."""
+    word = counted_word(best.winner.runs[0][0].record)
     numbers = sorted({number for run, _ in best.winner.runs if (number := _epoch(best.metric, run)) is not None})
     if len(numbers) == 1:
-        return f"epoch {numbers[0]}"
-    return f"epochs {numbers[0]} to {numbers[-1]}"
+        return f"{word} {numbers[0]}"
+    return f"{word}s {numbers[0]} to {numbers[-1]}"
 
 
 def _epoch(metric: Metric, run: StoredRun) -> int | None:

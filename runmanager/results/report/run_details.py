@@ -10,7 +10,7 @@ import msgspec
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.device_peaks import DevicePeaks
 from runmanager.records.run.environment_changes import describe_attempts, describe_files
-from runmanager.records.run.run_record import PHASES, EpochRecord, RunRecord
+from runmanager.records.run.run_record import PHASES, EpochRecord, RunRecord, counted_word
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.findings.roofline import work_of
 from runmanager.results.load.logged_values import last_metrics, metric_names
@@ -44,12 +44,13 @@ def run_headline(run: StoredRun) -> str:
 def run_sections(run: StoredRun) -> list[Section]:
     """The sections of a run's details, in order of display; a section may be empty."""
     record = run.record
+    records = _records(run)
     return [
         Section("Run", _run_rows(run)),
         Section("Settings", [(name, format_value(value)) for name, value in record.settings.items()]),
-        Section("Epochs", *_epoch_rows(run.epochs)),
+        Section(records.capitalize(), *_epoch_rows(run.epochs, counted_word(record))),
         _logged_section(run),
-        Section("Times by phase, medians over measured epochs", *_phase_rows(measured_epochs(run))),
+        Section(f"Times by phase, medians over measured {records}", *_phase_rows(measured_epochs(run))),
         Section("Measured", _measurement_rows(run)),
         Section("Environment", _environment_rows(record)),
         Section("Earlier attempts", _attempt_rows(record), lines=describe_attempts(record)),
@@ -59,6 +60,11 @@ def run_sections(run: StoredRun) -> list[Section]:
         _tail_section(run.paths.error, _ERROR_LINES),
         _tail_section(run.paths.log, _LOG_LINES),
     ]
+
+
+def _records(run: StoredRun) -> str:
+    """Name the run's records."""
+    return "intervals" if run.record.interval == "steps" else "epochs"
 
 
 def _run_rows(run: StoredRun) -> list[tuple[str, str]]:
@@ -72,7 +78,7 @@ def _run_rows(run: StoredRun) -> list[tuple[str, str]]:
         ("started", record.started_at),
         ("resumed", record.resumed_at),
         ("ended", record.ended_at),
-        ("epochs", f"{num_done}{planned}"),
+        (_records(run), f"{num_done}{planned}"),
         ("seconds", None if record.run_seconds is None else human(record.run_seconds, "run_seconds")),
         ("parameters", None if record.num_parameters is None else f"{record.num_parameters:,}"),
         ("peak memory", _bytes(record.peak_memory_bytes)),
@@ -85,7 +91,7 @@ def _bytes(count: int | None) -> str | None:
     return None if count is None else human(count, "peak_memory_bytes")
 
 
-def _epoch_rows(epochs: Sequence[EpochRecord]) -> tuple[list[list[str]], list[str]]:
+def _epoch_rows(epochs: Sequence[EpochRecord], counted: str) -> tuple[list[list[str]], list[str]]:
     """The first and the last epochs, and the column headings; logged metrics follow, the first ones."""
     half = _SHOWN_EPOCHS // 2
     is_short = len(epochs) <= _SHOWN_EPOCHS
@@ -98,7 +104,8 @@ def _epoch_rows(epochs: Sequence[EpochRecord]) -> tuple[list[list[str]], list[st
         row.append("warm-up" if epoch.warmup else "")
     if not is_short:
         rows.insert(half, ["…"])
-    return rows, ([*(name.replace("_", " ") for name in _EPOCH_COLUMNS), *logged] if rows else [])
+    titles = [counted, *(name.replace("_", " ") for name in _EPOCH_COLUMNS[1:])]
+    return rows, ([*titles, *logged] if rows else [])
 
 
 def _logged_section(run: StoredRun) -> Section:
@@ -108,14 +115,18 @@ def _logged_section(run: StoredRun) -> Section:
     last = {name: epoch.epoch for epoch in run.epochs for name in epoch.metrics or {}}
     summary = run.record.summary or {}
     rows = [
-        (name, human(value, "loss"), "of the whole run" if name in summary else f"epoch {last[name]}")
+        (
+            name,
+            human(value, "loss"),
+            "of the whole run" if name in summary else f"{counted_word(run.record)} {last[name]}",
+        )
         for name, value in (last_metrics(run.epochs) | summary).items()
     ]
     for unit, rate in rates.items():
         total = sum((epoch.units or {}).get(unit, 0) for epoch in run.epochs)
-        rows.append((unit, f"{total:,}", "in all epochs"))
+        rows.append((unit, f"{total:,}", f"in all {counted_word(run.record)}s"))
         if rate is not None:
-            rows.append((rate_name(unit), human(rate, "samples_per_second"), "median over measured epochs"))
+            rows.append((rate_name(unit), human(rate, "samples_per_second"), f"median over measured {_records(run)}"))
     return Section("Logged by the program", rows)
 
 

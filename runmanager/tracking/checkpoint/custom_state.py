@@ -95,11 +95,6 @@ class CustomState:
         """Return whether `value` is one of the objects, and has something to restore."""
         return any(each is value and bool(value.state_dict()) for each in self._objects.values())
 
-    def loader_begins(self, loader: Any) -> None:
-        """Note that `loader` is about to be read."""
-        for each in self._loaders.values():
-            each.begins(loader)
-
     def resumes_within(self, loader: Any) -> bool:
         """Return whether an epoch over `loader` can continue after the step just made; call it after each step.
 

@@ -37,36 +37,26 @@ class LoaderState:
         if isinstance(loader, DataLoader) and loader.generator is None:
             loader.generator = torch.Generator().manual_seed(torch.initial_seed())
         self._generators = loader_generators(loader)
-        self._before = self._generator_states()  # before the loader was last iterated
-
-    def _generator_states(self) -> list[torch.Tensor]:
-        return [each.get_state() for each in self._generators]
 
     def handed_out(self, loader: Any) -> bool:
         """Return whether this is the loader, which from now on is known to begin again with each epoch."""
         self._is_handed_out = self._is_handed_out or loader is self._loader
         return loader is self._loader
 
-    def begins(self, loader: Any) -> None:
-        """Note, if this is the loader, that it is about to be read, and to draw from its generators first."""
-        if loader is self._loader:
-            self._before = self._generator_states()
-
     def state_dict(self, *, within_epoch: bool) -> dict[str, Any]:
         """Return the state; `within_epoch` if a loader that was handed out must continue where it is."""
         state = self._loader.state_dict()
         is_over = self._is_handed_out and not within_epoch
         begins_again = is_over or (isinstance(state, Mapping) and bool(state.get(_FINISHED)))
-        if begins_again:
-            self._before = self._generator_states()
-        # A loader that continues is iterated first, and draws from its generator once more.
-        return {"loader": state, "begins_again": begins_again, "generators": self._before}
+        generators = [each.get_state() for each in self._generators]
+        return {"loader": state, "begins_again": begins_again, "generators": generators}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` returned; workers may start."""
         self._loader.load_state_dict(state["loader"])
         if state["begins_again"]:
             iter(self._loader)  # the first iterator only replays what was read
+        else:
+            self._loader.state_dict()  # makes the iterator that the loop continues with, which draws random numbers
         for generator, its_state in zip(self._generators, state["generators"], strict=True):
             generator.set_state(its_state)
-        self._before = list(state["generators"])

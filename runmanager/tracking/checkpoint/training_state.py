@@ -128,11 +128,6 @@ class TrainingState:
         """Return whether an epoch over `loader` can continue in the middle, after the step just made."""
         return self._custom is not None and self._custom.resumes_within(loader)
 
-    def loader_begins(self, loader: Any) -> None:
-        """Note that `loader` is about to be read."""
-        if self._custom is not None:
-            self._custom.loader_begins(loader)
-
     def is_complete(self, metric: Any) -> bool:
         """Return whether the state restores what an accumulator of torchmetrics has added up."""
         return self._custom is not None and self._custom.restores(metric)

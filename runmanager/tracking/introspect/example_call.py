@@ -1,4 +1,4 @@
-"""The call of a network that a training loop would make, with one sample of a batch."""
+"""The call of a network that a training loop makes: guessed, with one sample of a batch, or as it was recorded."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -9,14 +9,14 @@ import torch
 
 from runmanager.tracking.introspect.model_copy import unwrap
 
-__all__ = ["NetworkCall", "example_call"]
+__all__ = ["NetworkCall", "example_call", "recorded_call"]
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 @dataclass(frozen=True)
 class NetworkCall:
-    """Arguments of a call with one sample; `names` are the parameters of `forward` that `args` fill."""
+    """Arguments of a call; `names` are the parameters of `forward` that `args` fill."""
 
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
@@ -32,8 +32,17 @@ def example_call(network: torch.nn.Module, batch: Any) -> NetworkCall | None:
     """
     num_required, names = _parameters(unwrap(network))
     args, kwargs = _arguments(batch, num_required, names)
-    call = NetworkCall(_first_sample(args), _first_sample(kwargs), (*names, *("input" for _ in args))[: len(args)])
+    call = NetworkCall(_first_sample(args), _first_sample(kwargs), _names_of(args, names))
     return call if _has_samples([*call.args, *call.kwargs.values()]) else None
+
+
+def recorded_call(network: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NetworkCall:
+    """Return a call that was made with these arguments."""
+    return NetworkCall(args, kwargs, _names_of(args, _parameters(unwrap(network))[1]))
+
+
+def _names_of(args: Sequence[Any], names: Sequence[str]) -> tuple[str, ...]:
+    return (*names, *("input" for _ in args))[: len(args)]
 
 
 def _arguments(batch: Any, num_required: int, names: tuple[str, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -25,11 +25,11 @@ _OUT_OF_MEMORY_SIGNS = (
 )
 
 
-def divergence_of(record: EpochRecord) -> Outcome | None:
-    """Return the failure of an epoch with a NaN or infinite loss; None for any other epoch."""
+def divergence_of(record: EpochRecord, *, counted: str = "epoch") -> Outcome | None:
+    """Return the failure of an epoch with a NaN or infinite loss, or of what its number has `counted`; else None."""
     for name, loss in (("loss", record.loss), ("val_loss", record.val_loss)):
         if loss is not None and not math.isfinite(loss):
-            message = f"{name} is {loss} in epoch {record.epoch}; try a smaller lr"
+            message = f"{name} is {loss} in {counted} {record.epoch}; try a smaller lr"
             return Outcome(Status.FAILED, Reason.DIVERGED, message)
     return None
 

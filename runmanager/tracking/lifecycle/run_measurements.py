@@ -20,6 +20,7 @@ from runmanager.tracking.device.devices import (
 from runmanager.tracking.environment.code_hashes import LateImports
 from runmanager.tracking.environment.environment import find_peaks, load_average
 from runmanager.tracking.epoch import Epoch
+from runmanager.tracking.introspect.example_call import NetworkCall
 from runmanager.tracking.introspect.loader_inspection import batch_inputs
 from runmanager.tracking.introspect.step_cost import count_step_cost
 from runmanager.tracking.lifecycle.step_work import StepWork
@@ -172,6 +173,11 @@ class RunMeasurements:
             return ()
         notes = self._work.epoch_ends(is_continued=isinstance(epoch, StepInterval))
         return self._with_work(self._work, notes)
+
+    @property
+    def first_call(self) -> NetworkCall | None:
+        """The first call of the network that was seen (see `StepWork.first_call`)."""
+        return None if self._work is None else self._work.first_call
 
     def finish(self) -> Sequence[str]:
         """Stop observing the network, which loses its hooks; return notes on the work of a step."""

@@ -10,6 +10,7 @@ from runmanager.records.run.run_record import UNKNOWN_WORK
 from runmanager.text import error_line
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.introspect.call_recorder import CallRecorder, RecordedCall, RecordedStep
+from runmanager.tracking.introspect.example_call import NetworkCall, recorded_call
 from runmanager.tracking.introspect.loader_inspection import batch_inputs
 from runmanager.tracking.introspect.step_cost import StepCost, count_call_costs, count_step_cost, count_update_cost
 from runmanager.tracking.torch_internals import is_compiled
@@ -107,6 +108,13 @@ class StepWork:
         """The type that nearly all weights were used in; None without one, or if no layer was seen."""
         types = self.recorder.weights_by_type
         return next((found for found, count in types.items() if count >= _MIN_SHARE * types.total()), None)
+
+    @property
+    def first_call(self) -> NetworkCall | None:
+        """The first call of the whole network in a step that was seen, with tensors on `meta`; None without one."""
+        calls = (call for step in self.recorder.steps for call in step.calls)
+        found = next((call for call in calls if call.module is self._network), None)
+        return None if found is None else recorded_call(found.module, *found.arguments)
 
     def _count(self, steps: Sequence[RecordedStep]) -> None:
         self._has_counted = True

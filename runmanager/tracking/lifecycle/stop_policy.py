@@ -25,7 +25,7 @@ class EarlyStopping:
         metric = self._options.metric
         return [f"no early stopping: no epoch recorded {metric}"] if metric and self._best is None else []
 
-    def reason(self, record: EpochRecord) -> str | None:
+    def reason(self, record: EpochRecord, *, counted: str) -> str | None:
         """Return a readable reason to stop after this epoch, or None.
 
         Epochs that logged no such metric are skipped; a value that is missing or not finite counts as no improvement.
@@ -45,7 +45,7 @@ class EarlyStopping:
         if self._num_since_best < self._options.patience:
             return None
         assert self._best is not None
-        return f"{metric} was best in epoch {self._best_epoch} ({self._best:.4g})"
+        return f"{metric} was best in {counted} {self._best_epoch} ({self._best:.4g})"
 
 
 class StopPolicy:
@@ -71,17 +71,22 @@ class StopPolicy:
         """Readable notes on what could not be decided."""
         return self._early_stopping.notes
 
-    def restore(self, history: Sequence[EpochRecord]) -> None:
+    def restore(self, history: Sequence[EpochRecord], *, counted: str) -> None:
         """Process the epochs of earlier attempts; only the last may stop the run, which continued after the others."""
         for earlier in history[:-1]:
-            self._early_stopping.reason(earlier)
+            self._early_stopping.reason(earlier, counted=counted)
         if history:
-            self.process_epoch(history[-1])
+            self.process_epoch(history[-1], counted=counted)
 
-    def process_epoch(self, record: EpochRecord) -> None:
-        """Stop after this epoch if it diverged or if the monitored metric no longer improves."""
-        self._stop = divergence_of(record) or self._stop
-        if (reason := self._early_stopping.reason(record)) is not None:
+    def process_epoch(self, record: EpochRecord, *, counted: str = "epoch") -> None:
+        """Stop after this epoch if it diverged or if the monitored metric no longer improves.
+
+        Its number has `counted` epochs or steps.
+        """
+        has_diverged = self._stop is not None and self._stop.reason is Reason.DIVERGED
+        if not has_diverged:  # else the rest of a loop by steps, after its first interval that diverged
+            self._stop = divergence_of(record, counted=counted) or self._stop
+        if (reason := self._early_stopping.reason(record, counted=counted)) is not None:
             self.stop_early(reason)
 
     def stop_early(self, message: str) -> None:

@@ -36,8 +36,8 @@ from runmanager.results.table_model.logged_columns import rate_name
 from runmanager.text import error_line
 from runmanager.tracking.epoch_metrics.evaluation import Evaluation
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
-from runmanager.tracking.introspect.example_call import example_call
-from runmanager.tracking.introspect.loader_inspection import batch_images
+from runmanager.tracking.introspect.example_call import NetworkCall, example_call
+from runmanager.tracking.introspect.loader_inspection import batch_images, batch_inputs
 from runmanager.tracking.options import TensorBoardOptions
 from runmanager.tracking.sinks import EpochDetails, RunStart, units_per_second
 from runmanager.tracking.tensorboard.chart_layout import CHARTS, Charts, charts_of, scalar_layout
@@ -62,6 +62,7 @@ class TensorBoardSink:
         self._pictures = EvaluationPictures(self._options)
         self._noted: set[str] = set()
         self._last_step = 0
+        self._undrawn: tuple[str, torch.device] | None = None  # why the model has no graph yet, and where it is
         self._metrics: dict[str, None] = {}
         self._units: dict[str, None] = {}
         self._charts: Charts = CHARTS
@@ -80,7 +81,8 @@ class TensorBoardSink:
         if self._options.images:
             notes += self._add_images(start)
         if self._options.graph and start.network is not None:
-            notes += self._add_graph(start, start.network)
+            call = None if start.first_batch is None else example_call(start.network, start.first_batch)
+            notes += self._add_graph(start.network, call, start.device)
         self._writer.flush()
         return notes
 
@@ -92,6 +94,8 @@ class TensorBoardSink:
         self._writer.series("step/loss", details.step_losses)
         self._add_points(details.points)
         notes: list[str] = []
+        if self._undrawn is not None and details.network is not None:
+            notes += self._draw_again(details.network, details.first_call, *self._undrawn)
         if self._options.histograms and details.network is not None:
             notes += self._add_histograms(record.epoch, details.network)
         self._last_step = record.epoch
@@ -147,22 +151,35 @@ class TensorBoardSink:
     def _add_images(self, start: RunStart) -> Sequence[str]:
         images = None if start.first_batch is None else batch_images(start.first_batch, _MAX_IMAGES)
         if images is None:
-            return ["no image grid: the loader's batches have no images (batch, channels, height, width)"]
+            inputs = batch_inputs(start.first_batch)
+            if inputs is None or inputs.ndim != 4:
+                return []  # of another kind, as tokens
+            return [f"no image grid: images must have 1 or 3 channels, got batches of shape {tuple(inputs.shape)}"]
         assert self._writer is not None
         self._writer.summary(protos.image("images", images, dataformats="NCHW"), 0)
         return ()
 
-    def _add_graph(self, start: RunStart, network: torch.nn.Module) -> Sequence[str]:
-        call = None if start.first_batch is None else example_call(network, start.first_batch)
+    def _add_graph(self, network: torch.nn.Module, call: NetworkCall | None, device: torch.device) -> Sequence[str]:
+        """Draw a call of the network; if that fails, a call that was seen is drawn after the first epoch."""
         if call is None:
-            return ["no graph: the loader gave no batch with tensors for the model"]
+            self._undrawn = "no graph: the loader gave no batch with tensors for the model", device
+            return ()
         assert self._writer is not None
         try:
-            drawing = draw_graph(network, call, device=start.device)
+            drawing = draw_graph(network, call, device=device)
         except Exception as error:  # a model may raise anything; the run must continue
-            return [f"no graph: the model could not be followed ({error_line(error)})"]
+            self._undrawn = f"no graph: the model could not be followed ({error_line(error)})", device
+            return ()
+        self._undrawn = None
         self._writer.graph(drawing.graph)
         return drawing.notes
+
+    def _draw_again(
+        self, network: torch.nn.Module, call: NetworkCall | None, reason: str, device: torch.device
+    ) -> Sequence[str]:
+        notes = () if call is None else self._add_graph(network, call, device)
+        is_drawn, self._undrawn = self._undrawn is None, None
+        return notes if is_drawn else [reason]
 
     def _add_pictures(self, pictures: Summary, epoch: int) -> None:
         if pictures.value:
