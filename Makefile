@@ -12,7 +12,7 @@ STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum |
 
 # In the order of the page.
 BENCHMARKS := tutorial_epoch tutorial_run tutorial_equal freed_memory peers sweep_overhead driver_memory two_workers \
-	resident_memory tracking_overhead tracking_growth table reading_growth report_size event_reading board
+	resident_memory tracking_overhead bridge_overhead tracking_growth table reading_growth report_size event_reading board
 # The accuracy of the measurements where the truth is known, for docs/measurement.md.
 TRUTHS := phase_truth warmup_truth bound_truth compare_truth paired_truth
 # The tools to compare with. Without a network they are skipped, and the page says so.
