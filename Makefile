@@ -13,17 +13,21 @@ STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum |
 # In the order of the page.
 BENCHMARKS := tutorial_epoch tutorial_run tutorial_equal freed_memory peers sweep_overhead driver_memory two_workers \
 	resident_memory tracking_overhead bridge_overhead tracking_growth table reading_growth report_size event_reading board
+# The bounds of the extras in pyproject.toml, and what these versions need.
+OLDEST_FRAMEWORKS := accelerate==1.1.0 huggingface_hub==0.26.5 lightning==2.5.0 pytorch-lightning==2.5.0 \
+	tokenizers==0.21.0 transformers==4.49.0
 # The accuracy of the measurements where the truth is known, for docs/measurement.md.
 TRUTHS := phase_truth warmup_truth bound_truth compare_truth paired_truth
 # The tools to compare with. Without a network they are skipped, and the page says so.
 PEERS := $(STAMP:$(VENV)/.installed-%=$(VENV)/.peers-%)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-kill test-deaths bench truths bench-gpu lint clean FORCE
+.PHONY: help demo test test-matrix test-kill test-deaths bench truths bench-gpu lint clean FORCE
 
 help:
 	@echo "make demo    run a small grid on the built-in digits, with its tables, in under a minute"
 	@echo "make test    run all checks: lint, types, layers, tests"
+	@echo "make test-matrix  test the bridges with the oldest versions of their frameworks that are supported"
 	@echo "make lint    run all checks except the tests"
 	@echo "make test-kill  kill running sweeps 200 times and custom loops 100 times, and resume each; half an hour"
 	@echo "make test-deaths  end runs in eight ways under five launchers; half an hour"
@@ -38,6 +42,11 @@ demo: $(STAMP)
 # A test process that dies ends all tests: its replacement could wait forever for a last test.
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(PYTEST_ARGS)
+
+# Beside the environment, as these versions cannot share it with the newest. Their warnings are their own.
+test-matrix: $(STAMP)
+	$(BIN)/python -m pip install --quiet --upgrade --no-deps --target $(VENV)/oldest $(OLDEST_FRAMEWORKS)
+	PYTHONPATH=$(VENV)/oldest:. OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/integrations -o filterwarnings=ignore
 
 test-kill: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/kills.py --kills 200 --write docs/reliability.md

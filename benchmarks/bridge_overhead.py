@@ -30,7 +30,7 @@ __all__ = ["in_parts", "measure"]
 
 _STOPPING_RULE = StoppingRule(min_rounds=7, max_rounds=30, max_seconds=90.0, half_width=0.005)
 _BUDGET = Budget(1.02)
-_NUM_TIMED_EPOCHS, _NUM_STEPS, _BATCH_SIZE = 2, 20, 200
+_NUM_TIMED_EPOCHS, _NUM_STEPS, _BATCH_SIZE = 1, 125, 200
 
 Pause = Callable[[bool], None]
 """Ends a part, which is timed or not, and returns when the next one may begin."""

@@ -171,7 +171,8 @@ def _values(logs: Mapping[str, Any]) -> dict[str, Any]:
 def chosen_arguments(args: Any) -> dict[str, Any]:
     """Return the `TrainingArguments` that differ from their defaults, as settings; no places and reports."""
     plain = args.to_dict()
-    chosen = (field.name for field in dataclasses.fields(args) if _is_setting(field.name) and _is_chosen(args, field))
+    fields = (field for field in dataclasses.fields(args) if field.init and _is_setting(field.name))
+    chosen = (field.name for field in fields if _is_chosen(args, field))
     return settings_of_hyperparameters({name: plain[name] for name in chosen})
 
 
@@ -184,7 +185,7 @@ def _is_chosen(args: Any, field: "dataclasses.Field[Any]") -> bool:
     value, default = getattr(args, field.name), field.default
     if field.default_factory is not dataclasses.MISSING:
         default = field.default_factory()
-    if value == default or not (value or default):
+    if value == default or not (value or default) or (field.name == "fsdp_config" and not args.fsdp):
         return False
     return not (default is None and dataclasses.is_dataclass(value) and value == type(value)())  # type: ignore[misc]
 
