@@ -128,7 +128,10 @@ class Kernel:
             if kind in ("display_data", "update_display_data", "execute_result", "stream"):
                 done.outputs.append({"type": kind, **content})
                 when_shown(plain(content))
-        done.reply = self.client.get_shell_msg(timeout=DEADLINE_SECONDS)["content"]
+        reply = self.client.get_shell_msg(timeout=DEADLINE_SECONDS)
+        while reply["parent_header"].get("msg_id") != message_id:  # of a request that asked whether it is ready
+            reply = self.client.get_shell_msg(timeout=DEADLINE_SECONDS)
+        done.reply = reply["content"]
         return done
 
     def close(self) -> None:

@@ -35,6 +35,7 @@ def first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SweepPaths:
     """The stored sweep as `outputs/first` of the current folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("RUNMANAGER_DATA", raising=False)  # a default that commands would name
     return SweepPaths(Path(shutil.copytree(STORED / "first", Path("outputs/first"))))
 
 

@@ -15,7 +15,7 @@ def history(*values: float | None, metric: str = "val_loss", first: int = 1) -> 
 def reason_to_stop(epochs: list[EpochRecord], options: EarlyStopOptions) -> str | None:
     """Return the reason to stop after the last epoch, None to continue."""
     early_stopping = EarlyStopping(options)
-    return [early_stopping.reason(record) for record in epochs][-1]
+    return [early_stopping.reason(record, counted="epoch") for record in epochs][-1]
 
 
 def test_without_a_metric_a_run_never_stops_early() -> None:

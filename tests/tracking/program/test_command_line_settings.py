@@ -33,6 +33,7 @@ def test_settings_of_a_command_line(line: str, settings: dict[str, object] | Non
 
 
 def test_a_notebook_has_no_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
     monkeypatch.setattr(sys, "argv", ["program", "--lr=0.1"])
     monkeypatch.setattr(sys.modules["__main__"], "__file__", "program", raising=False)
     assert command_line_settings() == {"lr": 0.1}

@@ -67,12 +67,18 @@ class ScriptCall:
     versions: Versions | None = None
     logs_itself: bool = False
 
-    def words(self, run: RunPaths, *, attempt: int) -> list[str]:
-        """Return the command of this attempt with all arguments."""
+    def resumed_from(self, run: RunPaths, *, attempt: int) -> Path | None:
+        """Return the file that this attempt resumes from, if it does."""
+        if self.resume_with is None or attempt == 1:
+            return None
+        path = self.resume_with.path_in(run)
+        return path if path.exists() else None
+
+    def words(self, run: RunPaths, *, resumed_from: Path | None) -> list[str]:
+        """Return the command of an attempt with all arguments."""
         settings = dict(self.settings)
-        resume = self.resume_with
-        if resume is not None and attempt > 1 and (path := resume.path_in(run)).exists():
-            settings[resume.name] = Setting(str(path), str(path))
+        if self.resume_with is not None and resumed_from is not None:
+            settings[self.resume_with.name] = Setting(str(resumed_from), str(resumed_from))
         run_dir = str(run.root.absolute())
         arguments = make_arguments(settings, fixed=self.fixed, form=self.form, flags=self.flags, run_dir=run_dir)
         return [*self.command, *arguments]
@@ -88,10 +94,17 @@ def _run(folder: RunFolder, call: ScriptCall) -> ProgramEnd:
         python, libraries = call.versions.python, call.versions.libraries
         environment = msgspec.structs.replace(folder.record.environment, python=python, libraries=libraries)
         folder.write(environment=environment)
-    printed = PrintedMetrics(call.scalars, folder.paths, metric=call.metric, logs_itself=call.logs_itself)
+    resumed_from = call.resumed_from(folder.paths, attempt=folder.record.attempt)
+    printed = PrintedMetrics(
+        call.scalars,
+        folder.paths,
+        metric=call.metric,
+        logs_itself=call.logs_itself,
+        continues=resumed_from is not None,
+    )
     live = LiveSummary(folder, printed)
     end = run_script(
-        call.words(folder.paths, attempt=folder.record.attempt),
+        call.words(folder.paths, resumed_from=resumed_from),
         folder=call.folder,
         environment=_environment(os.environ),
         log=folder.paths.log,

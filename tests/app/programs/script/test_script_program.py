@@ -206,3 +206,31 @@ def test_a_killed_cell_takes_all_its_processes_along_and_is_resumed(folder: Fold
     assert paths.events is not None
     (series,) = read_event_files([paths.events]).scalars.values()
     assert list(series.steps) == [1, 2, 3, 4] and list(series.values) == [4, 3, 2, 1]
+
+
+DIES_AT_ITS_END = """
+import os, signal, sys
+from pathlib import Path
+
+settings = dict(word.split("=", 1) for word in sys.argv[1:])
+if "resume" not in settings:
+    print("loss 0.1234567890123 acc 0.5")
+    Path(settings["out"], "last.txt").touch()
+    sys.stdout.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+print("acc 0.75")
+"""
+
+
+def test_a_resumed_script_that_has_nothing_left_to_print_keeps_what_it_printed_last(folder: Folder) -> None:
+    folder.write("train.py", DIES_AT_ITS_END)
+    options = ("--name", "kills", "--argument", "{name}={value}", "--resume-with", "resume={run_dir}/last.txt")
+    scalars = ("--scalar", r"loss=loss (\S+)", "--scalar", r"acc=acc (\S+)")
+    words = ("sweep", *options, *scalars, "train.py", "lr=1,2", "out={run_dir}")
+    assert folder.run(*words).status == 1
+    done = folder.run(*words)
+    assert done.status == 0, done.err
+    for record in records_of(folder, "kills").values():
+        assert (record.status, record.attempt) == ("finished", 2)
+        assert record.summary == {"loss": 0.1234567890123, "acc": 0.75}
+        assert "--scalar loss: an earlier attempt printed the value, this one printed none" in (record.notes or [])

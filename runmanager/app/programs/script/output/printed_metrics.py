@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PrintedMetrics"]
 
+_LOG_BYTES = 2**20
 _MAX_SHOWN = 60  # characters of a match that is no number
 
 
@@ -22,7 +24,9 @@ class PrintedMetrics:
     """Takes what a script prints and keeps the values that its patterns find.
 
     The points of a series are scalars of the run's event file; their step counts from 1, and a resumed run continues
-    the count. A script that `logs_itself` has that file to itself: the points then go to the folder `printed/`.
+    the count. A script that `logs_itself` has that file to itself: the points then go to the folder `printed/`. Where
+    an attempt `continues` the one before, which was killed after its last step, a series of which it prints nothing
+    keeps the last value in run.log.
     """
 
     def __init__(
@@ -32,6 +36,7 @@ class PrintedMetrics:
         *,
         metric: str | None = None,
         logs_itself: bool = False,
+        continues: bool = False,
     ) -> None:
         self.last: dict[str, float] = {}
         self._patterns = patterns
@@ -43,6 +48,7 @@ class PrintedMetrics:
         self._writer: EventWriter | None = None
         self._lost: OSError | None = None
         self._logs_itself = logs_itself
+        self._earlier = _values_at_end(paths.log, patterns) if continues else {}
         self._scanners = {name: self._scanner() for name in ("stdout", "stderr")} if patterns else {}
 
     @property
@@ -65,15 +71,22 @@ class PrintedMetrics:
 
     def metrics(self) -> dict[str, float | None]:
         """The last value of each series, None for one that is not finite: `metric`, then in order of appearance."""
-        ordered = sorted(self.last.items(), key=lambda item: item[0] != self._metric)
+        ordered = sorted((self._earlier | self.last).items(), key=lambda item: item[0] != self._metric)
         return {name: value if math.isfinite(value) else None for name, value in ordered}
 
     def notes(self) -> list[str]:
         """What could not be read as a number, and the patterns that nothing matched."""
-        missing = [each.name for each in self._patterns if each.name not in self.last and each.name not in self._odd]
+        unknown = [each.name for each in self._patterns if each.name not in self.last and each.name not in self._odd]
+        earlier = [name for name in unknown if name in self._earlier]
+        missing = [name for name in unknown if name not in self._earlier]
         odd = [f"--scalar {name}: `{text}` is no number, and is left out" for name, text in self._odd.items()]
         lost = [] if self._lost is None else [f"the event file lacks the end of the series: {self._lost}"]
-        return [*odd, *(f"--scalar {name}: nothing that the script printed matches" for name in missing), *lost]
+        return [
+            *odd,
+            *(f"--scalar {name}: an earlier attempt printed the value, this one printed none" for name in earlier),
+            *(f"--scalar {name}: nothing that the script printed matches" for name in missing),
+            *lost,
+        ]
 
     def _scanner(self) -> StreamScanner:
         return StreamScanner(
@@ -111,6 +124,21 @@ class PrintedMetrics:
             truncate_events(existing, existing.stat().st_size)  # a kill may have left half a record
             self._counts = _counts_in(existing)
         return EventWriter(folder, existing)
+
+
+def _values_at_end(log: Path, patterns: Sequence[ScalarPattern]) -> dict[str, float]:
+    """The last value of each series in the last megabyte of a log; event files have fewer digits."""
+    found: dict[str, float] = {}
+    scanner = StreamScanner(
+        patterns,
+        when_found=lambda point: found.__setitem__(point.name, point.value),
+        when_odd=lambda name, text: None,
+    )
+    with contextlib.suppress(OSError), log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_BYTES))
+        scanner.feed(file.read(_LOG_BYTES))
+        scanner.close()
+    return found
 
 
 def _counts_in(events: Path) -> dict[str, int]:
