@@ -5,7 +5,7 @@ before the next epoch. Further rows add histograms of all weights and gradients,
 evaluation with stored scores, and 10 metrics a step and 10 an epoch. On a CPU the sides alternate step by step: other
 load on the machine changes within seconds and affects adjacent steps alike. The tracked run stays active meanwhile, so
 its background work, one heartbeat per second, counts for both sides; a separate row measures it. The start and end of a
-run are not counted. Everything runs in one process, since two would differ in their memory layout. Freed memory is
+run are rows of their own, and so is what is done once after its first steps: their work is counted. Everything runs in one process, since two would differ in their memory layout. Freed memory is
 kept, as in a run: mapping it again would lengthen every step and so reduce the relative overhead. The batches are in
 memory, so that no waiting hides the cost of tracking.
 """
@@ -39,6 +39,7 @@ __all__ = ["RunOverheads", "Trainer", "Work", "background_cpu_seconds", "measure
 _IN_SHAPE, _NUM_CLASSES = (1, 28, 28), 10
 # About a second, so that the end of an epoch shows: the samples limit a CPU, the launches a GPU.
 _NUM_SAMPLES_ON_CPU, _NUM_STEPS_ON_GPU = 25_000, 1000
+_NUM_FIRST_STEPS = 12  # whose work is counted, once in a run
 _MAX_PREPARED = 250  # batches; longer epochs repeat them
 _EVALUATED_SHARE = 0.4  # relative to training; larger than usual, so that it shows
 _BACKGROUND_SECONDS = 5.0
@@ -59,9 +60,10 @@ class Work:
 
 @dataclass(frozen=True)
 class RunOverheads:
-    """Seconds before the first epoch and after the last, for each run."""
+    """Seconds before the first epoch, between the first epoch and the second, and after the last, for each run."""
 
     starts: list[float] = field(default_factory=list)
+    counts: list[float] = field(default_factory=list)
     ends: list[float] = field(default_factory=list)
 
 
@@ -98,6 +100,7 @@ def measure(settings: Settings) -> list[Row]:
         *(_row(settings, device, comparison, overhead) for comparison, overhead in overheads.items()),
         # Without the first run, which also imports modules.
         measurement_row("start of a run: folder, environment, images and graph", overheads[_PLAIN].starts[1:]),
+        measurement_row("once after the first steps of a run: their work is counted", overheads[_PLAIN].counts[1:]),
         measurement_row("end of a run: record, figures of the last evaluation, tables", overheads[_EVALUATED].ends[1:]),
         measurement_row("processor time of background work, per second", _background(device)),
     ]
@@ -188,7 +191,9 @@ def _batches(num_samples: int, batch_size: int, device: torch.device) -> Batches
 
 
 def untracked_parts(trainer: Trainer, work: Work, *, epochs: int) -> Iterator[bool]:
-    """Run `epochs` epochs without tracking, part by part."""
+    """Run `epochs` epochs without tracking, part by part, after a short one that does not count."""
+    for images, labels in work.training[:_NUM_FIRST_STEPS]:
+        trainer.step(images, labels)
     synchronize(trainer.device)
     yield False
     for _ in range(epochs):
@@ -216,8 +221,8 @@ def tracked_parts(
 ) -> Iterator[bool]:
     """Run `epochs` tracked epochs of a new run, in a new sweep in `folder`, part by part.
 
-    The times of the run's start and end are added to `overheads` and not counted. Each step and each epoch has
-    `num_metrics` metrics, numbers on the device.
+    The times of the run's start and end, and after a first epoch of a few steps, are added to `overheads` and not
+    counted. Each step and each epoch has `num_metrics` metrics, numbers on the device.
     """
     of_step, of_epoch = (
         {f"{part}_{number}": torch.tensor(float(number), device=trainer.device) for number in range(num_metrics)}
@@ -229,9 +234,17 @@ def tracked_parts(
     with manager.run(settings, trainer.network, work.training, optimizer=trainer.optimizer, options=options) as run:
         synchronize(trainer.device)
         overheads.starts.append(time.perf_counter() - start)
-        yield False
-        for epoch in run.epochs(epochs):
+        for epoch in run.epochs(1 + epochs):
             trainer.network.train()
+            if epoch.number == 1:
+                for images, labels in epoch.batches(work.training[:_NUM_FIRST_STEPS]):
+                    epoch.track(*trainer.step(images, labels), labels, metrics=of_step or None)
+                synchronize(trainer.device)
+                first_ended = time.perf_counter()
+                continue
+            if epoch.number == 2:
+                overheads.counts.append(time.perf_counter() - first_ended)
+                yield False
             for images, labels in epoch.batches(work.training):
                 loss, preds = trainer.step(images, labels)
                 epoch.track(loss, preds, labels, metrics=of_step or None)
@@ -246,7 +259,7 @@ def tracked_parts(
         ended = time.perf_counter()
     write_tables(manager.paths, report=False)  # as a manager that owns its sweep does
     overheads.ends.append(time.perf_counter() - ended)
-    assert len(run.history) == epochs
+    assert len(run.history) == 1 + epochs
 
 
 def _pause(trainer: Trainer) -> Iterator[bool]:
