@@ -59,13 +59,15 @@ def test_both_sides_train_alike_in_equal_parts_and_no_run_stays_active(tmp_path:
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("runmanager")]
     for one, other in zip(tracked.network.parameters(), untracked.network.parameters(), strict=True):
         assert torch.equal(one, other)
-    assert len(overheads.starts) == len(overheads.ends) == 2
+    assert len(overheads.starts) == len(overheads.counts) == len(overheads.ends) == 2
     for sweep in (SweepPaths(tmp_path / name) for name in ("0", "1")):
         (run,) = read_sweep(sweep).runs
-        assert [each.val_accuracy is not None for each in run.epochs] == [True, True]
+        first, *counted = run.epochs  # the first one is not timed
+        assert [each.val_accuracy is not None for each in counted] == [True, True]
         assert sweep.results("csv").exists()
         logged = {f"{part}_metric_{number}": number for part in ("step", "epoch") for number in range(3)}
-        assert [each.metrics for each in run.epochs] == [logged, logged]
+        assert [each.metrics for each in counted] == [logged, logged]
+        assert first.samples == 12 and first.metrics == {name: logged[name] for name in logged if "step" in name}
         assert b"confusion_matrix" in run.paths.events.read_bytes()
 
 
