@@ -76,11 +76,14 @@ class CellSpec:
 class ProgramEnd:
     """How a program ended: the `error` that it raised, None if it ended well, and the metrics that it left.
 
-    `outcome` is how it ended where that is known better than from an error: for a child process.
+    `outcome` is how it ended where that is known better than from an error. `is_child`: the program was a process of
+    its own, with `child_memory_bytes` of peak memory, None if that is not known.
     """
 
     error: BaseException | None = None
     outcome: Outcome | None = None
+    is_child: bool = False
+    child_memory_bytes: int | None = None
     metrics: FoundMetrics = field(default_factory=FoundMetrics)
 
 
@@ -241,7 +244,8 @@ class _Supervisor:
         if reported.run_seconds is None:
             facts["run_seconds"] = (earlier.run_seconds or 0.0) + time.monotonic() - self._began
         if reported.peak_memory_bytes is None:
-            facts["peak_memory_bytes"] = max(earlier.peak_memory_bytes or 0, self._device.peak_memory_bytes())
+            peak = end.child_memory_bytes if end.is_child else self._device.peak_memory_bytes()
+            facts["peak_memory_bytes"] = max(earlier.peak_memory_bytes or 0, peak or 0) or None
         end_own_run(self._folder, outcome, **facts | metrics)
         if end.error is not None and not outcome.status.is_success and not self._was_stopped:
             write_traceback(in_program(end.error), paths.error)

@@ -22,7 +22,7 @@ def is_device_missing(device: str | None) -> bool:
 
 
 class SeenDevice:
-    """What this process, or the children that it has waited for, used."""
+    """What this process used."""
 
     def added_to(self, environment: Environment) -> Environment:
         """Return the environment with the device, unless the program has reported it."""
@@ -37,12 +37,11 @@ class SeenDevice:
         return environment.cpu_model if "torch" in sys.modules or not find_gpus() else None
 
     def peak_memory_bytes(self) -> int:
-        """Return the peak of what was allocated on the accelerator; on CPU the peak resident memory of one process."""
+        """Return the peak of what this process allocated on the accelerator; on CPU its peak resident memory."""
         cuda = _initialised_cuda()
         if cuda is not None:
             return int(cuda.max_memory_allocated())
-        users = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-        return max(resource.getrusage(user).ru_maxrss for user in users) * _KIBIBYTE
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIBIBYTE
 
 
 def _initialised_cuda() -> Any:

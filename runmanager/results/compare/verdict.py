@@ -182,7 +182,8 @@ def _judge(
             effect, basis = paired_effect(estimate, sides, options)
     # Of a pair that is not measured, hidden costs would read as the cause.
     hidden = [] if evidence.obstacles else hidden_cost_caveats(sides)
-    reason = "; ".join([*contention_caveats(sides, shared_host), *basis, *hidden, *pair_caveats(sides)])
+    contended = contention_caveats(sides, shared_host) if metric.effect == "speedup" else []  # it changes no result
+    reason = "; ".join([*contended, *basis, *hidden, *pair_caveats(sides)])
     return Judgement(
         NOT_MEASURED if effect is None else _verdict_on(metric, effect), reason or None, values, counts, effect
     )

@@ -191,6 +191,7 @@ def test_contention_begins_the_reason(contents, host, steady):
     outside = contents((CPU, steady(1.0), {}), (CUDA, steady(0.5, count=1), loaded))
     met = "contended: cpu and cuda met another run on the host at the same time; "
     assert outcome(overlapping) == ("faster", met + ONE_RUN.partition("; ")[2])
+    assert "contended" not in outcome(overlapping, metric="loss")[1], "load changes no loss"
     assert outcome(outside) == (
         "not measured",
         "contended: cuda met outside load on the host; too few epochs: 5 of cpu, 1 of cuda measured, 5 needed",

@@ -22,6 +22,7 @@ from runmanager.app.programs.script.output.printed_metrics import PrintedMetrics
 from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
 from runmanager.app.programs.script.output.script_outcome import outcome_of_script
 from runmanager.errors import RecordError
+from runmanager.launching.local.gpus import find_gpus
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.status import Outcome, Reason, Status
@@ -112,12 +113,15 @@ def _run(folder: RunFolder, call: ScriptCall) -> ProgramEnd:
         meanwhile=live.update,
     )
     printed.close()
-    outcome, traceback = outcome_of_script(end)
+    ended, traceback = outcome_of_script(end)
     if traceback is not None:
         with contextlib.suppress(OSError):  # a full disk: the record has the traceback's last line
             replace_file(folder.paths.error, encodable(traceback))
     found = FoundMetrics(printed=printed.metrics(), notes=[*printed.notes(), *_lost_output(end)])
-    return ProgramEnd(outcome=_best_known(outcome, printed, folder), metrics=found)
+    # Where there are GPUs, a script that does not report itself may have used one, of which nothing is known here.
+    memory = None if find_gpus() else end.peak_memory_bytes
+    outcome = _best_known(ended, printed, folder)
+    return ProgramEnd(outcome=outcome, metrics=found, is_child=True, child_memory_bytes=memory)
 
 
 def _environment(variables: Mapping[str, str]) -> dict[str, str]:

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from runmanager.cli.main import run_command
+from runmanager.launching.local.gpus import find_gpus
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.reader import read_sweep
@@ -234,3 +235,26 @@ def test_a_resumed_script_that_has_nothing_left_to_print_keeps_what_it_printed_l
         assert (record.status, record.attempt) == ("finished", 2)
         assert record.summary == {"loss": 0.1234567890123, "acc": 0.75}
         assert "--scalar loss: an earlier attempt printed the value, this one printed none" in (record.notes or [])
+
+
+HOLDS_MEMORY = """
+import sys, time
+from pathlib import Path
+
+settings = dict(word.lstrip("-").split("=", 1) for word in sys.argv[1:])
+held = bytearray(int(settings["mib"]) * 2**20)
+print("held 1")
+while '"held"' not in Path(settings["out"], "run.json").read_text():  # until its supervisor has seen it
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.skipif(bool(find_gpus()), reason="what a script used is not known where there are GPUs")
+def test_memory_is_that_of_the_script_alone(folder: Folder) -> None:
+    folder.write("train.py", HOLDS_MEMORY)
+    words = ("--name", "held", "--unchecked", "--scalar", r"held=held (\d)", "train.py", "mib=1,200", "out={run_dir}")
+    assert folder.run("sweep", *words).status == 0
+    small, large = (records_of(folder, "held")[mib].peak_memory_bytes for mib in (1, 200))
+    assert small is not None and large is not None
+    assert small < 60 * 2**20, "a supervisor's libraries need more"
+    assert 200 * 2**20 <= large < 260 * 2**20

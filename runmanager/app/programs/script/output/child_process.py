@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -26,10 +27,12 @@ class ScriptEnd:
     """How a script ended: its exit status, negative for a signal, and the end of what it wrote to standard error.
 
     `was_stopped`: it was asked to stop before. `lost_output` is the error since which run.log lacks its output.
+    `peak_memory_bytes` is the largest resident memory of its process that was seen; None if it ended too soon.
     """
 
     status: int
     errors: str
+    peak_memory_bytes: int | None = None
     was_stopped: bool = False
     lost_output: OSError | None = None
 
@@ -68,11 +71,31 @@ def run_script(
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
 
+        peak = 0
+
+        def look() -> None:
+            nonlocal peak
+            peak = max(peak, _peak_memory_bytes(process))
+            meanwhile()
+
         with process, handle_signals([signal.SIGTERM], stop):
-            copier.copy(process, meanwhile)
+            copier.copy(process, look)
             status = process.wait()
     errors = copier.tail.decode("utf-8", errors="replace")
-    return ScriptEnd(status, errors, was_stopped=bool(stops), lost_output=copier.lost)
+    return ScriptEnd(status, errors, peak_memory_bytes=peak or None, was_stopped=bool(stops), lost_output=copier.lost)
+
+
+def _peak_memory_bytes(process: subprocess.Popen[bytes]) -> int:
+    """Return the peak so far, 0 if it is gone.
+
+    `getrusage` would count the memory of this process, from which the script was forked.
+    """
+    try:
+        status = Path("/proc", str(process.pid), "status").read_text()
+    except OSError:
+        return 0
+    found = re.search(r"^VmHWM:\s*(\d+) kB", status, re.MULTILINE)
+    return int(found[1]) * 1024 if found else 0
 
 
 class _Copier:
