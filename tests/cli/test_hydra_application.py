@@ -40,11 +40,14 @@ def test_the_exit_status_is_that_of_the_application(
     command: Callable, application: Application, name: str, status: int
 ) -> None:
     application.status = status
-    assert command(name).status == status
+    assert command(name, "lr=0.1").status == status
 
 
-def test_help_among_overrides_prints_the_command_help(command: Callable, application: Application) -> None:
-    done = command("sweep", "lr=0.1", "--help")
+@pytest.mark.parametrize("words", [("sweep", "lr=0.1", "--help"), ("sweep",), ("run",)])
+def test_help_among_overrides_or_no_setting_prints_the_command_help(
+    command: Callable, application: Application, words: tuple[str, ...]
+) -> None:
+    done = command(*words)
     assert done.status == 0
     assert "--hydra-help" in done.out
     assert application.calls == []
