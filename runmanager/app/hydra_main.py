@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runmanager.app.display.first_words import show_first_words
 from runmanager.errors import ConfigurationError, RunManagerError, SweepError
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
 
@@ -162,6 +163,8 @@ def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], A
         raise RunManagerError("runmanager must run on Linux or macOS, got Windows; use WSL.")
     if faults := command.faults():
         raise ConfigurationError(faults)
+    if command.runs_something and "--quiet" not in command.flags:
+        show_first_words()
     from runmanager.tracking.environment.rank_check import refuse_several_ranks
 
     if command.runs_something:

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from runmanager.app.display.first_words import show_first_words
+
 if TYPE_CHECKING:
     from runmanager.app.script_command_line import ScriptCommandLine
 
@@ -29,6 +31,8 @@ def run_application(ctx: typer.Context, arguments: Sequence[str]) -> int:
 
 def run_script(line: "ScriptCommandLine") -> int:
     """Run the cells of a script and return the exit status. Raises `RunManagerError` before anything is run."""
+    if not line.flags.quiet:
+        show_first_words()
     from runmanager.app.script_main import main  # imports Hydra, which is slow
 
     return main(line)
