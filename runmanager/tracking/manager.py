@@ -31,6 +31,7 @@ from runmanager.records.sweep.sweep_record import (
     write_cells,
 )
 from runmanager.tracking.checkpoint.loop_checkpoint import loop_checkpointer
+from runmanager.tracking.continuation import continue_run
 from runmanager.tracking.device.devices import resolve_device
 from runmanager.tracking.environment.code_hashes import hash_user_code
 from runmanager.tracking.environment.environment import capture_environment, command_line
@@ -185,12 +186,15 @@ class RunManager(TutorialCalls):
             self._show(f"{paths.name}: finished already, kept; RunManager(…, overwrite=True) runs it again")
             return self._inactive_run(opened.folder)
         _write_config(opened.folder)
+        is_resumed = opened.is_resumed
+        if not is_resumed and can_resume and options.continues is not None:
+            is_resumed = continue_run(opened.folder, options.continues)
         return ActiveRun(
             folder=opened.folder,
             device=device,
             sinks=self._sinks(),
             options=options,
-            is_resumed=opened.is_resumed,
+            is_resumed=is_resumed,
             show=self._show,
             on_enter=on_enter,
             on_end=self._write_tables,

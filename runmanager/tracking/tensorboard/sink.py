@@ -47,7 +47,7 @@ from runmanager.tracking.tensorboard.graph import draw_graph
 from runmanager.tracking.tensorboard.histograms import Histogram, compute_histograms, describe_omissions
 from runmanager.tracking.tensorboard.hparams import METRICS, metric_tag, session_end, session_start
 
-__all__ = ["TensorBoardSink"]
+__all__ = ["TensorBoardSink", "settings_summaries"]
 
 _MAX_IMAGES = 64
 
@@ -74,9 +74,10 @@ class TensorBoardSink:
             self._note_names(read_epochs(start.paths))
             return ()  # resumed: the file has its start already
         # Without an experiment TensorBoard shows the union of all runs' settings; `sweep_summary` writes one for all.
-        self._writer.summary(session_start(start.record.settings))
+        hparams, text = settings_summaries(start.record.settings)
+        self._writer.summary(hparams)
         self._writer.summary(scalar_layout())
-        self._writer.summary(protos.text("config", _as_markdown(start.record.settings)), 0)
+        self._writer.summary(text, 0)
         notes: list[str] = []
         if self._options.images:
             notes += self._add_images(start)
@@ -234,6 +235,11 @@ def epoch_scalars(record: EpochRecord, learning_rate: float | None) -> dict[str,
         **{metric_tag(name): value for name, value in (record.metrics or {}).items()},
     }
     return {tag: value for tag, value in values.items() if value is not None}
+
+
+def settings_summaries(settings: Mapping[str, Any]) -> tuple[Summary, Summary]:
+    """Build the summaries of a run's settings: for the HParams tab, and as text."""
+    return session_start(settings), protos.text("config", _as_markdown(settings))
 
 
 def _as_markdown(settings: Mapping[str, Any]) -> str:
