@@ -1,5 +1,6 @@
 """Continuing a finished run of fewer epochs as a new run, which then resumes from a copy of its checkpoint."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -13,24 +14,26 @@ from runmanager.records.storage.reader import read_epochs, read_record
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.tracking.checkpoint.checkpoint_file import CheckpointError, read_state, write_state
 from runmanager.tracking.lifecycle.open_run import attempt_of
-from runmanager.tracking.tensorboard.event_writer import rewritten_events
-from runmanager.tracking.tensorboard.sink import settings_summaries
 
 __all__ = ["continue_run"]
 
 EPOCHS_SETTING = "epochs"
 
 
-def continue_run(folder: RunFolder, source: RunPaths) -> bool:
+WithSettings = Callable[[bytes, Mapping[str, Any]], bytes]
+"""Returns part of an event file with other settings of its run."""
+
+
+def continue_run(folder: RunFolder, source: RunPaths, *, with_settings: WithSettings) -> bool:
     """Let a run that has just begun continue after the last epoch of the finished run `source`.
 
-    The checkpoint, the epochs, as warm-up, and the events are copied, so that the run is then resumed like a killed
-    one. Returns False, with a note of the reason in its record, if `source` cannot be continued any more: it was run
+    The checkpoint, the epochs, as warm-up, and the events `with_settings` of the new run are copied, so that it is then
+    resumed like a killed one. Returns False, with a note of the reason in its record, if `source` cannot be continued any more: it was run
     again since this was planned, or has lost its checkpoint.
     A kill in between leaves a run without a checkpoint, which starts again: the checkpoint is copied last.
     """
     try:
-        copied = _Copied(source, folder.record)
+        copied = _Copied(source, folder.record, with_settings)
     except (RecordError, OSError) as error:
         reason = f"its checkpoint {error.reason}" if isinstance(error, CheckpointError) else str(error)
         line = f"begun from the start instead of continuing {source.name}: {reason}"
@@ -46,7 +49,7 @@ class _Copied:
     Raises `RecordError` if that cannot be continued.
     """
 
-    def __init__(self, source: RunPaths, record: RunRecord) -> None:
+    def __init__(self, source: RunPaths, record: RunRecord, with_settings: WithSettings) -> None:
         self._stored = stored = read_record(source)
         if reason := _obstacle(stored, record):
             raise RecordError(reason)
@@ -59,11 +62,8 @@ class _Copied:
         self._attempts = _attempts(source, stored, last, now=record.started_at or "")
         self._events = source.events
         if self._events is not None:
-            hparams, text = settings_summaries(record.settings)
-            replaced = {summary.value[0].tag: summary for summary in (hparams, text)}
-            events = rewritten_events(read_bytes(self._events)[: progress["events_length"]], replaced)
-            self._state["progress"] = {**progress, "events_length": len(events)}
-            self._event_bytes = events
+            self._event_bytes = with_settings(read_bytes(self._events)[: progress["events_length"]], record.settings)
+            self._state["progress"] = {**progress, "events_length": len(self._event_bytes)}
         self._best = read_bytes(source.best) if source.best.exists() else None
         if read_record(source) != stored:
             raise RecordError("another process runs it again")
