@@ -28,8 +28,8 @@ def continue_run(folder: RunFolder, source: RunPaths, *, with_settings: WithSett
     """Let a run that has just begun continue after the last epoch of the finished run `source`.
 
     The checkpoint, the epochs, as warm-up, and the events `with_settings` of the new run are copied, so that it is then
-    resumed like a killed one. Returns False, with a note of the reason in its record, if `source` cannot be continued any more: it was run
-    again since this was planned, or has lost its checkpoint.
+    resumed like a killed one. Returns False, with a note of the reason in its record, if `source` cannot be continued
+    any more: it was run again since this was planned, or has lost its checkpoint.
     A kill in between leaves a run without a checkpoint, which starts again: the checkpoint is copied last.
     """
     try:
