@@ -13,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from runmanager.app.compose.schema import Config, plain_config, read_config
 from runmanager.app.programs.cell_output import send_output_to
+from runmanager.app.sweeper_options import CONTINUES
 from runmanager.errors import RecordError, RunBusyError, RunFailedError, UsageError
 from runmanager.launching.local.parent_death import bind_workers
 from runmanager.launching.local.turn_keeper import current_turn_client
@@ -116,13 +117,27 @@ def _train_cell(manager: RunManager, options: Config, params: Mapping[str, Any],
 
     with _interruptible(runs):
         try:
-            train_run(manager, options, params=params, folder=folder, when_claimed=claimed, turns=current_turn_client())
+            train_run(
+                manager,
+                options,
+                params=params,
+                folder=folder,
+                when_claimed=claimed,
+                turns=current_turn_client(),
+                continues=_continued_run(folder),
+            )
         except RunBusyError:
             raise  # the record names the owner
         except (Exception, SystemExit):
             if not runs or not _has_ended(folder):
                 raise
             _log.debug("the run failed", exc_info=True)
+
+
+def _continued_run(folder: RunPaths) -> RunPaths | None:
+    """Return the finished run that the sweeper lets this one go on from."""
+    name = OmegaConf.select(HydraConfig.get().sweeper, CONTINUES.rpartition(".")[2], default=None)
+    return None if name is None else RunPaths(folder.root.parent / name)
 
 
 def _has_ended(folder: RunPaths) -> bool:

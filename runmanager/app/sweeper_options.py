@@ -4,7 +4,10 @@ from dataclasses import dataclass, field
 
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS
 
-__all__ = ["GridSweeperOptions"]
+__all__ = ["CONTINUES", "GridSweeperOptions"]
+
+CONTINUES = "hydra.sweeper.continues"
+"""The option with which the sweeper says what run a cell goes on from."""
 
 
 @dataclass
@@ -12,8 +15,8 @@ class GridSweeperOptions:
     """Options of the grid sweeper.
 
     `params`: the axes of a preset. `sides`: the sides of a duel, each a line of overrides. `heartbeat_timeout`: seconds
-    without a heartbeat after which a run on another host counts as gone. `multirun`: whether -m was given. The others
-    are this application's flags.
+    without a heartbeat after which a run on another host counts as gone. `multirun`: whether -m was given. `continues`:
+    set by the sweeper itself for a cell that goes on from a finished run. The others are this application's flags.
     """
 
     _target_: str = "hydra_plugins.runmanager.GridSweeper"
@@ -24,3 +27,4 @@ class GridSweeperOptions:
     quiet: bool = False
     yes: bool = False
     heartbeat_timeout: float = SILENT_AFTER_SECONDS
+    continues: str | None = None

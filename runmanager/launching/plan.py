@@ -21,6 +21,7 @@ from runmanager.records.sweep.sweep_record import PlannedCell, plan_cell
 __all__ = [
     "Action",
     "Cell",
+    "Continuation",
     "PlannedCells",
     "PlannedRun",
     "Resume",
@@ -42,6 +43,7 @@ class Action(StrEnum):
     START = "start"
     RESUME = "resume"
     START_AGAIN = "start again"
+    CONTINUE = "continue"  # a new run, which goes on from a finished one with fewer epochs
     MEASURE = "measure again"  # finished, but a run that it takes measured turns with is not
     KEEP = "keep"
     LEAVE = "leave"  # another process runs it
@@ -82,12 +84,23 @@ class Cell:
     variables: Mapping[str, str] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """The finished run whose settings are a cell's but for fewer epochs, and the `obstacle` to going on from it.
+
+    The obstacle completes a sentence about the cell's run; it is empty if there is none.
+    """
+
+    run: str
+    obstacle: str = ""
+
+
 @dataclass(frozen=True, slots=True)  # a sweep has thousands
 class PlannedRun:
     """A cell with its action, the reason, the paths of its run, and its stored record when this was planned.
 
     `changes` describes how the present code and versions differ from those of the stored run, `variables` which of the
-    environment variables that the cell reads do.
+    environment variables that the cell reads do. `continuation` is the shorter run that a run could go on from.
     """
 
     cell: Cell
@@ -97,10 +110,11 @@ class PlannedRun:
     stored: RunRecord | None = None
     changes: str = ""
     variables: str = ""
+    continuation: Continuation | None = None
 
     @property
     def is_to_run(self) -> bool:
-        return self.action in (Action.START, Action.RESUME, Action.START_AGAIN, Action.MEASURE)
+        return self.action in (Action.START, Action.RESUME, Action.START_AGAIN, Action.CONTINUE, Action.MEASURE)
 
     def pending_record(self) -> RunRecord:
         """Return the run's record as it stands before its process has written any."""

@@ -12,6 +12,7 @@ from runmanager.results.report.html_pages import render_template
 from runmanager.results.report.html_table import build_html_table
 from runmanager.results.table_model.columns import Table
 from runmanager.results.tables.seeds import collapse_seeds
+from runmanager.results.tables.shorter_runs import without_shorter_runs
 from runmanager.validation import did_you_mean
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def sweep_as_html(contents: SweepContents, results: Table, answers: Sequence[str
 
     It inherits the page's colours and fonts, and its styles apply to itself only.
     """
-    cells = collapse_seeds(results, each="`.runs` has a row for each run.")
+    cells = collapse_seeds(without_shorter_runs(results, "`.runs` has"), each="`.runs` has a row for each run.")
     failures = [run.record for run in contents.runs if run.record.status.is_ended and not run.record.status.is_success]
     first = dataclasses.replace(cells, rows=cells.rows[:_MAX_ROWS])
     return render_template(

@@ -35,13 +35,14 @@ from runmanager.tracking.device.devices import resolve_device
 from runmanager.tracking.environment.code_hashes import hash_user_code
 from runmanager.tracking.environment.environment import capture_environment, command_line
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
+from runmanager.tracking.lifecycle.continuation import continue_run
 from runmanager.tracking.lifecycle.finalizers import write_tables_if_begun, write_tables_when_dropped
 from runmanager.tracking.lifecycle.open_run import open_run
 from runmanager.tracking.metric_definitions import declared_directions, larger_is_better
 from runmanager.tracking.options import RunOptions, TensorBoardOptions
 from runmanager.tracking.run import ActiveRun, InactiveRun
 from runmanager.tracking.sinks import ConsoleSink, LogSink, Sink
-from runmanager.tracking.tensorboard.sink import TensorBoardSink
+from runmanager.tracking.tensorboard.sink import TensorBoardSink, with_settings
 from runmanager.tracking.tutorial_calls import TutorialCalls
 
 if TYPE_CHECKING:
@@ -185,12 +186,15 @@ class RunManager(TutorialCalls):
             self._show(f"{paths.name}: finished already, kept; RunManager(…, overwrite=True) runs it again")
             return self._inactive_run(opened.folder)
         _write_config(opened.folder)
+        is_resumed = opened.is_resumed
+        if not is_resumed and can_resume and options.continues is not None:
+            is_resumed = continue_run(opened.folder, options.continues, with_settings=with_settings)
         return ActiveRun(
             folder=opened.folder,
             device=device,
             sinks=self._sinks(),
             options=options,
-            is_resumed=opened.is_resumed,
+            is_resumed=is_resumed,
             show=self._show,
             on_enter=on_enter,
             on_end=self._write_tables,

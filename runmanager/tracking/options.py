@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from runmanager.errors import UsageError
+from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.turn_record import Grant
 from runmanager.tracking.epoch_part import EpochPart, LoggedState
@@ -113,7 +114,8 @@ class RunOptions:
     metric: best.pt has the weights of its best epoch. A run whose `state` has a loader that can resume within an epoch
     is also checkpointed there, every `checkpoint_seconds` (0: at the end of epochs only). `is_built_in` is for this
     package's own job: the process's main script then does not belong to its code. In a loop without epochs a record
-    closes every `record_every` steps, by default after as many as take a second.
+    closes every `record_every` steps, by default after as many as take a second. A new run goes on after the last epoch
+    of the finished run `continues`, which must be the same but for its number of epochs.
 
     Raises `UsageError` for a `flop_per_sample` that is not above 0.
     """
@@ -128,6 +130,7 @@ class RunOptions:
     checkpoint_seconds: float = 60.0
     is_built_in: bool = False
     record_every: int | None = None
+    continues: RunPaths | None = None
 
     def __post_init__(self) -> None:
         if self.flop_per_sample is not None and not 0 < self.flop_per_sample < float("inf"):

@@ -49,11 +49,13 @@ def train_run(
     folder: RunPaths,
     when_claimed: Callable[[ActiveRun], None],
     turns: TurnSource | None = None,
+    continues: RunPaths | None = None,
 ) -> RunRecord:
     """Train one cell in its folder and return its record; `params` are the settings to store.
 
     `when_claimed` is called as soon as the run owns its folder, so that it can be interrupted and its output
-    redirected. `turns` schedules the run if it is measured interleaved with others. Errors are recorded and raised.
+    redirected. `turns` schedules the run if it is measured interleaved with others. `continues` is the finished run
+    that a new one goes on from. Errors are recorded and raised.
     Raises `UsageError` for `measure=paired` without `turns`.
     """
     if isinstance(options.measure, PairedOptions) and turns is None:
@@ -69,6 +71,7 @@ def train_run(
         turns,
         precision=precision if precision.is_cast else None,
         is_built_in=True,
+        continues=continues,
     )
     declare_directions(options.metrics)
     with float32_precision(precision):  # from the start, because the run's record contains it

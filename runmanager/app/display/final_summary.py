@@ -29,15 +29,19 @@ def show_results(
     from runmanager.results.load.loader import read_results
     from runmanager.results.tables.results_table import result_rows
     from runmanager.results.tables.seeds import collapse_seeds
+    from runmanager.results.tables.shorter_runs import without_shorter_runs
     from runmanager.results.tables.terminal import render_comparison, render_results
 
     contents, plan = read_results(sweep, observer=observer)
     results, comparison = result_rows(contents, plan), compare_with_stand_in(contents, plan)
     console.print()
-    console.print(render_results(collapse_seeds(results), width=console.width))
+    in_table = "`runmanager table --all` shows"
+    shown = collapse_seeds(without_shorter_runs(results, in_table))
+    console.print(render_results(shown, width=console.width))
     if comparison.rows:
         console.print()
-        console.print(render_comparison(comparison, width=console.width))
+        pairs = without_shorter_runs(comparison, "`runmanager compare --all` shows")
+        console.print(render_comparison(pairs, width=console.width))
     console.print()
     where = [f"Results: {sweep.results('csv')}   Report: {sweep.report}"] if is_written else []
     tensorboard = f"TensorBoard: {command_name()} tensorboard {shlex.quote(str(sweep.root))}"

@@ -13,6 +13,7 @@ from hydra.plugins.launcher import Launcher
 from runmanager.launching.plan import Cell, PlannedRun, Resume
 from runmanager.launching.work import Work
 from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.run.run_record import RunRecord
 from runmanager.training.options.groups import PairedOptions
 from runmanager.validation import fault
 
@@ -56,7 +57,9 @@ class CellGrid:
     measurement in which all cells take turns, if they do. `in_epochs`: the signatures of the cells whose turns are
     whole epochs. `notes` are printed before the first run. `default_device`: see `SweepRecord`.
     `libraries` are the versions that the cells will run with, where they are not those of this process. `code_folder`:
-    what the names of the cells' code files are relative to, where that is not the current folder.
+    what the names of the cells' code files are relative to, where that is not the current folder. `extension_obstacle`:
+    what keeps a cell from going on from a finished run with fewer epochs, empty if nothing does; without it all cells
+    start from their first epoch.
     """
 
     cells: Sequence[Cell]
@@ -69,6 +72,7 @@ class CellGrid:
     default_device: str | msgspec.UnsetType | None = msgspec.UNSET
     libraries: Mapping[str, str] | None = None
     code_folder: str | None = None
+    extension_obstacle: Callable[[Cell, RunRecord], str] | None = None
 
 
 class Program(Protocol):

@@ -87,7 +87,8 @@ class SweepListener(Listener):
             self._display.say(f"{pluralize(len(self._to_run), 'run')} to do{known}, in {self._sweep.root}")
             for each in self._plan:
                 is_kept_though = each.action is Action.KEEP and each.changes
-                if each.action in (Action.LEAVE, Action.MEASURE) or is_kept_though or each.variables:
+                is_special = each.action in (Action.LEAVE, Action.MEASURE) or each.continuation is not None
+                if is_special or is_kept_though or each.variables:
                     self._display.say(f"{each.paths.name}: {each.why}")
         self._display.__enter__()
         return self

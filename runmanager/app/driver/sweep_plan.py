@@ -6,6 +6,7 @@ from pathlib import Path
 
 from runmanager.app.driver.program import CellGrid, Program
 from runmanager.errors import UsageError
+from runmanager.launching.continuations import with_continuations
 from runmanager.launching.plan import PlannedCells, PlannedRun, Resume, needs_epochs, plan_runs
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
@@ -31,17 +32,22 @@ def plan_sweep(program: Program, grid: CellGrid, sweep: SweepPaths | None) -> li
     if storage.resume == Resume.MUST and not (stored and stored.runs):
         where = sweep.root if sweep else "a fresh folder"
         raise UsageError(f"`resume=must` must find runs in {where}, got none; leave it out to start.")
-    return plan_runs(
+    runs = stored.runs if stored else ()
+    code_of = CodeRehasher(Path(grid.code_folder or Path.cwd())).rehash
+    plan = plan_runs(
         grid.cells,
-        stored.runs if stored else (),
+        runs,
         sweep or SweepPaths(Path(storage.output_root) / "<new>"),
         resume=storage.resume,
         rerun_changed=storage.rerun_changed,
         now=now,
-        code_of=CodeRehasher(Path(grid.code_folder or Path.cwd())).rehash,
+        code_of=code_of,
         can_continue=program.can_continue,
         damaged=stored.damaged if stored else (),
     )
+    if grid.extension_obstacle is None or storage.resume == Resume.NEVER:
+        return plan
+    return with_continuations(plan, runs, now=now, code_of=code_of, obstacle=grid.extension_obstacle)
 
 
 def write_plan(

@@ -16,12 +16,14 @@ from runmanager.app.driver.paired_grouping import infer_compared_axis
 from runmanager.app.driver.preflight import check_cells, warm_up
 from runmanager.app.driver.program import CellGrid, Storage
 from runmanager.app.programs.run_folder_overrides import run_folder_overrides
+from runmanager.app.sweeper_options import CONTINUES
 from runmanager.errors import ConfigurationError
-from runmanager.launching.plan import Action, PlannedRun, Resume
+from runmanager.launching.plan import Action, Cell, PlannedRun, Resume
 from runmanager.launching.work import Work
 from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
-from runmanager.training.options.groups import PairedOptions
+from runmanager.training.options.groups import PairedOptions, SchedulerOptions
 from runmanager.validation import fault
 
 __all__ = ["BuiltInJob"]
@@ -61,6 +63,7 @@ class BuiltInJob:
             sides=grid.sides,
             paired=_paired_options(grid),
             in_epochs=frozenset(name for name, config in self._configs.items() if config.num_workers),
+            extension_obstacle=self._extension_obstacle,
         )
 
     def _grid(self) -> Grid:
@@ -75,6 +78,16 @@ class BuiltInJob:
 
     def can_continue(self, run: RunPaths) -> bool:
         return run.checkpoint.exists()
+
+    def _extension_obstacle(self, cell: Cell, shorter: RunRecord) -> str:
+        config = self._configs[cell.signature]
+        if not (isinstance(config.scheduler, SchedulerOptions) and config.scheduler.is_open_ended):
+            return f"the learning rates of {cell.config['scheduler']['name']} depend on the number of epochs"
+        if isinstance(config.measure, PairedOptions):
+            return "it was trained further in measured turns"
+        if shorter.config["checkpoint"].get("keep_best") != config.checkpoint.keep_best:
+            return "it kept the weights of another epoch (`checkpoint.keep_best`)"
+        return ""
 
     def check_capacity(
         self, launcher: Launcher, batches: Sequence[Sequence[PlannedRun]], *, take_turns: bool = False
@@ -94,6 +107,8 @@ class BuiltInJob:
 
     def hydra_overrides(self, run: PlannedRun, sweep: SweepPaths) -> list[str]:
         words = [*run.cell.overrides, *run_folder_overrides(run, sweep)]
+        if run.continuation is not None and not run.continuation.obstacle:
+            words.append(f"{CONTINUES}={quote_text(run.continuation.run)}")
         if run.action is Action.START_AGAIN and run.stored is not None and run.stored.status is Status.FINISHED:
             words.append("resume=never")  # unfinished runs start again anyway, unless another driver has finished them
         return words

@@ -14,9 +14,10 @@ from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.compose_cells import parse_overrides
 from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
 from runmanager.app.programs.built_in_job import BuiltInJob
-from runmanager.app.sweeper_options import GridSweeperOptions
+from runmanager.app.sweeper_options import CONTINUES, GridSweeperOptions
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_launcher import register_plugin
+from runmanager.validation import fault
 
 __all__ = ["GridSweeper", "register_sweeper"]
 
@@ -39,7 +40,11 @@ class GridSweeper(Sweeper):
         quiet: bool,
         yes: bool,
         heartbeat_timeout: float,
+        continues: str | None = None,
     ) -> None:
+        if continues is not None:
+            rule, way_out = "be left to the sweeper", "a cell with more `epochs` continues a finished one by itself"
+            raise ConfigurationError([fault(CONTINUES, rule, continues, way_out)])
         self._params = params
         self._sides = [shlex.split(side) for side in sides or ()]
         self._multirun = multirun

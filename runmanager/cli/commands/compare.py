@@ -75,7 +75,10 @@ def compare(
         ),
     ] = None,
     show_all: Annotated[
-        bool, typer.Option("--all", help="Show every row, not only the first 50; files have all.")
+        bool,
+        typer.Option(
+            "--all", help="Show every row: more than the first 50, and shorter runs that longer ones continue."
+        ),
     ] = False,
     format_: Annotated[TableFormat, typer.Option("--format", help="Files hold every row and column.")] = (
         TableFormat.TEXT
@@ -111,9 +114,11 @@ def compare(
     if format_ is TableFormat.TEXT:
         from runmanager.results.findings.answer_sentences import answers
         from runmanager.results.tables.results_table import result_rows
+        from runmanager.results.tables.shorter_runs import without_shorter_runs
 
         found = answers(result_rows(contents, plan), pairs, runs=contents.runs)
-        _show_pairs(pairs, [*sentences, *found], show_all=show_all)
+        shown = pairs if show_all or where is not None else without_shorter_runs(pairs)
+        _show_pairs(shown, [*sentences, *found], show_all=show_all)
         return
     if format_ in DATA_FORMATS:
         warn_damaged([each.message for each in contents.damaged])

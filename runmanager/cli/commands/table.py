@@ -49,7 +49,10 @@ def table(
         ),
     ] = None,
     show_all: Annotated[
-        bool, typer.Option("--all", help="Show every row, not only the first 50; files have all.")
+        bool,
+        typer.Option(
+            "--all", help="Show every row: more than the first 50, and shorter runs that longer ones continue."
+        ),
     ] = False,
     each: Annotated[
         bool, typer.Option("--each", help="One row a run; by default runs that differ only in the seed share a row.")
@@ -81,7 +84,8 @@ def table(
     elif work:
         results, name, damaged = _work_results(sweep, query)
     else:
-        results, name, damaged = _sweep_results(sweep, query, collapses=format_ is TableFormat.TEXT)
+        is_text = format_ is TableFormat.TEXT
+        results, name, damaged = _sweep_results(sweep, query, collapses=is_text, shows_all=show_all)
     if format_ in DATA_FORMATS:
         warn_damaged(damaged)
         if query.where is not None and not results.rows:
@@ -99,13 +103,15 @@ def _show_results(results: "Table", *, limit: int | None) -> None:
     print_text(render(target, render_results(results, limit=limit, width=target.width)))
 
 
-def _sweep_results(given: str, query: "TableQuery", *, collapses: bool) -> "tuple[Table, str, Sequence[str]]":
+def _sweep_results(
+    given: str, query: "TableQuery", *, collapses: bool, shows_all: bool
+) -> "tuple[Table, str, Sequence[str]]":
     """A sweep's results as `query` selects them, the sweep's name, and messages about unreadable files."""
     from runmanager.results.load.loader import read_summary
 
     paths = find_sweep(given)
     summary, plan = read_summary(paths)
-    results = query.of_sweep(summary, plan, collapses=collapses)
+    results = query.of_sweep(summary, plan, collapses=collapses, shows_all=shows_all)
     return results, paths.name, [each.message for each in summary.damaged]
 
 

@@ -11,7 +11,9 @@ from runmanager.records.run.status import Status
 
 __all__ = [
     "attempts_up_to",
+    "epochs_of_other_runs",
     "last_sign_of_life",
+    "own_attempts",
     "process_spans",
     "session_of_epoch",
     "session_seconds",
@@ -34,6 +36,17 @@ def last_sign_of_life(record: RunRecord, epochs: Sequence[EpochRecord], beat: Be
     return max(lived_until, beat.at).isoformat() if beat else lived_until.isoformat()
 
 
+def own_attempts(record: RunRecord) -> list[Attempt]:
+    """Return the earlier attempts of this run, without those of a run that it continues."""
+    return [each for each in record.earlier if each.run is msgspec.UNSET]
+
+
+def epochs_of_other_runs(record: RunRecord) -> set[int]:
+    """Return the epochs that another run has made, which this one continues: their times are evidence there."""
+    last = max((each.last_epoch for each in record.earlier if each.run is not msgspec.UNSET), default=0)
+    return set(range(1, last + 1))
+
+
 def process_spans(
     record: RunRecord, epochs: Sequence[EpochRecord] = (), beat: Beat | None = None
 ) -> list[tuple[str, float, float]]:
@@ -46,7 +59,9 @@ def process_spans(
     last_end = float("inf") if record.ended_at is None and not record.status.is_ended else None
     if last_end is None:
         last_end = _seconds(record.ended_at or last_sign_of_life(record, epochs, beat) or record.started_at)
-    earlier = [(each.environment.host, _seconds(each.started_at), _seconds(each.ended_at)) for each in record.earlier]
+    earlier = [
+        (each.environment.host, _seconds(each.started_at), _seconds(each.ended_at)) for each in own_attempts(record)
+    ]
     return [*earlier, (record.environment.host, _seconds(record.resumed_at or record.started_at), last_end)]
 
 

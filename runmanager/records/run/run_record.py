@@ -151,7 +151,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An earlier attempt of a run that was resumed: when and where it ran, and the last epoch kept of it.
 
     An attempt whose end was not recorded ends with its last sign of life. `last_epoch` is 0 if no epoch was kept;
-    `session` is the one of the record at that time.
+    `session` is the one of the record at that time. `run` names the run that made these epochs, where it is another one
+    that this run continues.
     """
 
     started_at: str
@@ -159,6 +160,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     last_epoch: int
     environment: Environment
     session: str | None = None
+    run: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -182,6 +184,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `cell_command` runs the cell alone, for a cell of another program than the built-in job; `variables` are the
     environment variables that its configuration reads, with a keyed digest in place of a secret. Both are left out of
     the file where there are none.
+
+    `continued_from` names the finished run of the same sweep, with fewer epochs, that this one continues: `earlier`
+    begins with its attempts. It is left out of the file of a run that made all of its epochs itself.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -214,6 +219,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     adopted: str | msgspec.UnsetType = msgspec.UNSET
     cell_command: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     variables: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    continued_from: str | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def settings(self) -> dict[str, Any]:

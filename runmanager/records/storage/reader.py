@@ -160,6 +160,11 @@ class StoredRun:
         return self.record.settings
 
     @property
+    def continued_from(self) -> str:
+        """The name of the run that this one continues with more epochs; empty if there is none."""
+        return self.record.continued_from or ""
+
+    @property
     def is_adopted(self) -> bool:
         """Whether another program made the run, so that its device and its times are not known."""
         return self.record.adopted is not msgspec.UNSET

@@ -130,6 +130,17 @@ class RunFolder:
                 os.replace(path, earlier / path.name)
         return earlier
 
+    def discard_copies(self, record: RunRecord) -> None:
+        """Begin with `record` instead of continuing another run, whose files were copied; the checkpoint goes first."""
+        self.refuse_others()
+        self.close()
+        self.paths.checkpoint.unlink()
+        attempt, self.record = self.record.attempt, record
+        self.write(attempt=attempt)
+        for path in (self.paths.epochs, self.paths.best, self.paths.events):
+            if path is not None:
+                path.unlink(missing_ok=True)
+
     def release(self) -> None:
         """Release an existing folder without having written it: another process may claim it while this one lives."""
         self.leave()

@@ -11,6 +11,7 @@ from runmanager.results.compare.comparison_table import ComparisonRow, Compariso
 from runmanager.results.compare.matched_pairs import Match, Matches, match_sides
 from runmanager.results.compare.options import CompareOptions
 from runmanager.results.compare.verdict import Judgement, judge
+from runmanager.results.load.cells import continued_runs
 from runmanager.results.load.contention import contention, exposure_of
 from runmanager.results.load.run_summary import damage_notes
 from runmanager.results.metrics.metric import LAST, THROUGHPUT, Metric
@@ -48,7 +49,16 @@ def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOpti
     shared_host = {run.paths.root: of_run for run, of_run in zip(sweep.runs, causes, strict=True)}
     settings = {name: column_of(name) for name in matches.names}
     judged = judge([match.sides for match in matches.pairs], shared_host, options)
+    continued = continued_runs(sweep.runs)
     rows = [_row(match, found, settings, matches) for match, found in zip(matches.pairs, judged, strict=True)]
+    rows = (
+        [
+            dataclasses.replace(row, is_continued=_is_continued(match, continued))
+            for row, match in zip(rows, matches.pairs, strict=True)
+        ]
+        if continued
+        else rows
+    )
     varying = [column for name, column in settings.items() if name in matches.cells.varying]
     return ComparisonTable(
         columns=[*settings.values(), *matches.metric.columns],
@@ -80,6 +90,11 @@ def with_numbered_reasons(table: ComparisonTable) -> ComparisonTable:
 
 
 _PICKED = "the best epoch of each run was picked after looking, which flatters its value"
+
+
+def _is_continued(match: Match, continued: frozenset[str]) -> bool:
+    """Whether longer runs continue all runs of a pair, which then says what those say."""
+    return all(cell.run in continued for side in match.sides for cell in side.cells)
 
 
 def _row(match: Match, found: Judgement, settings: dict[str, str], matches: Matches) -> ComparisonRow:

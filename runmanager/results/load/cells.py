@@ -6,12 +6,13 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from runmanager.records.run.status import Status
 from runmanager.records.settings.values import differing_settings
 from runmanager.records.storage.reader import Damage, StoredRun
 from runmanager.records.sweep.sweep_record import PlannedCell, SweepRecord
 from runmanager.results.table_model.columns import BASE_SETTINGS
 
-__all__ = ["Cell", "CellWith", "Cells", "CellsWith", "gather_cells"]
+__all__ = ["Cell", "CellWith", "Cells", "CellsWith", "continued_runs", "gather_cells"]
 
 
 class _Run(Protocol):
@@ -103,3 +104,18 @@ def gather_cells(runs: Sequence[_R], damaged: Iterable[Damage], plan: SweepRecor
     cells += [CellWith(cell.run, cell.signature, settings, None) for cell, settings in waiting]
     device = _DEVICE if plan is None or plan.default_device is msgspec.UNSET else plan.default_device
     return CellsWith(cells, shared, differing_settings([cell.own for cell in cells]), device)
+
+
+class _Continuing(Protocol):
+    """A stored run or its summary."""
+
+    @property
+    def status(self) -> str: ...
+
+    @property
+    def continued_from(self) -> str: ...
+
+
+def continued_runs(runs: Iterable[_Continuing]) -> frozenset[str]:
+    """Return the names of the runs that a finished one with more epochs continues."""
+    return frozenset(run.continued_from for run in runs if run.continued_from and run.status == Status.FINISHED)

@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterable, Sequence
 
 import msgspec
 
-from runmanager.records.run.attempts import process_spans, sessions_of
+from runmanager.records.run.attempts import own_attempts, process_spans, sessions_of
 from runmanager.records.run.run_record import Environment
 from runmanager.records.storage.reader import StoredRun
 
@@ -65,7 +65,7 @@ def contention(exposures: Sequence[Exposure]) -> list[tuple[str, ...] | None]:
 
 
 def _outside_load(run: StoredRun) -> tuple[str, ...]:
-    environments = [run.record.environment, *(attempt.environment for attempt in run.record.earlier)]
+    environments = [run.record.environment, *(attempt.environment for attempt in own_attempts(run.record))]
     shared = (run.record.measurements.gpu_others_share or 0.0) > GPU_OTHERS_SHARE
     return (*((OUTSIDE_LOAD,) if any(map(_is_loaded, environments)) else ()), *((GPU_OTHERS,) if shared else ()))
 

@@ -71,6 +71,7 @@ class RunSummary(msgspec.Struct, frozen=True, array_like=True, gc=False):
     logged: int = 0
     logged_values: tuple[float | None, ...] = ()
     is_adopted: bool = False
+    continued_from: str = ""
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -136,6 +137,7 @@ def summarize_run(run: StoredRun, planned: Container[str], logged: LoggedNamesTa
         (logged or LoggedNamesTable()).index_of(names),
         values_of_logged,
         run.is_adopted,
+        run.continued_from,
     )
 
 

@@ -95,9 +95,14 @@ def time_to_accuracy(target: float) -> Metric:
 
 
 def _time_to(name: str, of_epoch: EpochValue, target: float, *, more_is_better: bool, rounded: bool) -> Metric:
-    """Return the seconds of training (`epoch_seconds`, with warm-up) to the first epoch that reaches `target`."""
+    """Return the seconds of training (`epoch_seconds`, with warm-up) to the first epoch that reaches `target`.
+
+    Those of a run that continues another one were measured there.
+    """
 
     def values(run: StoredRun) -> list[float]:
+        if run.continued_from:
+            return []
         spent = accumulate(epoch.epoch_seconds or 0.0 for epoch in run.epochs)
         for epoch, seconds in zip(run.epochs, spent, strict=True):
             value = of_epoch(epoch)

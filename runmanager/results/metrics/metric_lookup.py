@@ -40,9 +40,11 @@ def _each_epoch(name: str, *, more_is_better: bool) -> Metric:
     return Metric(name, "speedup", values, True, more_is_better, f"no {name}")
 
 
-def _whole_run(name: str, effect: Effect) -> Metric:
+def _whole_run(name: str, effect: Effect, *, adds_up: bool = False) -> Metric:
+    """A value of the whole run; one that `adds_up` over its epochs is not its own if it continues another run."""
+
     def values(run: StoredRun) -> list[float]:
-        value = getattr(run.record, name)
+        value = None if adds_up and run.continued_from else getattr(run.record, name)
         return [value] if value else []
 
     return Metric(name, effect, values, False, False, f"no {name}")
@@ -54,7 +56,7 @@ def _overall(run: StoredRun) -> list[float]:
 
 
 OVERALL_THROUGHPUT = Metric(OVERALL_RATE, "speedup", _overall, False, True, f"no {OVERALL_RATE}")
-RUN_TIME = _whole_run("run_seconds", "speedup")
+RUN_TIME = _whole_run("run_seconds", "speedup", adds_up=True)
 MEMORY = _whole_run("peak_memory_bytes", "ratio")
 
 _SPEEDS = (

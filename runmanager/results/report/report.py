@@ -28,9 +28,13 @@ from runmanager.results.table_model.columns import Row, Table
 from runmanager.results.table_model.environment_text import FACTS
 from runmanager.results.table_model.formatting import human
 from runmanager.results.tables.seeds import collapse_seeds, seed_groups
+from runmanager.results.tables.shorter_runs import without_shorter_runs
 from runmanager.text import in_backticks, pluralize, shell_command
 
 __all__ = ["render_report"]
+
+
+_IN_CSV = "the CSV files of the sweep have"
 
 
 def render_report(snapshot: SweepSnapshot, *, now: datetime.datetime) -> str:
@@ -86,7 +90,7 @@ def render_report(snapshot: SweepSnapshot, *, now: datetime.datetime) -> str:
 def _comparison_table(comparison: ComparisonTable, crossover_limits: Sequence[str]) -> HtmlTable:
     noted = dataclasses.replace(comparison, notes=(*comparison.notes, *crossover_limits))
     return build_html_table(
-        with_numbered_reasons(noted),
+        with_numbered_reasons(without_shorter_runs(noted, _IN_CSV)),
         title="Comparison",
         # comparison.csv in the sweep's folder lacks the rows of a stand-in axis, so the download has another name.
         file="comparison_shown.csv" if any(row.is_stand_in for row in comparison.rows) else "comparison.csv",
@@ -95,12 +99,13 @@ def _comparison_table(comparison: ComparisonTable, crossover_limits: Sequence[st
 
 
 def _results_table(results: Table) -> HtmlTable:
+    shown = without_shorter_runs(results, _IN_CSV)
     return build_html_table(
-        collapse_seeds(results, each="The copied CSV has a line for each run."),
+        collapse_seeds(shown, each="The copied CSV has a line for each run."),
         title="Results",
         file="results.csv",
         whole=results,
-        of_row={runs[0]["run"]: runs for runs in seed_groups(results)},
+        of_row={runs[0]["run"]: runs for runs in seed_groups(shown)},
     )
 
 

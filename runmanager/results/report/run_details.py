@@ -74,6 +74,7 @@ def _run_rows(run: StoredRun) -> list[tuple[str, str]]:
     rows = [
         ("signature", record.signature),
         ("adopted from", record.adopted or None),
+        ("continues", record.continued_from or None),
         ("attempt", str(record.attempt)),
         ("started", record.started_at),
         ("resumed", record.resumed_at),
@@ -197,7 +198,10 @@ def _environment_rows(record: RunRecord) -> list[tuple[str, str]]:
 
 def _attempt_rows(record: RunRecord) -> list[tuple[str, str]]:
     return [
-        (str(number), f"{part.started_at} to {part.ended_at}, up to epoch {part.last_epoch}, {part.environment.host}")
+        (
+            f"{number} of {part.run}" if part.run else str(number),
+            f"{part.started_at} to {part.ended_at}, up to epoch {part.last_epoch}, {part.environment.host}",
+        )
         for number, part in enumerate(record.earlier, start=1)
     ]
 

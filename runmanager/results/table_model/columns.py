@@ -64,11 +64,12 @@ class Row:
     """A row of a table: its `values` by column, None where one is missing.
 
     `absent_settings` are the columns of the settings that the row's cell does not have. Any other setting without a
-    value is set to null.
+    value is set to null. `is_continued`: a finished run with more epochs continues the row's run, or all of its runs.
     """
 
     values: dict[str, Any]
     absent_settings: Collection[str] = ()
+    is_continued: bool = False
 
     def __getitem__(self, column: str) -> Any:
         return self.values[column]

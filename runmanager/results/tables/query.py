@@ -18,6 +18,7 @@ from runmanager.results.tables.names import split_names, unquoted
 from runmanager.results.tables.pivot import PivotAxes, parse_pivot, pivot
 from runmanager.results.tables.results_table import result_rows, row_notes
 from runmanager.results.tables.seeds import collapse_seeds
+from runmanager.results.tables.shorter_runs import without_shorter_runs
 from runmanager.results.tables.sorting import sort_key, sorted_by
 from runmanager.results.tables.where_condition import AVAILABLE_COLUMNS_HINT, Condition, parse_condition
 from runmanager.text import pluralize
@@ -25,6 +26,7 @@ from runmanager.validation import did_you_mean, fault, field_faults, limits
 
 __all__ = ["TableQuery"]
 
+_ALL_EPOCHS = {"epochs", "settings.epochs", "run"}  # who names them means each number of epochs
 _MAX_VALUES = 5  # of a column, named in a note
 
 
@@ -83,15 +85,22 @@ class TableQuery:
         return tuple(word for word in (*in_condition, self.sort, *self.columns, *in_pivot) if word)
 
     def of_sweep(
-        self, sweep: SweepSummary | SweepContents, plan: SweepRecord | None, *, collapses: bool = False
+        self,
+        sweep: SweepSummary | SweepContents,
+        plan: SweepRecord | None,
+        *,
+        collapses: bool = False,
+        shows_all: bool = False,
     ) -> Table:
         """The queried part of a sweep's results table.
 
-        With `collapses`, runs that differ only in the seed become one row, unless the query names the seed or the run.
+        With `collapses`, runs that differ only in the seed become one row, unless the query names the seed or the run,
+        and runs that a longer one continues are left out, unless it names the epochs or the run, or `shows_all`.
         Raises `UsageError`, with the nearest name, for a name that is neither a column nor a setting.
         """
+        leaves_out = collapses and not shows_all and not self.each and not _ALL_EPOCHS & {*self.words}
         collapses = collapses and not self.each and not {SEED, "run"} & {*self.columns, self.sort}
-        return self._applied(_resolve_in_sweep(sweep, plan, self.words), collapses=collapses)
+        return self._applied(_resolve_in_sweep(sweep, plan, self.words), collapses=collapses, leaves_out=leaves_out)
 
     def of_table(self, table: Table) -> Table:
         """The queried part of any table. Raises `UsageError`, with the nearest name, for an unknown column."""
@@ -103,9 +112,11 @@ class TableQuery:
         assert isinstance(found, ComparisonTable)  # no query replaces the kind of table but a pivot
         return found
 
-    def _applied(self, resolved: "_ResolvedTable", *, collapses: bool) -> Table:
+    def _applied(self, resolved: "_ResolvedTable", *, collapses: bool, leaves_out: bool = False) -> Table:
         if self.where is not None:
             resolved = resolved.filtered(self.where)
+        if leaves_out:
+            resolved = resolved.changed(without_shorter_runs)
         if self.pivot is not None:
             return pivot(resolved.table, resolved.pivot_axes(self.pivot))
         sort = None if self.sort is None else resolved.column(self.sort, "--sort")

@@ -9,7 +9,7 @@ from runmanager.records.storage.bulk_reading import gc_paused
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.caveats import hidden_cost_notes
-from runmanager.results.load.cells import CellsWith, gather_cells
+from runmanager.results.load.cells import CellsWith, continued_runs, gather_cells
 from runmanager.results.load.contention import contention
 from runmanager.results.load.logged_values import metric_names, unit_names
 from runmanager.results.load.run_summary import (
@@ -71,6 +71,7 @@ def result_rows(
     in_metrics, in_rates = tuple(logged.metrics.values()), tuple(logged.rates.values())
     no_logged = dict.fromkeys((*in_metrics, *in_rates))
     contention_causes = contention([run.exposure for run in runs])
+    continued = continued_runs(runs)
     rows = []
     for cell, causes in zip_longest(cells.cells, contention_causes):  # cells with a run come first
         values: dict[str, Any] = {"run": cell.run, "status": Status.PENDING.value, "reason": None}
@@ -90,7 +91,7 @@ def result_rows(
             values.update(zip(of_run, cell.stored.logged_values, strict=True))
             values["run_dir"] = f"{runs_folder}/{cell.stored.folder}"
             values["contended"] = None if causes is None else bool(causes)
-        rows.append(Row(values, absent))
+        rows.append(Row(values, absent, cell.run in continued))
     rows.sort(key=lambda row: ((seconds := row["epoch_seconds"]) is None, seconds or 0.0))
     settings = tuple(column for _, column in columns)
     directions = _declared(summary)

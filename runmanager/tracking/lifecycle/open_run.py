@@ -4,6 +4,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
@@ -14,7 +16,7 @@ from runmanager.records.storage.reader import read_epochs, read_last_sign_of_lif
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.tracking.checkpoint.checkpoint_file import CheckpointError
 
-__all__ = ["OpenedRun", "begin_again", "open_run"]
+__all__ = ["OpenedRun", "attempt_of", "begin_again", "open_run"]
 
 _RESUMABLE = (Status.KILLED, Status.CRASHED)
 
@@ -68,7 +70,7 @@ def open_run(
             resumed_at=record.started_at,
             ended_at=None,
             environment=record.environment,
-            earlier=(*stored.earlier, _attempt_of(paths, stored, now=record.started_at)),
+            earlier=(*stored.earlier, attempt_of(paths, stored, now=record.started_at)),
         )
         return OpenedRun(folder, is_resumed=True)
     if status in (Status.SKIPPED, Status.PENDING):  # it left nothing to keep
@@ -82,7 +84,8 @@ def open_run(
 def begin_again(folder: RunFolder, error: CheckpointError) -> str:
     """Restart a resumed run whose checkpoint cannot be loaded; return a line that says why.
 
-    Its old files, the checkpoint among them, move to attempts/; the log and what belongs to this process stay.
+    Its old files, the checkpoint among them, move to attempts/; the log and what belongs to this process stay. What a
+    new run has copied from the one that it was to continue is removed.
     """
     stored = folder.record
     fresh = RunRecord(
@@ -90,18 +93,21 @@ def begin_again(folder: RunFolder, error: CheckpointError) -> str:
         signature=stored.signature,
         status=Status.RUNNING,
         config=stored.config,
-        started_at=stored.resumed_at,
+        started_at=stored.resumed_at or stored.started_at,
         owner=stored.owner,
         environment=stored.environment,
         unsigned=stored.unsigned,
         better=stored.better,
     )
+    if stored.continued_from is not msgspec.UNSET and stored.resumed_at is None:
+        folder.discard_copies(fresh)
+        return f"begun from the start instead of continuing {stored.continued_from}: the checkpoint {error.reason}"
     kept = folder.restart(fresh).relative_to(folder.paths.root) / folder.paths.checkpoint.name
     return f"begun again from the start: the checkpoint {error.reason}; it is kept as {kept}"
 
 
-def _attempt_of(paths: RunPaths, stored: RunRecord, *, now: str) -> Attempt:
-    """Return the attempt that is being resumed; its epochs after the checkpoint are cut later."""
+def attempt_of(paths: RunPaths, stored: RunRecord, *, now: str) -> Attempt:
+    """Return the last attempt of a stored run as an earlier one; its epochs after the checkpoint are cut later."""
     try:
         epochs = read_epochs(paths)
     except RecordError:

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from runmanager.errors import UsageError
-from runmanager.records.run.attempts import attempts_up_to
+from runmanager.records.run.attempts import attempts_up_to, epochs_of_other_runs
 from runmanager.records.run.environment_changes import epochs_in_other_environments
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.run_folder import RunFolder
@@ -123,7 +123,8 @@ class EpochHistory:
         """
         kept = 0 if last is None else last.epoch
         record = self._folder.write(earlier=attempts_up_to(self._folder.record.earlier, kept))
-        self.records = self._folder.cut_epochs(last, unmeasured=epochs_in_other_environments(record))
+        unmeasured = epochs_in_other_environments(record) | epochs_of_other_runs(record)
+        self.records = self._folder.cut_epochs(last, unmeasured=unmeasured)
 
     def judge_warmup(self, record: EpochRecord, step_seconds: Sequence[float], *, is_continued: bool = False) -> bool:
         """Return whether a new epoch with these step times is warm-up; `is_continued` by an earlier process's part."""

@@ -23,7 +23,7 @@ from runmanager.records.files.paths import EVENT_WRITER
 if TYPE_CHECKING:  # the sweep's own event file is written without torch
     from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 
-__all__ = ["EventWriter", "truncate_events"]
+__all__ = ["EventWriter", "rewritten_events", "truncate_events"]
 
 _HEADER_BYTES, _FOOTER_BYTES = 12, 4  # length with its checksum; the data's checksum
 _MASK_DELTA = 0xA282EAD8
@@ -87,6 +87,28 @@ def truncate_events(path: Path, length: int) -> None:
                 break
             end = file.seek(next_record)
         file.truncate(end)
+
+
+def rewritten_events(data: bytes, replaced: Mapping[str, Summary]) -> bytes:
+    """Return the complete records of `data`, part of an event file, with other summaries in place of some tags.
+
+    A tag is replaced where it first appears, as the only one of its event; its time and step stay.
+    """
+    missing, parts, at = dict(replaced), [], 0
+    while at + _HEADER_BYTES <= len(data):
+        end = at + _HEADER_BYTES + int(struct.unpack_from("<Q", data, at)[0]) + _FOOTER_BYTES
+        if end > len(data):
+            break
+        record = data[at:end]
+        if missing:
+            event = Event.FromString(record[_HEADER_BYTES:-_FOOTER_BYTES])
+            tags = [value.tag for value in event.summary.value]
+            if len(tags) == 1 and (summary := missing.pop(tags[0], None)) is not None:
+                event.summary.CopyFrom(summary)
+                record = _record(event.SerializeToString())
+        parts.append(record)
+        at = end
+    return b"".join(parts)
 
 
 def _series_records(tag: str, logged: "LoggedLosses") -> Iterator[bytes]:

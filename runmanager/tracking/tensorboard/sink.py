@@ -42,12 +42,12 @@ from runmanager.tracking.options import TensorBoardOptions
 from runmanager.tracking.sinks import EpochDetails, RunStart, units_per_second
 from runmanager.tracking.tensorboard.chart_layout import CHARTS, Charts, charts_of, scalar_layout
 from runmanager.tracking.tensorboard.evaluation_pictures import EvaluationPictures
-from runmanager.tracking.tensorboard.event_writer import EventWriter
+from runmanager.tracking.tensorboard.event_writer import EventWriter, rewritten_events
 from runmanager.tracking.tensorboard.graph import draw_graph
 from runmanager.tracking.tensorboard.histograms import Histogram, compute_histograms, describe_omissions
 from runmanager.tracking.tensorboard.hparams import METRICS, metric_tag, session_end, session_start
 
-__all__ = ["TensorBoardSink"]
+__all__ = ["TensorBoardSink", "with_settings"]
 
 _MAX_IMAGES = 64
 
@@ -74,9 +74,10 @@ class TensorBoardSink:
             self._note_names(read_epochs(start.paths))
             return ()  # resumed: the file has its start already
         # Without an experiment TensorBoard shows the union of all runs' settings; `sweep_summary` writes one for all.
-        self._writer.summary(session_start(start.record.settings))
+        hparams, text = _settings_summaries(start.record.settings)
+        self._writer.summary(hparams)
         self._writer.summary(scalar_layout())
-        self._writer.summary(protos.text("config", _as_markdown(start.record.settings)), 0)
+        self._writer.summary(text, 0)
         notes: list[str] = []
         if self._options.images:
             notes += self._add_images(start)
@@ -234,6 +235,17 @@ def epoch_scalars(record: EpochRecord, learning_rate: float | None) -> dict[str,
         **{metric_tag(name): value for name, value in (record.metrics or {}).items()},
     }
     return {tag: value for tag, value in values.items() if value is not None}
+
+
+def with_settings(data: bytes, settings: Mapping[str, Any]) -> bytes:
+    """Return `data`, the first part of a run's event file, with other settings, and without an incomplete record."""
+    replaced = {summary.value[0].tag: summary for summary in _settings_summaries(settings)}
+    return rewritten_events(data, replaced)
+
+
+def _settings_summaries(settings: Mapping[str, Any]) -> tuple[Summary, Summary]:
+    """Build the summaries of a run's settings: for the HParams tab, and as text."""
+    return session_start(settings), protos.text("config", _as_markdown(settings))
 
 
 def _as_markdown(settings: Mapping[str, Any]) -> str:

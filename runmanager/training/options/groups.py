@@ -152,15 +152,20 @@ class AdamWOptions(AdamOptions):
 
 @dataclass(frozen=True)
 class SchedulerOptions(GroupOptions):
-    """Settings of a learning-rate schedule."""
+    """Settings of a learning-rate schedule.
+
+    `is_open_ended`: the learning rate of an epoch does not depend on how many epochs follow.
+    """
 
     group: ClassVar[str] = "scheduler"
+    is_open_ended: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
 class ConstantOptions(SchedulerOptions):
     """A constant learning rate."""
 
+    is_open_ended: ClassVar[bool] = True
     name: str = "constant"
 
 
@@ -168,6 +173,7 @@ class ConstantOptions(SchedulerOptions):
 class MultistepOptions(SchedulerOptions):
     """The learning rate is multiplied by `gamma` after each of the `milestones`, in finished epochs."""
 
+    is_open_ended: ClassVar[bool] = True
     name: str = "multistep"
     milestones: list[int] = field(default_factory=list)
     gamma: float = field(default=0.1, metadata=limits(gt=0))

@@ -1,0 +1,104 @@
+"""Continuing a finished run of fewer epochs as a new run, which then resumes from a copy of its checkpoint."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from runmanager.errors import RecordError
+from runmanager.records.files.atomic_files import read_bytes, replace_file
+from runmanager.records.files.paths import RunPaths
+from runmanager.records.run.run_record import Attempt, EpochRecord, RunRecord
+from runmanager.records.run.status import Reason, Status
+from runmanager.records.storage.reader import read_epochs, read_record
+from runmanager.records.storage.run_folder import RunFolder
+from runmanager.tracking.checkpoint.checkpoint_file import CheckpointError, read_state, write_state
+from runmanager.tracking.lifecycle.open_run import attempt_of
+
+__all__ = ["continue_run"]
+
+EPOCHS_SETTING = "epochs"
+
+
+WithSettings = Callable[[bytes, Mapping[str, Any]], bytes]
+"""Returns part of an event file with other settings of its run."""
+
+
+def continue_run(folder: RunFolder, source: RunPaths, *, with_settings: WithSettings) -> bool:
+    """Let a run that has just begun continue after the last epoch of the finished run `source`.
+
+    The checkpoint, the epochs, as warm-up, and the events `with_settings` of the new run are copied, so that it is then
+    resumed like a killed one. Returns False, with a note of the reason in its record, if `source` cannot be continued
+    any more: it was run again since this was planned, or has lost its checkpoint.
+    A kill in between leaves a run without a checkpoint, which starts again: the checkpoint is copied last.
+    """
+    try:
+        copied = _Copied(source, folder.record, with_settings)
+    except (RecordError, OSError) as error:
+        reason = f"its checkpoint {error.reason}" if isinstance(error, CheckpointError) else str(error)
+        line = f"begun from the start instead of continuing {source.name}: {reason}"
+        folder.write(notes=(*folder.record.notes, line))
+        return False
+    copied.write(folder)
+    return True
+
+
+class _Copied:
+    """What a run takes over from the one that it continues, read before anything is written.
+
+    Raises `RecordError` if that cannot be continued.
+    """
+
+    def __init__(self, source: RunPaths, record: RunRecord, with_settings: WithSettings) -> None:
+        self._stored = stored = read_record(source)
+        if reason := _obstacle(stored, record):
+            raise RecordError(reason)
+        if not source.checkpoint.exists():
+            raise RecordError("it has no checkpoint any more")
+        self._state: dict[str, Any] = read_state(source.checkpoint)
+        progress = self._state["progress"]
+        last: int = progress["record"]["epoch"]
+        self._epochs = [_as_warmup(epoch) for epoch in read_epochs(source) if epoch.epoch <= last]
+        self._attempts = _attempts(source, stored, last, now=record.started_at or "")
+        self._events = source.events
+        if self._events is not None:
+            self._event_bytes = with_settings(read_bytes(self._events)[: progress["events_length"]], record.settings)
+            self._state["progress"] = {**progress, "events_length": len(self._event_bytes)}
+        self._best = read_bytes(source.best) if source.best.exists() else None
+        if read_record(source) != stored:
+            raise RecordError("another process runs it again")
+
+    def write(self, folder: RunFolder) -> None:
+        """Write it to the folder of the new run."""
+        stored, paths = self._stored, folder.paths
+        folder.write(continued_from=stored.name, earlier=self._attempts, deviations=stored.deviations)
+        folder.replace_epochs(self._epochs)
+        if self._events is not None:
+            replace_file(paths.root / self._events.name, self._event_bytes)
+        if self._best is not None:
+            replace_file(paths.best, self._best)
+        write_state(paths.checkpoint, self._state)
+
+
+def _obstacle(stored: RunRecord, record: RunRecord) -> str:
+    """Say what rules out that a run with this record continues the stored one; empty if nothing does."""
+    if stored.status is not Status.FINISHED or stored.reason is Reason.EARLY_STOPPED:
+        return f"it is {stored.status}" + (f" ({stored.reason})" if stored.reason else "")
+    then, now = stored.settings, record.settings
+    epochs_then, epochs_now = then.pop(EPOCHS_SETTING, None), now.pop(EPOCHS_SETTING, None)
+    if then != now or stored.unsigned != record.unsigned:
+        return "its settings differ in more than the number of epochs"
+    return "" if (epochs_then or 0) < (epochs_now or 0) else "it has as many epochs"
+
+
+def _as_warmup(epoch: EpochRecord) -> EpochRecord:
+    return msgspec.structs.replace(epoch, warmup=True)
+
+
+def _attempts(source: RunPaths, stored: RunRecord, last_epoch: int, *, now: str) -> tuple[Attempt, ...]:
+    """Return the attempts of the stored run, each marked with the run that it was of."""
+    last = msgspec.structs.replace(attempt_of(source, stored, now=now), last_epoch=last_epoch)
+    return tuple(
+        each if each.run is not msgspec.UNSET else msgspec.structs.replace(each, run=stored.name)
+        for each in (*stored.earlier, last)
+    )
