@@ -7,7 +7,7 @@ from pathlib import Path
 
 from runmanager.records.run.attempts import session_of_epoch
 from runmanager.results.compare.caveats import ContentionCauses, contention_caveats, hidden_cost_caveats, pair_caveats
-from runmanager.results.compare.comparability import count_values, obstacles
+from runmanager.results.compare.comparability import compared_environments, count_values, obstacles
 from runmanager.results.compare.comparison_side import Side, resolution_of
 from runmanager.results.compare.comparison_table import MeasuredEffect
 from runmanager.results.compare.options import CompareOptions
@@ -182,7 +182,8 @@ def _judge(
             effect, basis = paired_effect(estimate, sides, options)
     # Of a pair that is not measured, hidden costs would read as the cause.
     hidden = [] if evidence.obstacles else hidden_cost_caveats(sides)
-    reason = "; ".join([*contention_caveats(sides, shared_host), *basis, *hidden, *pair_caveats(sides)])
+    compared = compared_environments(sides)
+    reason = "; ".join([*contention_caveats(sides, shared_host), *compared, *basis, *hidden, *pair_caveats(sides)])
     return Judgement(
         NOT_MEASURED if effect is None else _verdict_on(metric, effect), reason or None, values, counts, effect
     )
