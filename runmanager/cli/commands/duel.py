@@ -49,8 +49,8 @@ def duel(
     Both run at the same time and take turns on the machine until the speedup is known within measure.half_width (1%),
     or measure.max_seconds (60) have passed. Further overrides apply to both sides. With --baseline-rev or
     --baseline-python all words are settings of both; a script and its settings may take their place, whose whole runs
-    take turns: `runmanager duel --baseline-rev main train.py seed=1,2,3`. Options of `runmanager sweep` stand before the
-    script.
+    take turns: `runmanager duel --baseline-rev main train.py seed=1,2,3`. Options of `runmanager sweep` stand
+    before the script.
     """
     from runmanager.results.gate.fail_if import parse_condition
 

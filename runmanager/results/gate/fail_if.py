@@ -1,5 +1,6 @@
 """Conditions on a comparison that fail a pipeline: `slower`, `slower:5%`, `worse:val_accuracy:0.01`."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -91,19 +92,20 @@ def judge_condition(condition: Condition, comparison: ComparisonTable, metric: M
     not known   otherwise
     ```
 
-    Where pairs agree, their overall effect answers what the single rows leave open.
+    Runs with exactly the same value pass, though their noise is not known. Where pairs agree, their
+    overall effect answers what the single rows leave open.
 
     Raises `UsageError` for an amount that the metric cannot have.
     """
     _check(condition, metric)
     rows = [row for row in comparison.rows if not row.is_stand_in]
-    judged = [(row, _status(condition, metric, row.effect)) for row in rows]
+    judged = [(row, _status(condition, metric, row)) for row in rows]
     worse = [row for row, status in judged if status is GateStatus.FAILED]
     left = [row for row, status in judged if status is GateStatus.NOT_KNOWN]
     if worse:
         return Answer(GateStatus.FAILED, _line(condition, "failed", _said(worse[0], comparison), len(worse), len(rows)))
     if rows and not left:
-        closest = max(rows, key=lambda row: _loss(metric, row).high)
+        closest = max(rows, key=lambda row: -math.inf if row.effect is None else _loss(metric, row.effect).high)
         return Answer(GateStatus.PASSED, _line(condition, "passed", _said(closest, comparison), len(rows), len(rows)))
     overall = _overall(condition, metric, rows, comparison)
     if overall is not None:
@@ -120,9 +122,10 @@ def _check(condition: Condition, metric: Metric) -> None:
         raise UsageError(f"The amount of `--fail-if` must be below 1 (100%), got '{condition.text}'; 0.05 means 5%.")
 
 
-def _status(condition: Condition, metric: Metric, effect: MeasuredEffect | None) -> GateStatus:
+def _status(condition: Condition, metric: Metric, row: ComparisonRow) -> GateStatus:
+    effect = row.effect
     if effect is None:
-        return GateStatus.NOT_KNOWN
+        return GateStatus.PASSED if row.are_equal and condition.amount != 0 else GateStatus.NOT_KNOWN
     return _status_of(condition, _loss_of(metric, effect.estimate.interval), effect.tolerance, effect.margin)
 
 
@@ -135,9 +138,8 @@ def _status_of(condition: Condition, loss: Interval, drift: float, margin: float
     return GateStatus.NOT_KNOWN
 
 
-def _loss(metric: Metric, row: ComparisonRow) -> Interval:
-    assert row.effect is not None
-    return _loss_of(metric, row.effect.estimate.interval)
+def _loss(metric: Metric, effect: MeasuredEffect) -> Interval:
+    return _loss_of(metric, effect.estimate.interval)
 
 
 def _loss_of(metric: Metric, interval: Interval) -> Interval:
@@ -167,6 +169,8 @@ def _overall(
 
 def _said(row: ComparisonRow, comparison: ComparisonTable) -> str:
     location = location_text(row, comparison)
+    if row.are_equal:
+        return f"{row.metric.name} is the same in each pair of runs{location}"
     if row.effect is None:
         candidate, baseline = (label_of(row["axis"], row[side]) for side in ("candidate", "baseline"))
         return f"{candidate} and {baseline} were not compared{location}: {without_contention(row['reason'])}"

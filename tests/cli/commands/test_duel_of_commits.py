@@ -30,7 +30,7 @@ SCRIPT = """
 import argparse, pathlib, time
 parser = argparse.ArgumentParser()
 parser.add_argument("--seed", type=int)
-print("loss:", {loss} + 0.01 * parser.parse_args().seed)
+print("loss:", {loss} + {loss} * 0.01 * parser.parse_args().seed)
 """
 
 
