@@ -73,7 +73,9 @@ for _command, _words in _SCRIPT_COMMANDS:
         epilog=_example(_command, _words),
     )(_command)
 for _command, _words in _LAUNCHING_COMMANDS:
-    app.command(context_settings=PASS_THROUGH, options_metavar="[OVERRIDES]...", epilog=_example(_command, _words))(
+    # Options of a duel may follow its sides.
+    _settings = PASS_THROUGH | {"allow_interspersed_args": _command is duel}
+    app.command(context_settings=_settings, options_metavar="[OVERRIDES]...", epilog=_example(_command, _words))(
         _command
     )
 for _command, _words in _OTHER_COMMANDS:

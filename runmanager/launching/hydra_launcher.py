@@ -26,7 +26,7 @@ from runmanager.launching.local.engine import Job, Listener, LocalEngine, Proces
 from runmanager.launching.local.gpus import EVERY_GPU, GpuRequest, GpuSlots, find_gpus
 from runmanager.launching.local.jobs import outcome_of_exit
 from runmanager.launching.local.time_limits import Limits
-from runmanager.launching.local.turn_keeper import TurnKeeper
+from runmanager.launching.local.turn_keeper import Turns
 from runmanager.launching.local.worker import Raised, Returned
 from runmanager.launching.options import LocalOptions, OnError
 from runmanager.launching.task_reference import TaskReference
@@ -116,12 +116,12 @@ class LocalLauncher(ProcessLauncher):
         self.options = _checked(LocalOptions(**settings))
         self._gpus = _gpus_of(self.options)
         self.engine = self._engine(workers=self.options.workers, runs_per_gpu=self.options.runs_per_gpu)
-        self.turns: TurnKeeper | None = None
+        self.turns: Turns | None = None
         self.listener = Listener()
         self.facts: Sequence[JobFacts] = ()
         self.work_for: Callable[[int, int], Work] | None = None
 
-    def _engine(self, *, workers: int, runs_per_gpu: int, turns: TurnKeeper | None = None) -> LocalEngine:
+    def _engine(self, *, workers: int, runs_per_gpu: int, turns: Turns | None = None) -> LocalEngine:
         slots = GpuSlots(
             self._gpus,
             runs_per_gpu=runs_per_gpu,

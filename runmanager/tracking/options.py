@@ -94,6 +94,11 @@ class TurnSource(Protocol):
     @property
     def again(self) -> bool: ...
 
+    @property
+    def family(self) -> int | None:
+        """The process whose descendants take the turns; None for the parent of the run's process."""
+        ...
+
     def ask(
         self, *, is_measured: bool, samples: int = 0, seconds: float = 0.0, is_cancelled: Callable[[], bool]
     ) -> Grant | None:

@@ -96,7 +96,7 @@ class ActiveRun(JobCalls, LoopCalls):
         timer = PhaseTimer(clock_for(device))
         self._clock = RunClock(timer, self._turns)
         # The runs that it takes turns with are not outside load: all of them are children of one process.
-        family = os.getppid() if self._turns else None
+        family = (source.family or os.getppid()) if source else None
         self._measurements = RunMeasurements(
             device, family=family, is_built_in=options.is_built_in, flop_per_sample=options.flop_per_sample
         )

@@ -30,6 +30,7 @@ class Taker:
 
     session = "a1"
     again = False
+    family = None
 
     def __init__(self, num_turns=4):
         self.left = num_turns

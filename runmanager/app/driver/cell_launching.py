@@ -10,7 +10,7 @@ from runmanager.app.driver.program import Program
 from runmanager.app.driver.run_listener import SweepListener
 from runmanager.launching.hydra_internals import job_exception
 from runmanager.launching.hydra_launcher import JobFacts, LocalLauncher
-from runmanager.launching.local.turn_keeper import TurnKeeper
+from runmanager.launching.local.turn_keeper import Turns
 from runmanager.launching.plan import PlannedRun
 from runmanager.launching.slurm.launcher import SlurmLauncher
 from runmanager.launching.work import Work
@@ -34,7 +34,7 @@ def launch_cells(
     sweep: SweepPaths,
     batch: Sequence[PlannedRun],
     first: int,
-    turns: TurnKeeper | None = None,
+    turns: Turns | None = None,
     is_begun: bool = False,
 ) -> Sequence[JobReturn]:
     """Run `batch`, whose keys count from `first`; `is_begun`: this command has already run it once."""
@@ -67,7 +67,7 @@ def _launch_locally(
     sweep: SweepPaths,
     batch: Sequence[PlannedRun],
     first: int,
-    turns: TurnKeeper | None,
+    turns: Turns | None,
     is_begun: bool,
 ) -> Sequence[JobReturn]:
     launcher.listener, launcher.turns = listener, turns

@@ -9,6 +9,7 @@ from hydra.core.utils import JobReturn
 
 from runmanager.app.driver.paired_stopping import PairedSessions, Sides
 from runmanager.app.driver.program import CellGrid
+from runmanager.app.driver.remote_sessions import DuelAddress, RemoteSessions, duel_address
 from runmanager.app.driver.run_listener import SweepListener
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.launching.hydra_launcher import LocalLauncher
@@ -26,10 +27,15 @@ __all__ = ["Pairing", "infer_compared_axis", "make_pairing", "pairing_notices"]
 
 @dataclass(frozen=True)
 class Pairing:
-    """The groups of a sweep's cells, each as the signatures of its sides, the baseline's first."""
+    """The groups of a sweep's cells, each as the signatures of its sides, the baseline's first.
 
-    options: PairedOptions
+    With `duel` this sweep is one side of it: each cell is a group whose other side another process has. Without
+    `options` whole runs are the turns.
+    """
+
+    options: PairedOptions | None
     groups: Sequence[Sides]
+    duel: DuelAddress | None = None
 
     def batches(self, runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
         """Return the runs of each group; a group runs at the same time."""
@@ -48,13 +54,19 @@ class Pairing:
         `launch` takes the runs, the first key, the keeper of their turns, and whether they have run before.
         """
         group = next(group for group in self.groups if any(batch[0].cell.signature in side for side in group))
-        sessions = PairedSessions(self.options, group)
+        sessions = self._sessions(group)
         with listener.sessions(lambda: sessions.has_next):
             returns = launch(batch, first, sessions.start(batch, first))
             while not listener.is_halted and (again := sessions.next_runs()):
                 first = listener.take(again)
                 launch(again, first, sessions.start(again, first), is_begun=True)
         return returns
+
+    def _sessions(self, group: Sides) -> PairedSessions | RemoteSessions:
+        if self.duel is not None:
+            return RemoteSessions(self.duel, self.options)
+        assert self.options is not None
+        return PairedSessions(self.options, group)
 
     def with_partners(
         self, plan: Sequence[PlannedRun], predict_skipped: Callable[[Sequence[PlannedRun]], Sequence[PlannedRun]]
@@ -120,8 +132,8 @@ def infer_compared_axis(axes: Collection[str], sides: Sequence[str]) -> str:
 
 def make_pairing(grid: CellGrid, launcher: Any) -> Pairing | None:
     """Group the cells of a sweep; None without `measure=paired`. Raises `ConfigurationError` if that is impossible."""
-    options = grid.paired
-    if options is None:
+    options, duel = grid.paired, duel_address()
+    if options is None and duel is None:
         return None
     if not isinstance(launcher, LocalLauncher):
         way_out = "the runs take turns on one machine: use `hydra/launcher=local`"
@@ -131,6 +143,10 @@ def make_pairing(grid: CellGrid, launcher: Any) -> Pairing | None:
         raise ConfigurationError(
             [fault("hydra.launcher.workers", "be 1 with `measure=paired`", launcher.options.workers, way_out)]
         )
+    if duel is not None:
+        _refuse_time_limits(launcher)
+        return Pairing(options, [(frozenset({cell.signature}),) for cell in grid.cells], duel)
+    assert options is not None
     groups = _groups(grid, str(options.axis))
     if not groups:
         way_out = "give it two values at least"
@@ -138,11 +154,20 @@ def make_pairing(grid: CellGrid, launcher: Any) -> Pairing | None:
     return Pairing(options, groups)
 
 
+def _refuse_time_limits(launcher: LocalLauncher) -> None:
+    """Raise `ConfigurationError` for limits on the time of a run: a side does not see how long its runs wait."""
+    for name in ("timeout", "stall_timeout"):
+        if (value := getattr(launcher.options, name)) is not None:
+            way_out = "leave it out, as each side waits for the other"
+            raise ConfigurationError([fault(f"hydra.launcher.{name}", "be null in a duel", value, way_out)])
+
+
 def pairing_notices(grid: CellGrid, pairing: Pairing | None) -> list[str]:
     """Return notices to print before the start: the epochs needed if whole epochs are turns."""
-    if pairing is None:
+    if pairing is None or pairing.options is None:
         return []
     max_members = max(len(frozenset().union(*group) & grid.in_epochs) for group in pairing.groups)
+    max_members *= 1 if pairing.duel is None else 2
     if not max_members:
         return []
     num_epochs, seconds = max_members * (MIN_ROUNDS + WARMUP_TURNS), pairing.options.max_seconds

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from runmanager.app.driver.other_drivers import stored_record
@@ -46,23 +46,44 @@ class PairedSessions:
         self._keeper: TurnKeeper | None = None
         self._keys: list[frozenset[int]] = []
         self._batch: Sequence[PlannedRun] = ()
+        self._can_restart: Callable[[], bool] = lambda: True
         self._ended_at: float | None = None  # the previous session
         self.has_next = False
 
     def start(self, batch: Sequence[PlannedRun], first: int) -> TurnKeeper:
         """Begin a session of `batch`, whose keys count from `first`; return the keeper of its turns."""
-        self._batch, self.has_next = batch, False
-        self._keys = [
+        self._batch = batch
+        keys = [
             frozenset(first + index for index, run in enumerate(batch) if run.cell.signature in side)
             for side in self._sides
         ]
+        return self.begin(
+            keys,
+            seed=int(batch[0].cell.signature[:8], 16),
+            again=[first + index for index, run in enumerate(batch) if run.action is Action.MEASURE],
+            can_restart=lambda: all(run.paths.checkpoint.exists() for run in batch),
+        )
+
+    def begin(
+        self,
+        keys: Sequence[frozenset[int]],
+        *,
+        seed: int = 0,
+        again: Collection[int] = (),
+        can_restart: Callable[[], bool] = lambda: True,
+    ) -> TurnKeeper:
+        """Begin a session of jobs with these `keys`, a set for each side; return the keeper of their turns.
+
+        `can_restart` says whether all processes left something to start a further session from.
+        """
+        self._keys, self._can_restart, self.has_next = list(keys), can_restart, False
         self._keeper = TurnKeeper(
             enough=self._session_is_over,
             min_rounds=self._min_rounds,
             max_seconds=self._options.max_seconds,
             measuring_since=None if self._keeper is None else self._keeper.measuring_since,
-            seed=int(batch[0].cell.signature[:8], 16) + sum(map(len, self._log_ratios)),
-            again=[first + index for index, run in enumerate(batch) if run.action is Action.MEASURE],
+            seed=seed + sum(map(len, self._log_ratios)),
+            again=again,
             clock=self._clock,
         )
         return self._keeper
@@ -113,5 +134,5 @@ class PairedSessions:
             num_rounds >= _NOISE_TO_SPREAD * math.sqrt(restart / round_seconds)
             and now - began >= self._options.max_seconds / _MAX_SESSIONS
             and left >= restart + self._min_rounds * round_seconds
-            and all(run.paths.checkpoint.exists() for run in self._batch)
+            and self._can_restart()
         )

@@ -15,6 +15,7 @@ from runmanager.app.driver.host_capacity import check_host_capacity
 from runmanager.app.driver.paired_grouping import infer_compared_axis
 from runmanager.app.driver.preflight import check_cells, warm_up
 from runmanager.app.driver.program import CellGrid, Storage
+from runmanager.app.driver.remote_sessions import duel_address
 from runmanager.app.programs.run_folder_overrides import run_folder_overrides
 from runmanager.app.sweeper_options import CONTINUES
 from runmanager.errors import ConfigurationError
@@ -70,8 +71,8 @@ class BuiltInJob:
         """The cells; those of a paired sweep with `measure.axis` set, so that it is in every run's record."""
         grid = prepare_cells(self._loader, self._master, self._words, sides=self._sides)
         options = grid.configs[0].measure
-        if not isinstance(options, PairedOptions) or options.axis is not None:
-            return grid
+        if not isinstance(options, PairedOptions) or options.axis is not None or duel_address() is not None:
+            return grid  # the sides of a duel of two commits have equal settings
         axis = infer_compared_axis(grid.axes, grid.sides)
         self._words.append(f"measure.axis={quote_text(axis)}")
         return prepare_cells(self._loader, self._master, self._words, sides=self._sides)

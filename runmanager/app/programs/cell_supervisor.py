@@ -29,6 +29,7 @@ from runmanager.app.programs.cell_progress import FolderActivity
 from runmanager.app.programs.program_error import in_program
 from runmanager.app.programs.seen_device import SeenDevice, is_device_missing
 from runmanager.errors import RecordError
+from runmanager.launching.local.turn_keeper import current_turn_client
 from runmanager.launching.local.worker import OWN_PROCESS_VARIABLE, RESUMES_VARIABLE
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.paths import RunPaths
@@ -93,6 +94,8 @@ def supervise_cell(spec: CellSpec, run_program: Callable[[RunFolder], ProgramEnd
     `run_program` returns how the program ended; what it raises counts as the program's error. None is returned if the
     cell was not run: it has finished, or its device is missing. Raises `RunBusyError` if another process runs it.
     """
+    if (turns := current_turn_client()) is not None:  # a whole run is one turn
+        turns.ask(is_measured=False, is_cancelled=lambda: False)
     folder = _opened(spec)
     if folder is None:
         return None

@@ -1,26 +1,63 @@
-"""`runmanager compare`: the runs of a sweep that differ in one setting only, compared."""
+"""`runmanager compare`: the runs of a sweep that differ in one setting only, or those of two sweeps, compared."""
 
 import dataclasses
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from runmanager.cli.arguments import AtOption, BetterOption, SweepName
-from runmanager.cli.completion import complete_axes, complete_baselines, complete_crossovers, complete_metrics
+from runmanager.cli.completion import (
+    complete_axes,
+    complete_baselines,
+    complete_crossovers,
+    complete_metrics,
+    complete_sweeps,
+)
+from runmanager.cli.conditions import FailIfOption, Verdict, answer_conditions, duel_of_sides, duel_of_sweeps
 from runmanager.cli.printing import console, print_text, print_warning, render, warn_damaged
 from runmanager.cli.table_formats import DATA_FORMATS, MAX_TEXT_ROWS, TableFormat, format_table
 from runmanager.errors import UsageError
 from runmanager.records.sweep.lookup import find_sweep
+from runmanager.text import printable
 
 if TYPE_CHECKING:
-    from runmanager.results.compare.comparison_table import ComparisonTable
+    from runmanager.records.storage.reader import SweepContents
+    from runmanager.records.sweep.sweep_record import SweepRecord
+    from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
+    from runmanager.results.compare.matched_pairs import Matches
+    from runmanager.results.compare.options import CompareOptions
+    from runmanager.results.gate.sweep_pairs import TwoSweeps
 
 __all__ = ["compare"]
 
 
+class CompareFormat(StrEnum):
+    """Output formats of a comparison: those of tables, and a comment for GitHub."""
+
+    TEXT = "text"
+    CSV = "csv"
+    JSON = "json"
+    MARKDOWN = "markdown"
+    LATEX = "latex"
+    HTML = "html"
+    GITHUB = "github"
+
+
 def compare(
     sweep: SweepName,
+    candidate: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[CANDIDATE]",
+            help="A second sweep: its cells are compared with those of equal settings in the first, the baseline.",
+            show_default=False,
+            autocompletion=complete_sweeps,
+        ),
+    ] = None,
     axis: Annotated[
         str | None,
         typer.Option(
@@ -80,54 +117,164 @@ def compare(
             "--all", help="Show every row: more than the first 50, and shorter runs that longer ones continue."
         ),
     ] = False,
-    format_: Annotated[TableFormat, typer.Option("--format", help="Files hold every row and column.")] = (
-        TableFormat.TEXT
-    ),
-) -> None:
-    """Compare the runs of a sweep that differ in one setting only, with the noise stated."""
-    from runmanager.results.compare import comparison
-    from runmanager.results.compare.matched_pairs import match_sides
-    from runmanager.results.findings.bottleneck import bottleneck_notes
-    from runmanager.results.findings.crossover import crossover_answers
-    from runmanager.results.findings.roofline import roofline_lines
-    from runmanager.results.load.loader import read_results
-    from runmanager.results.tables.query import TableQuery
+    fail_if: FailIfOption = None,
+    format_: Annotated[
+        CompareFormat,
+        typer.Option("--format", help="Files hold every row and column; github is a comment in Markdown."),
+    ] = CompareFormat.TEXT,
+) -> int:
+    """Compare the runs of a sweep that differ in one setting only, or two sweeps, with the noise stated.
 
-    if crossover is not None and format_ in DATA_FORMATS:
+    Of two sweeps, commit, library versions, host and device may differ: they are what is compared.
+    """
+    from runmanager.results.compare.options import CompareOptions
+    from runmanager.results.gate.fail_if import parse_condition
+    from runmanager.results.tables.query import TableQuery
+    from runmanager.results.tables.shorter_runs import without_shorter_runs
+
+    if crossover is not None and format_ in (CompareFormat.CSV, CompareFormat.JSON, CompareFormat.GITHUB):
         raise UsageError(
             f"`--crossover` must go with a format that has sentences, got --format {format_}; use markdown."
         )
     query = TableQuery.parse(where=where)
-    paths = find_sweep(sweep)
-    contents, plan = read_results(paths)
-    options = comparison.CompareOptions(axis, baseline, metric, better=better, at=at, drift=drift, margin=margin)
-    matches = match_sides(contents, plan, options)
-    if format_ is not TableFormat.TEXT:
+    conditions = [parse_condition(text) for text in fail_if or ()]
+    options = CompareOptions(axis, baseline, metric, better=better, at=at, drift=drift, margin=margin)
+    pairing = _OneSweep.read(sweep) if candidate is None else _SweepPair.read(sweep, candidate)
+    matches = pairing.match(options)
+    if format_ is not CompareFormat.TEXT:
         matches = matches.without_stand_in()
-    every_pair = comparison.compare_matches(contents, matches, options)
+    every_pair = pairing.compare(matches, options)
     pairs = query.of_comparison(every_pair)
-    sentences = [
+
+    def comparison_by(wanted: "CompareOptions") -> "ComparisonTable":
+        if wanted == options:
+            return pairs
+        return query.of_comparison(pairing.compare(pairing.match(wanted).without_stand_in(), wanted))
+
+    verdict = answer_conditions(conditions, options, comparison_by, pairing.contents.runs, pairing.duel)
+    sentences = _sentences(matches, every_pair, crossover)
+    if format_ is CompareFormat.TEXT:
+        found = pairing.answers(pairs)
+        shown = pairs if show_all or where is not None else without_shorter_runs(pairs)
+        _show_pairs(shown, [*sentences, *found], show_all=show_all)
+        print_text("".join(f"{printable(line)}\n" for line in verdict.lines))  # not wrapped: they hold commands
+    elif format_ is CompareFormat.GITHUB:
+        from runmanager.results.gate.github_comment import github_comment
+
+        found = pairing.answers(pairs)
+        print_text(github_comment(pairs, pairing.title, found, verdict.lines, verdict.status))
+    else:
+        _print_file(pairs, TableFormat(format_), pairing, sentences, verdict, is_filtered=where is not None)
+    return verdict.exit_status
+
+
+def _sentences(matches: "Matches", every_pair: "ComparisonTable", crossover: str | None) -> list[str]:
+    from runmanager.results.findings.bottleneck import bottleneck_notes
+    from runmanager.results.findings.crossover import crossover_answers
+    from runmanager.results.findings.roofline import roofline_lines
+
+    return [
         *bottleneck_notes(matches),
         *roofline_lines(matches),
         *(crossover_answers(matches, every_pair, crossover) if crossover is not None else []),
     ]
-    if format_ is TableFormat.TEXT:
+
+
+@dataclasses.dataclass(frozen=True)
+class _OneSweep:
+    """The pairs within one sweep."""
+
+    contents: "SweepContents"
+    plan: "SweepRecord | None"
+    title: str
+
+    @classmethod
+    def read(cls, name: str) -> "_OneSweep":
+        from runmanager.results.load.loader import read_results
+
+        paths = find_sweep(name)
+        return cls(*read_results(paths), f"Comparison of {paths.name}")
+
+    def match(self, options: "CompareOptions") -> "Matches":
+        from runmanager.results.compare.matched_pairs import match_sides
+
+        return match_sides(self.contents, self.plan, options)
+
+    def compare(self, matches: "Matches", options: "CompareOptions") -> "ComparisonTable":
+        from runmanager.results.compare.comparison import compare_matches
+
+        return compare_matches(self.contents, matches, options)
+
+    def answers(self, pairs: "ComparisonTable") -> list[str]:
         from runmanager.results.findings.answer_sentences import answers
         from runmanager.results.tables.results_table import result_rows
-        from runmanager.results.tables.shorter_runs import without_shorter_runs
 
-        found = answers(result_rows(contents, plan), pairs, runs=contents.runs)
-        shown = pairs if show_all or where is not None else without_shorter_runs(pairs)
-        _show_pairs(shown, [*sentences, *found], show_all=show_all)
-        return
+        return answers(result_rows(self.contents, self.plan), pairs, runs=self.contents.runs)
+
+    duel = staticmethod(duel_of_sides)
+
+
+@dataclasses.dataclass(frozen=True)
+class _SweepPair:
+    """The pairs across two sweeps."""
+
+    sweeps: "TwoSweeps"
+
+    @classmethod
+    def read(cls, baseline: str, candidate: str) -> "_SweepPair":
+        from runmanager.results.gate.sweep_pairs import read_two_sweeps
+
+        return cls(read_two_sweeps(find_sweep(baseline), find_sweep(candidate)))
+
+    @property
+    def contents(self) -> "SweepContents":
+        return self.sweeps.together
+
+    @property
+    def title(self) -> str:
+        return f"Comparison of {self.sweeps.names[1]} with {self.sweeps.names[0]}"
+
+    def match(self, options: "CompareOptions") -> "Matches":
+        return self.sweeps.match(options)
+
+    def compare(self, matches: "Matches", options: "CompareOptions") -> "ComparisonTable":
+        return self.sweeps.compare_matches(matches, options)
+
+    def answers(self, pairs: "ComparisonTable") -> list[str]:
+        from runmanager.results.findings.comparison_findings import comparison_answers
+
+        return [line for lines in comparison_answers(pairs.rows, pairs) for line in lines]
+
+    @property
+    def duel(self) -> "Callable[[ComparisonRow], str]":
+        plan = self.sweeps.plans[1]
+        runs = [each.runs for each in self.sweeps.contents]
+        return partial(duel_of_sweeps, runs=runs, command=() if plan is None else plan.command)
+
+
+def _print_file(
+    pairs: "ComparisonTable",
+    format_: TableFormat,
+    pairing: _OneSweep | _SweepPair,
+    sentences: Sequence[str],
+    verdict: Verdict,
+    *,
+    is_filtered: bool,
+) -> None:
+    """Print the table as a file; the lines of `--fail-if` go to stderr where the format has rows only."""
     if format_ in DATA_FORMATS:
-        warn_damaged([each.message for each in contents.damaged])
-        if where is not None and not pairs.rows:
+        warn_damaged([each.message for each in pairing.contents.damaged])
+        if is_filtered and not pairs.rows:
             print_warning(pairs.notes[0])
     if format_ in (TableFormat.LATEX, TableFormat.HTML):
-        pairs = comparison.with_numbered_reasons(pairs)
-    pairs = dataclasses.replace(pairs, notes=(*pairs.notes, *sentences))
-    print_text(format_table(pairs, format_, title=f"Comparison of {paths.name}"))
+        from runmanager.results.compare.comparison import with_numbered_reasons
+
+        pairs = with_numbered_reasons(pairs)
+    pairs = dataclasses.replace(pairs, notes=(*pairs.notes, *sentences, *verdict.lines))
+    print_text(format_table(pairs, format_, title=pairing.title))
+    if format_ in DATA_FORMATS:
+        for line in verdict.lines:
+            print(printable(line), file=sys.stderr)
 
 
 def _show_pairs(pairs: "ComparisonTable", sentences: Sequence[str], *, show_all: bool) -> None:

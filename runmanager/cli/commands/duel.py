@@ -1,55 +1,183 @@
-"""`runmanager duel`: two settings measured against each other, side by side on this machine."""
+"""`runmanager duel`: two settings, commits or environments measured against each other, in turns on this machine."""
 
 import datetime
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from runmanager.cli.conditions import FailIfOption, Verdict, answer_conditions, duel_of_sides
 from runmanager.cli.hydra_application import run_application
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths
+from runmanager.text import printable
+
+if TYPE_CHECKING:
+    from runmanager.app.duel.two_drivers import DuelRequest
+    from runmanager.results.compare.comparison_table import ComparisonTable
+    from runmanager.results.compare.options import CompareOptions
+    from runmanager.results.gate.fail_if import Condition
 
 __all__ = ["duel"]
 
 _SIDE = "One or more overrides: 'device=cuda num_workers=2'."
 _DEFAULTS = {"name": "", "output_root": "outputs", "epochs": "1"}
+_FAILED = 1
 
 
 def duel(
     ctx: typer.Context,
-    one: Annotated[str, typer.Argument(metavar="SIDE", help=_SIDE)],
-    other: Annotated[str, typer.Argument(metavar="SIDE", help=_SIDE)],
+    one: Annotated[str | None, typer.Argument(metavar="SIDE", help=_SIDE, show_default=False)] = None,
+    other: Annotated[str | None, typer.Argument(metavar="SIDE", help=_SIDE, show_default=False)] = None,
+    baseline_rev: Annotated[
+        str | None, typer.Option(metavar="REV", help="The commit of the baseline; then settings follow, not sides.")
+    ] = None,
+    candidate_rev: Annotated[
+        str | None, typer.Option(metavar="REV", help="The commit of the candidate. Default with a baseline: HEAD.")
+    ] = None,
+    baseline_python: Annotated[
+        str | None, typer.Option(metavar="PATH", help="The interpreter of the baseline. Default: this one.")
+    ] = None,
+    candidate_python: Annotated[
+        str | None, typer.Option(metavar="PATH", help="The interpreter of the candidate. Default: this one.")
+    ] = None,
+    fail_if: FailIfOption = None,
 ) -> int:
-    """Measure which of two settings trains faster, side by side.
+    """Measure which of two settings, two commits or two Python environments trains faster, side by side.
 
     Both run at the same time and take turns on the machine until the speedup is known within measure.half_width (1%),
-    or measure.max_seconds (60) have passed. Further overrides apply to both sides.
+    or measure.max_seconds (60) have passed. Further overrides apply to both sides. With --baseline-rev or
+    --baseline-python all words are settings of both; a script and its settings may take their place, whose whole runs
+    take turns: `runmanager duel --baseline-rev main train.py seed=1,2,3`. Options of `runmanager sweep` stand
+    before the script.
     """
+    from runmanager.results.gate.fail_if import parse_condition
+
+    conditions = [parse_condition(text) for text in fail_if or ()]
+    words = [word for word in (one, other) if word is not None]
+    revisions = (baseline_rev, candidate_rev)
+    pythons = (baseline_python, candidate_python)
+    if any(revisions) or any(pythons):
+        if any(revisions):
+            revisions = (baseline_rev, candidate_rev or "HEAD")
+            if baseline_rev is None:
+                raise UsageError("`--candidate-rev` must go with `--baseline-rev`, got it alone.")
+        return _duel_of_code(ctx, [*words, *ctx.args], revisions, pythons, conditions)
+    if "--help" in ctx.args:
+        return run_application(ctx, [])
+    if len(words) < 2:
+        raise UsageError("Missing argument 'SIDE': a duel must have two, or --baseline-rev or --baseline-python.")
+    return _duel_of_settings(ctx, words[0], words[1], conditions)
+
+
+def _duel_of_settings(ctx: typer.Context, one: str, other: str, conditions: "list[Condition]") -> int:
     for word in (one, other):
         if "=" not in word or word.startswith("-"):
             raise UsageError(f"A side of a duel must be overrides like device=cuda, got '{word}'.")
-    for word in ctx.args:
-        if word.startswith("measure=") and word != "measure=paired":
-            raise UsageError(f"`measure` must be paired in a duel, got '{word.partition('=')[2]}'; leave it out.")
-    chosen = _DEFAULTS | {"name": f"duel-{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}"}
-    given = [word for word in ctx.args if word.partition("=")[0] in chosen and "=" in word]
-    chosen |= {word.partition("=")[0]: word.partition("=")[2] for word in given}
+    chosen, others = _own_words(ctx.args)
     from runmanager.app.compose.override_quoting import quote_text
 
     words = [f"{name}={value}" for name, value in chosen.items()]
     sides = f"hydra.sweeper.sides=[{quote_text(one)},{quote_text(other)}]"
-    others = [word for word in ctx.args if word not in given]
     status = run_application(ctx, ["-m", "measure=paired", *words, sides, *others])
     folder = SweepPaths(Path(chosen["output_root"]) / chosen["name"])
-    if folder.record.exists() and "--dry-run" not in ctx.args:
-        typer.echo(_answer(folder))
-    return status
+    if not folder.record.exists() or "--dry-run" in ctx.args:
+        return status
+    verdict = _answer(folder, conditions)
+    return verdict.exit_status if verdict.status is not None and status in (0, _FAILED) else status
 
 
-def _answer(folder: SweepPaths) -> str:
+def _own_words(given: list[str]) -> tuple[dict[str, str], list[str]]:
+    """Separate the settings that a duel has defaults for. Raises `UsageError` for a `measure` other than paired."""
+    for word in given:
+        if word.startswith("measure=") and word != "measure=paired":
+            raise UsageError(f"`measure` must be paired in a duel, got '{word.partition('=')[2]}'; leave it out.")
+    chosen = _DEFAULTS | {"name": f"duel-{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}"}
+    own = [word for word in given if word.partition("=")[0] in chosen and "=" in word]
+    chosen |= {word.partition("=")[0]: word.partition("=")[2] for word in own}
+    return chosen, [word for word in given if word not in own and word != "measure=paired"]
+
+
+def _answer(folder: SweepPaths, conditions: "list[Condition]") -> Verdict:
     from runmanager.results.compare.comparison import compare
+    from runmanager.results.compare.options import CompareOptions
     from runmanager.results.findings.answer_sentences import duel_answers
     from runmanager.results.load.loader import read_results
 
-    return "\n".join(duel_answers(compare(*read_results(folder))))
+    contents, plan = read_results(folder)
+
+    def comparison_by(options: "CompareOptions") -> "ComparisonTable":
+        return compare(contents, plan, options)
+
+    typer.echo("\n".join(duel_answers(comparison_by(CompareOptions()))))
+    verdict = answer_conditions(conditions, CompareOptions(), comparison_by, contents.runs, duel_of_sides)
+    _print_lines(verdict)
+    return verdict
+
+
+def _print_lines(verdict: Verdict) -> None:
+    for line in verdict.lines:
+        typer.echo(printable(line))
+
+
+def _duel_of_code(
+    ctx: typer.Context,
+    words: list[str],
+    revisions: tuple[str | None, str | None],
+    pythons: tuple[str | None, str | None],
+    conditions: "list[Condition]",
+) -> int:
+    """Run the duel of two commits or environments, and answer from both sides' sweeps."""
+    from runmanager.app.duel.two_drivers import run_duel
+
+    result = run_duel(_request(words, revisions, (pythons[0] or sys.executable, pythons[1] or sys.executable)))
+    _print_lines(Verdict(lines=result.lines))
+    verdict = _answer_across(result.sweeps, conditions)
+    worst = max(result.statuses, key=abs)
+    if verdict.status is not None and all(status in (0, _FAILED) for status in result.statuses):
+        return verdict.exit_status
+    return worst if worst >= 0 else _FAILED
+
+
+def _request(words: list[str], revisions: tuple[str | None, str | None], pythons: tuple[str, str]) -> "DuelRequest":
+    from runmanager.app.duel.two_drivers import DuelRequest
+
+    at = next((index for index, word in enumerate(words) if word.endswith(".py") and "=" not in word), None)
+    if at is not None:
+        if Path(words[at]).is_absolute() and any(revisions):
+            raise UsageError(f"A script must be given by its path in the repository, got {words[at]}.")
+        name = f"duel-{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}"
+        return DuelRequest(name, "outputs", words[at + 1 :], revisions, pythons, words[at], words[:at])
+    if flags := [word for word in words if word.startswith("-")]:
+        raise UsageError(f"A duel of commits or environments must have settings alone, got '{flags[0]}'.")
+    chosen, others = _own_words(words)
+    name, output_root = chosen.pop("name"), chosen.pop("output_root")
+    settings = [*(f"{key}={value}" for key, value in chosen.items()), *others]
+    return DuelRequest(name, output_root, settings, revisions, pythons)
+
+
+def _answer_across(sweeps: tuple[SweepPaths, SweepPaths], conditions: "list[Condition]") -> Verdict:
+    from runmanager.results.compare.options import CompareOptions
+    from runmanager.results.findings.answer_sentences import duel_answers
+    from runmanager.results.findings.comparison_findings import comparison_answers
+    from runmanager.results.gate.sweep_pairs import read_two_sweeps
+
+    both = read_two_sweeps(*sweeps)
+    options = CompareOptions()
+    if not any(run.epochs for run in both.together.runs):  # whole runs of a program that records no epochs
+        options = CompareOptions(metric="run_seconds")
+    table = both.compare(options)
+    if any(row.effect is not None and row.effect.num_process_pairs for row in table.rows):
+        answers = duel_answers(table)
+    else:
+        answers = [line for lines in comparison_answers(table.rows, table) for line in lines]
+    for line in answers:
+        typer.echo(printable(line))
+
+    def longer(_: object) -> str:
+        return "the same duel with a larger measure.max_seconds, or with more seeds"
+
+    verdict = answer_conditions(conditions, options, both.compare, both.together.runs, longer)
+    _print_lines(verdict)
+    return verdict

@@ -20,7 +20,7 @@ from runmanager.launching.local.interrupt_counter import InterruptCounter
 from runmanager.launching.local.job_queue import JobQueue, Try
 from runmanager.launching.local.jobs import Job, Listener, ProcessExit
 from runmanager.launching.local.time_limits import LimitWatch
-from runmanager.launching.local.turn_keeper import TurnKeeper
+from runmanager.launching.local.turn_keeper import Turns
 from runmanager.launching.local.worker import Raised, Request, Returned
 from runmanager.launching.options import RETRIED
 from runmanager.records.host.process import usable_cores
@@ -78,7 +78,7 @@ class LocalEngine:
         slots: GpuSlots | None = None,
         retries: Retries | None = None,
         stop_on_error: bool = False,
-        turns: TurnKeeper | None = None,
+        turns: Turns | None = None,
         exit_timeout: float = _EXIT_TIMEOUT,
     ) -> None:
         self._workers = workers

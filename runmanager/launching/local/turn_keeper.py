@@ -8,15 +8,26 @@ import contextlib
 import os
 import random
 import secrets
+import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.connection import Connection
+from typing import Protocol
 
 from runmanager.records.run.turn_record import Grant
 
-__all__ = ["WARMUP_TURNS", "Round", "TurnClient", "TurnKeeper", "current_turn_client", "set_turn_client"]
+__all__ = [
+    "WARMUP_TURNS",
+    "Round",
+    "TurnClient",
+    "TurnKeeper",
+    "Turns",
+    "current_turn_client",
+    "imported_files",
+    "set_turn_client",
+]
 
 Round = Mapping[int, float]
 """The measurements of one round, in samples per second by the keys of the jobs, without warm-up and failures."""
@@ -35,18 +46,31 @@ class _TurnRequest:
     is_measured: bool
     samples: int
     seconds: float
+    imported: tuple[str, ...] = ()
 
 
 class TurnClient:
     """A job's end of the pipe on which it requests turns; `session` is the name that all jobs of the group share.
 
-    `again`: the job has ended before, and takes its measured turns once more.
+    `again`: the job has ended before, and takes its measured turns once more. `family` is the process whose descendants
+    take turns, None for the parent of this one. `reports_imports`: the first request for a measured turn names the
+    files that the process has imported.
     """
 
-    def __init__(self, pipe: Connection, session: str, *, again: bool = False) -> None:
+    def __init__(
+        self,
+        pipe: Connection,
+        session: str,
+        *,
+        again: bool = False,
+        family: int | None = None,
+        reports_imports: bool = False,
+    ) -> None:
         self._pipe = pipe
         self.session = session
         self.again = again
+        self.family = family
+        self._reports_imports = reports_imports
 
     def ask(
         self, *, is_measured: bool, samples: int = 0, seconds: float = 0.0, is_cancelled: Callable[[], bool]
@@ -56,8 +80,11 @@ class TurnClient:
         `samples` and `seconds` are the measurement of that turn. Measured turns begin when every job asks for one.
         Raises `EOFError` where the driver is gone.
         """
+        imported: tuple[str, ...] = ()
+        if is_measured and self._reports_imports:
+            imported, self._reports_imports = imported_files(), False
         try:
-            self._pipe.send(_TurnRequest(is_measured, samples, seconds))
+            self._pipe.send(_TurnRequest(is_measured, samples, seconds, imported))
             while True:
                 # Checked first: where turns are short, the next one is there before the first poll returns.
                 if is_cancelled():
@@ -73,6 +100,13 @@ class TurnClient:
 
     def close(self) -> None:
         self._pipe.close()
+
+
+def imported_files() -> tuple[str, ...]:
+    """Return the source files of all modules that this process has imported."""
+    files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    # Modules that were made, not read, have a file of their name without a folder.
+    return tuple(sorted({file for file in files if isinstance(file, str) and file.startswith(os.sep)}))
 
 
 def _move_to(core: int) -> None:
@@ -100,6 +134,23 @@ def current_turn_client() -> TurnClient | None:
     return _clients[0] if _clients else None
 
 
+class Turns(Protocol):
+    """What the local engine needs of the keeper of its jobs' turns."""
+
+    @property
+    def pipes(self) -> list[Connection]: ...
+
+    def add(self, key: int) -> TurnClient: ...
+
+    def started(self) -> None: ...
+
+    def remove(self, key: int) -> None: ...
+
+    def clock(self, key: int) -> float: ...
+
+    def receive(self, ready: Sequence[object]) -> None: ...
+
+
 @dataclass
 class _Member:
     """A job of the group. It waits while it has a `request`; else it has a turn, starts or ends."""
@@ -121,7 +172,7 @@ class TurnKeeper:
     `clock`, or from the first measured turn. The jobs in `again` have ended before, and only take measured turns.
 
     `start_seconds` is how long the processes took until all could take turns; `rounds_since` is when the first round
-    that counts began. Both are None until then.
+    that counts began. Both are None until then. `imported` has the files that jobs have reported.
     """
 
     def __init__(
@@ -137,6 +188,7 @@ class TurnKeeper:
     ) -> None:
         self.session = secrets.token_hex(4)
         self.rounds: list[Round] = []
+        self.imported: dict[int, tuple[str, ...]] = {}
         self.measuring_since = measuring_since
         self.start_seconds: float | None = None
         self.rounds_since: float | None = None
@@ -163,9 +215,13 @@ class TurnKeeper:
     def add(self, key: int) -> TurnClient:
         """Add the job `key` and return its client, to be passed to its process and then closed in this one."""
         mine, theirs = connection.Pipe()
-        self._members[key] = _Member(mine)
-        self._waited[key] = 0.0
+        self.join(key, mine)
         return TurnClient(theirs, self.session, again=key in self._again)
+
+    def join(self, key: int, pipe: Connection) -> None:
+        """Add the job `key`, whose client has the other end of `pipe`."""
+        self._members[key] = _Member(pipe)
+        self._waited[key] = 0.0
 
     def started(self) -> None:
         """Note that the last process so far has started."""
@@ -195,6 +251,8 @@ class TurnKeeper:
                     self.remove(key)
                     continue
                 member.request, member.requested_at = request, self._clock()
+                if request.imported:
+                    self.imported[key] = request.imported
                 if member.is_warm and request.samples and request.seconds > 0:
                     self._round[key] = request.samples / request.seconds
         self._advance()

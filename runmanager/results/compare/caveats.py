@@ -59,7 +59,9 @@ def pair_caveats(sides: Sequence[Side]) -> list[str]:
         for side in sides
         for difference in differences([side], lambda environment: {"device": environment.device_name})
     ]
-    environment = [*differences(sides, _noteworthy_facts), *devices, *_unknown_code(sides)]
+    # Of two sweeps these are what is compared, and named as such.
+    noteworthy = [] if all(side.is_sweep for side in sides) else differences(sides, _noteworthy_facts)
+    environment = [*noteworthy, *devices, *_unknown_code(sides)]
     return [
         *outlier_caveats(sides),
         *_deviations(sides),

@@ -5,6 +5,7 @@ from typing import Any
 
 from runmanager.records.run.environment_changes import changed_files, describe_files
 from runmanager.records.run.run_record import Environment
+from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.comparison_side import Side
 from runmanager.results.compare.options import CompareOptions
 from runmanager.results.metrics.loss_functions import OF_THE_LOSS, loss_functions
@@ -12,6 +13,7 @@ from runmanager.results.metrics.metric_lookup import MEMORY, RUN_TIME
 
 __all__ = [
     "TOO_FEW_EPOCHS",
+    "compared_environments",
     "count_values",
     "describe_unfinished",
     "differences",
@@ -85,7 +87,18 @@ def _invalid_values(sides: Sequence[Side]) -> list[str]:
 
 
 def disagreements(sides: Sequence[Side]) -> list[str]:
-    """Return the facts and files of code in which any two finished runs differ, which makes them incomparable."""
+    """Return the facts and files of code in which any two finished runs differ, which makes them incomparable.
+
+    Two sweeps may differ in commit, libraries and code, but the runs of each of them may not.
+    """
+    if all(side.is_sweep for side in sides):
+        threads = differences(sides, lambda environment: {"torch threads": environment.torch_threads})
+        within = [line for side in sides for line in _disagreements([side])]
+        return list(dict.fromkeys([*threads, *within]))
+    return _disagreements(sides)
+
+
+def _disagreements(sides: Sequence[Side]) -> list[str]:
     found = differences(sides, _required_facts)
     files = changed_files(run.record.environment for side in sides for run in side.finished)
     return [*found, f"code differs: {describe_files(files)}"] if files else found
@@ -100,6 +113,30 @@ def _required_facts(environment: Environment) -> dict[str, Any]:
     }
 
 
+def compared_environments(sides: Sequence[Side]) -> list[str]:
+    """Name what is compared where the sides are sweeps: commit, versions, host and device, as far as they differ."""
+    if not all(side.is_sweep for side in sides):
+        return []
+    found = differences(sides, _compared_facts, runs_of=lambda side: side.started)
+    if files := changed_files(run.record.environment for side in sides for run in side.started):
+        found.append(f"code differs: {describe_files(files)}")
+    return found or ["commit, libraries, host and device are equal"]
+
+
+def _compared_facts(environment: Environment) -> dict[str, Any]:
+    commit = environment.commit
+    return {
+        "commit": commit and commit[:_COMMIT_DIGITS],
+        "python": environment.python or None,
+        **environment.libraries,
+        "host": environment.host or None,
+        "CPU model": environment.cpu_model,
+        "device": environment.device_name,
+        "driver": environment.driver,
+        "CUDA": environment.cuda,
+    }
+
+
 def _memory_kind(environment: Environment) -> dict[str, Any]:
     """`peak_memory_bytes` on CPU includes Python and torch; on an accelerator it is that of the tensors alone."""
     device = environment.device_name
@@ -107,10 +144,15 @@ def _memory_kind(environment: Environment) -> dict[str, Any]:
     return {"what is measured": None if device is None else "the process's" if on_cpu else "the accelerator's"}
 
 
-def differences(sides: Iterable[Side], facts: Callable[[Environment], Mapping[str, Any]]) -> list[str]:
-    """Return the facts in which any two finished runs differ, with the values of each side."""
+def differences(
+    sides: Iterable[Side],
+    facts: Callable[[Environment], Mapping[str, Any]],
+    *,
+    runs_of: Callable[[Side], Sequence[StoredRun]] = lambda side: side.finished,
+) -> list[str]:
+    """Return the facts in which any two finished runs, or those of `runs_of`, differ, with the values of each side."""
     seen: dict[str, dict[str, dict[str, None]]] = {}
-    known = [(side.label, [facts(run.record.environment) for run in side.finished]) for side in sides]
+    known = [(side.label, [facts(run.record.environment) for run in runs_of(side)]) for side in sides]
     names = dict.fromkeys(name for _, runs in known for run in runs for name in run)
     for name in names:
         for label, runs in known:

@@ -118,6 +118,7 @@ def _row(match: Match, found: Judgement, settings: dict[str, str], matches: Matc
         metric=metric,
         effect=found.effect,
         is_stand_in=matches.is_stand_in(match),
+        are_equal=found.are_equal,
     )
 
 

@@ -31,7 +31,8 @@ class Side:
     """The cells with one value of the compared axis. Only finished runs are measured.
 
     `paired` is whether every cell asks for paired measurement, along any axis; `in_turns` is whether every cell does so
-    along the compared axis, which interleaves the two sides.
+    along the compared axis, which interleaves the two sides. `is_sweep`: the side is a sweep of its own, so the commit,
+    libraries and machine in which it differs from the other are what is compared.
     """
 
     label: str
@@ -39,11 +40,15 @@ class Side:
     metric: Metric = THROUGHPUT
     paired: bool = False
     in_turns: bool = False
+    is_sweep: bool = False
+
+    @cached_property
+    def started(self) -> list[StoredRun]:
+        return [cell.stored for cell in self.cells if cell.stored is not None]
 
     @cached_property
     def finished(self) -> list[StoredRun]:
-        runs = (cell.stored for cell in self.cells)
-        return [run for run in runs if run is not None and run.record.status is Status.FINISHED]
+        return [run for run in self.started if run.record.status is Status.FINISHED]
 
     @cached_property
     def measured(self) -> list[tuple[StoredRun, list[float]]]:

@@ -32,11 +32,14 @@ class ComparisonRow(Row):
     """A pair of a comparison by `metric`; `effect` is None where it is not measured.
 
     `is_stand_in` marks a pair along an axis that the comparison chose because the requested one has no answer.
+    `are_equal`: nothing speaks against a comparison, and the value is exactly the same in each pair of runs, so that
+    their noise is not known.
     """
 
     metric: Metric
     effect: MeasuredEffect | None
     is_stand_in: bool
+    are_equal: bool = False
 
 
 @dataclass(frozen=True)

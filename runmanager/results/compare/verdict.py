@@ -7,7 +7,7 @@ from pathlib import Path
 
 from runmanager.records.run.attempts import session_of_epoch
 from runmanager.results.compare.caveats import ContentionCauses, contention_caveats, hidden_cost_caveats, pair_caveats
-from runmanager.results.compare.comparability import count_values, obstacles
+from runmanager.results.compare.comparability import compared_environments, count_values, obstacles
 from runmanager.results.compare.comparison_side import Side, resolution_of
 from runmanager.results.compare.comparison_table import MeasuredEffect
 from runmanager.results.compare.options import CompareOptions
@@ -65,7 +65,7 @@ class Judgement:
     """The verdict on a pair with its reason, and what it rests on; each tuple is baseline, candidate.
 
     `values` are the sides' own values of the metric, `counts` the numbers of measured values. `effect` is None where
-    the pair is not measured.
+    the pair is not measured, `are_equal` whether that is because the runs of both sides have the same values.
     """
 
     verdict: str
@@ -73,6 +73,7 @@ class Judgement:
     values: tuple[float | None, float | None]
     counts: tuple[int, int]
     effect: MeasuredEffect | None
+    are_equal: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ class _Evidence:
     contrast: Contrast | None = None
     seeds: Sequence[str] = ()
     rounds: Sequence[Sequence[float]] | None = None
+    are_equal: bool = False
 
     @property
     def metric(self) -> Metric:
@@ -125,7 +127,8 @@ def _gather_evidence(sides: Sides, options: CompareOptions) -> _Evidence:
     run_pairs = pair_runs(*([run for run, _ in side.measured] for side in sides))
     contrast = _contrast(sides, run_pairs)
     if contrast.has_unknown_noise:
-        return _Evidence(sides, [_why_noise_is_unknown(sides)])
+        are_equal = run_pairs is not None and not any(contrast.differences)
+        return _Evidence(sides, [_why_noise_is_unknown(sides)], are_equal=are_equal)
     return _Evidence(sides, contrast=contrast, seeds=pair_seeds(run_pairs))
 
 
@@ -183,9 +186,14 @@ def _judge(
     # Of a pair that is not measured, hidden costs would read as the cause.
     hidden = [] if evidence.obstacles else hidden_cost_caveats(sides)
     contended = contention_caveats(sides, shared_host) if metric.effect == "speedup" else []  # it changes no result
-    reason = "; ".join([*contended, *basis, *hidden, *pair_caveats(sides)])
+    reason = "; ".join([*contended, *compared_environments(sides), *basis, *hidden, *pair_caveats(sides)])
     return Judgement(
-        NOT_MEASURED if effect is None else _verdict_on(metric, effect), reason or None, values, counts, effect
+        NOT_MEASURED if effect is None else _verdict_on(metric, effect),
+        reason or None,
+        values,
+        counts,
+        effect,
+        evidence.are_equal,
     )
 
 

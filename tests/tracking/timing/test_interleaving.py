@@ -25,6 +25,7 @@ class FakeTurns:
 
     session = "a1"
     again = False
+    family = None
 
     def __init__(self, num_turns: int, *, on_request: Callable[[], None] = lambda: None) -> None:
         self.requests: list[tuple[bool, int, float]] = []

@@ -33,7 +33,10 @@ from runmanager.text import encodable
 __all__ = ["ResumeSetting", "ScriptCall", "run_script_cell"]
 
 _LOSS = re.compile(r"(^|[^a-z])loss($|[^a-z])", re.IGNORECASE)
-_OF_THIS_PROCESS = ("RUNMANAGER_OWN_PROCESS", "RUNMANAGER_DRIVEN", "RUNMANAGER_GOES_ON", "RUNMANAGER_PRELOAD")
+_OF_THIS_PROCESS = (
+    *("RUNMANAGER_OWN_PROCESS", "RUNMANAGER_DRIVEN", "RUNMANAGER_GOES_ON", "RUNMANAGER_PRELOAD"),
+    "RUNMANAGER_DUEL",
+)
 _OUTPUT = {"PYTHONUNBUFFERED": "1", "COLUMNS": "500"}  # else points come at the exit, and rich wraps lines at 80
 
 

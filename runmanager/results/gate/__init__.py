@@ -1,0 +1,1 @@
+"""Two sweeps compared, and conditions on a comparison that fail a pipeline."""

@@ -1,0 +1,154 @@
+"""The matched pairs of two sweeps: cells of equal settings, one sweep the baseline and the other the candidate."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from runmanager.errors import UsageError
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.settings.values import differing_settings
+from runmanager.records.storage.reader import SweepContents
+from runmanager.records.sweep.sweep_record import SweepRecord
+from runmanager.results.compare.cell_pairing import Axis, Pair, hashable, pair_cells
+from runmanager.results.compare.comparison import compare_matches
+from runmanager.results.compare.comparison_side import Side, label_of
+from runmanager.results.compare.comparison_table import ComparisonTable
+from runmanager.results.compare.matched_pairs import Match, Matches
+from runmanager.results.compare.options import CompareOptions
+from runmanager.results.load.cells import Cell, Cells, gather_cells
+from runmanager.results.load.loader import read_results
+from runmanager.results.metrics.metric import Metric
+from runmanager.results.metrics.metric_lookup import find_metric
+from runmanager.text import format_value, pluralize
+
+__all__ = ["SWEEP_AXIS", "TwoSweeps", "read_two_sweeps"]
+
+SWEEP_AXIS = "sweep"
+
+
+@dataclass(frozen=True)
+class TwoSweeps:
+    """Two sweeps as read, the baseline first; `names` tell them apart."""
+
+    names: tuple[str, str]
+    contents: tuple[SweepContents, SweepContents]
+    plans: tuple[SweepRecord | None, SweepRecord | None]
+
+    @property
+    def together(self) -> SweepContents:
+        """The runs and the damage of both, in the folder of the candidate."""
+        baseline, candidate = self.contents
+        return SweepContents(
+            candidate.paths, [*baseline.runs, *candidate.runs], [*baseline.damaged, *candidate.damaged]
+        )
+
+    def compare(self, options: CompareOptions | None = None) -> ComparisonTable:
+        """Compare the cells of equal settings: one row a pair, along the axis `sweep`.
+
+        Commit, library versions, host and device may differ between the sweeps. They are what is compared, and each
+        row's reason names them. A cell that only one sweep has is a row that is not measured.
+
+        Raises `UsageError` for an axis or a baseline, invalid options, and sweeps without cells.
+        """
+        options = options or CompareOptions()
+        return self.compare_matches(self.match(options), options)
+
+    def compare_matches(self, matches: Matches, options: CompareOptions) -> ComparisonTable:
+        """Compare pairs that `match` has found."""
+        table = compare_matches(self.together, matches, options)
+        return replace(table, notes=(*table.notes, *self._notes()))
+
+    def match(self, options: CompareOptions) -> Matches:
+        """Match the cells of equal settings. Raises what `compare` raises."""
+        if options.axis is not None or options.baseline is not None:
+            name = "--axis" if options.axis is not None else "--baseline"
+            raise UsageError(f"`{name}` must be left out where two sweeps are compared; the first one is the baseline.")
+        if faults := options.faults():
+            raise UsageError("\n".join(faults))
+        metric = find_metric(options.metric, self.together.runs, better=options.better, at=options.at)
+        cells, axis = self._cells()
+        pairs = [_match(pair, axis, cells, metric) for pair in pair_cells(cells, axis, 0)]
+        return Matches(cells, metric, [axis], pairs)
+
+    def _cells(self) -> tuple[Cells, Axis]:
+        """The cells of both sweeps with the settings that both have, and the axis between them."""
+        gathered = [
+            gather_cells(each.runs, each.damaged, plan) for each, plan in zip(self.contents, self.plans, strict=True)
+        ]
+        if not any(each.cells for each in gathered):
+            raise UsageError(f"The sweeps {' and '.join(self.names)} must have cells to compare, got none.")
+        left_out = self._of_one_sweep(gathered)
+        cells: list[Cell] = []
+        for each in gathered:
+            for cell in each.cells:
+                own = {name: value for name, value in {**each.shared, **cell.own}.items() if name not in left_out}
+                cells.append(replace(cell, own=own))
+        varying = differing_settings([cell.own for cell in cells])
+        devices = {each.default_device for each in gathered}
+        value_at = [at for at, each in enumerate(gathered) for _ in each.cells]
+        axis = Axis(SWEEP_AXIS, frozenset(), self.names, value_at)
+        return Cells(cells, {}, varying, devices.pop() if len(devices) == 1 else None), axis
+
+    def _of_one_sweep(self, gathered: Sequence[Cells]) -> dict[str, str]:
+        """Settings that one sweep does not know and that are the same in the whole other one, as text.
+
+        Another version of a program may have added them.
+        """
+        settings = [[{**each.shared, **cell.own} for cell in each.cells] for each in gathered]
+        found: dict[str, str] = {}
+        for at, name in enumerate(self.names):
+            others = {key for own in settings[1 - at] for key in own}
+            for key in dict.fromkeys(key for own in settings[at] for key in own if others and key not in others):
+                if len({hashable(own.get(key)) for own in settings[at]}) == 1:
+                    found[key] = f"{key}={format_value(settings[at][0].get(key))} ({name})"
+        return found
+
+    def _notes(self) -> list[str]:
+        gathered = [
+            gather_cells(each.runs, each.damaged, plan) for each, plan in zip(self.contents, self.plans, strict=True)
+        ]
+        found = self._of_one_sweep(gathered)
+        if not found:
+            return []
+        count = pluralize(len(found), "setting")
+        return [f"{count} that only one of the sweeps knows are not matched: {', '.join(found.values())}."]
+
+
+def read_two_sweeps(baseline: SweepPaths, candidate: SweepPaths) -> TwoSweeps:
+    """Read two sweeps. Raises `UsageError` where they are one."""
+    if baseline.root.resolve() == candidate.root.resolve():
+        raise UsageError(f"The two sweeps must be different, got {baseline.root} twice.")
+    (first, first_plan), (second, second_plan) = read_results(baseline), read_results(candidate)
+    names = baseline.name, candidate.name
+    if baseline.name == candidate.name:
+        names = str(baseline.root), str(candidate.root)
+    return TwoSweeps(names, (first, second), (first_plan, second_plan))
+
+
+def _match(pair: Pair, axis: Axis, cells: Cells, metric: Metric) -> Match:
+    members = pair.baseline_cells, pair.candidate_cells
+    in_turns = all(_is_paired(cells, cell) for side in members for cell in side) and _have_sessions_in_common(members)
+    baseline, candidate = (
+        Side(
+            label_of(axis.name, name),
+            of_side,
+            metric,
+            paired=any(_is_paired(cells, cell) for cell in of_side),
+            in_turns=in_turns,
+            is_sweep=True,
+        )
+        for name, of_side in zip(axis.values, members, strict=True)
+    )
+    return Match(axis, pair.settings, (axis.values[0], axis.values[1]), (baseline, candidate))
+
+
+def _is_paired(cells: Cells, cell: Cell) -> bool:
+    return "paired" in (cells.value(cell, "measure.name"), cells.value(cell, "measure"))
+
+
+def _have_sessions_in_common(members: Sequence[Sequence[Cell]]) -> bool:
+    """Whether processes of both sides took turns with each other."""
+    sessions: list[set[Any]] = [
+        {turn.session for cell in side if cell.stored is not None for turn in cell.stored.turns} for side in members
+    ]
+    return bool(set.intersection(*sessions))

@@ -1,0 +1,179 @@
+"""Tests of `runmanager compare BASELINE CANDIDATE` and of `--fail-if`, from sweeps on disk to the exit status."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from runmanager.records.run.status import Reason, Status
+
+from ...results.conftest import HOST, SweepMaker, timed_epochs
+from ..conftest import rows_of
+
+CPU = {"lr": 0.01, "batch_size": 100, "num_workers": 0, "device": "cpu"}
+OLD = HOST
+NEW = msgspec.structs.replace(
+    HOST, commit="fedcba9876543210", libraries={"torch": "2.16.0"}, host="forge", device_name="Zen 5"
+)
+
+
+def write(folder: Path, seconds: float, *, first: int = 0, step: int = 1, seeds: int = 5, **fields: Any) -> SweepMaker:
+    """Write a sweep with two batch sizes; an epoch takes about `seconds`, and runs differ by half a percent."""
+    sweep = SweepMaker(folder)
+    cells = [CPU | {"batch_size": size, "seed": seed} for seed in range(seeds) for size in (100, 1000)]
+    sweep.plan(*cells)
+    for number, cell in enumerate(cells):
+        taken = seconds * (1 + 0.005 * (cell["seed"] - 2))
+        epochs = timed_epochs([9.0] + [taken] * 6)
+        sweep.run(cell, epochs, minute=first + step * number, **fields)
+    return sweep
+
+
+def test_two_sweeps_are_compared_cell_by_cell_and_their_environments_are_named(
+    command: Callable, tmp_path: Path
+) -> None:
+    write(tmp_path / "old", 2.0, environment=OLD)
+    write(tmp_path / "new", 1.0, environment=NEW, first=100)
+    words = "compare", str(tmp_path / "old"), str(tmp_path / "new")
+    rows = rows_of(command(*words, "--format", "csv").out)
+    assert [row["batch_size"] for row in rows] == ["100", "1000"]
+    for row in rows:
+        assert (row["axis"], row["baseline"], row["candidate"]) == ("sweep", "old", "new")
+        assert row["verdict"] == "faster" and float(row["speedup"]) == pytest.approx(2)
+        for named in (
+            "commit differs: 0123456789 (sweep=old), fedcba9876 (sweep=new)",
+            "torch differs: 2.15.0 (sweep=old), 2.16.0 (sweep=new)",
+            "host differs: anvil (sweep=old), forge (sweep=new)",
+            "device differs: Zen 4 (sweep=old), Zen 5 (sweep=new)",
+            "one side ran after the other",  # the drift rule
+        ):
+            assert row["reason"].count(named) == 1, row["reason"]
+    text = command(*words).out
+    assert "sweep=new is 2.00 times as fast as sweep=old" in text and "Of 2 measured pairs: 2 faster." in text
+    assert command(*reversed_sweeps(words), "--format", "csv").out.count(",slower,") == 2
+
+
+def reversed_sweeps(words: tuple[str, ...]) -> tuple[str, ...]:
+    name, baseline, candidate = words
+    return name, candidate, baseline
+
+
+def test_what_is_not_the_environment_still_makes_runs_incomparable(command: Callable, tmp_path: Path) -> None:
+    write(tmp_path / "old", 2.0)
+    write(tmp_path / "new", 2.0, environment=msgspec.structs.replace(HOST, torch_threads=1), first=100)
+    (row, _) = rows_of(command("compare", str(tmp_path / "old"), str(tmp_path / "new"), "--format", "csv").out)
+    assert row["verdict"] == "not measured" and "torch threads differs" in row["reason"]
+    mixed = SweepMaker(tmp_path / "mixed")
+    for seed, environment in enumerate((OLD, NEW)):
+        mixed.run(CPU | {"seed": seed}, environment=environment)
+    row, _ = rows_of(command("compare", str(tmp_path / "old"), str(tmp_path / "mixed"), "--format", "csv").out)
+    assert row["verdict"] == "not measured"  # of two commits within one sweep, neither is the candidate
+
+
+@pytest.mark.parametrize(
+    ("seconds", "in_turns", "condition", "status"),
+    [
+        (2.0, True, "slower", 0),
+        (2.0, False, "slower", 3),  # sweeps that ran one after the other cannot know 3%
+        (2.0, False, "slower:20%", 0),
+        (2.2, True, "slower", 1),
+        (2.2, False, "slower", 3),
+        (3.0, False, "slower", 1),
+        (2.06, True, "slower:5%", 0),
+        (3.0, False, "worse:val_loss:0.1", 0),  # only the speed differs
+        (3.0, False, "worse:val_accuracy:0.1", 0),  # bit-equal in each pair of runs
+    ],
+)
+def test_exit_status_of_a_condition(
+    command: Callable, tmp_path: Path, seconds: float, in_turns: bool, condition: str, status: int
+) -> None:
+    turns: dict[str, int] = {"step": 2, "seeds": 20} if in_turns else {}
+    write(tmp_path / "old", 2.0, environment=OLD, **turns)
+    write(tmp_path / "new", seconds, environment=NEW, first=1 if in_turns else 100, **turns)
+    if "val_loss" in condition:
+        vary_loss(tmp_path / "old")
+        vary_loss(tmp_path / "new")
+    done = command("compare", str(tmp_path / "old"), str(tmp_path / "new"), "--fail-if", condition)
+    assert done.status == status, done.out
+    said = {0: "passed", 1: "failed", 3: "not known"}[status]
+    assert f"`--fail-if {condition}` {said}: " in done.out
+    suggested = "runmanager duel --baseline-rev=0123456789 --candidate-rev=fedcba9876"
+    assert (suggested in done.out) is (status == 3)
+
+
+def vary_loss(folder: Path) -> None:
+    """Make the losses of runs differ by their seed, so that their noise is known."""
+    for file in (folder / "runs").glob("*/epochs.jsonl"):
+        seed = msgspec.json.decode((file.parent / "run.json").read_bytes())["config"]["seed"]
+        lines = [msgspec.json.decode(line) for line in file.read_bytes().splitlines()]
+        lines = [line | {"val_loss": line["val_loss"] + 0.001 * seed * (1 + (folder.name == "old"))} for line in lines]
+        file.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+
+
+def test_a_failed_run_fails_and_is_named(command: Callable, tmp_path: Path) -> None:
+    write(tmp_path / "old", 2.0)
+    new = write(tmp_path / "new", 1.0, first=100)
+    name = new.run(
+        CPU | {"seed": 9}, [], status=Status.FAILED, reason=Reason.OUT_OF_MEMORY, message="it asked for 9 GiB"
+    )
+    done = command("compare", str(tmp_path / "old"), str(tmp_path / "new"), "--fail-if", "slower:20%")
+    assert done.status == 1
+    assert f"failed: run {tmp_path}/new/runs/{name} failed (out_of_memory): it asked for 9 GiB" in done.out
+
+
+def test_several_conditions_and_a_comment(command: Callable, tmp_path: Path) -> None:
+    write(tmp_path / "old", 2.0)
+    write(tmp_path / "new", 3.0, environment=NEW, first=100)
+    words = "compare", str(tmp_path / "old"), str(tmp_path / "new"), "--format", "github"
+    done = command(*words, "--fail-if", "slower:5%", "--fail-if", "slower:90%")
+    assert done.status == 1
+    heading, _, failed, passed, *rest = done.out.splitlines()
+    assert heading == "### Comparison of new with old: failed"
+    assert failed.startswith("- `--fail-if slower:5%` failed: sweep=new is 0.667 times as fast")
+    assert passed.startswith("- `--fail-if slower:90%` passed: ")
+    table = [line for line in rest if line.startswith("| ")]
+    assert len(table) == 4 and rest.count("<details>") == rest.count("</details>") == 1
+    assert any("commit differs: 0123456789" in line for line in rest)
+    assert command(*words).out.startswith("### Comparison of new with old\n")
+
+
+def test_conditions_within_one_sweep_name_the_duel_of_both_sides(command: Callable, tmp_path: Path) -> None:
+    write(tmp_path / "one", 2.0, seeds=20)
+    words = "compare", str(tmp_path / "one"), "--axis", "batch_size", "--fail-if", "slower", "--format", "json"
+    done = command(*words)
+    assert done.status == 0 and "`--fail-if slower` passed" in done.err and done.out.startswith("[")
+    open_ = command(*words[:4], "--drift", "0.5", "--fail-if", "slower:0.01%")
+    assert open_.status == 3
+    assert "`runmanager duel batch_size=100 batch_size=1000 lr=0.01 num_workers=0 device=cpu`" in open_.out
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("--axis", "device"), "`--axis` must be left out where two sweeps are compared"),
+        (("--baseline", "cpu"), "`--baseline` must be left out"),
+        (("--fail-if", "faster"), "`--fail-if` must be a condition"),
+        (("--fail-if", "worse:f2:1"), "f2"),
+    ],
+)
+def test_faults_are_refused(command: Callable, tmp_path: Path, words: tuple[str, ...], expected: str) -> None:
+    for name in ("old", "new"):
+        write(tmp_path / name, 2.0, seeds=1)
+    done = command("compare", str(tmp_path / "old"), str(tmp_path / "new"), *words)
+    assert done.status == 2 and expected in done.err
+    same = command("compare", str(tmp_path / "old"), str(tmp_path / "old"))
+    assert same.status == 2 and "must be different" in same.err
+
+
+def test_settings_that_one_version_added_do_not_keep_cells_apart(command: Callable, tmp_path: Path) -> None:
+    write(tmp_path / "old", 2.0)
+    new = SweepMaker(tmp_path / "new")
+    for seed in range(5):
+        for size in (100, 1000):
+            cell = CPU | {"batch_size": size, "seed": seed, "model": {"dropout": 0.1}}
+            new.run(cell, timed_epochs([9.0] + [1.0 + 0.01 * seed] * 6), minute=100 + seed)
+    done = command("compare", str(tmp_path / "old"), str(tmp_path / "new"), "--format", "markdown")
+    assert done.out.count("| faster |") == 2
+    assert "1 setting that only one of the sweeps knows are not matched: model.dropout=0.1 (new)." in done.out

@@ -1,0 +1,145 @@
+"""Tests of `runmanager duel` of two commits, and of two environments."""
+
+import csv
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.storage.reader import read_sweep
+
+TINY = ("dataset=fake", "dataset.size=64", "dataset.val_size=32", "batch_size=32", "device=cpu")
+# Any interval is narrow enough, so that a busy machine does not matter.
+QUICK = ("measure.block_steps=2", "measure.min_rounds=6", "measure.half_width=0.9")
+NET = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.LazyLinear({width}), torch.nn.LazyLinear(10))
+
+    def forward(self, batch):
+        return self.layers(batch)
+"""
+SCRIPT = """
+import argparse, pathlib, time
+parser = argparse.ArgumentParser()
+parser.add_argument("--seed", type=int)
+print("loss:", {loss} + {loss} * 0.01 * parser.parse_args().seed)
+"""
+
+
+def git(folder: Path, *words: str) -> str:
+    named = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    return subprocess.run(["git", *named, *words], cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A repository in `tmp_path` whose second commit changes a model and a script."""
+    git(tmp_path, "init", "-q", "-b", "main")
+    (tmp_path / ".gitignore").write_text("outputs\n__pycache__\n")
+    for width, loss in ((8, 1), (9, 2)):
+        (tmp_path / "net.py").write_text(NET.format(width=width))
+        (tmp_path / "train.py").write_text(SCRIPT.format(loss=loss))
+        git(tmp_path, "add", "-A")
+        git(tmp_path, "commit", "-qm", str(width))
+    return tmp_path
+
+
+def test_two_commits_take_turns_each_in_its_own_worktree(process: Callable, project: Path) -> None:
+    model = ("model=custom", "model._target_=net.Net")
+    revisions = ("--baseline-rev", "HEAD~1", "--candidate-rev", "main")
+    words = (*revisions, *model, *TINY, *QUICK, "name=d", "--fail-if", "slower:99%")
+    done = process("duel", *words, OMP_NUM_THREADS="1")
+    assert done.status == 0, done.err
+    first, second, answer, verdict = done.out.splitlines()
+    commits = git(project, "rev-parse", "HEAD~1", "HEAD").split()
+    assert first == f"baseline: HEAD~1 ({commits[0][:10]}) imported 1 file of its worktree: net.py."
+    assert second == f"candidate: main ({commits[1][:10]}) imported 1 file of its worktree: net.py."
+    assert answer.startswith("sweep=d-candidate is ") and "rounds side by side in 1 pair of processes" in answer
+    assert verdict.startswith("`--fail-if slower:99%` passed: ")
+    (old,), (new,) = (read_sweep(SweepPaths(project / "outputs" / name)).runs for name in ("d-baseline", "d-candidate"))
+    assert [run.record.environment.commit for run in (old, new)] == commits
+    assert old.record.signature == new.record.signature and old.record.num_parameters != new.record.num_parameters
+    assert {turn.session for turn in old.turns} == {turn.session for turn in new.turns}
+    places = {(turn.round, turn.place) for run in (old, new) for turn in run.turns}
+    assert len(places) == len(old.turns) + len(new.turns)  # one at a time
+    assert git(project, "worktree", "list").count("\n") == 1
+    with (project / "outputs" / "d-candidate" / "results.csv").open(newline="") as lines:
+        assert [row["status"] for row in csv.DictReader(lines)] == ["finished"]
+    # The comparison of the two sweeps is that of the duel, which no drift of the machine reaches.
+    compared = process("compare", "d-baseline", "d-candidate", "--format", "json")
+    assert '"axis": "sweep"' in compared.out and "commit differs" in compared.out
+    assert "one side ran after the other" not in compared.out
+
+
+def test_whole_runs_of_a_script_alternate(process: Callable, project: Path) -> None:
+    python = ("--baseline-python", sys.executable, "--candidate-python", sys.executable)
+    words = (
+        "--baseline-rev",
+        "HEAD~1",
+        *python,
+        "--scalar",
+        r"loss=loss: (\S+)",
+        "train.py",
+        "seed=1,2,3",
+        "--fail-if",
+        "worse:loss:0.5",
+    )
+    done = process("duel", *words)
+    assert done.status == 1, done.err + done.out
+    assert "`--fail-if worse:loss:0.5` failed: " in done.out
+    assert "in run_seconds" in done.out or "by run_seconds" in done.out  # whole runs are compared by their time
+    assert "one side ran after the other" not in done.out
+    assert "candidate: HEAD" in done.out and "imported 1 file of its worktree: train.py." in done.out
+    runs = [
+        (run.record.started_at or "", run.record.ended_at or "", folder.name)
+        for folder in (project / "outputs").iterdir()
+        for run in read_sweep(SweepPaths(folder)).runs
+    ]
+    runs.sort()
+    assert len(runs) == 6
+    assert all(one[1] <= other[0] for one, other in pairwise(runs))  # one at a time
+    assert all(one[2] != other[2] for one, other in zip(runs[::2], runs[1::2], strict=True))
+
+
+def test_a_side_that_imports_the_project_from_elsewhere_is_refused(process: Callable, project: Path) -> None:
+    package = project / "src" / "mine"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    git(project, "add", "-A")
+    git(project, "commit", "-qm", "package")
+    installed = project.parent / f"{project.name}-env" / "site-packages"
+    (installed / "mine").mkdir(parents=True)
+    (installed / "mine" / "__init__.py").write_text("")
+    before = f"import os; os.environ['PYTHONPATH'] += os.pathsep + {str(installed)!r}"
+    done = process("duel", "--baseline-rev", "HEAD", *TINY, before=before)
+    assert done.status == 2
+    assert f"The baseline must import the project from its own worktree, got {installed}/mine/__init__.py" in done.err
+    assert not (project / "outputs").exists() and git(project, "worktree", "list").count("\n") == 1
+    # What leads into the repository leads into the worktree, so a folder on PYTHONPATH is no obstacle.
+    nothing = process("duel", "--baseline-rev", "HEAD", "lr=x", before=before.replace(str(installed), f"{project}/src"))
+    assert nothing.status == 2 and "own worktree" not in nothing.err and "got no run of the " in nothing.err
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("--baseline-rev", "nowhere"), "must be a commit of"),
+        (("--candidate-rev", "HEAD"), "`--candidate-rev` must go with `--baseline-rev`"),
+        (("--baseline-python", "/nowhere/python", "lr=1"), "The interpreter of the baseline must start"),
+        (("--baseline-rev", "HEAD", "measure=single"), "`measure` must be paired in a duel"),
+        (("--baseline-rev", "HEAD", "--fail-if", "fast"), "`--fail-if` must be a condition"),
+        (("lr=1", "lr=2", "--fail-if", "slower:x"), "must end in a number"),
+    ],
+)
+def test_faults_are_refused(process: Callable, project: Path, words: tuple[str, ...], expected: str) -> None:
+    done = process("duel", *words)
+    assert done.status == 2 and expected in done.err
+    assert not (project / "outputs").exists()
