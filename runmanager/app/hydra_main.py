@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runmanager.app.compose.override_quoting import quote_raw
+from runmanager.app.sweeper_flags import SweeperFlags
 from runmanager.errors import ConfigurationError, RunManagerError, SweepError
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
 
@@ -38,14 +40,18 @@ _INFO_OPTIONS = (
 
 @dataclass(frozen=True)
 class _Command:
-    """A parsed command line: the application's flags, and the arguments for Hydra."""
+    """A parsed command line: the application's flags, those of its sweeper, and the arguments for Hydra."""
 
     flags: frozenset[str]
     words: tuple[str, ...]
+    of_sweeper: SweeperFlags
 
     @classmethod
     def read(cls, argv: Sequence[str]) -> "_Command":
-        return cls(frozenset(argv) & frozenset(_FLAGS), tuple(word for word in argv if word not in _FLAGS))
+        of_sweeper = SweeperFlags.split(argv)
+        flags = frozenset(of_sweeper.words) & frozenset(_FLAGS)
+        words = tuple(quote_raw(word) for word in of_sweeper.words if word not in _FLAGS)
+        return cls(flags, words, of_sweeper)
 
     @property
     def runs_something(self) -> bool:
@@ -73,7 +79,7 @@ class _Command:
 
     def faults(self) -> list[str]:
         """Messages on arguments that are neither options nor NAME=VALUE, and on flags without effect."""
-        faults = []
+        faults = self.of_sweeper.faults(self.other_sweeper)
         if self.other_sweeper is not None and "--dry-run" in self.flags:
             faults.append(
                 f"`--dry-run` must be left out under `{self.other_sweeper}`, got it; that sweeper has no plan to show."
@@ -107,6 +113,7 @@ class _Command:
         words = [word for word in self.words if word not in ("-m", "--multirun", "--run", "-r")]
         options = [f"hydra.sweeper.{flag[2:].replace('-', '_')}=true" for flag in _FLAGS if flag in self.flags]
         options = [word for word in options if not word.startswith("hydra.sweeper.debug")]
+        options += self.of_sweeper.overrides()
         if not self.is_multirun:
             options.append("hydra.sweeper.multirun=false")
         if self.other_sweeper is not None:

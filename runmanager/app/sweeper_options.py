@@ -1,6 +1,7 @@
 """The sweeper's options, `hydra.sweeper.*`. Few imports: each run's process loads this module."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS
 
@@ -12,8 +13,8 @@ class GridSweeperOptions:
     """Options of the grid sweeper.
 
     `params`: the axes of a preset. `sides`: the sides of a duel, each a line of overrides. `heartbeat_timeout`: seconds
-    without a heartbeat after which a run on another host counts as gone. `multirun`: whether -m was given. The others
-    are this application's flags.
+    without a heartbeat after which a run on another host counts as gone. `multirun`: whether -m was given. `zip`: the
+    names of axes that advance together, or several lists of them. The others are this application's flags.
     """
 
     _target_: str = "hydra_plugins.runmanager.GridSweeper"
@@ -24,3 +25,8 @@ class GridSweeperOptions:
     quiet: bool = False
     yes: bool = False
     heartbeat_timeout: float = SILENT_AFTER_SECONDS
+    zip: Any = None
+    points: str | None = None
+    exclude: str | None = None
+    notify: str | None = None
+    save: str | None = None

@@ -16,6 +16,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from runmanager.app.compose.cell_loader import CellLoader
+from runmanager.app.compose.grid_rules import GridRules
 from runmanager.app.driver.program import Storage
 from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
 from runmanager.app.programs.application.application import ApplicationOptions, HydraApplication
@@ -59,6 +60,8 @@ class _Settings:
                 quiet=given["quiet"],
                 yes=given["yes"],
                 heartbeat_timeout=given["heartbeat_timeout"],
+                notify=given["notify"],
+                notify_name=_key("notify"),
                 named=lambda command, name: (*command, f"{_key('name')}={name}"),
             ),
             ApplicationOptions(
@@ -68,6 +71,7 @@ class _Settings:
                 better=None if given["better"] is None else parse_better(given["better"]),
                 resume_with=given["resume_with"],
                 heartbeat_timeout=given["heartbeat_timeout"],
+                rules=GridRules.read(zip_=given["zip"], points=given["points"], exclude=given["exclude"], key=_key),
             ),
         )
 
