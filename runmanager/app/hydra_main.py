@@ -167,7 +167,9 @@ def _status_of(command: _Command, called: Sequence[str], task: Callable[[Any], A
 def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], Any]) -> None:
     if sys.platform == "win32":
         raise RunManagerError("runmanager must run on Linux or macOS, got Windows; use WSL.")
-    if faults := command.faults():
+    from runmanager.app.compose.user_presets import preset_faults
+
+    if faults := [*command.faults(), *preset_faults(command.words)]:
         raise ConfigurationError(faults)
     from runmanager.tracking.environment.rank_check import refuse_several_ranks
 
@@ -197,14 +199,16 @@ def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], A
 
 def _register() -> None:
     from runmanager.app.compose.schema import register_schema
+    from runmanager.app.compose.user_presets import UserPresets
     from runmanager.app.programs.grid_sweeper import register_sweeper
-    from runmanager.launching.hydra_launcher import register
+    from runmanager.launching.hydra_launcher import register, register_plugin
     from runmanager.launching.slurm import register_slurm
 
     register_schema()
     register(preload=_PRELOAD)
     register_slurm()
     register_sweeper()
+    register_plugin(UserPresets)
 
 
 @contextmanager

@@ -13,8 +13,10 @@ from omegaconf import DictConfig, OmegaConf
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.grid_rules import GridRules
 from runmanager.app.compose.override_grid import read_override_grid
+from runmanager.app.compose.saved_preset import save_preset
 from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
 from runmanager.app.programs.built_in_job import BuiltInJob
+from runmanager.app.programs.notification_setting import forget_notification
 from runmanager.app.sweeper_options import GridSweeperOptions
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_launcher import register_plugin
@@ -79,6 +81,12 @@ class GridSweeper(Sweeper):
         rules = GridRules.read(zip_=self._zip, points=self._points, exclude=self._exclude, key="--{}".format)
         self._refuse_hidden_grid(words, rules)
         program = BuiltInJob(self._loader, self._master, words, sides=self._sides, rules=rules)
+        if self._save is not None:
+            program.compose()  # reports every fault
+            hydra_words = [str(word) for word in self._master.hydra.overrides.hydra]
+            save_preset(self._save, words, hydra_words, overwrites=self._options.yes)
+            return []
+        forget_notification(self._master)
         return SweepDriver(program, self._launcher, self._options).run()
 
     def _refuse_folders(self) -> None:

@@ -21,6 +21,7 @@ from runmanager.app.driver.program import Storage
 from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
 from runmanager.app.programs.application.application import ApplicationOptions, HydraApplication
 from runmanager.app.programs.application.supervised_task import SupervisedTask
+from runmanager.app.programs.notification_setting import forget_notification
 from runmanager.errors import ConfigurationError, RunManagerError, SweepError
 from runmanager.launching.hydra_launcher import default_preload
 from runmanager.launching.plan import Resume
@@ -138,6 +139,7 @@ class ApplicationSweeper(Sweeper):
         refuse_several_ranks()
         self._refuse_folders()
         settings = _Settings.of(self._given)
+        forget_notification(self._master)
         loader = CellLoader(self._context.config_loader)  # type: ignore[arg-type]  # its only class
         task = SupervisedTask(self._task)
         launcher, storage = self._launcher(loader, task, settings.storage)
