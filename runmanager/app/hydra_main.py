@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runmanager.app.compose.override_quoting import quote_raw
 from runmanager.app.display.first_words import show_first_words
+from runmanager.app.sweeper_flags import SweeperFlags
 from runmanager.errors import ConfigurationError, RunManagerError, SweepError
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
 
@@ -39,14 +41,18 @@ _INFO_OPTIONS = (
 
 @dataclass(frozen=True)
 class _Command:
-    """A parsed command line: the application's flags, and the arguments for Hydra."""
+    """A parsed command line: the application's flags, those of its sweeper, and the arguments for Hydra."""
 
     flags: frozenset[str]
     words: tuple[str, ...]
+    of_sweeper: SweeperFlags
 
     @classmethod
     def read(cls, argv: Sequence[str]) -> "_Command":
-        return cls(frozenset(argv) & frozenset(_FLAGS), tuple(word for word in argv if word not in _FLAGS))
+        of_sweeper = SweeperFlags.split(argv)
+        flags = frozenset(of_sweeper.words) & frozenset(_FLAGS)
+        words = tuple(quote_raw(word) for word in of_sweeper.words if word not in _FLAGS)
+        return cls(flags, words, of_sweeper)
 
     @property
     def runs_something(self) -> bool:
@@ -74,7 +80,7 @@ class _Command:
 
     def faults(self) -> list[str]:
         """Messages on arguments that are neither options nor NAME=VALUE, and on flags without effect."""
-        faults = []
+        faults = self.of_sweeper.faults(self.other_sweeper)
         if self.other_sweeper is not None and "--dry-run" in self.flags:
             faults.append(
                 f"`--dry-run` must be left out under `{self.other_sweeper}`, got it; that sweeper has no plan to show."
@@ -108,6 +114,7 @@ class _Command:
         words = [word for word in self.words if word not in ("-m", "--multirun", "--run", "-r")]
         options = [f"hydra.sweeper.{flag[2:].replace('-', '_')}=true" for flag in _FLAGS if flag in self.flags]
         options = [word for word in options if not word.startswith("hydra.sweeper.debug")]
+        options += self.of_sweeper.overrides()
         if not self.is_multirun:
             options.append("hydra.sweeper.multirun=false")
         if self.other_sweeper is not None:
@@ -161,7 +168,9 @@ def _status_of(command: _Command, called: Sequence[str], task: Callable[[Any], A
 def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], Any]) -> None:
     if sys.platform == "win32":
         raise RunManagerError("runmanager must run on Linux or macOS, got Windows; use WSL.")
-    if faults := command.faults():
+    from runmanager.app.compose.user_presets import preset_faults
+
+    if faults := [*command.faults(), *preset_faults(command.words)]:
         raise ConfigurationError(faults)
     if command.runs_something and "--quiet" not in command.flags:
         show_first_words()
@@ -193,14 +202,16 @@ def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], A
 
 def _register() -> None:
     from runmanager.app.compose.schema import register_schema
+    from runmanager.app.compose.user_presets import UserPresets
     from runmanager.app.programs.grid_sweeper import register_sweeper
-    from runmanager.launching.hydra_launcher import register
+    from runmanager.launching.hydra_launcher import register, register_plugin
     from runmanager.launching.slurm import register_slurm
 
     register_schema()
     register(preload=_PRELOAD)
     register_slurm()
     register_sweeper()
+    register_plugin(UserPresets)
 
 
 @contextmanager

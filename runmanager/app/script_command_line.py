@@ -22,6 +22,10 @@ class ScriptFlags:
     unsigned: list[str] = field(default_factory=list)
     device: str | None = None
     resume_with: str | None = None
+    zip: list[str] = field(default_factory=list)
+    points: str | None = None
+    exclude: str | None = None
+    save: str | None = None
     launcher: Literal["local", "slurm"] = "local"
     slurm: list[str] = field(default_factory=list)
     workers: int = 1
@@ -34,6 +38,12 @@ class ScriptFlags:
     dry_run: bool = False
     quiet: bool = False
     yes: bool = False
+    notify: str | None = None
+
+    @property
+    def zips(self) -> list[list[str]]:
+        """The names of axes that advance together."""
+        return [each.split(",") for each in self.zip]
 
 
 @dataclass(frozen=True)

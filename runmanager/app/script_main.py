@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 from hydra.plugins.launcher import Launcher
 
+from runmanager.app.compose.grid_rules import GridRules
 from runmanager.app.driver.program import Storage
 from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
 from runmanager.app.programs.script.hydra_call import hydra_command
@@ -56,6 +57,7 @@ def main(line: ScriptCommandLine) -> int:
         dry_run=flags.dry_run,
         quiet=flags.quiet,
         yes=flags.yes,
+        notify=flags.notify,
         named=lambda command, name: (*command[:2], "--name", name, *command[2:]),
     )
     with environment_for_children(line.words):
@@ -100,6 +102,7 @@ def _options(line: ScriptCommandLine, script: Script) -> ScriptOptions:
         better={metric: parse_better(better)} if metric is not None and better is not None else {},
         resume_with=resume,
         call=_single_call(flags, script),
+        rules=GridRules.read(zip_=flags.zips, points=flags.points, exclude=flags.exclude, key=_flag),
     )
 
 
@@ -125,6 +128,8 @@ def _faults(flags: ScriptFlags) -> list[str]:
         faults.append("`--better` must be given with `--metric`, whose direction it is, got it alone.")
     if flags.metric is not None and flags.better is None and prefers_larger(flags.metric) is None:
         faults.append(f"`--better` must be given for {flags.metric}, got none; its name does not tell which is better.")
+    if flags.save is not None:
+        faults.append(fault("--save", "be left out for a script", "it", "it writes a preset of the built-in job"))
     resume = flags.resume_with
     if resume is not None and not all(resume.partition("=")[::2]):
         faults.append(fault("--resume-with", "be NAME=FILE", repr(resume)))

@@ -1,6 +1,7 @@
 """The sweeper's options, `hydra.sweeper.*`. Few imports: each run's process loads this module."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS
 
@@ -15,8 +16,9 @@ class GridSweeperOptions:
     """Options of the grid sweeper.
 
     `params`: the axes of a preset. `sides`: the sides of a duel, each a line of overrides. `heartbeat_timeout`: seconds
-    without a heartbeat after which a run on another host counts as gone. `multirun`: whether -m was given. `continues`:
-    set by the sweeper itself for a cell that goes on from a finished run. The others are this application's flags.
+    without a heartbeat after which a run on another host counts as gone. `multirun`: whether -m was given. `zip`: the
+    names of axes that advance together, or several lists of them. `continues`: set by the sweeper itself for a cell
+    that continues a finished run. The others are this application's flags.
     """
 
     _target_: str = "hydra_plugins.runmanager.GridSweeper"
@@ -28,3 +30,8 @@ class GridSweeperOptions:
     yes: bool = False
     heartbeat_timeout: float = SILENT_AFTER_SECONDS
     continues: str | None = None
+    zip: Any = None
+    points: str | None = None
+    exclude: str | None = None
+    notify: str | None = None
+    save: str | None = None

@@ -20,6 +20,7 @@ from runmanager.cli.commands.export import export
 from runmanager.cli.commands.report import report
 from runmanager.cli.commands.reproduce import reproduce
 from runmanager.cli.commands.run import run
+from runmanager.cli.commands.schema import schema
 from runmanager.cli.commands.show import show
 from runmanager.cli.commands.sweep import sweep
 from runmanager.cli.commands.table import table
@@ -55,6 +56,7 @@ _OTHER_COMMANDS: tuple[tuple[Callable[..., object], str], ...] = (
     (export, "first --to parquet"),
     (adopt, "multirun/2026-11-22/21-36-42 --name first"),
     (watch, "first"),
+    (schema, "run"),
     (tensorboard, "first"),
     (doctor, ""),
 )

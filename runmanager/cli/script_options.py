@@ -48,6 +48,12 @@ _OPTIONS: dict[str, Any] = {
         "A setting from the second attempt on, where the file exists; {run_dir} is the run's folder.",
         metavar="NAME=FILE",
     ),
+    "zip": _option("Axes that advance together, such as lr,batch_size. Repeatable.", metavar="NAMES"),
+    "points": _option("A YAML, JSON or CSV file of explicit points, combined with the axes.", metavar="FILE"),
+    "exclude": _option("Leave out the cells that meet it: 'lr>0.1 and batch_size<100'.", metavar="CONDITION"),
+    "save": _option(
+        "Write the grid to conf/experiment/NAME.yaml, and run nothing; the built-in job only.", metavar="NAME"
+    ),
     "launcher": _option("Where the cells run."),
     "slurm": _option("A setting of the Slurm launcher, such as time=120. Repeatable.", metavar="NAME=VALUE"),
     "workers": _option("Cells at a time."),
@@ -60,6 +66,7 @@ _OPTIONS: dict[str, Any] = {
     "dry_run": _option("Show the plan, and run nothing.", "--dry-run"),
     "quiet": _option("Show only what went wrong.", "--quiet"),
     "yes": _option("Do not ask before a large sweep.", "--yes"),
+    "notify": _option("Where apprise sends a message when the sweep ends.", metavar="URL"),
 }
 
 

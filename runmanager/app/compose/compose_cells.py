@@ -1,19 +1,17 @@
 """The cells of a command: its overrides expanded, composed, checked and named, or every fault reported together."""
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from runmanager.app.compose.cell_loader import CellLoader
-from runmanager.app.compose.grid_size import axis_fault
-from runmanager.app.compose.override_quoting import quote_text
+from runmanager.app.compose.grid_rules import GridRules, KnownSettings
+from runmanager.app.compose.override_grid import OverrideGrid, parse_overrides, read_override_grid
 from runmanager.app.compose.schema import CellReader, Config, read_config, unknown_settings
 from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Cell
@@ -23,7 +21,7 @@ from runmanager.records.settings.values import flatten
 from runmanager.training.options.groups import PairedOptions
 from runmanager.training.options.unused import unused_setting_faults
 
-__all__ = ["Grid", "expand_overrides", "parse_overrides", "prepare_cells", "prepare_job_cells"]
+__all__ = ["Grid", "parse_overrides", "prepare_cells", "prepare_job_cells"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ class Grid:
     """The cells of a command in order, with their typed settings.
 
     `axes`: the values of each varying setting. `given`: the names of all settings that the command sets. `sides`: the
-    settings in which the sides of a duel differ.
+    settings in which the sides of a duel differ. `num_excluded` cells of the grid were left out.
     """
 
     cells: Sequence[Cell]
@@ -39,79 +37,39 @@ class Grid:
     axes: dict[str, list[Any]]
     given: frozenset[str]
     sides: Sequence[str] = ()
-
-
-def _way_out(word: str) -> str:
-    """How to quote a text that Hydra cannot parse, for the shell."""
-    name, given, value = word.partition("=")
-    is_text = (
-        given and value and name.replace(".", "").isidentifier() and not any(mark in value for mark in "\"'[]{}(),$")
-    )
-    return f"; a text with such characters is written {shlex.quote(f'{name}={quote_text(value)}')}" if is_text else ""
-
-
-def parse_overrides(loader: CellLoader, words: Sequence[str]) -> list[Override]:
-    """Parse the overrides in `words`; of several for one key, the last one applies.
-
-    Raises `ConfigurationError` with every invalid one.
-    """
-    parser = OverridesParser.create(config_loader=loader)
-    parsed: dict[str, Override] = {}
-    faults = []
-    for word in words:
-        try:
-            override = parser.parse_override(word)
-        except (HydraException, ValueError) as error:  # Python's own for a number with too many digits
-            reason = str(error).splitlines()[0].partition(" expecting ")[0]
-            line = f"`{word}` must be an override like lr=0.1, got what Hydra cannot parse: {reason}"
-            faults.append(f"{line}{_way_out(word)}.")
-            continue
-        override.config_loader = loader  # needed to expand a glob
-        if bad_axis := axis_fault(override):
-            faults.append(bad_axis)
-        parsed[override.get_key_element()] = override
-    if faults:
-        raise ConfigurationError(faults)
-    return list(parsed.values())
-
-
-def expand_overrides(overrides: Sequence[Override]) -> list[list[str]]:
-    """Return every combination of the overrides' values as overrides for Hydra; the last axis varies fastest."""
-    cells: list[list[str]] = [[]]
-    for override in overrides:
-        key = override.get_key_element()
-        if override.is_sweep_override():
-            values = list(override.sweep_string_iterator())
-        else:
-            values = [override.get_value_element_as_str()]
-        cells = [[*cell, f"{key}={value}"] for cell in cells for value in values]
-    return cells
+    num_excluded: int = 0
 
 
 def prepare_cells(
-    loader: CellLoader, master: DictConfig, words: Sequence[str], *, sides: Sequence[Sequence[str]] = ()
+    loader: CellLoader,
+    master: DictConfig,
+    words: Sequence[str],
+    *,
+    sides: Sequence[Sequence[str]] = (),
+    rules: GridRules | None = None,
 ) -> Grid:
-    """Compose the grid of the overrides `words`, with each cell once for each of `sides`, a duel's sides.
+    """Compose the grid of the overrides `words` by its `rules`, with each cell once for each of a duel's `sides`.
 
-    Raises `ConfigurationError` with every fault of every cell.
+    Raises `ConfigurationError` with every fault of every cell that is not excluded.
     """
-    overrides = parse_overrides(loader, words)
+    grid = read_override_grid(loader, words, rules or GridRules())
     of_sides = [parse_overrides(loader, side) for side in sides]
     between = list(dict.fromkeys(each.get_key_element() for side in of_sides for each in side))
-    varying = [each.get_key_element() for each in overrides if each.is_sweep_override()] + between
-    if bad_sides := _side_faults(overrides, of_sides):
+    varying = grid.varying + between
+    if bad_sides := _side_faults(grid, of_sides):
         raise ConfigurationError(bad_sides)
     faults: dict[str, None] = {}
     for key in varying:
         if key.lstrip("+~").split(".")[0] in UNSIGNED:
             faults[f"`{key}` must have one value in a sweep, got several; it does not distinguish runs."] = None
-    combinations = _combine_with_sides(expand_overrides(overrides), of_sides)
-    given = _given([*overrides, *(each for side in of_sides for each in side)])
-    cells, configs = _read_cells(loader, master, combinations, varying=varying, given=given, faults=faults)
+    combinations = _combine_with_sides(grid.combinations(), of_sides)
+    given = _given([*grid.given, *(each for side in of_sides for each in side)])
+    cells, configs = _read_cells(loader, master, combinations, varying=varying, given=given, faults=faults, grid=grid)
     if sides and len({cell.signature for cell in cells}) < len(cells):
         raise ConfigurationError(["The sides of a duel must differ, got the same settings on both."])
     names = [key.lstrip("+~") for key in between]
-    return Grid(cells, configs, _axes(varying, cells), frozenset(given), [name for name in names if name != "seed"])
+    between = [name for name in names if name != "seed"]
+    return Grid(cells, configs, _axes(varying, cells), frozenset(given), between, len(combinations) - len(cells))
 
 
 def prepare_job_cells(loader: CellLoader, master: DictConfig, jobs: Sequence[Sequence[str]]) -> Grid:
@@ -132,40 +90,83 @@ def _read_cells(
     varying: Sequence[str],
     given: Sequence[str],
     faults: dict[str, None],
+    grid: OverrideGrid | None = None,
 ) -> tuple[list[Cell], list[Config]]:
-    """Compose the cell of each combination of overrides, with its typed settings.
+    """Compose the cell of each combination of overrides that `grid` does not exclude, with its typed settings.
 
     Raises `ConfigurationError` with every fault of every cell, and the given `faults`.
     """
-    cells, configs = [], []
     reader = CellReader()
-    for words_of_cell in combinations:
-        composed = _composed(loader, master, words_of_cell, reader, faults)
-        if composed is None:
-            continue
-        plain, config = composed
-        faults.update(dict.fromkeys(config.faults()))
-        identity = signature(plain)
-        # `+model.width` varies model.width.
-        settings = {key.lstrip("+~"): _value_of(plain, key.lstrip("+~")) for key in varying}
-        name = f"{readable_name(settings)}-{short_signature(identity)}"
-        cells.append(
-            Cell(
-                identity,
-                name,
-                plain,
-                tuple(words_of_cell),
-                device=config.device,
-                epochs=config.epochs,
-                measure_seconds=config.measure.max_seconds if isinstance(config.measure, PairedOptions) else 0.0,
-            )
-        )
-        configs.append(config)
-    if len(configs) == len(combinations):  # an invalid cell might use a setting that the others do not
+    composed = [_compose(loader, master, words, reader) for words in combinations]
+    if grid is not None and grid.rules.exclude is not None:
+        composed = _remaining(composed, grid, loader, varying)
+    cells, configs = [], []
+    for each in composed:
+        faults.update(each.faults)
+        if each.config is not None:
+            cells.append(_cell(each.plain, each.config, each.words, varying))
+            configs.append(each.config)
+    if len(configs) == len(composed):  # an invalid cell might use a setting that the others do not
         faults.update(dict.fromkeys(unused_setting_faults(configs, given)))
     if faults:
         raise ConfigurationError(faults)
     return cells, configs
+
+
+@dataclass(frozen=True)
+class _Composed:
+    """The overrides of one cell, and what they compose to: `config` is None if that failed."""
+
+    words: list[str]
+    plain: dict[str, Any]
+    config: Config | None
+    faults: dict[str, None]
+
+
+def _compose(loader: CellLoader, master: DictConfig, words: list[str], reader: CellReader) -> _Composed:
+    faults: dict[str, None] = {}
+    composed = _composed(loader, master, words, reader, faults)
+    if composed is None:
+        return _Composed(words, {}, None, faults)
+    plain, config = composed
+    faults.update(dict.fromkeys(config.faults()))
+    return _Composed(words, plain, config, faults)
+
+
+def _remaining(
+    composed: Sequence[_Composed], grid: OverrideGrid, loader: CellLoader, varying: Sequence[str]
+) -> list[_Composed]:
+    """The cells that are not excluded, or all if none could be composed. Raises `ConfigurationError` if none is."""
+    if all(each.config is None for each in composed):
+        return list(composed)
+    known = [
+        grid.known_settings(each.words, loader)
+        if each.config is None
+        else KnownSettings(flatten(each.plain) | _shown(each.plain, varying))
+        for each in composed
+    ]
+    remaining = [each for each, is_kept in zip(composed, grid.rules.kept(known), strict=True) if is_kept]
+    if not remaining:
+        raise ConfigurationError([grid.rules.none_left(len(composed))])
+    return remaining
+
+
+def _cell(plain: dict[str, Any], config: Config, words: Sequence[str], varying: Sequence[str]) -> Cell:
+    identity = signature(plain)
+    return Cell(
+        identity,
+        f"{readable_name(_shown(plain, varying))}-{short_signature(identity)}",
+        plain,
+        tuple(words),
+        device=config.device,
+        epochs=config.epochs,
+        measure_seconds=config.measure.max_seconds if isinstance(config.measure, PairedOptions) else 0.0,
+    )
+
+
+def _shown(plain: dict[str, Any], varying: Sequence[str]) -> dict[str, Any]:
+    """The settings that vary: `+model.width` varies model.width."""
+    return {key.lstrip("+~"): _value_of(plain, key.lstrip("+~")) for key in varying}
 
 
 def _combine_with_sides(cells: list[list[str]], sides: Sequence[Sequence[Override]]) -> list[list[str]]:
@@ -176,9 +177,11 @@ def _combine_with_sides(cells: list[list[str]], sides: Sequence[Sequence[Overrid
     return [[*cell, *side] for cell in cells for side in side_words]
 
 
-def _side_faults(overrides: Sequence[Override], sides: Sequence[Sequence[Override]]) -> list[str]:
-    common = {each.get_key_element() for each in overrides}
+def _side_faults(grid: OverrideGrid, sides: Sequence[Sequence[Override]]) -> list[str]:
+    common = {each.get_key_element() for each in grid.given}
     faults = []
+    if sides and grid.rules.exclude is not None:
+        faults.append(f"`{grid.rules.key('exclude')}` must be left out in a duel, got it; every cell has both sides.")
     for each in (each for side in sides for each in side):
         if each.is_sweep_override():
             faults.append(f"`{each.input_line}` must be one value on a side of a duel, got several.")

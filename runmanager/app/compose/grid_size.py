@@ -10,7 +10,7 @@ from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
 from runmanager.errors import ConfigurationError
 from runmanager.records.settings.grid import size_fault
 
-__all__ = ["axis_fault", "count_cells"]
+__all__ = ["axis_fault", "count_cells", "num_values"]
 
 
 def axis_fault(override: Override) -> str | None:
@@ -27,20 +27,20 @@ def axis_fault(override: Override) -> str | None:
             return f"{subject} be a range of finite numbers, got from {values.start} to {values.stop} by {values.step}."
         if step == 0 or not _step_is_effective(values):
             return f"{subject} have an effective step, got {values.step}; range(0,1,0.25) is 0, 0.25, 0.5 and 0.75."
-    if not _num_values(override):
+    if not num_values(override):
         return f"{subject} have at least one value, got none; leave it out of the grid."
     return None
 
 
-def count_cells(overrides: Sequence[Override], *, num_sides: int = 1) -> int:
-    """Return the number of cells of the overrides, times the number of a duel's sides.
+def count_cells(overrides: Sequence[Override]) -> int:
+    """Return the number of cells of the overrides.
 
     Raises `ConfigurationError` if a sweep may not have so many.
     """
-    counts = {each.get_key_element(): _num_values(each) for each in overrides if each.is_sweep_override()}
+    counts = {each.get_key_element(): num_values(each) for each in overrides if each.is_sweep_override()}
     if fault := size_fault(counts):
         raise ConfigurationError([fault])
-    return math.prod(counts.values()) * num_sides
+    return math.prod(counts.values())
 
 
 def _step_is_effective(values: RangeSweep) -> bool:
@@ -56,7 +56,8 @@ def _limits(values: RangeSweep) -> tuple[float, float, float]:
     return values.start, values.stop, values.step
 
 
-def _num_values(axis: Override) -> int:
+def num_values(axis: Override) -> int:
+    """Return the number of values of an axis without expanding it."""
     values = axis.value()
     if isinstance(values, RangeSweep):
         start, stop, step = (Fraction(number) for number in _limits(values))

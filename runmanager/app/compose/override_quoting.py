@@ -3,7 +3,10 @@
 import re
 from typing import Any
 
-__all__ = ["format_override", "quote_text"]
+__all__ = ["RAW_SETTINGS", "format_override", "quote_raw", "quote_text"]
+
+RAW_SETTINGS = ("hydra.sweeper.exclude=", "hydra.sweeper.notify=")
+"""Settings whose values Hydra could not parse as they are typed."""
 
 _PLAIN = re.compile(r"[\w./:@-]+", re.ASCII)
 _OTHER_TYPES = re.compile(r"null|true|false|[+-]?(inf|nan|[\d_.]+(e[+-]?[\d_]+)?)", re.IGNORECASE | re.ASCII)
@@ -34,3 +37,15 @@ def quote_text(text: str) -> str:
     # To Hydra a backslash is literal except before a quote.
     escaped = re.sub(r"(\\+)\Z", r"\1\1", re.sub(r'(\\*)"', r'\1\1\\"', text))
     return f'"{escaped}"'  # double quotes: a shell's single quotes go around them
+
+
+def quote_raw(word: str) -> str:
+    """Quote the value of one of `RAW_SETTINGS`, unless it is quoted; any other word stays as it is.
+
+    A shell takes the quotes of `hydra.sweeper.exclude='lr>0.1'`, and Hydra cannot parse `>`.
+    """
+    name, given, value = word.partition("=")
+    is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
+    if not word.startswith(RAW_SETTINGS) or value in ("", "null") or value.startswith("${") or is_quoted:
+        return word
+    return f"{name}{given}{quote_text(value)}"

@@ -14,8 +14,9 @@ from rich.console import Console
 
 from runmanager.app.display.final_summary import show_duel, show_results
 from runmanager.app.display.output_console import make_console
+from runmanager.app.display.sweep_end import announce_end, notification_faults, ring
 from runmanager.app.driver.cell_launching import is_detached, launch_cells
-from runmanager.app.driver.other_drivers import end_silent_runs
+from runmanager.app.driver.other_drivers import end_silent_runs, stored_record
 from runmanager.app.driver.paired_grouping import Pairing, make_pairing, pairing_notices
 from runmanager.app.driver.preflight import predict_skipped, require_output_root
 from runmanager.app.driver.program import CellGrid, Program
@@ -44,7 +45,8 @@ class DriverOptions:
 
     `is_single`: the command is for one run, so that a missing device is an error. `heartbeat_timeout`: seconds without
     a heartbeat after which a run on another host counts as gone; `timeout_name` is its name for users. `named`: how a
-    command names its sweep, given the command and the name.
+    command names its sweep, given the command and the name. `notify` is where the end is announced, `notify_name` the
+    option's name for users.
     """
 
     is_single: bool = False
@@ -53,6 +55,8 @@ class DriverOptions:
     yes: bool = False
     heartbeat_timeout: float = SILENT_AFTER_SECONDS
     timeout_name: str = "hydra.sweeper.heartbeat_timeout"
+    notify: str | None = None
+    notify_name: str = "--notify"
     named: Callable[[Sequence[str], str], Sequence[str]] = lambda command, name: (*command, f"name={name}")
 
     def __post_init__(self) -> None:
@@ -80,6 +84,10 @@ class SweepDriver:
 
     def run(self) -> Sequence[JobReturn]:
         """Run the cells that are missing, and return their results in order; none for a dry run."""
+        options = self._options
+        detached = is_detached(self._launcher)
+        if faults := notification_faults(options.notify, option=options.notify_name, is_detached=detached):
+            raise ConfigurationError(faults)
         self._confirm(num_cells := self._program.count_cells())
         if not self._options.dry_run:
             self._program.get_ready(self._launcher, num_cells=num_cells)  # while the cells are composed and checked
@@ -181,6 +189,8 @@ class SweepDriver:
             if detached:
                 listener.leave()
             status = 0 if detached else listener.finish(interrupted=interrupted)
+            if not detached:
+                self._announce_end(sweep, plan, interrupted=interrupted)
         finally:
             with contextlib.suppress(OSError):  # a full disk: readers see that this driver's process is gone
                 leave_sweep(sweep, driver)
@@ -189,6 +199,13 @@ class SweepDriver:
         if status:
             raise SystemExit(status)
         return returns
+
+    def _announce_end(self, sweep: SweepPaths, plan: Sequence[PlannedRun], *, interrupted: bool) -> None:
+        runs = [stored_record(run) for run in plan]
+        if self._options.notify is not None:
+            announce_end(self._options.notify, sweep, runs, interrupted=interrupted)
+        elif not self._options.quiet:
+            ring(self._console, sweep, runs)
 
     def _resuming_command(self, grid: CellGrid, sweep: SweepPaths) -> Sequence[str]:
         command = command_line()

@@ -7,8 +7,9 @@ from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig
 
 from runmanager.app.compose.cell_loader import CellLoader
-from runmanager.app.compose.compose_cells import Grid, parse_overrides, prepare_cells
-from runmanager.app.compose.grid_size import count_cells
+from runmanager.app.compose.compose_cells import Grid, prepare_cells
+from runmanager.app.compose.grid_rules import GridRules, excluded_notes
+from runmanager.app.compose.override_grid import read_override_grid
 from runmanager.app.compose.override_quoting import quote_text
 from runmanager.app.compose.schema import Config
 from runmanager.app.driver.host_capacity import check_host_capacity
@@ -33,20 +34,27 @@ _WARM_UP_FROM = 20  # cells; fewer are composed quickly, and there may be nothin
 
 
 class BuiltInJob:
-    """The job that `python -m runmanager` trains, given by the overrides `words` and by the `sides` of a duel."""
+    """The job that `python -m runmanager` trains, given by the overrides `words`, `rules` and the `sides` of a duel."""
 
     def __init__(
-        self, loader: CellLoader, master: DictConfig, words: Sequence[str], *, sides: Sequence[Sequence[str]] = ()
+        self,
+        loader: CellLoader,
+        master: DictConfig,
+        words: Sequence[str],
+        *,
+        sides: Sequence[Sequence[str]] = (),
+        rules: GridRules | None = None,
     ) -> None:
         self._loader = loader
         self._master = master
         self._words = list(words)
         self._sides = sides
+        self._rules = rules or GridRules()
         self._given: frozenset[str] = frozenset()
         self._configs: dict[str, Config] = {}
 
     def count_cells(self) -> int:
-        return count_cells(parse_overrides(self._loader, self._words), num_sides=max(1, len(self._sides)))
+        return read_override_grid(self._loader, self._words, self._rules).num_cells * max(1, len(self._sides))
 
     def get_ready(self, launcher: Launcher, *, num_cells: int) -> None:
         if num_cells >= _WARM_UP_FROM:
@@ -65,17 +73,21 @@ class BuiltInJob:
             paired=_paired_options(grid),
             in_epochs=frozenset(name for name, config in self._configs.items() if config.num_workers),
             extension_obstacle=self._extension_obstacle,
+            notes=excluded_notes(grid.num_excluded),
         )
 
     def _grid(self) -> Grid:
         """The cells; those of a paired sweep with `measure.axis` set, so that it is in every run's record."""
-        grid = prepare_cells(self._loader, self._master, self._words, sides=self._sides)
+        grid = self._prepared()
         options = grid.configs[0].measure
         if not isinstance(options, PairedOptions) or options.axis is not None or duel_address() is not None:
             return grid  # the sides of a duel of two commits have equal settings
         axis = infer_compared_axis(grid.axes, grid.sides)
         self._words.append(f"measure.axis={quote_text(axis)}")
-        return prepare_cells(self._loader, self._master, self._words, sides=self._sides)
+        return self._prepared()
+
+    def _prepared(self) -> Grid:
+        return prepare_cells(self._loader, self._master, self._words, sides=self._sides, rules=self._rules)
 
     def can_continue(self, run: RunPaths) -> bool:
         return run.checkpoint.exists()

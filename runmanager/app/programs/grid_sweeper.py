@@ -8,12 +8,15 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from runmanager.app.compose.cell_loader import CellLoader
-from runmanager.app.compose.compose_cells import parse_overrides
+from runmanager.app.compose.grid_rules import GridRules
+from runmanager.app.compose.override_grid import read_override_grid
+from runmanager.app.compose.saved_preset import save_preset
 from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
 from runmanager.app.programs.built_in_job import BuiltInJob
+from runmanager.app.programs.notification_setting import forget_notification
 from runmanager.app.sweeper_options import CONTINUES, GridSweeperOptions
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_launcher import register_plugin
@@ -40,6 +43,11 @@ class GridSweeper(Sweeper):
         quiet: bool,
         yes: bool,
         heartbeat_timeout: float,
+        zip: Any,
+        points: str | None,
+        exclude: str | None,
+        notify: str | None,
+        save: str | None,
         continues: str | None = None,
     ) -> None:
         if continues is not None:
@@ -48,8 +56,17 @@ class GridSweeper(Sweeper):
         self._params = params
         self._sides = [shlex.split(side) for side in sides or ()]
         self._multirun = multirun
+        self._zip = OmegaConf.to_container(zip) if OmegaConf.is_config(zip) else zip
+        self._points = points
+        self._exclude = exclude
+        self._save = save
         self._options = DriverOptions(
-            is_single=not multirun, dry_run=dry_run, quiet=quiet, yes=yes, heartbeat_timeout=heartbeat_timeout
+            is_single=not multirun,
+            dry_run=dry_run,
+            quiet=quiet,
+            yes=yes,
+            heartbeat_timeout=heartbeat_timeout,
+            notify=notify,
         )
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
@@ -66,8 +83,15 @@ class GridSweeper(Sweeper):
         """Run the grid; called by Hydra with the overrides that are not Hydra's."""
         words = [f"{key}={value}" for key, value in self._params.items()] + arguments
         self._refuse_folders()
-        self._refuse_hidden_grid(words)
-        program = BuiltInJob(self._loader, self._master, words, sides=self._sides)
+        rules = GridRules.read(zip_=self._zip, points=self._points, exclude=self._exclude, key="--{}".format)
+        self._refuse_hidden_grid(words, rules)
+        program = BuiltInJob(self._loader, self._master, words, sides=self._sides, rules=rules)
+        if self._save is not None:
+            program.compose()  # reports every fault
+            hydra_words = [str(word) for word in self._master.hydra.overrides.hydra]
+            save_preset(self._save, words, hydra_words, overwrites=self._options.yes)
+            return []
+        forget_notification(self._master)
         return SweepDriver(program, self._launcher, self._options).run()
 
     def _refuse_folders(self) -> None:
@@ -79,10 +103,12 @@ class GridSweeper(Sweeper):
                 for name in folders
             )
 
-    def _refuse_hidden_grid(self, words: Sequence[str]) -> None:
+    def _refuse_hidden_grid(self, words: Sequence[str], rules: GridRules) -> None:
         if self._multirun or self._params:
             return
-        grids = [each.input_line for each in parse_overrides(self._loader, words) if each.is_sweep_override()]
+        given = read_override_grid(self._loader, words, rules)
+        grids = [each.input_line for each in given.overrides if each.is_sweep_override()]
+        grids += [f"--points {self._points}"] if len(given.points) > 1 else []
         if grids:
             raise ConfigurationError(
                 f"`{line}` must be one value in a single run, got a grid; add -m, or use `runmanager sweep`."

@@ -125,7 +125,7 @@ def environment_for_children(command: Sequence[str]) -> Iterator[None]:
     """Pass command and commit to child processes through environment variables, so that no run calls git again."""
     commit, clean = git_commit(Path.cwd())
     variables = {
-        COMMAND_VARIABLE: shlex.join(command),
+        COMMAND_VARIABLE: shlex.join(_without_notification(command)),
         COMMIT_VARIABLE: (commit or "") + ("-dirty" if clean is False else ""),
     }
     before = {name: os.environ.get(name) for name in (*variables, DRIVEN_VARIABLE, RUN_VARIABLE, ATTEMPT_VARIABLE)}
@@ -139,6 +139,19 @@ def environment_for_children(command: Sequence[str]) -> Iterator[None]:
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
+
+
+def _without_notification(command: Sequence[str]) -> list[str]:
+    """The command without the address of its notification, which may hold a secret, and changes nothing in a run."""
+    end = command.index("--") if "--" in command else len(command)
+    kept: list[str] = []
+    words = iter(command[:end])
+    for word in words:
+        if word == "--notify":
+            next(words, None)
+        elif not word.startswith(("--notify=", "hydra.sweeper.notify=")):
+            kept.append(word)
+    return [*kept, *command[end:]]
 
 
 @cache

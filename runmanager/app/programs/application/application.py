@@ -3,20 +3,19 @@
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from runmanager.app.compose.cell_loader import CellLoader
-from runmanager.app.compose.compose_cells import expand_overrides, parse_overrides
-from runmanager.app.compose.grid_size import count_cells
+from runmanager.app.compose.grid_rules import GridRules, KnownSettings, excluded_notes
+from runmanager.app.compose.override_grid import OverrideGrid, read_override_grid
 from runmanager.app.compose.override_quoting import format_override
 from runmanager.app.driver.program import CellGrid, Storage
 from runmanager.app.programs.application.identity import Identity, read_identity
@@ -50,7 +49,7 @@ class ApplicationOptions:
 
     `unsigned`: globs of settings that do not change what is computed. `device`: the setting that names the device.
     `metric`: the name of a number that the task returns; `better` its direction. `resume_with`: an override NAME=FILE
-    that is added from the second attempt on where that file exists.
+    that is added from the second attempt on where that file exists. `rules` are those of its grid.
     """
 
     unsigned: tuple[str, ...] = ()
@@ -59,6 +58,17 @@ class ApplicationOptions:
     better: str | None = None
     resume_with: str | None = None
     heartbeat_timeout: float = SILENT_AFTER_SECONDS
+    rules: GridRules = field(default_factory=GridRules)
+
+
+@dataclass(frozen=True)
+class _Composed:
+    """The overrides of one cell, and what they compose to: `settings` are flat, with the choices of groups."""
+
+    words: list[str]
+    cell: Cell | None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    faults: tuple[str, ...] = ()
 
 
 class HydraApplication:
@@ -84,43 +94,55 @@ class HydraApplication:
         self._notes: tuple[str, ...] = ()
 
     def count_cells(self) -> int:
-        return count_cells(parse_overrides(self._loader, self._words))
+        return self._grid().num_cells
+
+    def _grid(self) -> OverrideGrid:
+        return read_override_grid(self._loader, self._words, self._options.rules)
 
     def get_ready(self, launcher: Launcher, *, num_cells: int) -> None:
         if isinstance(launcher, LocalLauncher):
             launcher.engine.get_ready(num_jobs=num_cells)
 
     def compose(self) -> CellGrid:
-        overrides = parse_overrides(self._loader, self._words)
-        varying = [each.get_key_element() for each in overrides if each.is_sweep_override()]
-        faults: dict[str, None] = {}
-        cells = []
-        for words in expand_overrides(overrides):
-            cell = self._compose(words, varying, faults)
-            if cell is not None:
-                cells.append(cell)
+        grid = self._grid()
+        composed = [self._compose(words, grid.varying) for words in grid.combinations()]
+        remaining = self._remaining(composed, grid)
+        faults = dict.fromkeys(line for each in remaining for line in each.faults)
+        cells = [each.cell for each in remaining if each.cell is not None]
         if not faults:
-            faults.update(dict.fromkeys(_unsigned_axis_faults(overrides, cells)))
+            faults.update(dict.fromkeys(_unsigned_axis_faults(grid.varying, cells)))
         if faults:
             raise ConfigurationError(faults)
-        notes = _equal_cells_note(cells)
-        axes = _axes(varying, cells)
+        notes = [*excluded_notes(len(composed) - len(remaining)), *_equal_cells_note(cells)]
+        axes = _axes(grid.varying, cells)
         return CellGrid(cells, axes, self._storage, notes=notes, default_device=None, code_folder=program_folder())
 
-    def _compose(self, words: list[str], varying: Sequence[str], faults: dict[str, None]) -> Cell | None:
+    def _remaining(self, composed: "Sequence[_Composed]", grid: OverrideGrid) -> "Sequence[_Composed]":
+        """The cells that are not excluded, or all if none could be composed."""
+        if grid.rules.exclude is None or all(each.cell is None for each in composed):
+            return composed
+        known = [
+            grid.known_settings(each.words, self._loader) if each.cell is None else KnownSettings(each.settings)
+            for each in composed
+        ]
+        remaining = [each for each, is_kept in zip(composed, grid.rules.kept(known), strict=True) if is_kept]
+        if not remaining:
+            raise ConfigurationError([grid.rules.none_left(len(composed))])
+        return remaining
+
+    def _compose(self, words: list[str], varying: Sequence[str]) -> "_Composed":
         try:
             config = self._loader.load_sweep_config(self._master, words)
         except (HydraException, OmegaConfBaseException) as error:
-            faults[_first_line(error)] = None
-            return None
+            return _Composed(words, None, faults=(_first_line(error),))
         with open_dict(config):
             config.hydra.job.id, config.hydra.job.num = "0", 0
             config.hydra.runtime.output_dir = _RUN_DIR
         identity = read_identity(config)
         if identity.faults:
-            faults.update(dict.fromkeys(identity.faults))
-            return None
-        return self._cell(words, varying, identity, config)
+            return _Composed(words, None, faults=tuple(identity.faults))
+        choices = {name: choice for name, choice in config.hydra.runtime.choices.items() if "hydra" not in name}
+        return _Composed(words, self._cell(words, varying, identity, config), choices | flatten(identity.settings))
 
     def _cell(self, words: list[str], varying: Sequence[str], identity: Identity, config: DictConfig) -> Cell:
         settings = identity.settings
@@ -242,8 +264,8 @@ def _below(group: str, names: Sequence[str]) -> list[str]:
     return [name for name in names if name.startswith(prefix)]
 
 
-def _unsigned_axis_faults(overrides: Sequence[Override], cells: Sequence[Cell]) -> list[str]:
-    axes = [each.get_key_element().lstrip("+~") for each in overrides if each.is_sweep_override()]
+def _unsigned_axis_faults(varying: Sequence[str], cells: Sequence[Cell]) -> list[str]:
+    axes = [key.lstrip("+~") for key in varying]
     unsigned = [name for name in axes if any(_is_unsigned(name, cell.unsigned or ()) for cell in cells)]
     if not axes or len(unsigned) < len(axes):
         return []

@@ -16,10 +16,12 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from runmanager.app.compose.cell_loader import CellLoader
+from runmanager.app.compose.grid_rules import GridRules
 from runmanager.app.driver.program import Storage
 from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
 from runmanager.app.programs.application.application import ApplicationOptions, HydraApplication
 from runmanager.app.programs.application.supervised_task import SupervisedTask
+from runmanager.app.programs.notification_setting import forget_notification
 from runmanager.errors import ConfigurationError, RunManagerError, SweepError
 from runmanager.launching.hydra_launcher import default_preload
 from runmanager.launching.plan import Resume
@@ -59,6 +61,8 @@ class _Settings:
                 quiet=given["quiet"],
                 yes=given["yes"],
                 heartbeat_timeout=given["heartbeat_timeout"],
+                notify=given["notify"],
+                notify_name=_key("notify"),
                 named=lambda command, name: (*command, f"{_key('name')}={name}"),
             ),
             ApplicationOptions(
@@ -68,6 +72,7 @@ class _Settings:
                 better=None if given["better"] is None else parse_better(given["better"]),
                 resume_with=given["resume_with"],
                 heartbeat_timeout=given["heartbeat_timeout"],
+                rules=GridRules.read(zip_=given["zip"], points=given["points"], exclude=given["exclude"], key=_key),
             ),
         )
 
@@ -134,6 +139,7 @@ class ApplicationSweeper(Sweeper):
         refuse_several_ranks()
         self._refuse_folders()
         settings = _Settings.of(self._given)
+        forget_notification(self._master)
         loader = CellLoader(self._context.config_loader)  # type: ignore[arg-type]  # its only class
         task = SupervisedTask(self._task)
         launcher, storage = self._launcher(loader, task, settings.storage)

@@ -10,9 +10,9 @@ from runmanager.errors import ConfigurationError
 __all__ = ["hydra_command"]
 
 _SWEEPER = ("name", "output_root", "resume", "rerun_changed", "dry_run", "quiet", "yes", "unsigned", "device")
-_SWEEPER_TOO = ("metric", "better", "resume_with")
+_SWEEPER_TOO = ("metric", "better", "resume_with", "points", "exclude", "notify")
 _LAUNCHER = {"workers": "workers", "gpus_per_run": "gpus_per_run", "timeout": "timeout", "retries": "retries"}
-_HERE = ("module", "python", "launcher", "gpus", "slurm")
+_HERE = ("module", "python", "launcher", "gpus", "slurm", "zip")
 _LAUNCHERS = {"local": "runmanager", "slurm": "runmanager_slurm"}
 
 
@@ -41,6 +41,8 @@ def hydra_command(script: Script, line: ScriptCommandLine) -> list[str]:
         for name, setting in _LAUNCHER.items()
         if name in given
     ]
+    if flags.zip:
+        words.append(format_override("hydra.sweeper.zip", flags.zips))
     if flags.gpus is not None:
         words.append(f"hydra.launcher.gpus=[{flags.gpus}]")
     words += [f"hydra.launcher.{word}" for word in flags.slurm]

@@ -9,12 +9,13 @@ from typing import Any
 
 from hydra.plugins.launcher import Launcher
 
+from runmanager.app.compose.grid_rules import GridRules, KnownSettings, excluded_notes
 from runmanager.app.compose.override_quoting import format_override
 from runmanager.app.driver.preflight import predict_skipped, warm_up
 from runmanager.app.driver.program import CellGrid, Storage
 from runmanager.app.programs.cell_supervisor import CellSpec
 from runmanager.app.programs.script.arguments.cell_arguments import argument_faults, form_faults
-from runmanager.app.programs.script.arguments.setting_words import Setting, ValueSet, expand_settings, parse_settings
+from runmanager.app.programs.script.arguments.setting_words import Setting, parse_settings
 from runmanager.app.programs.script.flag_check import FlagCheck, check_flags
 from runmanager.app.programs.script.interpreter import Versions, ask_interpreter
 from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
@@ -43,6 +44,7 @@ class ScriptOptions:
     `fixed` are the arguments of all cells, `form` the form of a setting as an argument (None: flags). `unsigned` are
     globs of settings that do not count, `device` names the setting with the device. `better` has declared directions
     of metrics. `call` are the words that repeat the command for a single cell, without settings and fixed arguments.
+    `rules` are those of the grid.
     """
 
     fixed: tuple[str, ...] = ()
@@ -54,6 +56,7 @@ class ScriptOptions:
     better: Mapping[str, str] = field(default_factory=dict)
     resume_with: ResumeSetting | None = None
     call: tuple[str, ...] = ()
+    rules: GridRules = field(default_factory=GridRules)
 
 
 class ScriptProgram:
@@ -63,7 +66,7 @@ class ScriptProgram:
         self._script = script
         self._options = options
         self._storage = storage
-        self._sets = parse_settings(words)
+        self._grid = parse_settings(words, options.rules)
         self._check = FlagCheck()
         self._settings: dict[str, Mapping[str, Setting]] = {}
         self._code: dict[str, str] | None = None
@@ -71,13 +74,13 @@ class ScriptProgram:
         self._logs_itself = False
 
     def count_cells(self) -> int:
-        return len(expand_settings(self._sets))
+        return len(self._grid.combinations())
 
     def get_ready(self, launcher: Launcher, *, num_cells: int) -> None:
         warm_up(launcher, num_jobs=num_cells)  # the script may take seconds to show its help
 
     def compose(self) -> CellGrid:
-        names = [each.name for each in self._sets]
+        names = self._grid.names
         faults = [*form_faults(self._options.form), *self._name_faults(names)]
         if faults:
             raise ConfigurationError(faults)
@@ -85,24 +88,25 @@ class ScriptProgram:
         self._check = check_flags(
             self._script, names, fixed=options.fixed, form=options.form, unchecked=options.unchecked
         )
-        combinations = expand_settings(self._sets)
+        every = self._grid.combinations()
+        combinations = self._remaining(every)
         if faults := [line for each in combinations for line in argument_faults(each, options.form, self._check.flags)]:
             raise ConfigurationError(faults)
         self._code = self._script.hash_code()
         self._logs_itself = self._script.uses_runmanager(self._code or ())
         self._versions = None if self._script.python == sys.executable else ask_interpreter(self._script.python)
-        axes = {each.name: _distinct(each) for each in self._sets if each.is_axis}
+        axes = {name: _distinct(name, combinations) for name in self._grid.varying}
         cells = [self._cell(settings, axes) for settings in combinations]
         libraries = None if self._versions is None else self._versions.libraries
-        notes = self._notes(cells)
+        notes = [*excluded_notes(len(every) - len(cells)), *self._notes(cells)]
         return CellGrid(cells, axes, self._storage, notes=notes, default_device=None, libraries=libraries)
 
     def _name_faults(self, names: Sequence[str]) -> list[str]:
         options = self._options
         faults = [
-            f"`{each.name}` must have one value in a sweep, got several; it is unsigned and does not distinguish runs."
-            for each in self._sets
-            if each.is_axis and self._is_unsigned(each.name)
+            f"`{name}` must have one value in a sweep, got several; it is unsigned and does not distinguish runs."
+            for name in self._grid.varying
+            if self._is_unsigned(name)
         ]
         faults += [
             f"`--unsigned {pattern}` must match a setting, got none that it does; {suggestion(pattern, names)}"
@@ -112,6 +116,15 @@ class ScriptProgram:
         if options.device is not None and options.device not in names:
             faults.append(f"`--device` must name a setting, got {options.device}; {suggestion(options.device, names)}")
         return faults
+
+    def _remaining(self, combinations: Sequence[Mapping[str, Setting]]) -> list[Mapping[str, Setting]]:
+        """The cells that are not excluded. Raises `ConfigurationError` if none is."""
+        known = [KnownSettings({name: each.value for name, each in cell.items()}) for cell in combinations]
+        kept = self._grid.rules.kept(known)
+        remaining = [cell for cell, is_kept in zip(combinations, kept, strict=True) if is_kept]
+        if not remaining:
+            raise ConfigurationError([self._grid.rules.none_left(len(combinations))])
+        return remaining
 
     def _is_unsigned(self, name: str) -> bool:
         return any(fnmatch.fnmatchcase(name, pattern) for pattern in self._options.unsigned)
@@ -126,7 +139,7 @@ class ScriptProgram:
         fixed = ("--", *self._options.fixed) if self._options.fixed else ()
         return Cell(
             identity,
-            f"{readable_name({name: values[name] for name in axes})}-{short_signature(identity)}",
+            f"{readable_name({name: values[name] for name in axes if name in values})}-{short_signature(identity)}",
             config,
             words,
             device=self._device_of(values),
@@ -196,8 +209,9 @@ class ScriptProgram:
         return []
 
 
-def _distinct(each: ValueSet) -> list[Any]:
-    return list({repr(setting.value): setting.value for setting in each.values}.values())
+def _distinct(name: str, cells: Sequence[Mapping[str, Setting]]) -> list[Any]:
+    values = [cell[name].value for cell in cells if name in cell]
+    return list({repr(value): value for value in values}.values())
 
 
 def _free_key(values: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ creates it. There is no `from __future__ import annotations`: Hydra 1.3 executes
 `sys.modules`, where dataclasses look up such annotations. Tests hold these options to those of the real classes.
 """
 
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -130,7 +131,28 @@ class SweeperConfig:
     better: str | None = None
     resume_with: str | None = None
     heartbeat_timeout: float = 60.0
+    zip: Any = None
+    points: str | None = None
+    exclude: str | None = None
+    notify: str | None = None
 
+
+def _accept_unquoted_values() -> None:
+    """Let Hydra parse `hydra.sweeper.exclude=lr>0.1`, whose quotes the shell has taken."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    from runmanager.app.compose.override_quoting import quote_raw
+
+    parse: Any = OverridesParser.parse_rule
+
+    def parse_quoted(self: Any, s: str, rule_name: str) -> Any:
+        return parse(self, quote_raw(s), rule_name)
+
+    OverridesParser.parse_rule = parse_quoted  # type: ignore[method-assign]
+
+
+if any(word.startswith(("hydra.sweeper.exclude=", "hydra.sweeper.notify=")) for word in sys.argv):
+    _accept_unquoted_values()
 
 # Before a job has its folder, `${hydra.runtime.output_dir}` stands for itself in the sweeper's settings.
 _CELL = {"hydra": {"runtime": {"output_dir": "{run_dir}"}}}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runmanager.app.programs.script.arguments.cell_arguments import make_arguments
-from runmanager.app.programs.script.arguments.setting_words import expand_settings, parse_settings
+from runmanager.app.programs.script.arguments.setting_words import parse_settings
 from runmanager.app.programs.script.flag_check import check_flags
 from runmanager.app.programs.script.script import Script, find_script
 from runmanager.errors import ConfigurationError
@@ -35,7 +35,7 @@ def test_every_library_gets_what_the_settings_say(library: str, tmp_path: Path) 
     check = check_flags(script, ["lr", size, "shuffle"])
     assert check.note == "" and check.flags is not None and check.flags.library == library
     for shuffle in (True, False):
-        (cell,) = expand_settings(parse_settings(["lr=0.25", f"{size}=4", f"shuffle={str(shuffle).lower()}"]))
+        (cell,) = parse_settings(["lr=0.25", f"{size}=4", f"shuffle={str(shuffle).lower()}"]).combinations()
         assert json.loads(call(script, make_arguments(cell, flags=check.flags))) == [0.25, 4, shuffle]
     with pytest.raises(ConfigurationError) as error:
         check_flags(script, ["lr", "batchsize", "rte"])
@@ -58,7 +58,7 @@ def test_the_forms_of_true_and_false_follow_the_help(tmp_path: Path) -> None:
     flags = check_flags(script, []).flags
     forms = {}
     for value in ("true", "false", "True"):
-        (cell,) = expand_settings(parse_settings([f"{name}={value}" for name in ("both", "bare", "maybe", "value")]))
+        (cell,) = parse_settings([f"{name}={value}" for name in ("both", "bare", "maybe", "value")]).combinations()
         forms[value] = make_arguments(cell, flags=flags)
     assert forms["true"] == ["--both", "--bare", "--maybe", "--value=true"]
     assert forms["false"] == ["--no-both", "--maybe=false", "--value=false"]

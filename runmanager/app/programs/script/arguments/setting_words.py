@@ -1,9 +1,8 @@
 """The settings of a script on the command line: Hydra's syntax, and each value also as it was written."""
 
-import itertools
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +11,12 @@ from hydra.core.override_parser.overrides_visitor import HydraErrorListener, Hyd
 from hydra.core.override_parser.types import Override, OverrideType, QuotedString
 from hydra.errors import HydraException
 
-from runmanager.app.compose.grid_size import axis_fault, count_cells
+from runmanager.app.compose.grid_rules import GridRules, varying_names
+from runmanager.app.compose.grid_size import axis_fault, num_values
 from runmanager.app.compose.override_quoting import quote_text
 from runmanager.errors import ConfigurationError
 
-__all__ = ["RUN_DIR", "Setting", "ValueSet", "expand_settings", "parse_settings"]
+__all__ = ["RUN_DIR", "Setting", "SettingGrid", "ValueSet", "parse_settings"]
 
 RUN_DIR = "{run_dir}"
 """Stands for the run's folder in a setting or a fixed argument."""
@@ -43,12 +43,49 @@ class ValueSet:
     is_axis: bool
 
 
-def parse_settings(words: Sequence[str]) -> list[ValueSet]:
+@dataclass(frozen=True)
+class SettingGrid:
+    """The settings of a command, its points, and the rules that combine them."""
+
+    sets: Sequence[ValueSet]
+    points: Sequence[Mapping[str, Setting]]
+    rules: GridRules
+
+    @property
+    def names(self) -> list[str]:
+        """Every setting of any cell."""
+        return list(dict.fromkeys([*(name for point in self.points for name in point), *(s.name for s in self.sets)]))
+
+    @property
+    def varying(self) -> list[str]:
+        """The settings that vary, in order."""
+        return [*varying_names(self.points), *(each.name for each in self.sets if each.is_axis)]
+
+    def combinations(self) -> list[dict[str, Setting]]:
+        """Return every combination of the values; the last axis varies fastest."""
+        return self.rules.combinations({each.name: each.values for each in self.sets}, self.points)
+
+
+def parse_settings(words: Sequence[str], rules: GridRules | None = None) -> SettingGrid:
     """Parse words like `lr=0.1,0.01` and `batch-size=range(16,64,16)`; of several for one name, the last one applies.
 
-    Raises `ConfigurationError` with every invalid one, and if the grid is too large.
+    Raises `ConfigurationError` with every invalid one and the faults of the `rules`, and if the grid is too large.
     """
-    parsed: dict[str, tuple[Override, list[str] | None]] = {}
+    rules = rules or GridRules()
+    parsed = {each.get_key_element(): (each, texts) for each, texts in _parse_all(words).values()}
+    in_points = _parse_all(dict.fromkeys(word for point in rules.points for word in point))
+    of_words = {word: _value_set(*each) for word, each in in_points.items()}
+    points = [{of_words[word].name: of_words[word].values[0] for word in point} for point in rules.points]
+    counts = {name: num_values(each) if each.is_sweep_override() else 1 for name, (each, _) in parsed.items()}
+    rules = rules.resolved(counts, dict.fromkeys(name for point in points for name in point))
+    return SettingGrid([_value_set(*each) for each in parsed.values()], points, rules)
+
+
+_Parsed = tuple[Override, list[str] | None]
+
+
+def _parse_all(words: Iterable[str]) -> dict[str, _Parsed]:
+    parsed: dict[str, _Parsed] = {}
     faults = []
     for word in words:
         try:
@@ -58,17 +95,10 @@ def parse_settings(words: Sequence[str]) -> list[ValueSet]:
             continue
         if bad := _form_fault(override) or axis_fault(override):
             faults.append(bad.replace(_RUN_DIR_WORD, RUN_DIR))
-        parsed[override.get_key_element()] = override, texts
+        parsed[word] = override, texts
     if faults:
         raise ConfigurationError(faults)
-    count_cells([override for override, _ in parsed.values()])
-    return [_value_set(override, texts) for override, texts in parsed.values()]
-
-
-def expand_settings(sets: Sequence[ValueSet]) -> list[dict[str, Setting]]:
-    """Return every combination of the values; the last axis varies fastest."""
-    combinations = itertools.product(*(each.values for each in sets))
-    return [dict(zip((each.name for each in sets), values, strict=True)) for values in combinations]
+    return parsed
 
 
 class _WrittenValues(HydraOverrideVisitor):
@@ -88,7 +118,7 @@ class _WrittenValues(HydraOverrideVisitor):
         return super().visitValue(ctx)
 
 
-def _parse(word: str) -> tuple[Override, list[str] | None]:
+def _parse(word: str) -> _Parsed:
     """Parse a word with Hydra's grammar; also return the text of each value, None where a function makes them."""
     hidden = word.replace(RUN_DIR, _RUN_DIR_WORD)
     lexer = _grammar.OverrideLexer(_grammar.InputStream(hidden))

@@ -3,12 +3,12 @@
 import pytest
 
 from runmanager.app.programs.script.arguments.cell_arguments import argument_faults, form_faults, make_arguments
-from runmanager.app.programs.script.arguments.setting_words import Setting, expand_settings, parse_settings
+from runmanager.app.programs.script.arguments.setting_words import Setting, parse_settings
 from runmanager.errors import ConfigurationError
 
 
 def cell(*words: str) -> dict[str, Setting]:
-    (settings,) = expand_settings(parse_settings(words))
+    (settings,) = parse_settings(words).combinations()
     return settings
 
 

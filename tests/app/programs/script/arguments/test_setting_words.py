@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runmanager.app.programs.script.arguments.setting_words import expand_settings, parse_settings
+from runmanager.app.programs.script.arguments.setting_words import parse_settings
 from runmanager.errors import ConfigurationError
 
 
@@ -29,7 +29,7 @@ from runmanager.errors import ConfigurationError
 def test_a_value_is_read_as_hydra_reads_it_and_kept_as_written(
     word: str, values: list[object], texts: list[str]
 ) -> None:
-    (parsed,) = parse_settings([word])
+    (parsed,) = parse_settings([word]).sets
     assert parsed.name == word.partition("=")[0]
     assert [setting.value for setting in parsed.values] == values
     assert [type(setting.value) for setting in parsed.values] == [type(value) for value in values]
@@ -41,19 +41,19 @@ def test_a_value_is_read_as_hydra_reads_it_and_kept_as_written(
 def test_quoted_text_arrives_unchanged(texts: list[str]) -> None:
     from runmanager.app.compose.override_quoting import quote_text
 
-    (parsed,) = parse_settings([f"x={','.join(map(quote_text, texts))}"])
+    (parsed,) = parse_settings([f"x={','.join(map(quote_text, texts))}"]).sets
     assert [setting.text for setting in parsed.values] == texts
 
 
 def test_the_last_axis_varies_fastest_and_the_last_word_of_a_name_applies() -> None:
-    cells = expand_settings(parse_settings(["a=9", "b-c=1,2", "a=x,y"]))
+    cells = parse_settings(["a=9", "b-c=1,2", "a=x,y"]).combinations()
     assert [{name: each.text for name, each in cell.items()} for cell in cells] == [
         {"a": "x", "b-c": "1"},
         {"a": "x", "b-c": "2"},
         {"a": "y", "b-c": "1"},
         {"a": "y", "b-c": "2"},
     ]
-    assert expand_settings([]) == [{}]
+    assert parse_settings([]).combinations() == [{}]
 
 
 def test_all_faults_are_said_at_once() -> None:

@@ -1,0 +1,189 @@
+"""Rules on a grid beside its axes: axes that advance together, explicit points, and cells that are left out."""
+
+import itertools
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+from runmanager.app.compose.points_file import read_points
+from runmanager.errors import ConfigurationError, UsageError
+from runmanager.records.settings.grid import size_fault
+from runmanager.results.table_model.columns import Row
+from runmanager.results.tables.where_condition import AVAILABLE_COLUMNS_HINT, Condition, parse_condition
+from runmanager.text import pluralize
+from runmanager.validation import fault, suggestion
+
+__all__ = ["GridRules", "KnownSettings", "excluded_notes", "varying_names"]
+
+_T = TypeVar("_T")
+
+_WHERE = "`--where`"  # how the messages of conditions name their option
+
+
+class KnownSettings(NamedTuple):
+    """The flat settings of a cell; not `is_whole` if it could not be composed, and only the given ones are known."""
+
+    values: Mapping[str, Any]
+    is_whole: bool = True
+
+
+@dataclass(frozen=True)
+class GridRules:
+    """What a command says of its grid beside the axes; no part of any cell.
+
+    `zips`: groups of axes that advance together. `points`: the words NAME=VALUE of each explicit point, combined with
+    the axes as a grid. `exclude`: the cells for which it holds are left out. `key` is how the user names a rule:
+    `zip` is `--zip` in one command, `hydra.sweeper.zip` in another.
+    """
+
+    zips: tuple[tuple[str, ...], ...] = ()
+    points: tuple[tuple[str, ...], ...] = ()
+    exclude: Condition | None = None
+    key: Callable[[str], str] = str
+
+    @classmethod
+    def read(cls, *, zip_: Any, points: str | None, exclude: str | None, key: Callable[[str], str]) -> "GridRules":
+        """Read the rules of a command: `zip_` is a list of names or of such lists, `points` a file.
+
+        Raises `ConfigurationError` with their faults.
+        """
+        faults = _group_faults(groups := _groups(zip_), key("zip"))
+        words: tuple[tuple[str, ...], ...] = ()
+        condition = None
+        try:
+            words = () if points is None else read_points(points, key=key("points"))
+        except UsageError as error:
+            faults.append(str(error))
+        try:
+            condition = None if exclude is None else parse_condition(exclude)
+        except UsageError as error:
+            faults.append(str(error).replace(_WHERE, f"`{key('exclude')}`"))
+        if faults:
+            raise ConfigurationError(faults)
+        return cls(groups, words, condition, key)
+
+    def resolved(self, counts: Mapping[str, int], in_points: Collection[str]) -> "GridRules":
+        """Return the rules with the axes as the grid names them, given the number of values of each setting.
+
+        `in_points`: the settings of the points. Raises `ConfigurationError` with the faults of the rules, and if the
+        grid is too large.
+        """
+        faults = [
+            f"`{name}` must be given either in the points or in the command, got both."
+            for name in in_points
+            if _named(name, counts) is not None
+        ]
+        zips = []
+        for group in self.zips:
+            axes = {name: _named(name, counts) for name in group}
+            known = [axis for axis in axes.values() if axis is not None]
+            faults += [
+                fault(self.key("zip"), "name settings of the grid", name, suggestion(name, counts))
+                for name, axis in axes.items()
+                if axis is None
+            ]
+            if len({counts[axis] for axis in known}) > 1:
+                lengths = " and ".join(f"{pluralize(counts[axis], 'value')} of {axis}" for axis in known)
+                faults.append(fault(self.key("zip"), "name axes of equal length", lengths))
+            zips.append(tuple(known))
+        if faults:
+            raise ConfigurationError(faults)
+        rules = GridRules(tuple(zips), self.points, self.exclude, self.key)
+        if too_large := size_fault(rules.sizes(counts)):
+            raise ConfigurationError([too_large])
+        return rules
+
+    def sizes(self, counts: Mapping[str, int]) -> dict[str, int]:
+        """Return the number of choices of each part of the grid; their product is that of its cells."""
+        sizes = {"points": len(self.points)} if self.points else {}
+        return sizes | {"+".join(group): counts[group[0]] for group in self._parts(counts)}
+
+    def combinations(self, axes: Mapping[str, Sequence[_T]], points: Sequence[Mapping[str, _T]]) -> list[dict[str, _T]]:
+        """Return every combination of the points and the axes' values; the last axis varies fastest."""
+        parts: list[Sequence[Mapping[str, _T]]] = [points] if points else []
+        for group in self._parts(axes):
+            columns = [axes[name] for name in group]
+            parts.append([dict(zip(group, values, strict=True)) for values in zip(*columns, strict=True)])
+        return [
+            {name: value for part in chosen for name, value in part.items()} for chosen in itertools.product(*parts)
+        ]
+
+    def _parts(self, names: Collection[str]) -> list[tuple[str, ...]]:
+        """The groups of settings that vary together, most of a single one, in the order of their first."""
+        group_of = {name: group for group in self.zips for name in group}
+        return list(dict.fromkeys(group_of.get(name, (name,)) for name in names))
+
+    def kept(self, cells: Sequence[KnownSettings]) -> list[bool]:
+        """Whether each cell remains.
+
+        Raises `ConfigurationError` for a name in the condition that no cell has.
+        """
+        if self.exclude is None:
+            return [True] * len(cells)
+        names = dict.fromkeys(name for cell in cells for name in cell.values)
+        found = {word: _column(word, names) for word in self.exclude.words}
+        columns = {word: column for word, column in found.items() if column is not None}
+        try:
+            holds = self.exclude.over(columns, known=list(names))
+        except UsageError as error:
+            message = str(error).replace(_WHERE, f"`{self.key('exclude')}`").replace("columns or settings", "settings")
+            raise ConfigurationError([message.replace(AVAILABLE_COLUMNS_HINT, suggestion("", names))]) from None
+        return [
+            not (cell.is_whole or all(name in cell.values for name in columns.values()))
+            or not holds(Row({name: cell.values.get(name) for name in columns.values()}))
+            for cell in cells
+        ]
+
+    def none_left(self, num_cells: int) -> str:
+        """The message that all cells are excluded."""
+        return fault(self.key("exclude"), "leave at least one cell", f"a condition that holds for all {num_cells:,}")
+
+
+def excluded_notes(num_cells: int) -> list[str]:
+    """Return what a command says of the cells that it leaves out."""
+    return [f"{pluralize(num_cells, 'cell of the grid is', 'cells of the grid are')} excluded."] if num_cells else []
+
+
+def varying_names(points: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the settings in which points differ, in order of their first appearance."""
+    names = dict.fromkeys(name for point in points for name in point)
+    return [name for name in names if len({repr(point[name]) if name in point else None for point in points}) > 1]
+
+
+def _groups(given: Any) -> tuple[tuple[str, ...], ...]:
+    """Names as one group, or lists of names as several."""
+    if not given:
+        return ()
+    if isinstance(given, str):
+        return (tuple(name.strip() for name in given.split(",")),)
+    groups = given if any(isinstance(each, list | tuple) for each in given) else [given]
+    return tuple(
+        tuple(str(name).strip() for name in group) if isinstance(group, list | tuple) else (str(group),)
+        for group in groups
+    )
+
+
+def _group_faults(groups: Sequence[Sequence[str]], key: str) -> list[str]:
+    faults = [
+        fault(key, "name at least two axes, as in lr,batch_size", ",".join(group) or "none")
+        for group in groups
+        if len(group) < 2
+    ]
+    names = [name for group in groups for name in group]
+    repeated = dict.fromkeys(name for name in names if names.count(name) > 1)
+    return faults + [fault(key, "name each axis once", f"{name} several times") for name in repeated]
+
+
+def _named(name: str, names: Collection[str]) -> str | None:
+    """The name of a setting as it was given: `+model.width` for `model.width`."""
+    plain = name.lstrip("+~")
+    return next((each for each in names if each.lstrip("+~") == plain), None)
+
+
+def _column(word: str, names: Collection[str]) -> str | None:
+    """The setting that a word of a condition names: itself, the choice of a group, or one that is spelled with dashes.
+
+    In a condition, `batch-size` would be a difference.
+    """
+    exact = next((each for each in (word, f"{word}.name", f"{word}._target_") if each in names), None)
+    return exact or next((each for each in names if each.replace("-", "_") == word), None)
