@@ -34,6 +34,7 @@ class ScriptFlags:
     dry_run: bool = False
     quiet: bool = False
     yes: bool = False
+    restore: bool = False
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,7 @@ def main(line: ScriptCommandLine) -> int:
         dry_run=flags.dry_run,
         quiet=flags.quiet,
         yes=flags.yes,
+        restore=flags.restore,
         named=lambda command, name: (*command[:2], "--name", name, *command[2:]),
     )
     with environment_for_children(line.words):

@@ -60,6 +60,7 @@ _OPTIONS: dict[str, Any] = {
     "dry_run": _option("Show the plan, and run nothing.", "--dry-run"),
     "quiet": _option("Show only what went wrong.", "--quiet"),
     "yes": _option("Do not ask before a large sweep.", "--yes"),
+    "restore": _option("Run cells again that `runmanager rm` removed.", "--restore"),
 }
 
 

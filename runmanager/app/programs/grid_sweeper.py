@@ -38,13 +38,19 @@ class GridSweeper(Sweeper):
         dry_run: bool,
         quiet: bool,
         yes: bool,
+        restore: bool,
         heartbeat_timeout: float,
     ) -> None:
         self._params = params
         self._sides = [shlex.split(side) for side in sides or ()]
         self._multirun = multirun
         self._options = DriverOptions(
-            is_single=not multirun, dry_run=dry_run, quiet=quiet, yes=yes, heartbeat_timeout=heartbeat_timeout
+            is_single=not multirun,
+            dry_run=dry_run,
+            quiet=quiet,
+            yes=yes,
+            restore=restore,
+            heartbeat_timeout=heartbeat_timeout,
         )
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:

@@ -12,8 +12,10 @@ from runmanager.results.compare.cell_pairing import SEED, hashable
 from runmanager.results.compare.comparison_table import ComparisonTable
 from runmanager.results.load.cells import gather_cells
 from runmanager.results.load.run_summary import SweepSummary
+from runmanager.results.load.several_sweeps import NamedSweep
 from runmanager.results.table_model.columns import Table, column_of
 from runmanager.results.table_model.formatting import human_field, is_number
+from runmanager.results.tables.cross_sweep import cross_sweep_rows
 from runmanager.results.tables.names import split_names, unquoted
 from runmanager.results.tables.pivot import PivotAxes, parse_pivot, pivot
 from runmanager.results.tables.results_table import result_rows, row_notes
@@ -92,6 +94,13 @@ class TableQuery:
         """
         collapses = collapses and not self.each and not {SEED, "run"} & {*self.columns, self.sort}
         return self._applied(_resolve_in_sweep(sweep, plan, self.words), collapses=collapses)
+
+    def of_sweeps(self, sweeps: Sequence[NamedSweep], *, collapses: bool = False) -> Table:
+        """The queried part of the results of several sweeps in one table, otherwise as `of_sweep`."""
+        collapses = collapses and not self.each and not {SEED, "run"} & {*self.columns, self.sort}
+        settings = [name for each in sweeps for name in each.cells().names()] if self.words else []
+        table = cross_sweep_rows(sweeps, requested=self.words)
+        return self._applied(_resolve(table, self.words, others=_with_groups(settings)), collapses=collapses)
 
     def of_table(self, table: Table) -> Table:
         """The queried part of any table. Raises `UsageError`, with the nearest name, for an unknown column."""
@@ -188,8 +197,12 @@ def _resolve_in_sweep(
     if not words:
         return _resolve(result_rows(sweep, plan), words)
     settings = gather_cells(sweep.runs, sweep.damaged, plan).names()
-    groups = [name.removesuffix(".name") for name in settings if name.endswith(".name")]
-    return _resolve(result_rows(sweep, plan, requested=words), words, others=(*settings, *groups))
+    return _resolve(result_rows(sweep, plan, requested=words), words, others=_with_groups(settings))
+
+
+def _with_groups(settings: Sequence[str]) -> list[str]:
+    """The settings, and the groups that stand for one of them."""
+    return [*settings, *(name.removesuffix(".name") for name in settings if name.endswith(".name"))]
 
 
 def _resolve(table: Table, words: Sequence[str], *, others: Sequence[str] = ()) -> _ResolvedTable:

@@ -31,7 +31,7 @@ def collapse_seeds(table: Table, *, each: str = "--each shows the runs.") -> Tab
         return table
     settings = [name for name in table.settings if name != SEED]
     averaged = (*_AVERAGED, *table.logged)
-    rows = [_collapsed(runs, averaged) for runs in groups]
+    rows = [_collapsed(runs, averaged, table.labels) for runs in groups]
     rows.sort(key=lambda row: (row["epoch_seconds"] is None, row["epoch_seconds"] or 0.0))
     shown = [name for name in table.shown if name != SEED]
     shown.insert(1 + max((shown.index(name) for name in settings if name in shown), default=-1), SEEDS)
@@ -56,7 +56,7 @@ def seed_groups(table: Table) -> list[list[Row]]:
     return list(groups.values())
 
 
-def _collapsed(runs: Sequence[Row], averaged: Iterable[str]) -> Row:
+def _collapsed(runs: Sequence[Row], averaged: Iterable[str], labels: Iterable[str]) -> Row:
     finished = [row for row in runs if row["status"] == Status.FINISHED]
     if len(runs) == 1:
         return Row({**runs[0].values, SEEDS: len(finished)}, runs[0].absent_settings)
@@ -70,6 +70,8 @@ def _collapsed(runs: Sequence[Row], averaged: Iterable[str]) -> Row:
     for name in averaged:
         known = [value for run in finished if (value := run.values[name]) is not None]
         values[name] = Spread.of(known) if known else None
+    for name in labels:
+        values[name] = "; ".join(dict.fromkeys(run[name] for run in runs if run[name] is not None)) or None
     return Row(values, runs[0].absent_settings)
 
 

@@ -58,6 +58,7 @@ class _Settings:
                 dry_run=given["dry_run"],
                 quiet=given["quiet"],
                 yes=given["yes"],
+                restore=given["restore"],
                 heartbeat_timeout=given["heartbeat_timeout"],
                 named=lambda command, name: (*command, f"{_key('name')}={name}"),
             ),
