@@ -34,7 +34,7 @@ SweepName = Annotated[
 SweepNames = Annotated[
     list[str],
     typer.Argument(
-        metavar="SWEEP...",
+        metavar="SWEEP",
         help="The folder of a sweep, or its name under outputs/; several are shown together.",
         autocompletion=complete_sweeps,
     ),

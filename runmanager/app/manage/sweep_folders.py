@@ -79,7 +79,7 @@ def remove_sweep(sweep: SweepPaths) -> Path:
     with _at_rest(SweepPaths(root)):
         target = fresh_sweep_folder(trash_of(root.parent)).root / root.name
         os.rename(root, target)
-    return target
+    return _shown(target)
 
 
 def remove_run(run: RunPaths) -> Path:
@@ -102,7 +102,7 @@ def remove_run(run: RunPaths) -> Path:
         finally:
             if claim is not None:
                 release_claim(run.root / claim.name)
-    return run.root
+    return _shown(run.root)
 
 
 def _claim(run: RunPaths) -> Path | None:
@@ -146,6 +146,11 @@ def rename_sweep(sweep: SweepPaths, name: str) -> SweepPaths:
 def empty_trash(output_root: Path) -> None:
     """Delete for good what was removed below `output_root`. Raises `OSError` and `UsageError`."""
     shutil.rmtree(trash_of(output_root))
+
+
+def _shown(path: Path) -> Path:
+    """Return a path as people read it: relative to the current folder where it is below that."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def _absolute(path: Path) -> Path:

@@ -31,9 +31,9 @@ _COLUMNS = (
     *(SWEEP, "created", "cells", "states", *_STATES, _REMOVED, _DAMAGED, "axes", "metric", "best", "size_bytes"),
     *(TAGS, NOTE, "command", "folder"),
 )
-_SHOWN = (SWEEP, "created", "states", "axes", "metric", "best", "size_bytes", TAGS, NOTE, "command")
+_SHOWN = (SWEEP, "created", "states", "axes", "metric", "best", TAGS, "size_bytes", "command", NOTE)
 _LEGEND = (
-    "best is the mean over the seeds of the best cell, at the last epoch; `runmanager best SWEEP` says how sure that "
+    "the mean over the seeds of the best cell, at the last epoch; `runmanager best SWEEP` says how sure that "
     "is. Times are UTC; sizes are those of all files."
 )
 
@@ -65,15 +65,16 @@ def listing(sweeps: Sequence[ListedSweep], *, notes: Sequence[str] = ()) -> Tabl
     for row, is_larger in found:
         if is_larger is not None:
             directions.setdefault("max" if is_larger else "min", row[SWEEP])
+    metrics = list(dict.fromkeys(row["metric"] for row in rows if row["metric"] is not None))
     return Table(
         columns=list(_COLUMNS),
         rows=rows,
         logged=("best",),
         directions=Directions({"best": directions}),
         labels=(TAGS, NOTE),
-        shown=_SHOWN,
+        shown=tuple(name for name in _SHOWN if name != "metric" or len(metrics) != 1),
         notes=(*(note for each in sweeps for note in damage_notes(each.sweep.summary.damaged)), *notes),
-        legend=_LEGEND,
+        legend=f"best is {f'the {metrics[0]}, ' if len(metrics) == 1 else ''}{_LEGEND}",
     )
 
 
@@ -120,7 +121,7 @@ def _utc(time: str) -> str | None:
 def _axes(sweep: NamedSweep) -> str | None:
     """The settings that vary, each with the number of its values."""
     axes = sweep.plan.axes if sweep.plan else {}
-    return ", ".join(f"{name} ({len(values)})" for name, values in axes.items() if len(values) > 1) or None
+    return " ".join(f"{name}:{len(values)}" for name, values in axes.items() if len(values) > 1) or None
 
 
 def _best(

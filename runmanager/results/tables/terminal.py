@@ -11,6 +11,7 @@ from runmanager.results.compare.verdict import INCONCLUSIVE, NOT_MEASURED
 from runmanager.results.load.several_sweeps import SWEEP
 from runmanager.results.table_model.columns import EFFECTS, MISSING, Row, Table, effect_column
 from runmanager.results.table_model.formatting import human_columns, human_field, is_number
+from runmanager.results.tables.labelled import NOTE
 from runmanager.results.tables.seeds import SEEDS
 from runmanager.text import format_value, printable
 
@@ -24,7 +25,14 @@ _GAP = 2  # between two columns
 _MAX_NAMED = 10  # omitted columns
 _FOLD_WIDTH = 14  # wider text is broken into lines; numbers never are
 _WORDS = ("status", "reason")  # columns of single words, broken only if no other column can be narrower
-_PHRASES = ("verdict", "compared", "states", "axes", "created")  # columns of a few words, which are broken first
+_PHRASES = (
+    "verdict",
+    "compared",
+    "states",
+    "axes",
+    "created",
+    "tags",
+)  # columns of a few words, which are broken first
 _STYLES = {"finished": "green", "running": "cyan", "skipped": "yellow", "failed": "red", "killed": "red"}
 _STYLES |= {"crashed": "red", NOT_MEASURED: "yellow", INCONCLUSIVE: "yellow"}
 _STYLES |= dict.fromkeys(("faster", "better"), "green") | dict.fromkeys(("slower", "worse"), "magenta")
@@ -54,7 +62,7 @@ def render_results(table: Table, *, limit: int | None = 50, width: int = _DEFAUL
     columns = _columns(table, rows, names)
     logged = _omitted_logged(table, names)
     omittable = (*reversed(table.foreign), *(name for name in _OMITTED_FIRST if name not in logged))
-    omittable = (*omittable, *reversed(table.labels))
+    omittable = (*omittable, *(name for name in table.labels if name.endswith(NOTE)))  # long; tags are short
     if not all("run" in row.values for row in rows):
         omittable = tuple(reversed(names[1:]))
     elif _min_width(columns, (*omittable, *logged)) > width:
