@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from runmanager.errors import UsageError
 from runmanager.records.run.metric_direction import BETTER
@@ -119,7 +120,8 @@ class TableQuery:
             return pivot(resolved.table, resolved.pivot_axes(self.pivot))
         sort = None if self.sort is None else resolved.column(self.sort, "--sort")
         if collapses:
-            resolved = resolved.changed(collapse_seeds)
+            needed = {*resolved.table.shown, *self.columns, *resolved.columns.values(), sort or ""}
+            resolved = resolved.changed(partial(collapse_seeds, only=needed))
         if sort is not None:
             resolved = resolved.changed(lambda table: sorted_by(table, sort, better=self.better))
         return resolved.with_columns(self.columns, "--columns").table if self.columns else resolved.table
