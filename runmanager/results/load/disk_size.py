@@ -26,7 +26,7 @@ _DECODER = msgspec.msgpack.Decoder(dict[str, _Size])
 
 
 def sweep_size(paths: SweepPaths, *, ended: Container[str], now_ns: int) -> int:
-    """Return the bytes of all files of a sweep, without what links lead to.
+    """Return the bytes of all files of a sweep, without what links lead to and without the caches of its readers.
 
     `ended` are the folders of runs that have ended: their files only come and go, which changes the folder's time. So
     they are counted once, and again where such a time is another one.
@@ -36,6 +36,8 @@ def sweep_size(paths: SweepPaths, *, ended: Container[str], now_ns: int) -> int:
     total = num_new = 0
     runs = paths.runs.name
     for entry in _entries(str(paths.root)):
+        if entry.name in (paths.summaries.name, paths.sizes.name):
+            continue
         if entry.name != runs or not entry.is_dir(follow_symlinks=False):
             total += _count(entry).size
             continue
