@@ -47,7 +47,10 @@ def report(
     for paths in named.values():
         _rebuild(paths, kinds)
     if len(named) > 1:
-        print_text(f"{write_cross_table(list(named.values()))}: the runs of {', '.join(named)} in one table.\n")
+        root = next(iter(named.values())).root.parent
+        with require_writable("SWEEP", root, way_out="`runmanager table` prints the same table"):
+            page = write_cross_table(list(named.values()))
+        print_text(f"{page}: the runs of {', '.join(named)} in one table.\n")
 
 
 def _rebuild(paths: SweepPaths, kinds: "Sequence[FigureKind]") -> None:
