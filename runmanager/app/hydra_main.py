@@ -21,7 +21,7 @@ __all__ = ["main", "task"]
 _BROKEN_STATUS = 1
 _USAGE_STATUS = 2
 _INTERRUPTED = 130
-_FLAGS = ("--dry-run", "--debug", "--quiet", "--yes")
+_FLAGS = ("--dry-run", "--debug", "--quiet", "--yes", "--restore")
 _PRELOAD = ("torch", "runmanager.app.forkserver_imports")
 _OPTIONS_WITH_VALUE = (
     *("--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd"),
@@ -84,6 +84,10 @@ class _Command:
         if self.other_sweeper is not None and "--dry-run" in self.flags:
             faults.append(
                 f"`--dry-run` must be left out under `{self.other_sweeper}`, got it; that sweeper has no plan to show."
+            )
+        if self.other_sweeper is not None and "--restore" in self.flags:
+            faults.append(
+                f"`--restore` must be left out under `{self.other_sweeper}`, got it; it runs what it chooses."
             )
         if self.other_sweeper == _APPLICATIONS:
             faults.append(f"`hydra/sweeper` must be grid for this job, got `{_APPLICATIONS}`, which is for other ones.")

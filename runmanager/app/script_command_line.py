@@ -39,6 +39,7 @@ class ScriptFlags:
     quiet: bool = False
     yes: bool = False
     notify: str | None = None
+    restore: bool = False
 
     @property
     def zips(self) -> list[list[str]]:

@@ -58,6 +58,7 @@ def main(line: ScriptCommandLine) -> int:
         quiet=flags.quiet,
         yes=flags.yes,
         notify=flags.notify,
+        restore=flags.restore,
         named=lambda command, name: (*command[:2], "--name", name, *command[2:]),
     )
     with environment_for_children(line.words):

@@ -28,6 +28,7 @@ class GridSweeperOptions:
     dry_run: bool = False
     quiet: bool = False
     yes: bool = False
+    restore: bool = False
     heartbeat_timeout: float = SILENT_AFTER_SECONDS
     continues: str | None = None
     zip: Any = None

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from runmanager.cli.completion import complete_runs, complete_sweeps
+from runmanager.cli.completion import complete_runs, complete_sweeps, complete_targets
 from runmanager.records.sweep.lookup import find_run
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ __all__ = [
     "RunFormatOption",
     "RunName",
     "SweepName",
+    "SweepNames",
+    "Target",
     "TrustOption",
     "read_named_run",
 ]
@@ -26,6 +28,24 @@ SweepName = Annotated[
     str,
     typer.Argument(
         metavar="SWEEP", help="The sweep's folder, or its name under outputs/.", autocompletion=complete_sweeps
+    ),
+]
+
+SweepNames = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SWEEP",
+        help="The folder of a sweep, or its name under outputs/; several are shown together.",
+        autocompletion=complete_sweeps,
+    ),
+]
+
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="SWEEP|RUN",
+        help="A sweep or a run: a folder, a sweep's name under outputs/, SWEEP/RUN, or the first characters of a run.",
+        autocompletion=complete_targets,
     ),
 ]
 

@@ -25,6 +25,7 @@ __all__ = [
     "complete_metrics",
     "complete_runs",
     "complete_sweeps",
+    "complete_targets",
 ]
 
 _SHELL_SYNTAX = re.compile(r"""[\s\x00-\x1f\x7f;&|<>$`\\"'()!]""")
@@ -47,6 +48,11 @@ def complete_runs(incomplete: str) -> list[str]:
     runs = known_runs()
     digits = [name.rpartition("-")[2] for name in runs] if incomplete else []
     return _matching(incomplete, [*runs, *digits])
+
+
+def complete_targets(incomplete: str) -> list[str]:
+    """Complete what `complete_sweeps` and `complete_runs` do."""
+    return list(dict.fromkeys([*complete_sweeps(incomplete), *complete_runs(incomplete)]))
 
 
 def complete_axes(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -119,7 +125,7 @@ def _plan_of(ctx: typer.Context) -> SweepRecord | None:
 
 def _sweep_name(ctx: typer.Context) -> str:
     # If the command ends in an option without its value, the parser leaves the positional arguments in `args`.
-    return ctx.params.get("sweep") or next(iter(ctx.args), "")
+    return ctx.params.get("sweep") or next(iter(ctx.params.get("sweeps") or ctx.args), "")
 
 
 def _settings(plan: SweepRecord | None) -> list[str]:

@@ -17,8 +17,12 @@ from runmanager.cli.commands.diff import diff
 from runmanager.cli.commands.doctor import doctor
 from runmanager.cli.commands.duel import duel
 from runmanager.cli.commands.export import export
+from runmanager.cli.commands.labels import note, tag
+from runmanager.cli.commands.ls import ls
+from runmanager.cli.commands.mv import mv
 from runmanager.cli.commands.report import report
 from runmanager.cli.commands.reproduce import reproduce
+from runmanager.cli.commands.rm import rm
 from runmanager.cli.commands.run import run
 from runmanager.cli.commands.schema import schema
 from runmanager.cli.commands.show import show
@@ -46,6 +50,7 @@ _LAUNCHING_COMMANDS: tuple[tuple[Callable[..., object], str], ...] = (
     (duel, "device=cpu device=cuda batch_size=1000"),
 )
 _OTHER_COMMANDS: tuple[tuple[Callable[..., object], str], ...] = (
+    (ls, "--where 'failed>0' --sort size_bytes"),
     (table, "first --where 'device==cpu and batch_size>500' --sort val_accuracy"),
     (compare, "first --axis batch_size"),
     (best, "first --metric val_accuracy"),
@@ -55,6 +60,10 @@ _OTHER_COMMANDS: tuple[tuple[Callable[..., object], str], ...] = (
     (report, "first"),
     (export, "first --to parquet"),
     (adopt, "multirun/2026-11-22/21-36-42 --name first"),
+    (tag, "first paper baseline"),
+    (note, "first 'larger batches need a warm-up'"),
+    (mv, "first second"),
+    (rm, "first/batch_size=100,device=cpu --yes"),
     (watch, "first"),
     (schema, "run"),
     (tensorboard, "first"),

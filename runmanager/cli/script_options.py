@@ -67,6 +67,7 @@ _OPTIONS: dict[str, Any] = {
     "quiet": _option("Show only what went wrong.", "--quiet"),
     "yes": _option("Do not ask before a large sweep.", "--yes"),
     "notify": _option("Where apprise sends a message when the sweep ends.", metavar="URL"),
+    "restore": _option("Run cells again that `runmanager rm` removed.", "--restore"),
 }
 
 

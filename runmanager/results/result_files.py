@@ -12,15 +12,18 @@ from runmanager.results.compare.comparison import CompareOptions
 from runmanager.results.figures.figure import FigureFormat, SweepFigure, render
 from runmanager.results.findings.crossover import crossover_lines
 from runmanager.results.load.loader import CachedReader, read_results
+from runmanager.results.load.several_sweeps import common_root, read_sweeps
 from runmanager.results.report.html_pages import to_html
 from runmanager.results.sweep_snapshot import SweepSnapshot
 from runmanager.results.table_model.columns import Table
+from runmanager.results.tables.cross_sweep import cross_sweep_rows
 from runmanager.results.tables.results_table import epoch_rows
 from runmanager.results.tables.text_formats import iter_json, to_csv, to_json, to_markdown
 from runmanager.results.write_throttle import WriteThrottle
 
-__all__ = ["TableUpdater", "write_epochs_table", "write_tables"]
+__all__ = ["TableUpdater", "write_cross_table", "write_epochs_table", "write_tables"]
 
+_MAX_NAME = 100  # characters of a page's name
 _MAX_UNTHROTTLED_RUNS = 200  # their tables are written in a tenth of a second
 
 
@@ -73,6 +76,14 @@ def _files(
 
         files[paths.report] = lambda: render_report(snapshot, now=now or datetime.datetime.now(datetime.UTC))
     return files
+
+
+def write_cross_table(sweeps: Sequence[SweepPaths]) -> Path:
+    """Write a page with the runs of several sweeps in one table to the folder that all of them are in; return it."""
+    named = read_sweeps(sweeps)
+    page = common_root(sweeps) / f"{'+'.join(each.name.replace('/', '_') for each in named)[:_MAX_NAME]}.html"
+    replace_file(page, to_html(cross_sweep_rows(named), title=f"Results of {', '.join(each.name for each in named)}"))
+    return page
 
 
 def _with_notes(table: Table, notes: Sequence[str]) -> Table:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from os import PathLike
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from runmanager.errors import UsageError
@@ -139,7 +138,7 @@ class Sweep:
         contents, plan = self._snapshot.sweep, self._snapshot.plan
         with _errors_name_arguments():
             rows = TableQuery.parse(where=where).of_sweep(contents, plan).rows
-            folders = {PurePath(row["run_dir"]).name for row in rows if row["run_dir"] is not None}
+            folders = {self.paths.root / row["run_dir"] for row in rows if row["run_dir"] is not None}
             return find_best(contents, plan, metric=metric, better=better, at=at, folders=folders)
 
     @property

@@ -163,6 +163,8 @@ class RunManager(TutorialCalls):
         if options.early_stop.metric is not None:
             larger_is_better(options.early_stop.metric)  # raises before anything is written
         settings = plain_settings(params)
+        if folder is None and (left_out := self._left_out(settings, unsigned)) is not None:
+            return left_out
         paths, record = self._new_record(settings, folder, unsigned)
         try:
             device, keeps_place = self._place(settings)
@@ -252,6 +254,17 @@ class RunManager(TutorialCalls):
             better=declared_directions() or msgspec.UNSET,
         )
         return paths or self.paths.run(name), record
+
+    def _left_out(self, settings: dict[str, Any], unsigned: tuple[str, ...] | None) -> InactiveRun | None:
+        """Return a stand-in for a run that was removed from the sweep by command; None for any other run."""
+        plan = read_sweep_record(self.paths) if self._owns_sweep and not self._overwrite else None
+        identity = signature(settings, unsigned=UNSIGNED if unsigned is None else unsigned)
+        if plan is None or identity not in plan.removed:
+            return None
+        name = next(each.run for each in plan.planned if each.signature == identity)
+        self._show(f"{name}: was removed, left out; RunManager(…, overwrite=True) runs it again")
+        record = RunRecord(name=name, signature=identity, status=Status.PENDING, config=settings)
+        return self._inactive_run(RunFolder(self.paths.run(name), record))
 
     def _find(self, identity: str) -> tuple[RunPaths | None, str]:
         """Return folder and name of the stored run with this signature, or (None, "")."""

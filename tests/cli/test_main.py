@@ -14,7 +14,7 @@ from .conftest import write_sweep
 
 COMMANDS = (
     *("sweep", "run", "demo", "duel", "table", "compare", "best", "show", "diff", "reproduce", "report", "export"),
-    *("watch", "tensorboard", "doctor"),
+    *("watch", "tensorboard", "doctor", "ls", "tag", "note", "mv", "rm"),
 )
 
 
@@ -33,7 +33,12 @@ def test_every_command_has_help(command: Callable, name: str) -> None:
     assert done.err == ""
 
 
-@pytest.mark.parametrize("name", ["table", "compare", "best", "show", "diff", "reproduce", "report", "watch"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("table", "compare", "best", "show", "diff", "reproduce", "report", "watch", "ls", "tag", "note", "mv", "rm"),
+    ],
+)
 def test_the_example_in_each_command_help_works(
     command: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

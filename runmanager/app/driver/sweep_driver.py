@@ -46,7 +46,7 @@ class DriverOptions:
     `is_single`: the command is for one run, so that a missing device is an error. `heartbeat_timeout`: seconds without
     a heartbeat after which a run on another host counts as gone; `timeout_name` is its name for users. `named`: how a
     command names its sweep, given the command and the name. `notify` is where the end is announced, `notify_name` the
-    option's name for users.
+    option's name for users. `restore`: whether cells that were removed are run again.
     """
 
     is_single: bool = False
@@ -57,6 +57,7 @@ class DriverOptions:
     timeout_name: str = "hydra.sweeper.heartbeat_timeout"
     notify: str | None = None
     notify_name: str = "--notify"
+    restore: bool = False
     named: Callable[[Sequence[str], str], Sequence[str]] = lambda command, name: (*command, f"name={name}")
 
     def __post_init__(self) -> None:
@@ -91,7 +92,7 @@ class SweepDriver:
         self._confirm(num_cells := self._program.count_cells())
         if not self._options.dry_run:
             self._program.get_ready(self._launcher, num_cells=num_cells)  # while the cells are composed and checked
-        grid = self._program.compose()
+        grid = self._with_kept_cells(self._program.compose())
         self._pairing = make_pairing(grid, self._launcher)
         for line in (*grid.notes, *pairing_notices(grid, self._pairing)):
             self._print_line(line)
@@ -111,6 +112,25 @@ class SweepDriver:
         with require_output_root(Path(storage.output_root)):
             sweep = sweep or fresh_sweep_folder(Path(storage.output_root))
         return self._run(grid, plan, sweep)
+
+    def _with_kept_cells(self, grid: CellGrid) -> CellGrid:
+        """The grid without the cells that were removed from its sweep, unless they are to be restored."""
+        name = grid.storage.name
+        if self._options.restore:
+            if name is None:
+                raise UsageError(
+                    "`restore` must be given with a sweep's name, got none; a new sweep has no such cells."
+                )
+            return grid
+        earlier = None if name is None else read_sweep_record(SweepPaths(Path(grid.storage.output_root) / name))
+        removed = frozenset(earlier.removed if earlier else ())
+        kept = [cell for cell in grid.cells if cell.signature not in removed]
+        if not kept:
+            raise UsageError(f"Every cell of the command was removed from {name}; `restore` runs them again.")
+        count = len(grid.cells) - len(kept)
+        left_out = pluralize(count, "cell was removed and is", "cells were removed and are")
+        notes = [f"{left_out} left out; `restore` runs what was removed again."] if count else []
+        return replace(grid, cells=kept, notes=(*grid.notes, *notes))
 
     def _print_line(self, line: str) -> None:
         if not self._options.quiet:

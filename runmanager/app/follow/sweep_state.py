@@ -112,7 +112,7 @@ class SweepReader:
         """Read the current state. Raises `RecordError` if sweep.json is damaged."""
         plan = self._read_plan()
         jobs = self._slurm.read()  # before the runs, so that the run of a job that has ended is read with its end
-        cells = _in_order(plan.planned if plan else (), self._runs(), self._paths)
+        cells = _in_order(plan.kept if plan else (), self._runs(), self._paths)
         stamps = {name: stamp for name, (stamp, _) in self._known.items()}
         if self._last_stamps is not None and stamps != self._last_stamps:
             self._changed_at = self._observer.clock()

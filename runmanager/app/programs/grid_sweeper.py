@@ -42,6 +42,7 @@ class GridSweeper(Sweeper):
         dry_run: bool,
         quiet: bool,
         yes: bool,
+        restore: bool,
         heartbeat_timeout: float,
         zip: Any,
         points: str | None,
@@ -65,6 +66,7 @@ class GridSweeper(Sweeper):
             dry_run=dry_run,
             quiet=quiet,
             yes=yes,
+            restore=restore,
             heartbeat_timeout=heartbeat_timeout,
             notify=notify,
         )

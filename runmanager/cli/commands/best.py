@@ -1,21 +1,28 @@
-"""`runmanager best`: a sweep's best cell."""
+"""`runmanager best`: the best cell of one sweep, or of several."""
 
-from pathlib import PurePath
-from typing import Annotated
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runmanager.cli.arguments import AtOption, BetterOption, RunFormat, RunFormatOption, SweepName, TrustOption
+from runmanager.cli.arguments import AtOption, BetterOption, RunFormat, RunFormatOption, SweepNames, TrustOption
 from runmanager.cli.completion import complete_metrics
 from runmanager.cli.printing import print_text, print_warning, warn_damaged, wrap_lines
 from runmanager.errors import UsageError
+from runmanager.records.files.paths import SweepPaths
 from runmanager.records.sweep.lookup import find_sweep
+
+if TYPE_CHECKING:
+    from runmanager.results.findings.best import BestCell
+    from runmanager.results.metrics.metric import At
+    from runmanager.results.tables.query import TableQuery
 
 __all__ = ["best"]
 
 
 def best(
-    sweep: SweepName,
+    sweeps: SweepNames,
     metric: Annotated[
         str | None,
         typer.Option(
@@ -35,35 +42,71 @@ def best(
 ) -> None:
     """Show the best cell by its mean over seeds, how certain that is, its command, and where its weights are."""
     from runmanager.app.reproduce_command import reproduce as command_for
-    from runmanager.results.findings.best import find_best
     from runmanager.results.findings.best_text import best_headline, best_sections, best_sentences, best_to_json
-    from runmanager.results.load.loader import read_results
+    from runmanager.results.load.several_sweeps import SWEEP, name_sweeps
     from runmanager.results.table_model.sections import Section, format_sections
     from runmanager.results.tables.query import TableQuery
     from runmanager.results.tables.sorting import sorted_values
 
     query = TableQuery.parse(where=where)
-    paths = find_sweep(sweep)
-    contents, plan = read_results(paths)
-    selected = query.of_sweep(contents, plan)
-    folders = {PurePath(row["run_dir"]).name for row in selected.rows if row["run_dir"] is not None}
-    if where is not None and not folders:
-        raise UsageError(f"`--where` must hold for a run of {paths.name}, got none: {selected.notes[0]}")
-    found = find_best(contents, plan, metric=metric, better=better, at=at, folders=folders)
+    named = name_sweeps([find_sweep(each) for each in sweeps])
+    find = _best_of_several if len(named) > 1 else _best_of_one
+    found, damaged = find(list(named.values()), query, metric=metric, better=better, at=at)
     runs = [run.record for run, _ in found.winner.runs]
     seeds = sorted_values(run.config.get("seed") for run in runs)
     words, lines = None, list[str]()
     try:
-        command = command_for(runs[0], seeds=seeds, shown=found.winner.settings, trust=trust)
+        shown = [name for name in found.winner.settings if len(named) == 1 or name != SWEEP]
+        command = command_for(runs[0], seeds=seeds, shown=shown, trust=trust)
         words, lines = command.command, [command.line, *command.remarks]
     except UsageError as refused:
         lines = [str(refused)]
-    warn_damaged([each.message for each in contents.damaged])
+    warn_damaged(damaged)
     if format_ is RunFormat.JSON:
         if words is None:
             print_warning(*lines)
         print_text(best_to_json(found, command=words))
     else:
         sections = [*best_sections(found, trust=trust), Section("Command", lines=lines)]
-        introduction = wrap_lines(f"{paths.name}: {best_headline(found)}", "", *best_sentences(found))
+        introduction = wrap_lines(f"{', '.join(named)}: {best_headline(found)}", "", *best_sentences(found))
         print_text(format_sections(introduction, sections))
+
+
+def _best_of_one(
+    sweeps: Sequence[SweepPaths], query: "TableQuery", *, metric: str | None, better: str | None, at: "At"
+) -> "tuple[BestCell, Sequence[str]]":
+    """The best cell of a sweep, and messages about unreadable files."""
+    from runmanager.results.findings.best import find_best
+    from runmanager.results.load.loader import read_results
+
+    (paths,) = sweeps
+    contents, plan = read_results(paths)
+    selected = query.of_sweep(contents, plan)
+    folders = {paths.root / row["run_dir"] for row in selected.rows if row["run_dir"] is not None}
+    _require_some(folders, query, paths.name, selected.notes)
+    found = find_best(contents, plan, metric=metric, better=better, at=at, folders=folders)
+    return found, [each.message for each in contents.damaged]
+
+
+def _best_of_several(
+    sweeps: Sequence[SweepPaths], query: "TableQuery", *, metric: str | None, better: str | None, at: "At"
+) -> "tuple[BestCell, Sequence[str]]":
+    """The best cell of several sweeps, and messages about unreadable files."""
+    from runmanager.records.storage.reader import SweepContents
+    from runmanager.results.findings.best import find_best
+    from runmanager.results.load.several_sweeps import cells_of_sweeps, read_sweeps
+
+    cells, runs, damaged = cells_of_sweeps(sweeps)
+    folders = None
+    if query.where is not None:
+        selected = query.of_sweeps(read_sweeps(sweeps))
+        folders = {Path(row["run_dir"]) for row in selected.rows if row["run_dir"] is not None}
+        _require_some(folders, query, "these sweeps", selected.notes)
+    contents = SweepContents(sweeps[0], runs, damaged)
+    found = find_best(contents, None, metric=metric, better=better, at=at, folders=folders, cells=cells)
+    return found, [each.message for each in damaged]
+
+
+def _require_some(folders: Collection[Path], query: "TableQuery", where: str, notes: Sequence[str]) -> None:
+    if query.where is not None and not folders:
+        raise UsageError(f"`--where` must hold for a run of {where}, got none: {notes[0]}")

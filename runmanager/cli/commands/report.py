@@ -1,16 +1,20 @@
-"""`runmanager report`: a sweep's tables and report.html, rebuilt."""
+"""`runmanager report`: the tables and report.html of sweeps, rebuilt, and a page of several."""
 
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runmanager.cli.arguments import SweepName
+from runmanager.cli.arguments import SweepNames
 from runmanager.cli.printing import print_text
 from runmanager.records.files.file_errors import require_writable
+from runmanager.records.files.paths import SweepPaths
 from runmanager.records.sweep.lookup import find_sweep
+
+if TYPE_CHECKING:
+    from runmanager.results.figures.figure import FigureFormat as FigureKind
 
 __all__ = ["FigureFormat", "report"]
 
@@ -24,18 +28,34 @@ class FigureFormat(StrEnum):
 
 
 def report(
-    sweep: SweepName,
+    sweeps: SweepNames,
     figures: Annotated[
         FigureFormat | None,
         typer.Option("--figures", help="Also write each figure to a file in the sweep's folder figures/."),
     ] = None,
 ) -> None:
-    """Rebuild a sweep's tables and report.html from its runs, and print where they are."""
+    """Rebuild the tables and report.html of sweeps from their runs, and print where they are.
+
+    Of several sweeps, a page beside them has the table of all their runs.
+    """
     from runmanager.results.figures.figure import FIGURE_FORMATS
+    from runmanager.results.load.several_sweeps import name_sweeps
+    from runmanager.results.result_files import write_cross_table
+
+    named = name_sweeps([find_sweep(each) for each in sweeps])
+    kinds = [kind for kind in FIGURE_FORMATS if figures in (kind, FigureFormat.BOTH)]
+    for paths in named.values():
+        _rebuild(paths, kinds)
+    if len(named) > 1:
+        root = next(iter(named.values())).root.parent
+        with require_writable("SWEEP", root, way_out="`runmanager table` prints the same table"):
+            page = write_cross_table(list(named.values()))
+        print_text(f"{page}: the runs of {', '.join(named)} in one table.\n")
+
+
+def _rebuild(paths: SweepPaths, kinds: "Sequence[FigureKind]") -> None:
     from runmanager.results.result_files import write_tables
 
-    paths = find_sweep(sweep)
-    kinds = [kind for kind in FIGURE_FORMATS if figures in (kind, FigureFormat.BOTH)]
     with require_writable("SWEEP", paths.root, way_out="`runmanager table` and `compare` write nothing"):
         written = write_tables(paths, figures=kinds)
     tables = ", ".join(path.name for path in (paths.results("csv"), paths.epochs_csv, paths.comparison("csv")))

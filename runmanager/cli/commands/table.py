@@ -1,4 +1,4 @@
-"""`runmanager table`: a sweep's results."""
+"""`runmanager table`: the results of one sweep, or of several."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runmanager.cli.arguments import BetterOption, SweepName
+from runmanager.cli.arguments import BetterOption, SweepNames
 from runmanager.cli.completion import complete_columns
 from runmanager.cli.printing import console, print_text, print_warning, render, warn_damaged
 from runmanager.cli.table_formats import DATA_FORMATS, MAX_TEXT_ROWS, TableFormat, format_table
@@ -21,7 +21,7 @@ __all__ = ["table"]
 
 
 def table(
-    sweep: SweepName,
+    sweeps: SweepNames,
     where: Annotated[
         str | None,
         typer.Option(metavar="CONDITION", help="Only runs that meet it: 'device==cuda and lr<0.1'."),
@@ -70,7 +70,7 @@ def table(
         TableFormat.TEXT
     ),
 ) -> None:
-    """Show a sweep's results: one row a run (in text one for all seeds of a cell), fastest epoch first."""
+    """Show the results of sweeps: one row a run (in text one for all seeds of a cell), fastest epoch first."""
     from runmanager.results.tables.query import TableQuery
 
     for name, given in (("--events", events), ("--work", work)):
@@ -78,14 +78,17 @@ def table(
             raise UsageError(f"`--each` must go without {name}, got both; each already has its row.")
     if events and work:
         raise UsageError("`--work` must go without --events, got both; event files of other programs contain none.")
+    for option, given in (("--events", events), ("--work", work)):
+        if given and len(sweeps) > 1:
+            raise UsageError(f"`{option}` must go with one sweep, got {len(sweeps)}; give one at a time.")
     query = TableQuery.parse(where=where, sort=sort, columns=columns, pivot=pivot, each=each, better=better)
     if events:
-        results, name, damaged = _event_file_results(Path(sweep), query)
+        results, name, damaged = _event_file_results(Path(sweeps[0]), query)
     elif work:
-        results, name, damaged = _work_results(sweep, query)
+        results, name, damaged = _work_results(sweeps[0], query)
     else:
         is_text = format_ is TableFormat.TEXT
-        results, name, damaged = _sweep_results(sweep, query, collapses=is_text, shows_all=show_all)
+        results, name, damaged = _sweep_results(sweeps, query, collapses=is_text, shows_all=show_all)
     if format_ in DATA_FORMATS:
         warn_damaged(damaged)
         if query.where is not None and not results.rows:
@@ -104,12 +107,18 @@ def _show_results(results: "Table", *, limit: int | None) -> None:
 
 
 def _sweep_results(
-    given: str, query: "TableQuery", *, collapses: bool, shows_all: bool
+    given: Sequence[str], query: "TableQuery", *, collapses: bool, shows_all: bool
 ) -> "tuple[Table, str, Sequence[str]]":
-    """A sweep's results as `query` selects them, the sweep's name, and messages about unreadable files."""
+    """The results of sweeps as `query` selects them, their names, and messages about unreadable files."""
     from runmanager.results.load.loader import read_summary
+    from runmanager.results.load.several_sweeps import name_sweeps, read_sweeps
 
-    paths = find_sweep(given)
+    named = name_sweeps([find_sweep(each) for each in given])
+    if len(named) > 1:
+        sweeps = read_sweeps(list(named.values()))
+        damaged = [damage.message for each in sweeps for damage in each.summary.damaged]
+        return query.of_sweeps(sweeps, collapses=collapses, shows_all=shows_all), ", ".join(named), damaged
+    (paths,) = named.values()
     summary, plan = read_summary(paths)
     results = query.of_sweep(summary, plan, collapses=collapses, shows_all=shows_all)
     return results, paths.name, [each.message for each in summary.damaged]

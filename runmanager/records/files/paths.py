@@ -41,6 +41,11 @@ class RunPaths:
         return self.root.name
 
     @property
+    def sweep(self) -> "SweepPaths":
+        """The sweep that the run is of."""
+        return SweepPaths(self.root.parent.parent)
+
+    @property
     def record(self) -> Path:
         return self.root / RECORD
 
@@ -126,6 +131,11 @@ class SweepPaths:
         return self.root / "sweep.json"
 
     @property
+    def labels(self) -> Path:
+        """The tags and notes that people gave to the sweep and its runs."""
+        return self.root / "labels.json"
+
+    @property
     def runs(self) -> Path:
         return self.root / "runs"
 
@@ -146,6 +156,11 @@ class SweepPaths:
     def summaries(self) -> Path:
         """The cached summaries of ended runs; may be deleted at any time."""
         return self.root / ".summaries"
+
+    @property
+    def sizes(self) -> Path:
+        """The cached sizes of the folders of ended runs; may be deleted at any time."""
+        return self.root / ".sizes"
 
     @property
     def slurm(self) -> Path:

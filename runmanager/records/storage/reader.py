@@ -20,6 +20,7 @@ from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.run.turn_record import Turn, read_turns
 from runmanager.records.storage.bulk_reading import PARTIAL_DECODER, SharedParts, gc_paused
+from runmanager.records.storage.labels import NO_LABELS, SweepLabels
 from runmanager.records.storage.versioned_file import decode_file
 from runmanager.text import encodable
 
@@ -184,11 +185,12 @@ class Damage:
 
 @dataclass(frozen=True)
 class SweepContents:
-    """The content of a sweep's `runs/`: runs in order of start, and what is damaged."""
+    """The content of a sweep's `runs/`: runs in order of start, and what is damaged; and its labels, where read."""
 
     paths: SweepPaths
     runs: Sequence[StoredRun]
     damaged: Sequence[Damage] = ()
+    labels: SweepLabels = NO_LABELS
 
 
 def read_last_sign_of_life(paths: RunPaths, record: RunRecord) -> str | None:

@@ -9,7 +9,7 @@ from runmanager.records.storage.reader import run_names
 from runmanager.records.sweep.sweep_record import open_sweep
 from runmanager.validation import did_you_mean
 
-__all__ = ["OUTPUT_ROOT", "find_run", "find_sweep", "known_runs", "known_sweeps"]
+__all__ = ["OUTPUT_ROOT", "find_run", "find_sweep", "find_sweep_or_run", "known_runs", "known_sweeps"]
 
 OUTPUT_ROOT = Path("outputs")
 """The default folder of sweeps."""
@@ -52,6 +52,19 @@ def find_run(name: str) -> RunPaths:
     if folder.name != name:
         return _find_run_in_sweep(folder)
     return _find_run_anywhere(name)
+
+
+def find_sweep_or_run(name: str) -> SweepPaths | RunPaths:
+    """Return the sweep that `name` identifies, else the run. Raises `UsageError` if neither does, or several runs."""
+    if RunPaths(Path(name)).record.exists():
+        return RunPaths(Path(name))
+    try:
+        return find_sweep(name)
+    except UsageError as no_sweep:
+        try:
+            return find_run(name)
+        except UsageError as no_run:
+            raise (no_sweep if Path(name).name == name and did_you_mean(name, known_sweeps()) else no_run) from None
 
 
 def _existing_sweeps_hint(name: str) -> str:

@@ -26,6 +26,7 @@ __all__ = [
     "add_cells",
     "fresh_sweep_folder",
     "leave_sweep",
+    "mark_removed",
     "open_sweep",
     "plan_cell",
     "read_sweep_record",
@@ -52,7 +53,8 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
     all commands for the sweep, in order, immediate repetitions once; `command` is the last one, and `cells_after` the
     number of cells after each of them. `default_device` is the device of cells without a setting `device`: the CPU if
     it is left out, None if it is unknown, as for programs of other people. `drivers` are the processes that run cells
-    now; a killed one stays until the next one begins.
+    now; a killed one stays until the next one begins. `removed` are the signatures of cells whose runs were removed by
+    command, which a rerun leaves out.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -67,11 +69,18 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
     commands: tuple[tuple[str, ...], ...] = ()
     cells_after: tuple[int, ...] = ()
     default_device: str | msgspec.UnsetType | None = msgspec.UNSET
+    removed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.commands:  # a record written before there was a list
             msgspec.structs.force_setattr(self, "commands", (self.command,))
             msgspec.structs.force_setattr(self, "cells_after", (len(self.cells),))
+
+    @property
+    def kept(self) -> list[PlannedCell]:
+        """The planned cells that were not removed."""
+        removed = frozenset(self.removed)
+        return [cell for cell in self.planned if cell.signature not in removed]
 
     def commands_by_run(self) -> dict[str, tuple[str, ...]]:
         """Return, by name of its run, the first command for each cell."""
@@ -121,7 +130,7 @@ def write_cells(
     driver: ProcessIdentity | None = None,
     default_device: str | msgspec.UnsetType | None = msgspec.UNSET,
 ) -> SweepRecord:
-    """Add `cells` to sweep.json after those of earlier commands for the same sweep.
+    """Add `cells` to sweep.json after those of earlier commands for the same sweep; a removed one is so no longer.
 
     A known cell keeps the name of its run, so that two drivers never give one cell two folders. `cells` is iterated
     twice; an iterable that creates cells on demand saves memory. Equal values of `axes` are stored once; with None the
@@ -147,6 +156,15 @@ def leave_sweep(paths: SweepPaths, driver: ProcessIdentity) -> None:
             replace_file(paths.record, encode_record(msgspec.structs.replace(record, drivers=drivers)))
 
 
+def mark_removed(paths: SweepPaths, signature: str) -> None:
+    """Mark a cell as removed in sweep.json, if it is there."""
+    with locked_folder(paths.root):
+        record = read_sweep_record(paths)
+        if record is not None and signature in record.cells and signature not in record.removed:
+            marked = msgspec.structs.replace(record, removed=(*record.removed, signature))
+            replace_file(paths.record, encode_record(marked))
+
+
 def add_cells(
     earlier: SweepRecord | None,
     cells: Iterable[PlannedCell],
@@ -159,7 +177,9 @@ def add_cells(
     signatures = {cell.signature for cell in known}
     shared = _shared(cell.settings for cell in chain(known, cells))
     planned = {cell.signature: _without_shared(cell, shared) for cell in known}
+    removed = dict.fromkeys(earlier.removed if earlier else ())
     for cell in cells:
+        removed.pop(cell.signature, None)
         if cell.signature not in signatures:
             planned[cell.signature] = _without_shared(cell, shared)
     all_axes = {} if earlier is None else {name: list(values) for name, values in earlier.axes.items()}
@@ -185,6 +205,7 @@ def add_cells(
         planned=tuple(planned.values()),
         drivers=earlier.drivers if earlier else (),
         default_device=earlier.default_device if earlier else msgspec.UNSET,
+        removed=tuple(removed),
     )
 
 

@@ -5,6 +5,7 @@ import math
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
@@ -116,12 +117,14 @@ def find_best(
     metric: str | None = None,
     better: str | None = None,
     at: At = LAST,
-    folders: Collection[str] | None = None,
+    folders: Collection[Path] | None = None,
     options: CompareOptions | None = None,
+    cells: Cells | None = None,
 ) -> BestCell:
     """Find the best cell by the mean of `metric` over its seeds (the geometric mean of times and rates).
 
-    `folders` names the run folders that count (None: all). Without a metric, the first of `OUTCOMES` that a cell has is
+    `folders` are the run folders that count (None: all). `cells` are those of several sweeps, of which `sweep` has the
+    runs; None gathers those of the one sweep. Without a metric, the first of `OUTCOMES` that a cell has is
     used, else the first recorded metric whose direction is known. `better` and `at` are those of `CompareOptions`, and
     so are the remaining `options`. Only cells whose finished runs all have the metric are ranked: a run that never
     reaches an accuracy has no time to it.
@@ -139,10 +142,10 @@ def find_best(
         faults.append(fault("--better", "go with a metric", "none", "name it with `--metric`"))
     if faults:
         raise UsageError("\n".join(faults))
-    cells = gather_cells(sweep.runs, sweep.damaged, plan)
+    all_of_them = cells or gather_cells(sweep.runs, sweep.damaged, plan)
 
     def cells_by(ranked_by: Metric) -> list[RankedCell]:
-        return _group_seeds(cells, ranked_by, folders)
+        return _group_seeds(all_of_them, ranked_by, folders)
 
     if metric is None:
         by_default = (find_metric(name, sweep.runs, at=at) for name in default_metrics(sweep.runs))
@@ -209,11 +212,11 @@ def _selection_bias(winner: RankedCell, judgements: Sequence[Judgement], num_riv
     return float(winner.spread) * -math.expm1(-error * largest)
 
 
-def _group_seeds(cells: Cells, metric: Metric, folders: Collection[str] | None) -> list[RankedCell]:
+def _group_seeds(cells: Cells, metric: Metric, folders: Collection[Path] | None) -> list[RankedCell]:
     names = [name for name in cells.varying if name != SEED]
     groups: dict[Hashable, list[Cell]] = {}
     for cell in cells.cells:
-        if cell.stored is not None and (folders is None or cell.stored.paths.name in folders):
+        if cell.stored is not None and (folders is None or cell.stored.paths.root in folders):
             key = tuple(hashable(cells.value(cell, name, _ABSENT)) for name in names)
             groups.setdefault(key, []).append(cell)
     ranked = []

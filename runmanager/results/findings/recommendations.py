@@ -119,13 +119,19 @@ def _again(rows: Sequence[Row], sweep: str, commands: Mapping[str, Sequence[str]
 def _resumed(command: Sequence[str], sweep: str) -> tuple[str, ...]:
     """Return the command that resumes this sweep and keeps what is finished; empty without one."""
     arguments = tuple(argument for argument in command if not argument.startswith(_RERUN_SETTINGS))
+    folder = PurePath(sweep)
     if any(argument.startswith("name=") for argument in arguments):
-        return arguments
+        return tuple(_named(argument, folder.name) for argument in arguments)
     if arguments[: len(_PROGRAM)] != _PROGRAM:
         return ()
-    folder = PurePath(sweep)
     has_root = folder.parent.name == OUTPUT_ROOT.name or any(each.startswith("output_root=") for each in arguments)
     return (*arguments, f"name={folder.name}", *(() if has_root else (f"output_root={folder.parent}",)))
+
+
+def _named(argument: str, name: str) -> str:
+    """Return an argument of a command, the name of the sweep as it is now: it may have been renamed."""
+    given, _, value = argument.partition("=")
+    return f"name={name}" if given == "name" and value.strip("'\"") != name else argument
 
 
 def _listed(commands: Sequence[Sequence[str]]) -> str:

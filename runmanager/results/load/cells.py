@@ -89,7 +89,8 @@ def gather_cells(runs: Sequence[_R], damaged: Iterable[Damage], plan: SweepRecor
     started = {run.signature for run in runs}
     unread = {damage.path.name for damage in damaged}
     planned = {} if plan is None else {cell.signature: cell for cell in plan.planned}
-    pending = [cell for cell in planned.values() if cell.signature not in started and cell.run not in unread]
+    left = [] if plan is None else plan.kept
+    pending = [cell for cell in left if cell.signature not in started and cell.run not in unread]
     shared: Mapping[str, Any] = {} if plan is None else plan.settings
     if started <= planned.keys():
         # Equal signatures have equal settings, and the plan has already separated the shared ones.

@@ -8,6 +8,7 @@ from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.storage.bulk_reading import SharedParts, gc_paused
+from runmanager.records.storage.labels import NO_LABELS, SweepLabels, read_labels
 from runmanager.records.storage.reader import (
     Damage,
     StoredRun,
@@ -42,7 +43,8 @@ def _with_plan(
 ) -> tuple[SweepContents, SweepRecord | None]:
     runs, duplicates = drop_duplicates(paths, read)
     plan, plan_damage = _read_plan(paths)
-    return SweepContents(paths, runs, (*damaged, *duplicates, *plan_damage)), plan
+    labels, label_damage = _read_labels(paths)
+    return SweepContents(paths, runs, (*damaged, *duplicates, *plan_damage, *label_damage), labels), plan
 
 
 class CachedReader:
@@ -82,21 +84,32 @@ class CachedReader:
 
 
 def read_summary(
-    paths: SweepPaths, *, clock: Callable[[], int] = time.time_ns
+    paths: SweepPaths, *, clock: Callable[[], int] = time.time_ns, is_one_of_many: bool = False
 ) -> tuple[SweepSummary, SweepRecord | None]:
     """Read the summaries of the runs, for the results table, and the plan; runs that have ended come from the cache.
 
     All other runs are read again, and so are those whose files have changed. `clock` returns the time in ns since 1970,
-    on the clock of the files' times.
+    on the clock of the files' times. A sweep that is `is_one_of_many` is cached even if it is small.
     """
     now_ns = clock()  # before reading, so that concurrent changes are too young to be cached
     plan, plan_damage = _read_plan(paths)
     damaged: list[Damage] = []
     with gc_paused():
-        runs, logged_names = _read_summaries(paths, damaged, planned_signatures(plan), now_ns=now_ns)
+        runs, logged_names = _read_summaries(
+            paths, damaged, planned_signatures(plan), now_ns=now_ns, caches_few=is_one_of_many
+        )
     runs.sort(key=lambda run: order_of_start(run.started_at, run.name))
     runs_left, duplicates = drop_duplicates(paths, runs)
-    return SweepSummary(paths, runs_left, (*damaged, *duplicates, *plan_damage), logged_names), plan
+    labels, label_damage = _read_labels(paths)
+    all_damage = (*damaged, *duplicates, *plan_damage, *label_damage)
+    return SweepSummary(paths, runs_left, all_damage, logged_names, labels), plan
+
+
+def _read_labels(paths: SweepPaths) -> tuple[SweepLabels, list[Damage]]:
+    try:
+        return read_labels(paths), []
+    except RecordError as error:
+        return NO_LABELS, [Damage(paths.labels, str(error))]
 
 
 def _read_plan(paths: SweepPaths) -> tuple[SweepRecord | None, list[Damage]]:
@@ -107,7 +120,7 @@ def _read_plan(paths: SweepPaths) -> tuple[SweepRecord | None, list[Damage]]:
 
 
 def _read_summaries(
-    paths: SweepPaths, damaged: list[Damage], planned: Container[str], *, now_ns: int
+    paths: SweepPaths, damaged: list[Damage], planned: Container[str], *, now_ns: int, caches_few: bool
 ) -> tuple[list[RunSummary], Sequence[LoggedNames]]:
     cached, logged = read_cache(paths)
     runs: list[RunSummary] = []
@@ -130,7 +143,7 @@ def _read_summaries(
             num_new += 1
         runs.append(entry.summary)
         to_cache.append(entry)
-    write_cache(paths, to_cache, logged, num_new=num_new)
+    write_cache(paths, to_cache, logged, num_new=num_new, even_few=caches_few)
     return runs, logged.names
 
 

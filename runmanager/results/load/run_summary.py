@@ -11,6 +11,7 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.environment_changes import describe_attempts
 from runmanager.records.run.heartbeat import describe_last_heartbeat
 from runmanager.records.run.run_record import EpochRecord
+from runmanager.records.storage.labels import NO_LABELS, SweepLabels
 from runmanager.records.storage.reader import Damage, StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.load.contention import Exposure, exposure_of
@@ -95,12 +96,13 @@ _STARTED_AT = SUMMARY_COLUMNS.index("started_at")
 
 @dataclass(frozen=True)
 class SweepSummary:
-    """The summaries of a sweep's runs, in order of start, what is damaged, and what the runs logged."""
+    """The summaries of a sweep's runs, in order of start, what is damaged, what the runs logged, and the labels."""
 
     paths: SweepPaths
     runs: Sequence[RunSummary]
     damaged: Sequence[Damage] = ()
     logged_names: Sequence[LoggedNames] = (LoggedNames(),)
+    labels: SweepLabels = NO_LABELS
 
 
 def summarize(sweep: SweepContents, plan: SweepRecord | None) -> SweepSummary:
@@ -108,7 +110,7 @@ def summarize(sweep: SweepContents, plan: SweepRecord | None) -> SweepSummary:
     planned = planned_signatures(plan)
     logged = LoggedNamesTable()
     runs = [summarize_run(run, planned, logged) for run in sweep.runs]
-    return SweepSummary(sweep.paths, runs, sweep.damaged, logged.names)
+    return SweepSummary(sweep.paths, runs, sweep.damaged, logged.names, sweep.labels)
 
 
 def planned_signatures(plan: SweepRecord | None) -> Container[str]:

@@ -84,9 +84,14 @@ def read_cache(paths: SweepPaths) -> tuple[dict[str, CachedRun], LoggedNamesTabl
     return {run.summary.folder: run for run in cached.runs}, LoggedNamesTable(cached.logged_names)
 
 
-def write_cache(paths: SweepPaths, runs: Sequence[CachedRun], logged: LoggedNamesTable, *, num_new: int) -> None:
-    """Write the cache, if enough runs are new to be worth it. Concurrent writers are safe."""
-    if num_new >= max(_MIN_NEW, len(runs) * _MIN_NEW_SHARE):
+def write_cache(
+    paths: SweepPaths, runs: Sequence[CachedRun], logged: LoggedNamesTable, *, num_new: int, even_few: bool = False
+) -> None:
+    """Write the cache, if enough runs are new to be worth it. Concurrent writers are safe.
+
+    `even_few`: the sweep is one of many that are read together, where every cache counts.
+    """
+    if num_new >= max(1 if even_few else _MIN_NEW, len(runs) * _MIN_NEW_SHARE):
         with contextlib.suppress(OSError):  # a full disk, or a read-only folder
             content = msgspec.msgpack.encode(_CacheFile(_program(), list(runs), logged.names))
             replace_file(paths.summaries, _checksum(content) + content)

@@ -84,7 +84,7 @@ class Table:
     unless `shows_empty`. `foreign` are columns of numbers that another program measured and named, `logged` those of
     the metrics and rates that the runs' own programs logged; `directions` are those that were declared, by column.
     `notes` are lines about the whole table, `legend` explains its values. `num_unread` counts the
-    runs without a row, whose records cannot be read.
+    runs without a row, whose records cannot be read. `labels` are the columns with the tags and notes of people.
     """
 
     columns: list[str]
@@ -98,6 +98,7 @@ class Table:
     legend: str = ""
     shows_empty: bool = False
     num_unread: int = 0
+    labels: tuple[str, ...] = ()
 
 
 def column_of(setting: str) -> str:

@@ -31,7 +31,7 @@ def to_dataframe(table: Table, columns: Sequence[str] | None = None) -> "pd.Data
     series: dict[str, pd.Series[Any]] = {}
     for name in table.columns if columns is None else columns:
         values = [row[name] for row in table.rows]
-        series[name] = _series(name, values, is_setting=name in table.settings)
+        series[name] = _series(name, values, is_setting=name in (*table.settings, *table.labels))
         spreads = [value.deviation if isinstance(value, Spread) else None for value in values]
         if any(isinstance(value, Spread) and value.count > 1 for value in values):
             series[f"{name}{STD_SUFFIX}"] = _series(name, spreads, is_setting=False)

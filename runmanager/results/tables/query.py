@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from runmanager.errors import UsageError
 from runmanager.records.run.metric_direction import BETTER
@@ -12,8 +13,10 @@ from runmanager.results.compare.cell_pairing import SEED, hashable
 from runmanager.results.compare.comparison_table import ComparisonTable
 from runmanager.results.load.cells import gather_cells
 from runmanager.results.load.run_summary import SweepSummary
+from runmanager.results.load.several_sweeps import NamedSweep
 from runmanager.results.table_model.columns import Table, column_of
 from runmanager.results.table_model.formatting import human_field, is_number
+from runmanager.results.tables.cross_sweep import cross_sweep_rows
 from runmanager.results.tables.names import split_names, unquoted
 from runmanager.results.tables.pivot import PivotAxes, parse_pivot, pivot
 from runmanager.results.tables.results_table import result_rows, row_notes
@@ -98,9 +101,15 @@ class TableQuery:
         and runs that a longer one continues are left out, unless it names the epochs or the run, or `shows_all`.
         Raises `UsageError`, with the nearest name, for a name that is neither a column nor a setting.
         """
-        leaves_out = collapses and not shows_all and not self.each and not _ALL_EPOCHS & {*self.words}
-        collapses = collapses and not self.each and not {SEED, "run"} & {*self.columns, self.sort}
-        return self._applied(_resolve_in_sweep(sweep, plan, self.words), collapses=collapses, leaves_out=leaves_out)
+        resolved = _resolve_in_sweep(sweep, plan, self.words)
+        return self._applied(resolved, collapses=collapses, leaves_out=collapses and not shows_all)
+
+    def of_sweeps(self, sweeps: Sequence[NamedSweep], *, collapses: bool = False, shows_all: bool = False) -> Table:
+        """The queried part of the results of several sweeps in one table, otherwise as `of_sweep`."""
+        settings = [name for each in sweeps for name in each.cells().names()] if self.words else []
+        table = cross_sweep_rows(sweeps, requested=self.words)
+        resolved = _resolve(table, self.words, others=_with_groups(settings))
+        return self._applied(resolved, collapses=collapses, leaves_out=collapses and not shows_all)
 
     def of_table(self, table: Table) -> Table:
         """The queried part of any table. Raises `UsageError`, with the nearest name, for an unknown column."""
@@ -113,15 +122,17 @@ class TableQuery:
         return found
 
     def _applied(self, resolved: "_ResolvedTable", *, collapses: bool, leaves_out: bool = False) -> Table:
+        collapses = collapses and not self.each and not {SEED, "run"} & {*self.columns, self.sort}
         if self.where is not None:
             resolved = resolved.filtered(self.where)
-        if leaves_out:
+        if leaves_out and not self.each and not _ALL_EPOCHS & {*self.words}:
             resolved = resolved.changed(without_shorter_runs)
         if self.pivot is not None:
             return pivot(resolved.table, resolved.pivot_axes(self.pivot))
         sort = None if self.sort is None else resolved.column(self.sort, "--sort")
         if collapses:
-            resolved = resolved.changed(collapse_seeds)
+            needed = {*resolved.table.shown, *self.columns, *resolved.columns.values(), sort or ""}
+            resolved = resolved.changed(partial(collapse_seeds, only=needed))
         if sort is not None:
             resolved = resolved.changed(lambda table: sorted_by(table, sort, better=self.better))
         return resolved.with_columns(self.columns, "--columns").table if self.columns else resolved.table
@@ -199,8 +210,12 @@ def _resolve_in_sweep(
     if not words:
         return _resolve(result_rows(sweep, plan), words)
     settings = gather_cells(sweep.runs, sweep.damaged, plan).names()
-    groups = [name.removesuffix(".name") for name in settings if name.endswith(".name")]
-    return _resolve(result_rows(sweep, plan, requested=words), words, others=(*settings, *groups))
+    return _resolve(result_rows(sweep, plan, requested=words), words, others=_with_groups(settings))
+
+
+def _with_groups(settings: Sequence[str]) -> list[str]:
+    """The settings, and the groups that stand for one of them."""
+    return [*settings, *(name.removesuffix(".name") for name in settings if name.endswith(".name"))]
 
 
 def _resolve(table: Table, words: Sequence[str], *, others: Sequence[str] = ()) -> _ResolvedTable:

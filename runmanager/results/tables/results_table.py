@@ -34,15 +34,26 @@ from runmanager.results.table_model.columns import (
 )
 from runmanager.results.table_model.directions import Directions
 from runmanager.results.table_model.logged_columns import LoggedColumns, logged_columns
+from runmanager.results.tables.labelled import label_notes, labelled
 from runmanager.text import pluralize
 
-__all__ = ["Table", "epoch_rows", "result_rows", "row_notes"]
+__all__ = [
+    "LEGEND",
+    "LOGGED_LEGEND",
+    "Table",
+    "declared_directions",
+    "epoch_rows",
+    "folder_of",
+    "result_rows",
+    "row_notes",
+    "shown_columns",
+]
 
 LEGEND = (
     f"{MISSING} is not measured. Times and throughput are medians over the measured epochs: warm-up epochs "
     "(the first, and any before the step time settles) do not count."
 )
-_LOGGED_LEGEND = "A logged metric is the value of the last epoch that has it."
+LOGGED_LEGEND = "A logged metric is the value of the last epoch that has it."
 _SHOWN_OUTCOMES = ("status", "reason", "epochs", "accuracy", "val_accuracy", "loss", "val_loss")
 _SHOWN_TIMES = ("epoch_seconds", "samples_per_second")
 _SHOWN_REST = ("peak_memory_bytes", "contended")
@@ -53,21 +64,26 @@ _MAX_NAMED = 5
 
 @gc_paused()
 def result_rows(
-    sweep: SweepSummary | SweepContents, plan: SweepRecord | None, *, requested: Sequence[str] = ()
+    sweep: SweepSummary | SweepContents,
+    plan: SweepRecord | None,
+    *,
+    requested: Sequence[str] = (),
+    among: LoggedColumns | None = None,
 ) -> Table:
     """The rows of results.csv: fastest epoch first, then runs without a measured epoch in order of start.
 
     Times and throughput are medians over the measured epochs; `run_seconds` is the time of the whole run, up to its
     last epoch if it was killed. The last columns are what the programs logged. Cells of `plan` without a folder are
     rows with the status `pending`. Each word in `requested` that is a setting gets a column even if the setting does
-    not vary; other words are ignored.
+    not vary; other words are ignored. `among` are the columns of what was logged in several sweeps, where the table is
+    one of theirs.
     """
     summary = summarize(sweep, plan) if isinstance(sweep, SweepContents) else sweep
     runs = summary.runs
     cells = gather_cells(runs, summary.damaged, plan)
     columns = [(name, column_of(name)) for name in _settings(cells, requested)]
     runs_folder = summary.paths.runs.name
-    logged, of_names = _logged_columns(summary, cells)
+    logged, of_names = _logged_columns(summary, cells, among)
     in_metrics, in_rates = tuple(logged.metrics.values()), tuple(logged.rates.values())
     no_logged = dict.fromkeys((*in_metrics, *in_rates))
     contention_causes = contention([run.exposure for run in runs])
@@ -94,15 +110,17 @@ def result_rows(
         rows.append(Row(values, absent, cell.run in continued))
     rows.sort(key=lambda row: ((seconds := row["epoch_seconds"]) is None, seconds or 0.0))
     settings = tuple(column for _, column in columns)
-    directions = _declared(summary)
-    return Table(
+    directions = declared_directions(summary)
+    table = Table(
         columns=[*RUN_COLUMNS, *settings, *RESULT_COLUMNS, *in_metrics, *in_rates],
         rows=rows,
         settings=settings,
         logged=(*in_metrics, *in_rates),
         directions=directions.of_columns(_metrics_of_columns(logged)),
-        shown=(*_shown_settings(cells), *_SHOWN_OUTCOMES, *in_metrics, *_SHOWN_TIMES, *in_rates, *_SHOWN_REST),
+        shown=shown_columns(_shown_settings(cells), in_metrics, in_rates),
         notes=(
+            *label_notes(summary.labels.of_sweep),
+            *_removed_notes(plan),
             *_warmup_notes(runs),
             *_attempt_notes(runs),
             *_deviation_notes(runs),
@@ -112,9 +130,21 @@ def result_rows(
             *_unobserved_notes(runs),
             *damage_notes(summary.damaged),
         ),
-        legend=f"{LEGEND} {_LOGGED_LEGEND}" if in_metrics else LEGEND,
+        legend=f"{LEGEND} {LOGGED_LEGEND}" if in_metrics else LEGEND,
         num_unread=_num_unread(summary),
     )
+    of_runs = summary.labels.runs
+    return labelled(table, [of_runs.get(folder_of(row)) for row in rows]) if of_runs else table
+
+
+def folder_of(row: Row) -> str:
+    """The name of the folder that a row's run has, or will have."""
+    return str(row["run_dir"] or row["run"]).rpartition("/")[2]
+
+
+def shown_columns(settings: Sequence[str], metrics: Sequence[str], rates: Sequence[str]) -> tuple[str, ...]:
+    """The columns of a results table for people, with these settings and logged columns."""
+    return (*settings, *_SHOWN_OUTCOMES, *metrics, *_SHOWN_TIMES, *rates, *_SHOWN_REST)
 
 
 def epoch_rows(sweep: SweepContents, plan: SweepRecord | None = None) -> Table:
@@ -150,21 +180,21 @@ def epoch_rows(sweep: SweepContents, plan: SweepRecord | None = None) -> Table:
 
 
 def _logged_columns(
-    summary: SweepSummary, cells: CellsWith[RunSummary]
+    summary: SweepSummary, cells: CellsWith[RunSummary], among: LoggedColumns | None
 ) -> tuple[LoggedColumns, Mapping[int, Sequence[str]]]:
     """The columns of what the runs logged, in order of first appearance, and those of each of the `logged_names`."""
     indices = dict.fromkeys(run.logged for run in summary.runs)
     names = [summary.logged_names[index] for index in indices]
     metrics = [name for each in names for name in each.metrics]
     units = [unit for each in names for unit in each.units]
-    columns = logged_columns(metrics, units, cells.names() if metrics or units else ())
+    columns = among or logged_columns(metrics, units, cells.names() if metrics or units else ())
     return columns, {
         index: [*(columns.metrics[name] for name in each.metrics), *(columns.rates[unit] for unit in each.units)]
         for index, each in zip(indices, names, strict=True)
     }
 
 
-def _declared(summary: SweepSummary) -> Directions:
+def declared_directions(summary: SweepSummary) -> Directions:
     """The directions that the runs declare, each with the first run that does."""
     first: dict[int, str] = {}
     for run in summary.runs:
@@ -228,6 +258,13 @@ def _warmup_notes(runs: Sequence[RunSummary]) -> list[str]:
     names = [run.name for run in unmeasured[:_MAX_NAMED]]
     more = len(unmeasured) - len(names)
     return [f"{what}, so times are missing: {', '.join(names)}{f' and {more} more' if more else ''}."]
+
+
+def _removed_notes(plan: SweepRecord | None) -> list[str]:
+    """A note on cells whose runs were removed by command, as a rerun leaves them out."""
+    count = len(plan.removed) if plan else 0
+    which = pluralize(count, "cell was removed: a rerun leaves it", "cells were removed: a rerun leaves them")
+    return [f"{which} out unless it is given `--restore`."] if count else []
 
 
 def _attempt_notes(runs: Sequence[RunSummary]) -> list[str]:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
 from runmanager.records.run.status import Status
 from runmanager.results.compare.cell_pairing import SEED, hashable
@@ -20,18 +20,21 @@ _LEGEND = (
 )
 
 
-def collapse_seeds(table: Table, *, each: str = "--each shows the runs.") -> Table:
+def collapse_seeds(table: Table, *, each: str = "--each shows the runs.", only: Collection[str] | None = None) -> Table:
     """A results table with one row for all seeds of a cell; unchanged if no two runs differ only in the seed.
 
     A measured value becomes a `Spread` over the finished runs that have it. `each` is a sentence for the legend that
-    says how to see the single runs.
+    says how to see the single runs. `only` are the columns that are needed (None: all): of a large table most are not,
+    and are left empty.
     """
     groups = seed_groups(table)
     if len(groups) == len(table.rows):
         return table
     settings = [name for name in table.settings if name != SEED]
-    averaged = (*_AVERAGED, *table.logged)
-    rows = [_collapsed(runs, averaged) for runs in groups]
+    measured = (*_AVERAGED, *table.logged)
+    averaged = [name for name in measured if only is None or name in only or name == "epoch_seconds"]
+    unneeded = dict.fromkeys(name for name in measured if name not in averaged)
+    rows = [_collapsed(runs, averaged, unneeded, table.labels) for runs in groups]
     rows.sort(key=lambda row: (row["epoch_seconds"] is None, row["epoch_seconds"] or 0.0))
     shown = [name for name in table.shown if name != SEED]
     shown.insert(1 + max((shown.index(name) for name in settings if name in shown), default=-1), SEEDS)
@@ -56,11 +59,13 @@ def seed_groups(table: Table) -> list[list[Row]]:
     return list(groups.values())
 
 
-def _collapsed(runs: Sequence[Row], averaged: Iterable[str]) -> Row:
+def _collapsed(
+    runs: Sequence[Row], averaged: Iterable[str], unneeded: Mapping[str, None], labels: Iterable[str]
+) -> Row:
     finished = [row for row in runs if row["status"] == Status.FINISHED]
     if len(runs) == 1:
         return Row({**runs[0].values, SEEDS: len(finished)}, runs[0].absent_settings)
-    values = dict(runs[0].values)
+    values = {**runs[0].values, **unneeded}
     values[SEEDS] = len(finished)
     values["status"] = _counted([run["status"] for run in runs])
     reasons = [run["reason"] for run in runs if run["reason"] is not None]
@@ -70,6 +75,8 @@ def _collapsed(runs: Sequence[Row], averaged: Iterable[str]) -> Row:
     for name in averaged:
         known = [value for run in finished if (value := run.values[name]) is not None]
         values[name] = Spread.of(known) if known else None
+    for name in labels:
+        values[name] = "; ".join(dict.fromkeys(run[name] for run in runs if run[name] is not None)) or None
     return Row(values, runs[0].absent_settings)
 
 

@@ -8,22 +8,31 @@ from typing import TYPE_CHECKING, Any, Literal
 from runmanager.results.compare.comparison import with_numbered_reasons
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
 from runmanager.results.compare.verdict import INCONCLUSIVE, NOT_MEASURED
+from runmanager.results.load.several_sweeps import SWEEP
 from runmanager.results.table_model.columns import EFFECTS, MISSING, Row, Table, effect_column
 from runmanager.results.table_model.formatting import human_columns, human_field, is_number
+from runmanager.results.tables.labelled import NOTE
 from runmanager.results.tables.seeds import SEEDS
 from runmanager.text import format_value, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["render_comparison", "render_results"]
+__all__ = ["render_comparison", "render_listing", "render_results"]
 
 _DEFAULT_WIDTH = 80
 _GAP = 2  # between two columns
 _MAX_NAMED = 10  # omitted columns
 _FOLD_WIDTH = 14  # wider text is broken into lines; numbers never are
 _WORDS = ("status", "reason")  # columns of single words, broken only if no other column can be narrower
-_PHRASES = ("verdict", "compared")  # columns of a few words, which are broken first
+_PHRASES = (
+    "verdict",
+    "compared",
+    "states",
+    "axes",
+    "created",
+    "tags",
+)  # columns of a few words, which are broken first
 _STYLES = {"finished": "green", "running": "cyan", "skipped": "yellow", "failed": "red", "killed": "red"}
 _STYLES |= {"crashed": "red", NOT_MEASURED: "yellow", INCONCLUSIVE: "yellow"}
 _STYLES |= dict.fromkeys(("faster", "better"), "green") | dict.fromkeys(("slower", "worse"), "magenta")
@@ -53,10 +62,13 @@ def render_results(table: Table, *, limit: int | None = 50, width: int = _DEFAUL
     columns = _columns(table, rows, names)
     logged = _omitted_logged(table, names)
     omittable = (*reversed(table.foreign), *(name for name in _OMITTED_FIRST if name not in logged))
+    omittable = (*omittable, *(name for name in table.labels if name.endswith(NOTE)))  # long; tags are short
     if not all("run" in row.values for row in rows):
         omittable = tuple(reversed(names[1:]))
     elif _min_width(columns, (*omittable, *logged)) > width:
-        names = ["run", *(name for name in names if name not in ("run", *table.settings))]
+        # A name of a sweep is needed beside that of a run.
+        settings = [name for name in table.settings if name != SWEEP]
+        names = ["run", *(name for name in names if name not in ("run", *settings))]
         columns = min(columns, _columns(table, rows, names), key=lambda each: _min_width(each, (*omittable, *logged)))
         if _min_width(columns, (*omittable, *logged)) > width:
             omittable = (*omittable, *_OMITTED_FROM_RESULTS)
@@ -67,6 +79,15 @@ def render_results(table: Table, *, limit: int | None = 50, width: int = _DEFAUL
         omittable=omittable,
         logged=logged,
     )
+
+
+def render_listing(table: Table, *, limit: int | None = 50, width: int = _DEFAULT_WIDTH) -> "RenderableType":
+    """Render the first `limit` rows of a table of sweeps (None: all); its last columns are omitted first."""
+    if not table.rows:
+        return _render_notes(table)
+    rows, names = table.rows[:limit], human_columns(table)
+    legend = [*_cut_note(table, rows, "sweeps"), table.legend, *table.notes]
+    return _render(_columns(table, rows, names), legend, width, omittable=(), logged=tuple(reversed(names[1:])))
 
 
 def _omitted_logged(table: Table, names: Sequence[str]) -> tuple[str, ...]:

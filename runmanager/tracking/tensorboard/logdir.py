@@ -76,7 +76,7 @@ class SweepLogdir:
         version = (path.stat().st_mtime_ns, path.stat().st_size) if path.exists() else None
         if is_new := version is not None and version != self._plan_version:
             plan = read_sweep_record(self._sweep)
-            self._cells |= {} if plan is None else {cell.run: _axes_first(plan, cell) for cell in plan.planned}
+            self._cells |= {} if plan is None else {cell.run: _axes_first(plan, cell) for cell in plan.kept}
             self._plan_version = version
         for run in run_names(self._sweep):
             if run not in self._cells:  # from an older plan, or from none

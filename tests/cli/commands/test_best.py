@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 from runmanager.records.files.paths import SweepPaths
 
+from ..conftest import write_sweep
+
 
 def test_best_is_printed_with_uncertainty_command_and_weights(command: Callable, sweep: SweepPaths) -> None:
     text = command("best", "grid").out
@@ -16,3 +18,15 @@ def test_best_is_printed_with_uncertainty_command_and_weights(command: Callable,
     assert plain["runner_up"] is None
     next(sweep.runs.iterdir()).joinpath("run.json").write_text("{")
     assert "warning: not read: " in command("best", "grid").err
+
+
+def test_the_best_of_several_sweeps_names_its_sweep(command: Callable, sweep: SweepPaths) -> None:
+    write_sweep(sweep.root.parent / "other", batch_sizes=(10,))
+    done = command("best", "grid", "other")
+    assert (done.status, done.err) == (0, "")
+    assert done.out.startswith("grid, other: the best val_accuracy is 0.8890 (n=1) with sweep=other, batch_size=10")
+    only = command("best", "grid", "other", "--where", "sweep==grid")
+    assert "0.8800 (n=1) with sweep=grid, batch_size=100" in only.out
+    none = command("best", "grid", "other", "--where", "batch_size==7")
+    assert (none.status, none.out) == (2, "")
+    assert "`--where` must hold for a run of these sweeps, got none: 0 of 6 runs match" in none.err

@@ -33,3 +33,18 @@ def test_report_without_figures_says_so(command: Callable, tmp_path: Path) -> No
     assert done.status == 0
     assert done.out.endswith("No figures: no run has measured anything yet.\n")
     assert not empty.figures.exists()
+
+
+def test_several_sweeps_have_a_report_each_and_a_page_of_all_runs(command: Callable, sweep: SweepPaths) -> None:
+    other = write_sweep(sweep.root.parent / "other", batch_sizes=(10,))
+    done = command("report", "grid", "other")
+    assert (done.status, done.err) == (0, "")
+    assert [line.partition(":")[0] for line in done.out.splitlines() if "html" in line.partition(":")[0]] == [
+        "outputs/grid/report.html",
+        "outputs/other/report.html",
+        "outputs/grid+other.html",
+    ]
+    page = (sweep.root.parent / "grid+other.html").read_text()
+    assert "<title>Results of grid, other</title>" in page
+    assert (page.count(">finished</td>"), page.count(">skipped</td>")) == (3, 3)
+    assert sweep.report.exists() and other.report.exists()

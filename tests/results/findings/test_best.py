@@ -204,7 +204,7 @@ def test_null_setting_is_printed_as_in_commands(contents: Callable[..., SweepCon
 
 def test_only_the_named_folders_count(seeds: Callable[..., SweepContents]) -> None:
     sweep = seeds(one=[0.5], two=[0.9])
-    assert find_best(sweep, None, folders={sweep.runs[0].paths.name}, **OPTIONS).winner.settings == {"lr": "one"}
+    assert find_best(sweep, None, folders={sweep.runs[0].paths.root}, **OPTIONS).winner.settings == {"lr": "one"}
 
 
 def test_missing_metric_is_rejected_with_the_existing_ones(contents: Callable[..., SweepContents]) -> None:

@@ -47,9 +47,12 @@ def test_repeated_command_is_the_cells_own_without_rerun_settings(steps):
         return (*OURS, f"lr={row['lr']},9", *(("rerun_changed=true", "resume=never") if row["lr"] == 0.1 else ()), NAME)
 
     failed = {"status": Status.FAILED, "reason": Reason.EXCEPTION}
-    (first,) = steps(({"lr": 0.1}, 2, failed), command=given)
+    (first,) = steps(({"lr": 0.1}, 2, failed), command=given, sweep="outputs/x")
     assert first.endswith("what is missing: `python -m runmanager -m lr=0.1,9 name=x`")
-    both = steps(({"lr": 0.1}, 2, failed), ({"lr": 0.2}, 2, {}), ({"lr": 0.3}, 2, failed), command=given)[0]
+    (renamed,) = steps(({"lr": 0.1}, 2, failed), command=given, sweep="outputs/y")
+    assert renamed.endswith("what is missing: `python -m runmanager -m lr=0.1,9 name=y`")
+    runs = (({"lr": 0.1}, 2, failed), ({"lr": 0.2}, 2, {}), ({"lr": 0.3}, 2, failed))
+    both = steps(*runs, command=given, sweep="outputs/x")[0]
     assert both.endswith(
         "then repeat the same commands, which run only what is missing: "
         "`python -m runmanager -m lr=0.1,9 name=x` and `python -m runmanager -m lr=0.3,9 name=x`"

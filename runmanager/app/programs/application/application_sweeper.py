@@ -60,6 +60,7 @@ class _Settings:
                 dry_run=given["dry_run"],
                 quiet=given["quiet"],
                 yes=given["yes"],
+                restore=given["restore"],
                 heartbeat_timeout=given["heartbeat_timeout"],
                 notify=given["notify"],
                 notify_name=_key("notify"),

@@ -10,7 +10,7 @@ from runmanager.errors import ConfigurationError
 __all__ = ["hydra_command"]
 
 _SWEEPER = ("name", "output_root", "resume", "rerun_changed", "dry_run", "quiet", "yes", "unsigned", "device")
-_SWEEPER_TOO = ("metric", "better", "resume_with", "points", "exclude", "notify")
+_SWEEPER_TOO = ("metric", "better", "resume_with", "points", "exclude", "notify", "restore")
 _LAUNCHER = {"workers": "workers", "gpus_per_run": "gpus_per_run", "timeout": "timeout", "retries": "retries"}
 _HERE = ("module", "python", "launcher", "gpus", "slurm", "zip")
 _LAUNCHERS = {"local": "runmanager", "slurm": "runmanager_slurm"}

@@ -125,6 +125,7 @@ class SweeperConfig:
     dry_run: bool = False
     quiet: bool = False
     yes: bool = False
+    restore: bool = False
     unsigned: list[str] = field(default_factory=list)
     device: str | None = None
     metric: str | None = None

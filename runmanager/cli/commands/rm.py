@@ -1,0 +1,104 @@
+"""`runmanager rm`: sweeps and runs into the trash, and the trash emptied."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from runmanager.cli.completion import complete_targets
+from runmanager.cli.printing import print_text
+from runmanager.errors import UsageError
+from runmanager.records.files.file_errors import require_writable
+from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.sweep.lookup import OUTPUT_ROOT, find_sweep_or_run
+from runmanager.text import pluralize
+
+__all__ = ["rm"]
+
+
+def rm(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SWEEP|RUN",
+            help="A sweep or a run: a folder, a sweep's name under outputs/, SWEEP/RUN, or the beginning of a run.",
+            autocompletion=complete_targets,
+        ),
+    ] = None,
+    empty_trash: Annotated[
+        bool, typer.Option("--empty-trash", help="Delete for good what was removed before.")
+    ] = False,
+    output_root: Annotated[
+        Path | None, typer.Option(help="With --empty-trash: the folder of the sweeps. Default: outputs.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Move a sweep or a run into the trash, OUTPUT_ROOT/.trash. Nothing that may be alive is touched.
+
+    A rerun of the sweep leaves a removed cell out unless it is given `--restore`.
+    """
+    if (target is None) != empty_trash:
+        raise UsageError("`rm` must have either a SWEEP or RUN, or `--empty-trash`, got " + _got(target) + ".")
+    if output_root is not None and not empty_trash:
+        raise UsageError("`--output-root` must go with `--empty-trash`, got it alone; give the sweep's folder.")
+    if target is None:
+        _empty(output_root or OUTPUT_ROOT, yes=yes)
+    else:
+        _remove(find_sweep_or_run(target), yes=yes)
+
+
+def _got(target: str | None) -> str:
+    return "neither" if target is None else "both"
+
+
+def _remove(found: SweepPaths | RunPaths, *, yes: bool) -> None:
+    from runmanager.app.manage.sweep_folders import remove_run, remove_sweep, require_rest
+    from runmanager.records.storage.reader import run_names
+
+    is_run = isinstance(found, RunPaths)
+    require_rest(found.sweep, found) if isinstance(found, RunPaths) else require_rest(found)
+    what = str(found.root)
+    if isinstance(found, SweepPaths):
+        what += f" with {pluralize(len(run_names(found)), 'run')}"
+    _confirm(f"Move {what} into the trash?", yes=yes)
+    with require_writable("SWEEP", found.root.parent, way_out="what is removed is moved, not deleted"):
+        target = remove_run(found) if isinstance(found, RunPaths) else remove_sweep(found)
+    if isinstance(found, RunPaths):
+        _rebuild(found.sweep)
+    again = "; a rerun of the sweep leaves its cell out unless it is given --restore" if is_run else ""
+    print_text(f"{found.root} is now in {target}{again}.\n")
+
+
+def _rebuild(sweep: SweepPaths) -> None:
+    """Rebuild the tables of a sweep, where it has any, as they still have what was removed."""
+    from runmanager.results.result_files import write_tables
+
+    if sweep.results("csv").exists():
+        write_tables(sweep, report=sweep.report.exists())
+
+
+def _empty(output_root: Path, *, yes: bool) -> None:
+    from runmanager.app.manage.sweep_folders import empty_trash, trash_of
+
+    trash = trash_of(output_root)
+    removals = sorted(each.name for each in trash.iterdir()) if trash.is_dir() else []
+    if not removals:
+        print_text(f"There is nothing in {trash}.\n")
+        return
+    _confirm(f"Delete {pluralize(len(removals), 'removal')} in {trash} for good?", yes=yes)
+    with require_writable("OUTPUT_ROOT", output_root, way_out="nothing else is deleted"):
+        empty_trash(output_root)
+    print_text(f"{trash} is deleted.\n")
+
+
+def _confirm(question: str, *, yes: bool) -> None:
+    """Ask on the terminal. Raises `UsageError` for any answer but yes, and where there is none."""
+    if yes:
+        return
+    print_text(f"{question} [y/N] ")
+    answer = sys.stdin.readline()
+    if not answer.endswith("\n"):
+        print_text("\n")
+    if answer.strip().lower() not in ("y", "yes"):
+        raise UsageError("Nothing was removed; `--yes` does not ask.")

@@ -1,0 +1,82 @@
+"""Reading several sweeps for one table: each with a name that tells it from the others."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.settings.values import differing_settings
+from runmanager.records.storage.reader import Damage, StoredRun
+from runmanager.records.sweep.sweep_record import SweepRecord
+from runmanager.results.load.cells import Cell, Cells, CellsWith, CellWith, gather_cells
+from runmanager.results.load.loader import read_results, read_summary
+from runmanager.results.load.run_summary import RunSummary, SweepSummary
+
+__all__ = ["SWEEP", "NamedSweep", "cells_of_sweeps", "common_root", "name_sweeps", "read_sweeps"]
+
+SWEEP = "sweep"
+"""The column, and for the best cell the setting, with the name of a row's sweep."""
+
+_ABSENT = msgspec.UNSET
+
+
+@dataclass(frozen=True)
+class NamedSweep:
+    """A sweep as read for a table, with its name in that table."""
+
+    name: str
+    summary: SweepSummary
+    plan: SweepRecord | None
+
+    def cells(self) -> CellsWith[RunSummary]:
+        return gather_cells(self.summary.runs, self.summary.damaged, self.plan)
+
+
+def name_sweeps(sweeps: Sequence[SweepPaths]) -> dict[str, SweepPaths]:
+    """Return each distinct sweep by its name, or by its folder as given where two have the same name."""
+    folders = {os.path.realpath(each.root): each for each in sweeps}
+    names = [each.name for each in folders.values()]
+    return {
+        name if names.count(name) == 1 else str(each.root): each
+        for name, each in zip(names, folders.values(), strict=True)
+    }
+
+
+def read_sweeps(sweeps: Sequence[SweepPaths]) -> list[NamedSweep]:
+    """Read the summaries of several sweeps, in the given order; a sweep that is given twice counts once."""
+    return [NamedSweep(name, *read_summary(each, is_one_of_many=True)) for name, each in name_sweeps(sweeps).items()]
+
+
+def cells_of_sweeps(sweeps: Sequence[SweepPaths]) -> tuple[Cells, list[StoredRun], list[Damage]]:
+    """Read the cells of several sweeps as those of one, with the sweep as one more setting; its runs, and all damage.
+
+    Equal cells of two sweeps stay two cells.
+    """
+    runs: list[StoredRun] = []
+    damaged: list[Damage] = []
+    cells: list[Cell] = []
+    for name, paths in name_sweeps(sweeps).items():
+        contents, plan = read_results(paths)
+        runs += contents.runs
+        damaged += contents.damaged
+        found = gather_cells(contents.runs, contents.damaged, plan)
+        known = {} if found.default_device is None else {"device": found.default_device}
+        for cell in found.cells:
+            own: Mapping[str, Any] = {SWEEP: name, **_without_sweep({**known, **found.shared, **cell.own})}
+            cells.append(CellWith(cell.run, cell.signature, own, cell.stored))
+    return CellsWith(cells, {}, differing_settings([cell.own for cell in cells]), None), runs, damaged
+
+
+def _without_sweep(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with one of the name `sweep` as `settings.sweep`, as in tables."""
+    return {f"settings.{name}" if name == SWEEP else name: value for name, value in settings.items()}
+
+
+def common_root(sweeps: Sequence[SweepPaths]) -> Path:
+    """Return the folder that all these sweeps are in, relative to the current one where it is below that."""
+    common = Path(os.path.commonpath([each.root.absolute().parent for each in sweeps]))
+    return common.relative_to(Path.cwd()) if common.is_relative_to(Path.cwd()) else common
