@@ -44,7 +44,8 @@ class DriverOptions:
 
     `is_single`: the command is for one run, so that a missing device is an error. `heartbeat_timeout`: seconds without
     a heartbeat after which a run on another host counts as gone; `timeout_name` is its name for users. `named`: how a
-    command names its sweep, given the command and the name.
+    command names its sweep, given the command and the name. `metric` comes first in the live table, and cells are
+    ranked by it; `without_metrics` says how to get one, where no run recorded any.
     """
 
     is_single: bool = False
@@ -53,6 +54,8 @@ class DriverOptions:
     yes: bool = False
     heartbeat_timeout: float = SILENT_AFTER_SECONDS
     timeout_name: str = "hydra.sweeper.heartbeat_timeout"
+    metric: str | None = None
+    without_metrics: str = ""
     named: Callable[[Sequence[str], str], Sequence[str]] = lambda command, name: (*command, f"name={name}")
 
     def __post_init__(self) -> None:
@@ -174,7 +177,8 @@ class SweepDriver:
                 console=self._console,
                 quiet=self._options.quiet,
                 observer=self._observer,
-                show=show_duel if grid.sides else show_results,
+                metric=self._options.metric,
+                show=show_duel if grid.sides else self._show_results,
                 resuming=self._resuming_command(grid, sweep),
             )
             returns, interrupted = self._launch(listener, to_run, sweep)
@@ -189,6 +193,10 @@ class SweepDriver:
         if status:
             raise SystemExit(status)
         return returns
+
+    def _show_results(self, sweep: SweepPaths, console: Console, is_written: bool) -> None:
+        options = self._options
+        show_results(sweep, console, is_written, metric=options.metric, without_metrics=options.without_metrics)
 
     def _resuming_command(self, grid: CellGrid, sweep: SweepPaths) -> Sequence[str]:
         command = command_line()

@@ -36,6 +36,9 @@ _USAGE_STATUS = 2
 _INTERRUPTED = 130
 _PRELOAD = "runmanager.app.programs.application.cell_imports"
 _OUR_LAUNCHERS = ("runmanager", "runmanager_slurm", "local", "slurm")
+_WITHOUT_METRICS = (
+    "No metric was found: the task may return numbers by name, or log them with runmanager.log(NAME=value)."
+)
 _FOLDERS = ("hydra.sweep.dir", "hydra.sweep.subdir", "hydra.run.dir")
 
 
@@ -60,6 +63,8 @@ class _Settings:
                 yes=given["yes"],
                 heartbeat_timeout=given["heartbeat_timeout"],
                 named=lambda command, name: (*command, f"{_key('name')}={name}"),
+                metric=given["metric"],
+                without_metrics=_WITHOUT_METRICS,
             ),
             ApplicationOptions(
                 unsigned=tuple(given["unsigned"]),
