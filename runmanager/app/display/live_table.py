@@ -21,8 +21,8 @@ _SYMBOLS = {"finished": "✓", "skipped": "-", "running": ">"}
 class LiveRow:
     """A run as a row: `seconds` is the time taken so far, `seconds_left` the estimate of the rest.
 
-    `metrics` are the last values that it logged or printed, by name, None for one that is not finite. `counted` is what
-    the number of its last record counts, `epoch` or `step`; `planned` is 0 where it is not known how many there will be.
+    `metrics` are the last values that it logged or printed, None for one that is not finite. `counted` is what the
+    number of its last record counts, `epoch` or `step`; `planned` is 0 where it is not known how many there will be.
     """
 
     label: str
