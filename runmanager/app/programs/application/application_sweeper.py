@@ -21,6 +21,7 @@ from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
 from runmanager.app.programs.application.application import ApplicationOptions, HydraApplication
 from runmanager.app.programs.application.supervised_task import SupervisedTask
 from runmanager.errors import ConfigurationError, RunManagerError, SweepError
+from runmanager.launching.hydra_internals import hydra_words
 from runmanager.launching.hydra_launcher import default_preload
 from runmanager.launching.plan import Resume
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
@@ -165,7 +166,7 @@ class ApplicationSweeper(Sweeper):
         return launcher, storage
 
     def _refuse_folders(self) -> None:
-        given = [each.partition("=")[0].lstrip("+") for each in self._master.hydra.overrides.hydra]
+        given = [each.partition("=")[0].lstrip("+") for each in hydra_words(self._master)]
         if folders := [name for name in given if name in _FOLDERS]:
             raise ConfigurationError(
                 f"`{name}` must be left to `hydra/sweeper=runmanager`, got a value; `{_key('output_root')}` and "
