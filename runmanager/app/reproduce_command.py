@@ -16,7 +16,7 @@ from runmanager.errors import ConfigurationError, UsageError
 from runmanager.launching.local.gpus import gpu_names
 from runmanager.records.host.process import usable_cores
 from runmanager.records.run.run_record import Environment, RunRecord
-from runmanager.records.settings.signature import signature
+from runmanager.records.settings.signature import short_signature, signature
 from runmanager.records.settings.values import flatten, plain_settings
 from runmanager.text import format_value, full_command
 from runmanager.tracking.device.cpu_model import cpu_model
@@ -41,7 +41,10 @@ _TRUST = "if you trust the author of the run, add --trust"
 
 _OTHER_CELL = "With today's code these settings are another cell: the run did not know some of them."
 
-_OTHER_PROGRAM = "It was made by another program, which alone can tell whether this command still gives the same cell."
+_OTHER_PROGRAM = (
+    "Only its program can tell whether this command still gives the same cell. A dry run of it, with {dry_run}, runs "
+    "nothing and names the run: the name ends in {short} if it does."
+)
 
 # A cell's settings do not depend on launcher and sweeper, and Hydra's own load faster.
 _PLAIN_HYDRA = ("hydra/launcher=basic", "hydra/sweeper=basic")
@@ -79,7 +82,9 @@ def reproduce(
             "whose command was not recorded."
         )
     if record.cell_command:
-        return Reproduction(record.cell_command, False, (_OTHER_PROGRAM,))
+        dry_run = "--dry-run" if record.cell_command[0] == "runmanager" else "hydra.sweeper.dry_run=true"
+        remark = _OTHER_PROGRAM.format(dry_run=dry_run, short=short_signature(record.signature))
+        return Reproduction(record.cell_command, False, (remark,))
     if not _is_of_application(record.config):
         reason = "It was made by a custom loop, so the command is the original one; its settings are the loop's."
         return _original_command(record, reason, shown)

@@ -34,6 +34,10 @@ __all__ = ["main"]
 
 _BROKEN_STATUS = 1
 _PRELOAD = "runmanager.app.programs.script.script_cell"
+_WITHOUT_METRICS = (
+    "No metric was found: --scalar NAME=REGEX reads one that the script prints, and runmanager.log(NAME=value) in the "
+    "script logs one."
+)
 
 
 def main(line: ScriptCommandLine) -> int:
@@ -60,6 +64,8 @@ def main(line: ScriptCommandLine) -> int:
         notify=flags.notify,
         restore=flags.restore,
         named=lambda command, name: (*command[:2], "--name", name, *command[2:]),
+        metric=_metric(flags),
+        without_metrics=_WITHOUT_METRICS,
     )
     with environment_for_children(line.words):
         return _drive(SweepDriver(program, _launcher(flags), driver), debug=line.debug)
@@ -89,8 +95,7 @@ def _options(line: ScriptCommandLine, script: Script) -> ScriptOptions:
     flags = line.flags
     scalars = parse_scalars(flags.scalar)
     resume = None if flags.resume_with is None else ResumeSetting(*flags.resume_with.split("=", 1))
-    metric = flags.metric or (scalars[0].name if len(scalars) == 1 else None)
-    better = flags.better
+    metric, better = _metric(flags), flags.better
     if better is None and flags.metric is not None:
         better = MAX if prefers_larger(flags.metric) else MIN
     return ScriptOptions(
@@ -105,6 +110,12 @@ def _options(line: ScriptCommandLine, script: Script) -> ScriptOptions:
         call=_single_call(flags, script),
         rules=GridRules.read(zip_=flags.zips, points=flags.points, exclude=flags.exclude, key=_flag),
     )
+
+
+def _metric(flags: ScriptFlags) -> str | None:
+    """The metric by which cells are ranked, if the command names one: a single printed one needs no `--metric`."""
+    scalars = parse_scalars(flags.scalar)
+    return flags.metric or (scalars[0].name if len(scalars) == 1 else None)
 
 
 def _single_call(flags: ScriptFlags, script: Script) -> tuple[str, ...]:

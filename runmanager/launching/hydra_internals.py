@@ -35,6 +35,7 @@ __all__ = [
     "get_node",
     "groups_without_copies",
     "hydra_config_set",
+    "hydra_words",
     "is_none",
     "job_context",
     "job_exception",
@@ -157,6 +158,12 @@ def settings_yaml(config: DictConfig | ListConfig, *, key: str | None = None) ->
 def raw_value(node: Any) -> Any:
     """Return the value of a node as it was written: the text of an interpolation."""
     return node._value()
+
+
+def hydra_words(master: DictConfig) -> list[str]:
+    """Return the overrides of Hydra's own settings as they were given, with their interpolations as text."""
+    words: Any = OmegaConf.to_container(master.hydra.overrides.hydra, resolve=False)
+    return [str(word) for word in words]
 
 
 def is_none(node: Any) -> bool:

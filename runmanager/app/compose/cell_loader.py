@@ -18,6 +18,7 @@ from runmanager.launching.hydra_internals import (
     BaseConfigLoader,
     ConfigLoaderImpl,
     declared_type,
+    hydra_words,
     overrides_dirname,
 )
 from runmanager.records.settings.values import flatten
@@ -52,7 +53,7 @@ class CellLoader(BaseConfigLoader):
 
     def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
         """Compose one cell, with the same result as Hydra. Raises Hydra's errors."""
-        given = [*_hydra_words(master_config), *sweep_overrides]
+        given = [*hydra_words(master_config), *sweep_overrides]
         parsed = self._parsed(given)
         if any(each.key_or_group.startswith(_SLOW_KEYS) for each in parsed):
             return super().load_sweep_config(master_config, sweep_overrides)
@@ -88,7 +89,7 @@ class CellLoader(BaseConfigLoader):
 
         A group without a valid choice is None in that cell. With an invalid preset, None is returned for the cell.
         """
-        given = [*_hydra_words(master), *sweep_overrides]
+        given = [*hydra_words(master), *sweep_overrides]
         parsed = self._parsed(given)
         bad = {each.key_or_group: self._bad_choice(each) for each in parsed if self._is_choice(each)}
         bad = {group: lines for group, lines in bad.items() if lines}
@@ -151,10 +152,6 @@ def _copier_of(config: DictConfig) -> Callable[[], DictConfig]:
 
 def _settings_of(groups: Iterable[str]) -> list[str]:
     return [f"{group.replace('/', '.')}." for group in groups]
-
-
-def _hydra_words(master: DictConfig) -> list[str]:
-    return [str(word) for word in master.hydra.overrides.hydra]
 
 
 def _note_overrides(config: DictConfig, parsed: Sequence[Override]) -> None:

@@ -12,17 +12,26 @@ from rich.text import Text
 
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
+from runmanager.records.run.status import Status
+from runmanager.records.storage.reader import StoredRun
 from runmanager.text import printable
 
 __all__ = ["command_name", "show_duel", "show_results"]
 
 
 def show_results(
-    sweep: SweepPaths, console: Console, is_written: bool = True, *, observer: HeartbeatObserver | None = None
+    sweep: SweepPaths,
+    console: Console,
+    is_written: bool = True,
+    *,
+    observer: HeartbeatObserver | None = None,
+    metric: str | None = None,
+    without_metrics: str = "",
 ) -> None:
     """Print the results, the comparison if any, and the answers; with `is_written`, also the files' paths.
 
-    `observer` may know runs that vanished.
+    `observer` may know runs that vanished. The best cell is that by `metric`, if the runs recorded it. Where runs
+    finished and none recorded any metric, `without_metrics` is added.
     """
     from runmanager.results.compare.comparison import compare_with_stand_in
     from runmanager.results.findings.answer_sentences import answers
@@ -45,7 +54,16 @@ def show_results(
     console.print()
     where = [f"Results: {sweep.results('csv')}   Report: {sweep.report}"] if is_written else []
     tensorboard = f"TensorBoard: {command_name()} tensorboard {shlex.quote(str(sweep.root))}"
-    _print_lines(console, [*answers(results, comparison, runs=contents.runs), "", *where, tensorboard])
+    said = answers(results, comparison, runs=contents.runs, metric=metric)
+    if without_metrics and _has_only_runs_without_metrics(contents.runs):
+        said.append(without_metrics)
+    _print_lines(console, [*said, "", *where, tensorboard])
+
+
+def _has_only_runs_without_metrics(runs: Sequence[StoredRun]) -> bool:
+    from runmanager.results.metrics.metric_lookup import has_metrics
+
+    return any(run.record.status is Status.FINISHED for run in runs) and not has_metrics(runs)
 
 
 def show_duel(sweep: SweepPaths, console: Console, is_written: bool) -> None:

@@ -21,7 +21,7 @@ _SYMBOLS = {"finished": "✓", "skipped": "-", "running": ">"}
 class LiveRow:
     """A run as a row: `seconds` is the time taken so far, `seconds_left` the estimate of the rest.
 
-    `metrics` are the last values of what it logged, by name, None for one that is not finite. `counted` is what the
+    `metrics` are the last values that it logged or printed, None for one that is not finite. `counted` is what the
     number of its last record counts, `epoch` or `step`; `planned` is 0 where it is not known how many there will be.
     """
 
@@ -116,7 +116,7 @@ class Layout:
             (_SYMBOLS.get(row.status, "✗"), style), f" {_shortened(row.label, self.label):{self.label}} "
         )
         text.append(f"{state:{_BAR_WIDTH}}", style=style)
-        if row.reason and row.epoch is None:
+        if row.reason and row.epoch is None and not row.metrics:
             text.append(f" {row.reason}", style=style)
             return text
         values = _values(row) | {"epoch": f"{done}/{row.planned}" if row.planned else str(done or "")}

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -25,8 +26,8 @@ from runmanager.app.display.run_line import (
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import EpochRecord, RunRecord, counted_word
+from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import read_epochs, read_record, with_program_report
-from runmanager.results.load.logged_values import last_metrics
 from runmanager.text import printable
 
 __all__ = ["LiveRegion", "RunDisplay", "terminal_region"]
@@ -46,16 +47,18 @@ class _Running:
     counted: str = "epoch"
     measure_seconds: float = 0.0  # the limit of its measurement side by side, after its epochs
     epochs: Sequence[EpochRecord] = ()
-    metrics: Mapping[str, float | None] = field(default_factory=dict)  # the last values of what it logged
+    metrics: Mapping[str, float | None] = field(default_factory=dict)  # the last values that it logged or printed
     seen_at: float = field(default_factory=time.monotonic)  # when it started, or when its last epoch was read
 
-    def advanced(self, epochs: Sequence[EpochRecord]) -> "_Running":
-        """Return the run with more epochs. Raises `RecordError`."""
-        new = replace(self, epochs=epochs, metrics=last_metrics(epochs), seen_at=time.monotonic())
-        if self.epochs:
-            return new
+    def as_read(self) -> "_Running":
+        """Return the run as its files have it now. Raises `RecordError`."""
         record = with_program_report(self.paths, read_record(self.paths))  # what only the program itself knows
-        return replace(new, planned=planned_epochs(record), counted=counted_word(record))
+        epochs = read_epochs(self.paths)
+        metrics = logged_results(record, epochs)
+        if not epochs or epochs[-1].epoch == 0 or epochs == self.epochs:
+            return replace(self, metrics=metrics)
+        known = replace(self, planned=planned_epochs(record), counted=counted_word(record), metrics=metrics)
+        return replace(known, epochs=epochs, seen_at=time.monotonic())
 
     def seconds(self, now: float) -> float:
         before = (self.epochs[-1].run_seconds if self.epochs else None) or 0.0
@@ -128,9 +131,10 @@ class RunDisplay:
         self._run_seconds: list[float] = []
         self._running: dict[str, _Running] = {}
         self._max_at_once = 1
-        self._seen: dict[str, tuple[int, int]] = {}
+        self._seen: dict[str, tuple[object, ...]] = {}
         self._began = time.monotonic()
         self.is_live = console.is_interactive and not quiet  # False for a terminal that cannot move its cursor
+        self._metric = metric
         self._columns = LiveLayout(longest_label=longest_label, metric=metric)
         self._layout = self._columns.fitting(self._width())
         self._has_header = False
@@ -210,26 +214,20 @@ class RunDisplay:
             self.say(f"[{len(self._ended) + len(self._running)}/{self._num_runs}] {run_label(paths)} started")
 
     def follow(self, running: Sequence[RunPaths]) -> None:
-        """Read new epochs of the running runs."""
+        """Read what the running runs have recorded meanwhile."""
         for paths in running:
             if not self.is_live or not self._has_changed(paths):
                 continue
             try:
-                epochs = read_epochs(paths)
-                if epochs and epochs[-1].epoch > 0:
-                    self._running[paths.name] = self._running[paths.name].advanced(epochs)
-                    self._columns.note(self._running[paths.name].row(time.monotonic()))
+                self._running[paths.name] = new = self._running[paths.name].as_read()
+                self._columns.note(new.row(time.monotonic()))
             except RecordError:
                 continue  # reported when the run ends
 
     def _has_changed(self, paths: RunPaths) -> bool:
-        try:
-            stat = paths.epochs.stat()
-        except FileNotFoundError:
-            return False
-        mark = (stat.st_mtime_ns, stat.st_size)
-        changed = self._seen.get(paths.name) != mark
-        self._seen[paths.name] = mark
+        marks = tuple(_mark(path) for path in (paths.epochs, paths.record, paths.reported))
+        changed = self._seen.get(paths.name) != marks
+        self._seen[paths.name] = marks
         return changed
 
     def ended(self, paths: RunPaths, record: RunRecord | None = None) -> None:
@@ -242,14 +240,15 @@ class RunDisplay:
             self.say(str(error))
             return
         self._ended[paths.name] = str(record.status)
-        if record.status.is_success and record.run_seconds is not None and epochs:
+        if record.status is Status.FINISHED and record.run_seconds is not None:
             self._run_seconds.append(record.run_seconds)
         if self._quiet and record.status.is_success:
             return
         if self.is_live:
             self._print_row(paths, record, epochs)
         else:
-            self._print(run_line(paths, record, epochs, counted=f"{len(self._ended)}/{self._num_runs}"))
+            counted = f"{len(self._ended)}/{self._num_runs}"
+            self._print(run_line(paths, record, epochs, counted=counted, metric=self._metric))
         if not record.status.is_success and paths.error.exists():
             self._show_error(paths)
 
@@ -272,7 +271,7 @@ class RunDisplay:
             self._print(layout.header())
         self._print(layout.row(row))
         style = "dim" if record.status.is_success else "red"
-        is_in_row = epoch is None  # such a row shows the reason in place of metrics
+        is_in_row = epoch is None and not row.metrics  # such a row shows the reason in place of metrics
         reason = "" if is_in_row else str(record.reason or "")
         self._explain(
             reason if record.message in self._printed else end_reason(record, with_reason=not is_in_row), style=style
@@ -321,3 +320,12 @@ class RunDisplay:
     def count_to(self, num_runs: int) -> None:
         """Set the total number of runs."""
         self._num_runs = num_runs
+
+
+def _mark(path: Path) -> tuple[int, int] | None:
+    """What changes with each write of a file; None where there is none."""
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return None
+    return stat.st_mtime_ns, stat.st_size

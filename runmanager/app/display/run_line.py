@@ -7,7 +7,7 @@ from rich.text import Text
 
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import EpochRecord, RunRecord, counted_word
-from runmanager.records.run.status import Reason
+from runmanager.records.run.status import Reason, Status
 from runmanager.results.load.logged_values import last_metrics
 from runmanager.results.table_model.formatting import human
 from runmanager.text import printable
@@ -27,10 +27,12 @@ _MAX_LOGGED = 3  # logged metrics in a line
 _SYMBOLS = {"finished": ("✓", "green"), "skipped": ("-", "yellow"), "running": (">", "cyan")}
 
 
-def run_line(paths: RunPaths, record: RunRecord, epochs: Sequence[EpochRecord], *, counted: str) -> Text:
-    """Return the state of a run in one line; `counted` is its number, as in 2/8."""
+def run_line(
+    paths: RunPaths, record: RunRecord, epochs: Sequence[EpochRecord], *, counted: str, metric: str | None = None
+) -> Text:
+    """Return the state of a run in one line; `counted` is its number, as in 2/8. A requested `metric` comes first."""
     symbol, style = _SYMBOLS.get(record.status, ("✗", "red"))
-    return Text.assemble((symbol, style), f" {counted}  {run_label(paths)}  {_summary(record, epochs)}")
+    return Text.assemble((symbol, style), f" {counted}  {run_label(paths)}  {_summary(record, epochs, metric)}")
 
 
 def run_label(paths: RunPaths) -> str:
@@ -39,7 +41,7 @@ def run_label(paths: RunPaths) -> str:
 
 
 def logged_results(record: RunRecord, epochs: Sequence[EpochRecord]) -> dict[str, float | None]:
-    """Return the metrics that the program logged: of the whole run, else the last value of an epoch."""
+    """Return the metrics that the program logged or printed: of the whole run, else the last value of an epoch."""
     return last_metrics(epochs) | (record.summary or {})
 
 
@@ -51,15 +53,15 @@ def _metrics(epoch: EpochRecord) -> str:
     return " ".join(parts)
 
 
-def _summary(record: RunRecord, epochs: Sequence[EpochRecord]) -> str:
+def _summary(record: RunRecord, epochs: Sequence[EpochRecord], metric: str | None) -> str:
     parts = [str(record.status) + (f" ({record.reason})" if record.reason else "")]
     if epochs and epochs[-1].epoch > 0:
         parts.append(_metrics(epochs[-1]))
-    logged = list(logged_results(record, epochs).items())[:_MAX_LOGGED]
-    parts += [f"{name} {human(value, 'loss')}" for name, value in logged]
+    logged = sorted(logged_results(record, epochs).items(), key=lambda each: each[0] != metric)
+    parts += [f"{name} {human(value, 'loss')}" for name, value in logged[:_MAX_LOGGED]]
     if record.config.get("device") == "auto" and record.environment.device_name:
         parts.append(f"on {record.environment.device_name}")
-    if record.run_seconds is not None and record.status.is_success and epochs:
+    if record.run_seconds is not None and record.status is Status.FINISHED:
         parts.append(f"{record.run_seconds:.1f} s")
     if record.message and record.reason is not Reason.DEVICE_UNAVAILABLE:  # the reason says it all
         parts.append(printable(record.message))

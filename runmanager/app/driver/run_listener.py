@@ -39,8 +39,8 @@ class SweepListener(Listener):
     """Receives the engine's events of the runs, whose keys are their order in the calls of the launcher.
 
     Other drivers may run cells of the same sweep. Their cells are left to them and followed until they end; `observer`
-    judges runs on other hosts. `show` prints the results, `resuming` is the command that resumes the sweep. `faults`
-    collects errors outside the runs.
+    judges runs on other hosts. `show` prints the results, `resuming` is the command that resumes the sweep. The
+    live table and lines have the requested `metric` first. `faults` collects errors outside the runs.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class SweepListener(Listener):
         observer: HeartbeatObserver | None = None,
         show: Callable[[SweepPaths, Console, bool], None] = show_results,
         resuming: Sequence[str] = (),
+        metric: str | None = None,
     ) -> None:
         self._sweep = sweep
         self._plan = plan
@@ -78,7 +79,7 @@ class SweepListener(Listener):
         self._unwritten: dict[str, tuple[RunPaths, RunRecord]] = {}
         shown = [*to_run, *self._elsewhere]
         longest = max((len(run_label(each.paths)) for each in shown), default=0)
-        self._display = RunDisplay(console, num_runs=len(shown), quiet=quiet, longest_label=longest)
+        self._display = RunDisplay(console, num_runs=len(shown), quiet=quiet, longest_label=longest, metric=metric)
 
     def __enter__(self) -> Self:
         if not self._quiet:

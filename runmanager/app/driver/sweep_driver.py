@@ -46,7 +46,8 @@ class DriverOptions:
     `is_single`: the command is for one run, so that a missing device is an error. `heartbeat_timeout`: seconds without
     a heartbeat after which a run on another host counts as gone; `timeout_name` is its name for users. `named`: how a
     command names its sweep, given the command and the name. `notify` is where the end is announced, `notify_name` the
-    option's name for users. `restore`: whether cells that were removed are run again.
+    option's name for users. `restore`: whether cells that were removed are run again. `metric` comes first in the live
+    table, and cells are ranked by it; `without_metrics` says how to get one, where no run recorded any.
     """
 
     is_single: bool = False
@@ -58,6 +59,8 @@ class DriverOptions:
     notify: str | None = None
     notify_name: str = "--notify"
     restore: bool = False
+    metric: str | None = None
+    without_metrics: str = ""
     named: Callable[[Sequence[str], str], Sequence[str]] = lambda command, name: (*command, f"name={name}")
 
     def __post_init__(self) -> None:
@@ -202,7 +205,8 @@ class SweepDriver:
                 console=self._console,
                 quiet=self._options.quiet,
                 observer=self._observer,
-                show=show_duel if grid.sides else show_results,
+                metric=self._options.metric,
+                show=show_duel if grid.sides else self._show_results,
                 resuming=self._resuming_command(grid, sweep),
             )
             returns, interrupted = self._launch(listener, to_run, sweep)
@@ -226,6 +230,10 @@ class SweepDriver:
             announce_end(self._options.notify, sweep, runs, interrupted=interrupted)
         elif not self._options.quiet:
             ring(self._console, sweep, runs)
+
+    def _show_results(self, sweep: SweepPaths, console: Console, is_written: bool) -> None:
+        options = self._options
+        show_results(sweep, console, is_written, metric=options.metric, without_metrics=options.without_metrics)
 
     def _resuming_command(self, grid: CellGrid, sweep: SweepPaths) -> Sequence[str]:
         command = command_line()

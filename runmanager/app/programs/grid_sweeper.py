@@ -19,6 +19,7 @@ from runmanager.app.programs.built_in_job import BuiltInJob
 from runmanager.app.programs.notification_setting import forget_notification
 from runmanager.app.sweeper_options import CONTINUES, GridSweeperOptions
 from runmanager.errors import ConfigurationError
+from runmanager.launching.hydra_internals import hydra_words
 from runmanager.launching.hydra_launcher import register_plugin
 from runmanager.validation import fault
 
@@ -98,7 +99,7 @@ class GridSweeper(Sweeper):
 
     def _refuse_folders(self) -> None:
         """Raise `ConfigurationError` for Hydra's folder settings, which other settings determine."""
-        given = [each.partition("=")[0].lstrip("+") for each in self._master.hydra.overrides.hydra]
+        given = [each.partition("=")[0].lstrip("+") for each in hydra_words(self._master)]
         if folders := [name for name in given if name in _FOLDERS]:
             raise ConfigurationError(
                 f"`{name}` must be left to this application, got a value; `output_root` and `name` set the folder."

@@ -1,4 +1,4 @@
-"""The figure of learning curves: a metric by epoch, with the mean and range over seeds and the best cells in colour."""
+"""The figure of learning curves: a metric by epoch or step, with the mean and range over seeds, the best in colour."""
 
 import itertools
 import math
@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from runmanager.records.run.run_record import EpochRecord
+from runmanager.records.run.run_record import counted_word
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.figures.axes import is_drawable, set_integer_ticks, set_number_scale
 from runmanager.results.figures.cell_grid import GridCell, grid_cells
 from runmanager.results.figures.figure import SweepFigure, sample_evenly, top_note
 from runmanager.results.figures.style import GREY, add_legend_below, new_figure, series_style, wrapped
 from runmanager.results.findings.outcomes import Outcome, outcomes
+from runmanager.results.program_files.metric_curves import metric_by_step
 from runmanager.results.stats.descriptive import mean
 from runmanager.results.table_model.columns import Table
 from runmanager.results.table_model.formatting import number
@@ -40,14 +41,15 @@ _LABELS = {
 
 @dataclass(frozen=True)
 class _Curve:
-    """A metric of a cell by epoch: the mean, minimum and maximum over its seeds.
+    """A metric of a cell by epoch, or by step: the mean, minimum and maximum over its seeds.
 
-    A curve ends with the shortest seed; `is_cut` says that others are longer. `outcome` is the metric in the results
-    table, which counts all their epochs.
+    `counted` is what `numbers` count, `epoch` or `step`. A curve ends with the shortest seed; `is_cut` says that others
+    are longer. `outcome` is the metric in the results table, which counts all their values.
     """
 
     label: str
-    epochs: Sequence[int]
+    counted: str
+    numbers: Sequence[int]
     values: Sequence[float]
     lows: Sequence[float]
     highs: Sequence[float]
@@ -57,19 +59,19 @@ class _Curve:
     is_finished: bool = True
 
     def thinned(self, limit: int) -> "_Curve":
-        """At most `limit` of its epochs at even steps, including the first and the last."""
-        indices = sample_evenly(range(len(self.epochs)), limit)
+        """At most `limit` of its values at even steps, including the first and the last."""
+        indices = sample_evenly(range(len(self.numbers)), limit)
         values, lows, highs = ([each[index] for index in indices] for each in (self.values, self.lows, self.highs))
-        epochs = [self.epochs[index] for index in indices]
-        return replace(self, epochs=epochs, values=values, lows=lows, highs=highs)
+        numbers = [self.numbers[index] for index in indices]
+        return replace(self, numbers=numbers, values=values, lows=lows, highs=highs)
 
 
 def learning_curve_figures(runs: Mapping[str, StoredRun], results: Table) -> list[SweepFigure]:
-    """The curves of the first outcome that some cell has for two epochs, validation metrics first."""
+    """The curves of the first outcome that some cell has twice or more, validation metrics first."""
     cells = grid_cells(results)
     for outcome in outcomes(results, list(runs.values())):
         curves = [curve for cell in cells if (curve := _curve(cell, runs, outcome)) is not None]
-        if any(len(curve.epochs) > 1 for curve in curves):
+        if any(len(curve.numbers) > 1 for curve in curves):
             label = _LABELS.get(outcome.name, outcome.name)
             curves.sort(key=partial(_rank, more_is_better=outcome.metric.more_is_better))
             draw = partial(_draw, curves, label)
@@ -87,28 +89,39 @@ def _rank(curve: _Curve, *, more_is_better: bool) -> tuple[bool, bool, float]:
 
 
 def _curve(cell: GridCell, runs: Mapping[str, StoredRun], outcome: Outcome) -> _Curve | None:
-    """The curve of the cell's finished runs, or of all its runs if none finished, over their common epochs.
+    """The curve of the cell's finished runs, or of all its runs if none finished, over their common epochs or steps.
 
-    Over other epochs the mean would jump where a seed ends.
+    Over other ones the mean would jump where a seed ends.
     """
     rows = cell.finished or cell.rows
     stored = [runs[row["run"]] for row in rows if row["run"] in runs]
-    seeds = [values for run in stored if (values := _values(run.epochs, outcome))]
-    epochs = [epoch for epoch in (seeds[0] if seeds else ()) if all(epoch in values for values in seeds)]
-    if not epochs:
+    known = [(word, values) for word, values in (_values(run, outcome) for run in stored) if values]
+    counted = known[0][0] if known else ""
+    seeds = [values for word, values in known if word == counted]
+    numbers = [each for each in (seeds[0] if seeds else ()) if all(each in values for values in seeds)]
+    if not numbers:
         return None
-    columns = [[values[epoch] for values in seeds] for epoch in epochs]
+    columns = [[values[each] for values in seeds] for each in numbers]
     means = list(map(mean, columns))
     lows, highs = list(map(min, columns)), list(map(max, columns))
     in_table = cell.mean_of(outcome.of_run)
     final = means[-1] if in_table is None else in_table
-    is_cut = any(max(values) > epochs[-1] for values in seeds)
-    return _Curve(cell.label, epochs, means, lows, highs, len(seeds), final, is_cut, bool(cell.finished))
+    is_cut = any(max(values) > numbers[-1] for values in seeds)
+    return _Curve(cell.label, counted, numbers, means, lows, highs, len(seeds), final, is_cut, bool(cell.finished))
 
 
-def _values(epochs: Sequence[EpochRecord], outcome: Outcome) -> dict[int, float]:
-    known = {epoch.epoch: value for epoch in epochs if (value := outcome.of_epoch(epoch)) is not None}
-    return {epoch: value if is_drawable(value) else math.nan for epoch, value in known.items()}
+def _values(run: StoredRun, outcome: Outcome) -> tuple[str, dict[int, float]]:
+    """A run's values by the number of its record, else by the step in its files; and what these numbers count."""
+    known = {epoch.epoch: value for epoch in run.epochs if (value := outcome.of_epoch(epoch)) is not None}
+    counted = counted_word(run.record)
+    if not known:
+        known = metric_by_step(run.paths, outcome.name, run.record.origins or {})
+        counted = "step"
+    return counted, {number: value if is_drawable(value) else math.nan for number, value in known.items()}
+
+
+def _counted(curves: Sequence[_Curve]) -> str:
+    return " or ".join(sorted({curve.counted for curve in curves}))
 
 
 def _caption(curves: Sequence[_Curve], metric: str) -> str:
@@ -122,7 +135,7 @@ def _caption(curves: Sequence[_Curve], metric: str) -> str:
     )
     shown = top_note(len(curves), _MAX_CURVES, "best", "in colour")
     return (
-        f"Learning curves: {metric} by epoch{shown}. The best is the thick one, with a star at its end."
+        f"Learning curves: {metric} by {_counted(curves)}{shown}. The best is the thick one, with a star at its end."
         f"{band}{cut}{sample}"
     )
 
@@ -130,7 +143,7 @@ def _caption(curves: Sequence[_Curve], metric: str) -> str:
 def _description(curves: Sequence[_Curve], metric: str) -> str:
     best, worst = curves[0], curves[-1]
     ends = f"from {number(best.values[0])} to {number(best.values[-1])} {metric}"
-    text = f"The best of {pluralize(len(curves), 'curve')} goes {ends} at epoch {best.epochs[-1]}"
+    text = f"The best of {pluralize(len(curves), 'curve')} goes {ends} at {best.counted} {best.numbers[-1]}"
     text += f": {best.label}." if best.label else "."
     return text + (f" The worst ends at {number(worst.values[-1])}: {worst.label}." if len(curves) > 1 else "")
 
@@ -143,11 +156,11 @@ def _draw(curves: Sequence[_Curve], metric: str) -> "Figure":
         _draw_curve(axes, curve.thinned(_MAX_POINTS), label, rank)
     best = curves[0]
     axes.plot(
-        best.epochs[-1:], best.values[-1:], "*", color=series_style(0).colour, markersize=12, clip_on=False, zorder=5
+        best.numbers[-1:], best.values[-1:], "*", color=series_style(0).colour, markersize=12, clip_on=False, zorder=5
     )
     set_integer_ticks(axes)
     set_number_scale(axes, "y")
-    axes.set_xlabel("epoch")
+    axes.set_xlabel(_counted(curves))
     axes.set_ylabel(metric)
     if any(labels):
         add_legend_below(figure)
@@ -158,9 +171,9 @@ def _draw_curve(axes: "Axes", curve: _Curve, label: str, rank: int) -> None:
     colour, marker, dash = series_style(rank)
     zorder = 3 - rank / _MAX_CURVES  # better curves cover worse ones
     if curve.num_seeds > 1:
-        axes.fill_between(curve.epochs, curve.lows, curve.highs, color=colour, alpha=0.2, linewidth=0, zorder=1.5)
-    (line,) = axes.plot(curve.epochs, curve.values, label=label, color=colour, linestyle=dash, zorder=zorder)
-    line.set(marker=marker, markersize=4, markevery=max(1, len(curve.epochs) // _MAX_MARKERS))
+        axes.fill_between(curve.numbers, curve.lows, curve.highs, color=colour, alpha=0.2, linewidth=0, zorder=1.5)
+    (line,) = axes.plot(curve.numbers, curve.values, label=label, color=colour, linestyle=dash, zorder=zorder)
+    line.set(marker=marker, markersize=4, markevery=max(1, len(curve.numbers) // _MAX_MARKERS))
     line.set_linewidth(2.6 if rank == 0 else 1.3)
 
 
@@ -171,6 +184,6 @@ def _draw_grey(axes: "Axes", curves: Sequence[_Curve]) -> None:
     limit = max(2, _MAX_GREY_POINTS // len(curves))
     thinned = [curve.thinned(limit) for curve in curves]
     gap = (math.nan,)
-    xs = list(itertools.chain.from_iterable((*curve.epochs, *gap) for curve in thinned))
+    xs = list(itertools.chain.from_iterable((*curve.numbers, *gap) for curve in thinned))
     ys = list(itertools.chain.from_iterable((*curve.values, *gap) for curve in thinned))
     axes.plot(xs, ys, color=GREY, alpha=0.35, linewidth=0.8)

@@ -34,16 +34,18 @@ def answers(
     *,
     runs: Sequence[StoredRun] = (),
     of_the_best: Sequence[str] = (),
+    metric: str | None = None,
 ) -> list[str]:
     """Answer the questions about a sweep from its results table, its comparison and the `runs` of the table.
 
     The order is: comparisons, the best settings, the comparison along a stand-in axis, what could not be compared, how
-    the runs ended. `of_the_best` are sentences that follow the one on the best settings.
+    the runs ended. `of_the_best` are sentences that follow the one on the best settings, which is that by `metric`, if
+    the runs recorded it.
     """
     requested = [row for row in comparison.rows if not row.is_stand_in]
     stand_ins = [row for row in comparison.rows if row.is_stand_in]
     found, missing = comparison_answers(requested, comparison)
-    best = _best_answer(results, runs)
+    best = _best_answer(results, runs, metric)
     return [
         *(*found, *best, *(of_the_best if best else ())),
         *(*stand_in_answer(stand_ins, comparison), *missing, _count_answer(results)),
@@ -93,12 +95,15 @@ class BestRow:
     equally_good: Sequence[Row]
 
 
-def best_row(results: Table, runs: Sequence[StoredRun] = ()) -> BestRow | None:
-    """Return the best finished cell by the first outcome that one has; None where none finished with a result."""
+def best_row(results: Table, runs: Sequence[StoredRun] = (), *, metric: str | None = None) -> BestRow | None:
+    """Return the best finished cell by `metric`, else by the first outcome that one has.
+
+    None where none finished with a result.
+    """
     cells = collapse_seeds(results)
     finished = finished_cells(cells)
     seeds = {rows[0]["run"]: rows for rows in seed_groups(results)}
-    for outcome in outcomes(results, runs):
+    for outcome in outcomes(results, runs, requested=metric):
         values = ((outcome.of_cell(seeds[row["run"]]), row) for row in finished)
         known = [(value, row) for value, row in values if value is not None and math.isfinite(value)]
         if known:
@@ -112,8 +117,8 @@ def finished_cells(cells: Table) -> list[Row]:
     return [row for row in cells.rows if row.values.get(SEEDS) or row["status"] == Status.FINISHED]
 
 
-def _best_answer(results: Table, runs: Sequence[StoredRun]) -> list[str]:
-    best = best_row(results, runs)
+def _best_answer(results: Table, runs: Sequence[StoredRun], metric: str | None) -> list[str]:
+    best = best_row(results, runs, metric=metric)
     if best is None:
         return []
     settings = named_settings(best.row, best.cells)
@@ -122,8 +127,8 @@ def _best_answer(results: Table, runs: Sequence[StoredRun]) -> list[str]:
     also = f", and {others} reached the same" if ties else ""
     where = f" with {settings}" if settings else ""
     over = f" over {best.row[SEEDS]} seeds" if best.row.values.get(SEEDS, 1) > 1 else ""
-    metric = best.outcome.metric
-    return [f"The best {metric.name} is {metric.format_value(best.value)}{over}{where}{also}."]
+    chosen = best.outcome.metric
+    return [f"The best {chosen.name} is {chosen.format_value(best.value)}{over}{where}{also}."]
 
 
 def _count_answer(results: Table) -> str:

@@ -8,7 +8,7 @@ from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.metrics.metric import Metric
-from runmanager.results.metrics.metric_lookup import default_metrics, find_metric
+from runmanager.results.metrics.metric_lookup import default_metrics, find_metric, requested_metric
 from runmanager.results.table_model.columns import OUTCOMES, Row, Table
 from runmanager.results.table_model.formatting import Spread
 
@@ -52,10 +52,13 @@ class Outcome:
         return self.metric.of_epoch(epoch)
 
 
-def outcomes(results: Table, runs: Sequence[StoredRun]) -> Iterator[Outcome]:
+def outcomes(results: Table, runs: Sequence[StoredRun], *, requested: str | None = None) -> Iterator[Outcome]:
     """Yield what may be the outcome, the preferred one first: `OUTCOMES`, then logged metrics with a known direction.
 
-    `results` has a row for each run; `runs` are their records.
+    A `requested` metric comes before all of them, where the runs recorded it and its direction is known. `results` has
+    a row for each run; `runs` are their records.
     """
+    if requested is not None and (metric := requested_metric(requested, runs)) is not None:
+        yield Outcome(metric, results, runs)
     for name in default_metrics(runs):
         yield Outcome(find_metric(name, runs), results, runs)

@@ -26,7 +26,7 @@ from runmanager.validation import did_you_mean, fault
 
 __all__ = [
     *("MEMORY", "METRIC_NAMES", "PLAIN_METRICS", "RUN_TIME"),
-    *("any_direction", "default_metrics", "find_metric", "known_metrics"),
+    *("any_direction", "default_metrics", "find_metric", "has_metrics", "known_metrics", "requested_metric"),
 ]
 
 _TIME_TO_ACCURACY = "time_to_accuracy"
@@ -124,6 +124,22 @@ def default_metrics(runs: Sequence[StoredRun]) -> Iterator[str]:
     yield from (name for name in built_in if name not in OF_THE_LOSS or len(_losses(runs)) < 2)
     columns = sorted(_logged(runs).metrics.items(), key=lambda each: _OF_TRAINING.match(each[0]) is not None)
     yield from (column for name, column in columns if directions.known(name) is not None)
+
+
+def requested_metric(name: str, runs: Sequence[StoredRun]) -> Metric | None:
+    """Return a metric by the name under which a program recorded it; None if it did not, or without a direction."""
+    try:
+        return find_metric(_logged(runs).metrics.get(name, name), runs)
+    except UsageError:
+        return None
+
+
+def has_metrics(runs: Sequence[StoredRun]) -> bool:
+    """Whether any of the runs recorded a metric."""
+    epochs = (epoch for run in runs for epoch in run.epochs)
+    return any(run.record.summary for run in runs) or any(
+        epoch.metrics or any(getattr(epoch, name) is not None for name in OUTCOMES) for epoch in epochs
+    )
 
 
 def _losses(runs: Sequence[StoredRun]) -> list[str]:

@@ -105,7 +105,8 @@ def _epoch_rows(epochs: Sequence[EpochRecord], counted: str) -> tuple[list[list[
         row.append("warm-up" if epoch.warmup else "")
     if not is_short:
         rows.insert(half, ["…"])
-    titles = [counted, *(name.replace("_", " ") for name in _EPOCH_COLUMNS[1:])]
+    seconds = "interval seconds" if counted == "step" else "epoch seconds"
+    titles = [counted, *(name.replace("_", " ") for name in _EPOCH_COLUMNS[1:-1]), seconds]
     return rows, ([*titles, *logged] if rows else [])
 
 
@@ -197,10 +198,11 @@ def _environment_rows(record: RunRecord) -> list[tuple[str, str]]:
 
 
 def _attempt_rows(record: RunRecord) -> list[tuple[str, str]]:
+    counted = counted_word(record)
     return [
         (
             f"{number} of {part.run}" if part.run else str(number),
-            f"{part.started_at} to {part.ended_at}, up to epoch {part.last_epoch}, {part.environment.host}",
+            f"{part.started_at} to {part.ended_at}, up to {counted} {part.last_epoch}, {part.environment.host}",
         )
         for number, part in enumerate(record.earlier, start=1)
     ]

@@ -110,7 +110,7 @@ def _rows(sweep: NamedSweep, table: Table, settings: Sequence[str]) -> Sequence[
         values[SWEEP] = sweep.name
         if values["run_dir"] is not None:
             values["run_dir"] = f"{root}/{values['run_dir']}"
-        rows.append(Row(values, [*row.absent_settings, *absent] if absent else row.absent_settings))
+        rows.append(Row(values, [*row.absent_settings, *absent], row.is_continued))
     return rows
 
 

@@ -25,7 +25,8 @@ def labelled(table: Table, labels: Sequence[Labels | None]) -> Table:
     rows = list(table.rows)
     for kind, name in names.items():
         rows = [
-            Row({**row.values, name: text}, row.absent_settings) for row, text in zip(rows, values[kind], strict=True)
+            Row({**row.values, name: text}, row.absent_settings, row.is_continued)
+            for row, text in zip(rows, values[kind], strict=True)
         ]
     columns = tuple(names.values())
     return dataclasses.replace(

@@ -1,9 +1,10 @@
-"""The files checkpoint.pt and best.pt: written atomically, and read without running the code in them."""
+"""The files checkpoint.pt and best.pt: written atomically, and read without running the code in them.
+
+Drivers of other programs import this module, so torch, whose import takes seconds, is imported on first use.
+"""
 
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from runmanager.errors import RecordError
 from runmanager.records.files.atomic_files import replacement
@@ -23,6 +24,8 @@ class CheckpointError(RecordError):
 
 def write_state(path: Path, state: dict[str, Any]) -> None:
     """Replace the file by `state` and the version of its format."""
+    import torch
+
     with replacement(path) as file:
         torch.save(state | {"version": VERSION}, file)
 
@@ -32,6 +35,8 @@ def read_state(path: Path) -> dict[str, Any]:
 
     Raises `CheckpointError` for a damaged file or one of another version.
     """
+    import torch
+
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # pickle, zip and torch raise different errors

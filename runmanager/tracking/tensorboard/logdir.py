@@ -14,6 +14,7 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.settings.naming import short_names
 from runmanager.records.storage.reader import read_record, run_names
 from runmanager.records.sweep.sweep_record import PlannedCell, SweepRecord, read_sweep_record
+from runmanager.results.tfevents.reader import is_event_file
 from runmanager.tracking.tensorboard.event_writer import EventWriter
 from runmanager.tracking.tensorboard.hparams import mixed_type_settings, session_start
 
@@ -22,11 +23,14 @@ __all__ = ["SweepLogdir"]
 _OVERRIDES = "events.out.tfevents.0000000000.overrides"
 """A file next to the link to a run's own. TensorBoard reads it first, and of two equal tags uses the first one."""
 
+_ATTEMPTS = ("attempts",)
+
 
 class SweepLogdir:
     """Links to the event files of a sweep's runs, in one folder per run, updated by `refresh`.
 
-    The linked files may still grow. Files of earlier attempts are left out.
+    The linked files may still grow. Those of a program lie anywhere below its run's folder, apart from the files of
+    earlier attempts.
     """
 
     def __init__(self, sweep: SweepPaths, folder: Path) -> None:
@@ -40,6 +44,7 @@ class SweepLogdir:
         self._names: dict[str, str] = {}
         self._linked: dict[str, tuple[str, list[Path]]] = {}  # the run's folder and its files, by short name
         self._adopted: set[str] = set()
+        self._searched: set[str] = set()  # runs that had ended before they were searched
 
     @property
     def cells(self) -> Sequence[Mapping[str, Any]]:
@@ -62,7 +67,7 @@ class SweepLogdir:
         for name in self._linked.keys() - found.keys():
             shutil.rmtree(self.root / name)
             del self._linked[name]
-        new = {run: name for run, name in self._names.items() if name in found.keys() - self._linked.keys()}
+        new = {run: name for run, name in self._names.items() if name in found and name not in self._linked}
         if not new:
             return
         text_settings = mixed_type_settings(self.cells)
@@ -87,13 +92,17 @@ class SweepLogdir:
         return is_new or len(self._cells) > known
 
     def _events(self, run: str, name: str) -> list[Path]:
-        """Find the run's event files; searches only if they are not linked yet or have gone."""
+        """Find the run's event files; searches only while it runs, or if they are not linked yet or have gone."""
         linked_run, linked = self._linked.get(name, ("", []))
-        if linked_run == run and linked[0].exists():
+        is_linked = linked_run == run and linked[0].exists()
+        if is_linked and run in self._searched:
             return linked
-        own = self._sweep.run(run).events
-        events = self._original_events(run) if own is None else [own]
-        if events:
+        paths = self._sweep.run(run)
+        if not paths.heartbeat.exists():
+            self._searched.add(run)
+        own = [path for path in files_below(paths.root, is_event_file, [], without=_ATTEMPTS) if path.is_file()]
+        events = own or self._original_events(run)
+        if events and not (is_linked and events == linked):
             self._linked.pop(name, None)
         return events
 
@@ -106,7 +115,7 @@ class SweepLogdir:
         if not original:
             return []
         self._adopted.add(run)
-        return [path for path in files_below(Path(original), lambda name: "tfevents" in name, []) if path.is_file()]
+        return [path for path in files_below(Path(original), is_event_file, []) if path.is_file()]
 
     def _overrides(self, run: str, text_settings: Sequence[str]) -> Summary | None:
         """Build the summary to read before the run's own file: settings that must be text in all runs.
@@ -126,7 +135,8 @@ class SweepLogdir:
             writer = EventWriter(self._staging, self._staging / _OVERRIDES)
             writer.summary(overrides)
             writer.close()
-        top = os.path.commonpath([each.parent for each in events])
+        parents = [each.parent for each in events]
+        top = self._sweep.run(run).root if run not in self._adopted else os.path.commonpath(parents)
         for each in events:
             link = self._staging / each.relative_to(top)
             link.parent.mkdir(parents=True, exist_ok=True)

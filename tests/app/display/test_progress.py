@@ -153,6 +153,48 @@ def test_watch_shows_the_same_rows_from_another_terminal(
     assert rows_that_stay(watcher) == rows_that_stay(driver)
 
 
+PRINTS = """
+import sys, time
+from pathlib import Path
+
+lr = sys.argv[1].partition("=")[2]
+print(f"loss 5 score {10 * float(lr):g}", flush=True)
+while Path("gate").exists():
+    time.sleep(0.01)  # between two polls
+if lr == "0.3":
+    sys.exit(3)
+"""
+SCALARS = ("--scalar", r"loss=loss (\S+)", "--scalar", r"score=score (\S+)", "--metric", "score", "--better", "max")
+
+
+def test_runs_without_epochs_show_what_they_printed_last(begin: Begin, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PRINTS)
+    (tmp_path / "gate").touch()
+    words = ("sweep", "--name", "printed", *SCALARS, "train.py", "lr=0.1,0.2,0.3")
+    driver = begin(*words, program=COMMAND, columns=70)
+    driver.wait_for(lambda now: row_of(now, "lr=0.1").startswith(">") and " 1 " in row_of(now, "lr=0.1"), "its score")
+    heading = driver.lines[driver.lines.index(row_of(driver, "lr=0.1")) - 1].split()
+    assert heading == ["run", "state", "epoch", "score", "loss", "took", "left"]
+    assert re.search(r"^> lr=0.1 +running +1 +5 +[\d.]+s$", row_of(driver, "lr=0.1"))
+    watcher = begin("watch", "printed", program=COMMAND)
+    watcher.wait_for(lambda now: re.search(r"running +1 +5 ", row_of(now, "lr=0.1")), "the same row")
+    (tmp_path / "gate").unlink()
+    assert driver.end() == watcher.end() == 1
+    assert re.search(r"^✓ lr=0.2 +finished +2 +5 +[\d.]+s$", driver.shown, re.MULTILINE)
+    assert re.search(r"^✗ lr=0.3 +failed +3 +5 +[\d.]+s$", driver.shown, re.MULTILINE)
+    assert "The best score is 2.000 with lr=0.2." in driver.shown
+    plain = begin(*words, program=COMMAND, term="dumb", columns=200)
+    assert plain.end() == 1
+    assert re.search(r"^✗ 1/1  lr=0.3  failed \(exit\)  score 3.000  loss 5.000 ", plain.shown, re.MULTILINE)
+
+
+def test_a_sweep_without_any_metric_says_how_to_get_one(begin: Begin, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('loss 5')")
+    screen = begin("sweep", "train.py", "lr=0.1,0.2", program=COMMAND, columns=200)
+    assert screen.end() == 0
+    assert "No metric was found: --scalar NAME=REGEX reads one that the script prints" in screen.shown
+
+
 def test_no_color_is_respected(begin: Begin, tiny: tuple[str, ...]) -> None:
     screen = begin("-m", *tiny, "lr=0.1,0.2", "name=plain", NO_COLOR="1")
     assert screen.end() == 0

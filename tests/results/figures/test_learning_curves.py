@@ -5,9 +5,13 @@ import re
 
 import msgspec
 import pytest
+from torch.utils.tensorboard import SummaryWriter
 
 from runmanager.records.run.status import Reason, Status
+from runmanager.records.storage.reader import read_sweep
 from runmanager.results.figures.figure import inline_svg
+from runmanager.results.program_files.metric_curves import metric_by_step
+from runmanager.tracking.tensorboard.event_writer import EventWriter
 
 from .drawn_figures import as_fields, figures_in
 
@@ -63,3 +67,43 @@ def test_the_size_of_a_curve_is_limited_for_many_epochs(contents, timed):
         inline_svg(figures_in(contents(({"lr": 0.1}, timed([1.0] * count), {})))["curves"]) for count in (500, 10_000)
     )
     assert len(very_long) < 1.1 * len(long)
+
+
+def test_curves_of_runs_without_epochs_come_from_their_files(sweep):
+    def write(writer, lr, steps):
+        for step in steps:
+            writer(lr / step, step)
+
+    for lr, origin in ((1, "printed"), (2, "printed"), (3, "event file")):
+        known = {"summary": {"loss": lr / 30, "words": 1.0}, "origins": {"loss": origin, "words": "returned"}}
+        name = sweep.run({"lr": lr}, [], **known)
+        folder = sweep.paths.run(name).root / ("." if lr == 1 else "printed" if lr == 2 else "logs")
+        folder.mkdir(exist_ok=True)
+        if origin == "printed":
+            own = EventWriter(folder)
+            write(lambda value, step, own=own: own.scalars({"loss": value}, step), lr, range(1, 31))
+            own.close()
+        else:
+            with SummaryWriter(folder) as foreign:
+                write(
+                    lambda value, step, foreign=foreign: foreign.add_scalar("loss", value, step), lr, range(10, 31, 10)
+                )
+                write(lambda value, step, foreign=foreign: foreign.add_scalar("many", value, step), lr, range(1, 9000))
+    drawn = figures_in(read_sweep(sweep.paths))["curves"]
+    (axes,) = drawn.draw().axes
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("step", "training loss")
+    by_label = {line.get_label(): line for line in axes.lines}
+    for lr, steps in ((1, range(1, 31)), (2, range(1, 31)), (3, [10, 20, 30])):
+        assert list(by_label[f"lr={lr}"].get_xdata()) == list(steps)
+        assert list(by_label[f"lr={lr}"].get_ydata()) == pytest.approx([lr / step for step in steps])
+    assert "training loss by step" in drawn.caption
+    assert re.search(r"at step 30: lr=1\.", drawn.description)
+    last = sweep.paths.run(name)
+    many = metric_by_step(last, "many", {"many": "event file"})
+    assert 500 < len(many) <= 2001 and many[8999] == pytest.approx(3 / 8999)
+    assert metric_by_step(last, "words", {"words": "returned"}) == {}
+
+
+def test_the_axis_of_intervals_of_steps_is_named_so(contents, timed):
+    (axes,) = figures_in(contents(({"lr": 0.1}, timed([1.0] * 3), {"interval": "steps"})))["curves"].draw().axes
+    assert axes.get_xlabel() == "step"

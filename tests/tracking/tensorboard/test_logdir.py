@@ -12,6 +12,7 @@ from runmanager.errors import RecordError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import run_names
 from runmanager.records.sweep.sweep_record import plan_cell, write_cells
+from runmanager.tracking.tensorboard.event_writer import EventWriter
 from runmanager.tracking.tensorboard.logdir import SweepLogdir
 
 from ..board import CELLS, LOADER, Board, begin
@@ -86,6 +87,22 @@ def test_an_earlier_attempt_is_not_shown(sweep: SweepPaths, served: SweepLogdir)
     assert Board(served.root).load() == ["grid"]
     (again,) = event_files(sweep.run(run.name))
     assert [path.resolve() for path in served.root.rglob("events*") if path.is_symlink()] == [again.resolve()]
+
+
+def test_files_of_the_program_and_of_what_it_printed_are_linked_too(sweep: SweepPaths, served: SweepLogdir) -> None:
+    begin(sweep, {"lr": 0.1}, {"lr": 0.2})
+    (run,) = (sweep.run(name) for name in run_names(sweep) if "lr=0.1" in name)
+    run.heartbeat.touch()  # as if it were still running
+    served.refresh()
+    board = Board(served.root)
+    assert board.load() == ["lr=0.1", "lr=0.2"]
+    for folder in ("printed", "logs/version_0", "attempts/1"):
+        (run.root / folder).mkdir(parents=True)
+        writer = EventWriter(run.root / folder)
+        writer.scalars({folder: 1.0}, 1)
+        writer.close()
+    served.refresh()
+    assert board.load() == ["lr=0.1", "lr=0.1/logs/version_0", "lr=0.1/printed", "lr=0.2"]
 
 
 def test_a_sweep_without_started_runs_is_empty(sweep: SweepPaths, served: SweepLogdir) -> None:

@@ -23,6 +23,7 @@ from runmanager.app.programs.application.supervised_task import SupervisedTask, 
 from runmanager.app.programs.cell_supervisor import CellSpec
 from runmanager.app.programs.run_folder_overrides import run_folder_overrides
 from runmanager.errors import ConfigurationError
+from runmanager.launching.hydra_internals import hydra_words
 from runmanager.launching.hydra_launcher import LocalLauncher, ProcessLauncher
 from runmanager.launching.plan import Action, Cell, PlannedRun
 from runmanager.launching.work import Work
@@ -228,8 +229,7 @@ def _own_command(master: DictConfig) -> tuple[str, ...]:
     given = list(sys.orig_argv)
     program = given[1 : len(given) - len(sys.argv) + 1]
     config = [word for word in sys.argv[1:] if word.startswith(("--config", "-c"))]
-    hydra_words = [str(word) for word in master.hydra.overrides.hydra]
-    kept = [word for word in hydra_words if word.startswith(("hydra/sweeper=", "hydra.sweeper.unsigned="))]
+    kept = [word for word in hydra_words(master) if word.startswith(("hydra/sweeper=", "hydra.sweeper.unsigned="))]
     return ("python", *program, *config, "-m", *kept)
 
 

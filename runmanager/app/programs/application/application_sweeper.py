@@ -23,6 +23,7 @@ from runmanager.app.programs.application.application import ApplicationOptions, 
 from runmanager.app.programs.application.supervised_task import SupervisedTask
 from runmanager.app.programs.notification_setting import forget_notification
 from runmanager.errors import ConfigurationError, RunManagerError, SweepError
+from runmanager.launching.hydra_internals import hydra_words
 from runmanager.launching.hydra_launcher import default_preload
 from runmanager.launching.plan import Resume
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
@@ -38,6 +39,9 @@ _USAGE_STATUS = 2
 _INTERRUPTED = 130
 _PRELOAD = "runmanager.app.programs.application.cell_imports"
 _OUR_LAUNCHERS = ("runmanager", "runmanager_slurm", "local", "slurm")
+_WITHOUT_METRICS = (
+    "No metric was found: the task may return numbers by name, or log them with runmanager.log(NAME=value)."
+)
 _FOLDERS = ("hydra.sweep.dir", "hydra.sweep.subdir", "hydra.run.dir")
 
 
@@ -65,6 +69,8 @@ class _Settings:
                 notify=given["notify"],
                 notify_name=_key("notify"),
                 named=lambda command, name: (*command, f"{_key('name')}={name}"),
+                metric=given["metric"],
+                without_metrics=_WITHOUT_METRICS,
             ),
             ApplicationOptions(
                 unsigned=tuple(given["unsigned"]),
@@ -167,7 +173,7 @@ class ApplicationSweeper(Sweeper):
         return launcher, storage
 
     def _refuse_folders(self) -> None:
-        given = [each.partition("=")[0].lstrip("+") for each in self._master.hydra.overrides.hydra]
+        given = [each.partition("=")[0].lstrip("+") for each in hydra_words(self._master)]
         if folders := [name for name in given if name in _FOLDERS]:
             raise ConfigurationError(
                 f"`{name}` must be left to `hydra/sweeper=runmanager`, got a value; `{_key('output_root')}` and "

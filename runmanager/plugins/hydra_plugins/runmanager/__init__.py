@@ -10,8 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
+from hydra.core.hydra_config import HydraConfig
+from hydra.experimental.callback import Callback
 from hydra.plugins.launcher import Launcher
 from hydra.plugins.sweeper import Sweeper
+from omegaconf import DictConfig, OmegaConf
 
 _MODULE = "hydra_plugins.runmanager"
 
@@ -55,6 +58,7 @@ class ApplicationSweeper(Sweeper):
     def __new__(cls, **settings: Any) -> Any:
         from runmanager.app.programs.application.application_sweeper import ApplicationSweeper as Real
 
+        RuntimeSettings.end()
         return Real(**settings)
 
     def setup(self, **arguments: Any) -> None:
@@ -62,6 +66,28 @@ class ApplicationSweeper(Sweeper):
 
     def sweep(self, arguments: list[str]) -> Any:
         """Never called: the instance is of the real class."""
+
+
+class RuntimeSettings(Callback):
+    """Gives `${hydra:…}` in the sweeper's settings its value: Hydra resolves them before it provides its settings."""
+
+    _provided: Any = None
+
+    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
+        """Provide Hydra's settings until the sweeper is created; called by Hydra."""
+        holder: Any = HydraConfig.instance()
+        if holder.cfg is None:
+            settings = OmegaConf.masked_copy(config, "hydra")
+            settings.hydra._set_parent(config)
+            RuntimeSettings._provided = holder.cfg = settings
+
+    @classmethod
+    def end(cls) -> None:
+        """Take back what `on_multirun_start` provided."""
+        holder: Any = HydraConfig.instance()
+        if cls._provided is not None and holder.cfg is cls._provided:
+            holder.cfg = None
+        cls._provided = None
 
 
 @dataclass
@@ -156,7 +182,12 @@ if any(word.startswith(("hydra.sweeper.exclude=", "hydra.sweeper.notify=")) for 
     _accept_unquoted_values()
 
 # Before a job has its folder, `${hydra.runtime.output_dir}` stands for itself in the sweeper's settings.
-_CELL = {"hydra": {"runtime": {"output_dir": "{run_dir}"}}}
+_CELL = {
+    "hydra": {
+        "runtime": {"output_dir": "{run_dir}"},
+        "callbacks": {"runmanager": {"_target_": f"{_MODULE}.RuntimeSettings"}},
+    }
+}
 
 _store = ConfigStore.instance()
 _store.store(group="hydra/launcher", name="runmanager", node=LocalLauncherConfig, provider="runmanager")

@@ -193,8 +193,9 @@ def test_environment_variables_count_by_their_values(application: Application) -
     assert run("hydra.sweeper.unsigned=[home]", home="anywhere", token="a secret")[0] == 3  # another identity
 
 
-def test_a_killed_cell_gets_the_override_that_resumes_it(application: Application) -> None:
-    resume = "hydra.sweeper.resume_with='+ckpt_path=${hydra.runtime.output_dir}/own.txt'"
+@pytest.mark.parametrize("folder", ["${hydra.runtime.output_dir}", "${hydra:runtime.output_dir}"])
+def test_a_killed_cell_gets_the_override_that_resumes_it(application: Application, folder: str) -> None:
+    resume = f"hydra.sweeper.resume_with='+ckpt_path={folder}/own.txt'"
     words = ("hydra.sweeper.name=resumed", "way=is killed,raises", resume)
     assert application.run(*words).status == 1
     (application.folder / "calm").touch()
@@ -258,7 +259,14 @@ def test_commands_read_such_a_sweep(application: Application) -> None:
     assert "printed by the task" in runmanager("show", f"outputs/read/runs/{name}")
     lr = name.partition("-")[0]
     command = f"python train.py -m hydra/sweeper=runmanager {lr}"
-    assert command in runmanager("reproduce", f"outputs/read/runs/{name}")
+    reproduced = runmanager("reproduce", f"outputs/read/runs/{name}")
+    assert command in reproduced
+    short = name.rpartition("-")[2]
+    assert f"with hydra.sweeper.dry_run=true, runs nothing and names the run: the name ends in {short} if it does" in (
+        " ".join(reproduced.split())
+    )
+    planned = application.run(lr, "hydra.sweeper.dry_run=true")
+    assert f"-{short} " in planned.out and len(application.started()) == 2
     assert application.sweep("read").report.exists()
 
 

@@ -30,6 +30,24 @@ def test_importing_it_loads_nothing_of_ours() -> None:
     assert done.returncode == 0, done.stderr
 
 
+WITHOUT_TORCH = """
+import sys
+import runmanager.app.programs.application.application_sweeper
+import runmanager.app.programs.application.cell_imports
+import runmanager.app.programs.script.script_cell
+import runmanager.app.programs.script.script_program
+assert "torch" not in sys.modules
+"""
+
+
+def test_a_sweep_of_a_program_without_torch_never_imports_it() -> None:
+    """Its import takes seconds, and a cell's process 200 MiB."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_hydra_finds_it_in_the_namespace_package() -> None:
     folder = Path(plugin.__file__).parent
     assert not (folder.parent / "__init__.py").exists()

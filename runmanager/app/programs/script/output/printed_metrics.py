@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from runmanager.app.programs.script.output.output_scanner import Point, StreamScanner
 from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
-from runmanager.records.files.paths import RunPaths
+from runmanager.records.files.paths import EVENT_WRITER, RunPaths
 
 if TYPE_CHECKING:
     from runmanager.tracking.tensorboard.event_writer import EventWriter
@@ -113,13 +113,15 @@ class PrintedMetrics:
         self._writer.flush()
 
     def _open_writer(self) -> "EventWriter":
+        from runmanager.results.tfevents.reader import writer_of
         from runmanager.tracking.tensorboard.event_writer import EventWriter, truncate_events
 
         is_apart = self._logs_itself or self._paths.reported.exists()
         folder = self._paths.root / "printed" if is_apart else self._paths.root
         if is_apart:
             folder.mkdir(exist_ok=True)
-        existing = min(folder.glob("events.out.tfevents.*"), default=None)
+        files = sorted(folder.glob("events.out.tfevents.*"))
+        existing = next((file for file in files if writer_of(file) == EVENT_WRITER), None)  # not one of the script's
         if existing is not None:
             truncate_events(existing, existing.stat().st_size)  # a kill may have left half a record
             self._counts = _counts_in(existing)
