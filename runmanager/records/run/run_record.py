@@ -181,7 +181,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `cell_command` runs the cell alone, for a cell of another program than the built-in job; `variables` are the
     environment variables that its configuration reads, with a keyed digest in place of a secret. Both are left out of
-    the file where there are none.
+    the file where there are none. `world_size` is the number of ranks that made the run together, left out for one.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -214,6 +214,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     adopted: str | msgspec.UnsetType = msgspec.UNSET
     cell_command: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     variables: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    world_size: int | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -55,7 +55,8 @@ class RunSummary(msgspec.Struct, frozen=True, array_like=True, gc=False):
     all warm-up. `attempt_notes` are lines about epochs that were trained elsewhere, `deviations` about deviations from
     the settings. `last_seen` has the last heartbeat of a running run that cannot be observed from this host, else it is
     empty. `logged` is the index of the `SweepSummary.logged_names` of its `logged_values`: the metrics' values of the
-    run or of their last epoch, then the median throughput of each unit. `is_adopted` is that of `StoredRun`.
+    run or of their last epoch, then the median throughput of each unit. `is_adopted` and `world_size` are those of
+    `StoredRun`.
     """
 
     folder: str
@@ -71,6 +72,7 @@ class RunSummary(msgspec.Struct, frozen=True, array_like=True, gc=False):
     logged: int = 0
     logged_values: tuple[float | None, ...] = ()
     is_adopted: bool = False
+    world_size: int = 1
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -136,6 +138,7 @@ def summarize_run(run: StoredRun, planned: Container[str], logged: LoggedNamesTa
         (logged or LoggedNamesTable()).index_of(names),
         values_of_logged,
         run.is_adopted,
+        run.world_size,
     )
 
 
