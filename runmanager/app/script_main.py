@@ -32,6 +32,7 @@ from runmanager.validation import fault, suggestion
 __all__ = ["main"]
 
 _BROKEN_STATUS = 1
+_NUMBERS = re.compile(r"[1-9]\d*(,[1-9]\d*)*")
 _PRELOAD = "runmanager.app.programs.script.script_cell"
 
 
@@ -100,6 +101,7 @@ def _options(line: ScriptCommandLine, script: Script) -> ScriptOptions:
         better={metric: parse_better(better)} if metric is not None and better is not None else {},
         resume_with=resume,
         call=_single_call(flags, script),
+        processes=_processes(flags),
     )
 
 
@@ -128,7 +130,13 @@ def _faults(flags: ScriptFlags) -> list[str]:
     resume = flags.resume_with
     if resume is not None and not all(resume.partition("=")[::2]):
         faults.append(fault("--resume-with", "be NAME=FILE", repr(resume)))
+    if flags.processes is not None and not _NUMBERS.fullmatch(flags.processes):
+        faults.append(fault("--processes", "be numbers of at least 1, such as 2 or 1,2", flags.processes))
     return faults
+
+
+def _processes(flags: ScriptFlags) -> tuple[int, ...]:
+    return () if flags.processes is None else tuple(dict.fromkeys(map(int, flags.processes.split(","))))
 
 
 def _storage(flags: ScriptFlags) -> Storage:

@@ -279,6 +279,7 @@ _REPORTED = (
     "notes",
     "deviations",
     "better",
+    "world_size",
 )
 
 
