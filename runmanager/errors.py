@@ -7,6 +7,7 @@ __all__ = [
     "DatasetError",
     "DeviceUnavailableError",
     "NoRoomError",
+    "RankError",
     "RecordError",
     "RunBusyError",
     "RunFailedError",
@@ -63,6 +64,14 @@ class NoRoomError(RunManagerError, OSError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class RankError(RunManagerError):
+    """Another rank of the run, `rank`, is gone, has failed, or did not answer in time."""
+
+    def __init__(self, message: str, *, rank: int) -> None:
+        super().__init__(message)
+        self.rank = rank
 
 
 class RunFailedError(RunManagerError):

@@ -31,6 +31,7 @@ class ScriptFlags:
     workers: int = 1
     gpus: str | None = None
     gpus_per_run: int | None = None
+    processes: str | None = None
     timeout: float | None = None
     retries: int = 0
     resume: Literal["auto", "never", "must"] = "auto"

@@ -33,6 +33,7 @@ from runmanager.validation import fault, suggestion
 __all__ = ["main"]
 
 _BROKEN_STATUS = 1
+_NUMBERS = re.compile(r"[1-9]\d*(,[1-9]\d*)*")
 _PRELOAD = "runmanager.app.programs.script.script_cell"
 _WITHOUT_METRICS = (
     "No metric was found: --scalar NAME=REGEX reads one that the script prints, and runmanager.log(NAME=value) in the "
@@ -109,6 +110,7 @@ def _options(line: ScriptCommandLine, script: Script) -> ScriptOptions:
         resume_with=resume,
         call=_single_call(flags, script),
         rules=GridRules.read(zip_=flags.zips, points=flags.points, exclude=flags.exclude, key=_flag),
+        processes=_processes(flags),
     )
 
 
@@ -145,7 +147,13 @@ def _faults(flags: ScriptFlags) -> list[str]:
     resume = flags.resume_with
     if resume is not None and not all(resume.partition("=")[::2]):
         faults.append(fault("--resume-with", "be NAME=FILE", repr(resume)))
+    if flags.processes is not None and not _NUMBERS.fullmatch(flags.processes):
+        faults.append(fault("--processes", "be numbers of at least 1, such as 2 or 1,2", flags.processes))
     return faults
+
+
+def _processes(flags: ScriptFlags) -> tuple[int, ...]:
+    return () if flags.processes is None else tuple(dict.fromkeys(map(int, flags.processes.split(","))))
 
 
 def _storage(flags: ScriptFlags) -> Storage:

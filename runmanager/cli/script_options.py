@@ -59,6 +59,9 @@ _OPTIONS: dict[str, Any] = {
     "workers": _option("Cells at a time."),
     "gpus": _option("The GPUs to use, such as 0,1. Default: all.", metavar="IDS"),
     "gpus_per_run": _option("GPUs of a cell. Default: one, where there is one.", metavar="N"),
+    "processes": _option(
+        "Ranks of a cell, which torchrun starts; several numbers, such as 1,2, are an axis.", metavar="N"
+    ),
     "timeout": _option("Kill a cell after this time.", metavar="SECONDS"),
     "retries": _option("Further tries of a cell that was killed, timed out or vanished."),
     "resume": _option("What becomes of stored cells: run what is missing, run all again, or require some."),

@@ -12,7 +12,8 @@ from runmanager.records.run.run_record import PHASES, EpochRecord
 from runmanager.tracking.device.prefetch import batch_on_device
 from runmanager.tracking.epoch_metrics.epoch_meter import EpochMeter
 from runmanager.tracking.epoch_metrics.epoch_parts import EpochParts
-from runmanager.tracking.epoch_metrics.epoch_summary import epoch_record, with_metrics
+from runmanager.tracking.epoch_metrics.epoch_summary import epoch_record
+from runmanager.tracking.epoch_metrics.epoch_totals import EpochTotals, ShareTotals
 from runmanager.tracking.epoch_metrics.evaluation import Evaluation
 from runmanager.tracking.epoch_metrics.logged_metrics import (
     EpochMetrics,
@@ -43,7 +44,8 @@ class Epoch:
 
     With `is_all_training` all of its time is training except what is marked or evaluated; otherwise training ends with
     the last step. `earlier` is its part before a checkpoint within it, which this epoch continues; `after_step(epoch,
-    loader)` is called between two batches of training where it may be checkpointed.
+    loader)` is called between two batches of training where it may be checkpointed. `share` returns the totals of all
+    ranks, where the run has several.
 
     An epoch belongs to the thread that begins it. Tracking, taking batches, marking and ending it raise `UsageError` in
     any other thread, in a fork, and once it has ended; so does tracking a training step within an evaluation.
@@ -63,6 +65,7 @@ class Epoch:
         is_all_training: bool = False,
         earlier: EpochPart | None = None,
         after_step: Callable[["Epoch", Any], None] | None = None,
+        share: ShareTotals | None = None,
     ) -> None:
         self.number = number
         self.first_batch_seconds: float | None = None  # from requesting the first loader's first batch to getting it
@@ -82,6 +85,7 @@ class Epoch:
         self._evaluation = Evaluation() if keep_scores else None
         self._metrics = EpochMetrics()
         self._after_step = after_step
+        self._share = share
         self.parts = EpochParts(earlier, trained=self._train, evaluated=self._eval, metrics=self._metrics)
         self._first_step = self.num_steps = steps_before + self.parts.earlier_steps
 
@@ -332,11 +336,12 @@ class Epoch:
         self._check_owner("end_epoch")
         self._owner.end()
         self.phase_times = self._resolve_phases()
-        train, evaluated = self._train.averages(), self._eval.averages()
-        seconds = self.parts.total_seconds(self.phase_times.seconds)
-        record = epoch_record(self.number, train, evaluated, seconds, seen=self._sees_training)
-        record = with_metrics(record, self._metrics.results(), self._metrics.units)
-        return record, self._train.logged_losses()
+        train, evaluated = self._train.totals(), self._eval.totals()
+        seconds, metrics = self.parts.total_seconds(self.phase_times.seconds), self._metrics
+        totals = EpochTotals(train, evaluated, seconds, self._sees_training, metrics.results(), metrics.units)
+        if self._share is not None:
+            totals = self._share(self.number, totals, metrics.reductions(), metrics.weights())
+        return epoch_record(self.number, totals), self._train.logged_losses()
 
     def _resolve_phases(self) -> PhaseTimes:
         return self._phases.resolve()

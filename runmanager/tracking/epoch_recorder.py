@@ -24,6 +24,7 @@ from runmanager.tracking.lifecycle.run_sinks import RunSinks
 from runmanager.tracking.lifecycle.run_values import RunValues
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 from runmanager.tracking.options import Checkpointer, Progress, RunOptions
+from runmanager.tracking.ranks.run_ranks import RunRanks
 from runmanager.tracking.sinks import EpochDetails
 from runmanager.tracking.step_interval import StepInterval
 from runmanager.tracking.tensorboard.event_writer import truncate_events
@@ -55,6 +56,7 @@ class EpochRecorder:
         values: RunValues,
         heartbeat: Heartbeat,
         keeps_place: bool = False,
+        ranks: RunRanks | None = None,
     ) -> None:
         self.history = EpochHistory(folder, warmup_epochs=options.warmup_epochs)
         self.timer = timer
@@ -65,6 +67,7 @@ class EpochRecorder:
         self._folder = folder
         self._device = device
         self._keeps_place = keeps_place
+        self._ranks = ranks
         self._batches_to: torch.device | None = device
         self._options = options
         self._sinks = sinks
@@ -178,12 +181,14 @@ class EpochRecorder:
     def make_interval(self, number: int, *, continues: bool, seconds: float) -> StepInterval:
         """Begin an interval of steps: now, or if it `continues` at the last mark of the clock.
 
-        Without `record_every` it takes as many steps as take `seconds`.
+        Without `record_every` it takes as many steps as take `seconds`, a number that all ranks agree on.
         """
         self._prepare()
         if not continues:
             self.timer.start()
         record_every = self._options.record_every
+        if record_every is None and self._ranks is not None:
+            record_every = self._ranks.record_every(seconds)
         interval = StepInterval(number, record_every=record_every, seconds=seconds, **self._epoch_options())
         interval.observer = self._measurements.observer(interval, continues=continues)
         return interval
@@ -202,6 +207,7 @@ class EpochRecorder:
             "heartbeat": self._heartbeat,
             "on_first_batch": None if self._sinks.have_begun else self._begin_with_whole_batch,
             "keep_scores": self._sinks.need_scores,
+            "share": None if self._ranks is None else self._ranks.share,
         }
 
     def make_unrecorded(self, number: int, *, timer: PhaseTimer, keep_scores: bool = False) -> Epoch:

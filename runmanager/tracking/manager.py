@@ -40,6 +40,7 @@ from runmanager.tracking.lifecycle.finalizers import write_tables_if_begun, writ
 from runmanager.tracking.lifecycle.open_run import open_run
 from runmanager.tracking.metric_definitions import declared_directions, larger_is_better
 from runmanager.tracking.options import RunOptions, TensorBoardOptions
+from runmanager.tracking.ranks.run_ranks import RunRanks
 from runmanager.tracking.run import ActiveRun, InactiveRun
 from runmanager.tracking.sinks import ConsoleSink, LogSink, Sink
 from runmanager.tracking.tensorboard.sink import TensorBoardSink, with_settings
@@ -76,6 +77,7 @@ class RunManager(TutorialCalls):
     """
 
     _in_program = False
+    _ranks: RunRanks | None = None
     _default_device: str | msgspec.UnsetType | None = msgspec.UNSET
 
     def __init__(
@@ -202,6 +204,7 @@ class RunManager(TutorialCalls):
             on_end=self._write_tables,
             in_program=self._in_program,
             keeps_place=keeps_place,
+            ranks=self._ranks,
         )
 
     def _refuse_ranks(self) -> None:

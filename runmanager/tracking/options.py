@@ -119,10 +119,11 @@ class RunOptions:
     metric: best.pt has the weights of its best epoch. A run whose `state` has a loader that can resume within an epoch
     is also checkpointed there, every `checkpoint_seconds` (0: at the end of epochs only). `is_built_in` is for this
     package's own job: the process's main script then does not belong to its code. In a loop without epochs a record
-    closes every `record_every` steps, by default after as many as take a second. A new run goes on after the last epoch
-    of the finished run `continues`, which must be the same but for its number of epochs.
+    closes every `record_every` steps, by default after as many as take a second. A new run continues after the last
+    epoch of the finished run `continues`, which must be the same but for its number of epochs. The ranks of a run wait
+    for each other at the end of an epoch for at most `rank_timeout` seconds.
 
-    Raises `UsageError` for a `flop_per_sample` that is not above 0.
+    Raises `UsageError` for a `flop_per_sample` or a `rank_timeout` that is not above 0.
     """
 
     log_every: int = 0
@@ -136,6 +137,7 @@ class RunOptions:
     is_built_in: bool = False
     record_every: int | None = None
     continues: RunPaths | None = None
+    rank_timeout: float = 1800.0
 
     def __post_init__(self) -> None:
         if self.flop_per_sample is not None and not 0 < self.flop_per_sample < float("inf"):
@@ -143,6 +145,8 @@ class RunOptions:
                 f"`flop_per_sample` must be a number above 0, got {self.flop_per_sample!r}; leave it out to have the "
                 "FLOP counted."
             )
+        if not self.rank_timeout > 0:
+            raise UsageError(f"`rank_timeout` must be a number of seconds above 0, got {self.rank_timeout!r}.")
 
 
 class Progress(msgspec.Struct, frozen=True):

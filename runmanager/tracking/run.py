@@ -1,7 +1,7 @@
 """An active run: its epochs, timed and tracked, and its end, recorded in every case."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -32,6 +32,7 @@ from runmanager.tracking.lifecycle.stop_policy import StopPolicy
 from runmanager.tracking.metric_definitions import RunDirections
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 from runmanager.tracking.options import Checkpointer, RunOptions
+from runmanager.tracking.ranks.run_ranks import RunRanks
 from runmanager.tracking.run_calls.job_calls import JobCalls
 from runmanager.tracking.run_calls.loop_calls import LoopCalls
 from runmanager.tracking.sinks import Sink
@@ -43,7 +44,7 @@ from runmanager.tracking.timing.timer import PhaseTimer, clock_for
 __all__ = ["ActiveRun", "InactiveRun"]
 
 
-class ActiveRun(JobCalls, LoopCalls):
+class ActiveRun(LoopCalls, JobCalls):
     """A run between its beginning and its end.
 
     ```
@@ -77,6 +78,7 @@ class ActiveRun(JobCalls, LoopCalls):
         on_end: Callable[[], None] | None = None,
         in_program: bool = False,
         keeps_place: bool = False,
+        ranks: RunRanks | None = None,
     ) -> None:
         self.device = device
         self.is_resumed = is_resumed
@@ -87,6 +89,7 @@ class ActiveRun(JobCalls, LoopCalls):
         self._on_end = on_end
         self._in_program = in_program
         self._keeps_place = keeps_place
+        self._ranks = ranks
         self._stop_policy = StopPolicy(options.early_stop)
         self._directions = RunDirections(folder)
         self._notes = RunNotes(folder)
@@ -117,7 +120,11 @@ class ActiveRun(JobCalls, LoopCalls):
             values=self._values,
             heartbeat=self._heartbeat,
             keeps_place=keeps_place,
+            ranks=ranks,
         )
+        if ranks is not None:
+            memory = partial(self._measurements.peak_memory_bytes, self.record)
+            ranks.attach(note=self._notes.note_deviation, memory=memory)
         self._steps = StepLoop(folder, self._epochs, self._open, end=self.end_epoch)
         self._media = RunMedia(self._sinks, self._values.media_steps)
         if in_program:
@@ -203,27 +210,6 @@ class ActiveRun(JobCalls, LoopCalls):
             if self._epochs.network is None:
                 self._sinks.ensure_begun(None)
 
-    def epochs(self, num_epochs: int) -> Iterator[Epoch]:
-        """Yield the epochs that remain to be run, counted from 1 to `num_epochs`."""
-        self.plan_epochs(num_epochs)
-        for number in range(self._epochs.history.next_number, num_epochs + 1):
-            self._wait_for_turn()
-            if self._stop_policy.should_stop:
-                return
-            yield from self._one_epoch(number)
-
-    def _one_epoch(self, number: int) -> Iterator[Epoch]:
-        epoch = self.begin_epoch(number)
-        try:
-            yield epoch
-        except GeneratorExit:
-            # The loop was left. If all of the epoch's batches were taken before, the epoch must not be lost.
-            if self._open.is_this(epoch) and self._folder.is_ours:
-                self._open.end_or_discard(self.end_epoch)
-            raise
-        if self._open.is_this(epoch):  # the loop's body may have ended it itself, for its record
-            self.end_epoch(epoch)
-
     def begin_epoch(self, number: int | None = None, *, is_all_training: bool = False) -> Epoch:
         """Start the clock of the next epoch, or of epoch `number`. Raises `UsageError` while another one is open."""
         self._folder.refuse_others()
@@ -244,8 +230,12 @@ class ActiveRun(JobCalls, LoopCalls):
         self._folder.refuse_others()
         self._epochs.note_parts(epoch)
         record = self._epochs.record(epoch, *self._open.close(epoch))
+        if self._ranks is not None:
+            self._stop_policy.stop(self._ranks.stop)
         self._stop_policy.process_epoch(record, counted=counted_word(self.record))
         self._directions.update()
+        if self._ranks is not None:
+            self._ranks.recorded()
         return record
 
     def discard_epoch(self) -> None:
@@ -283,6 +273,10 @@ class ActiveRun(JobCalls, LoopCalls):
 
     def _end(self, error: BaseException | None) -> RunRecord:
         outcome, run_seconds = self._outcome(error), self._clock.seconds()  # before pictures are drawn
+        memory = self._measurements.peak_memory_bytes(self.record)
+        if self._ranks is not None:
+            self._leave_ranks(self._ranks, error)
+            memory = self._ranks.largest_memory or memory
         network = self._epochs.network
         try:
             self._notes.extend(self._measurements.finish())
@@ -302,7 +296,7 @@ class ActiveRun(JobCalls, LoopCalls):
                 outcome,
                 run_seconds=run_seconds,
                 num_parameters=None if network is None else num_parameters(network),
-                peak_memory_bytes=self._measurements.peak_memory_bytes(self.record),
+                peak_memory_bytes=memory,
                 environment=self._measurements.environment_at_end(
                     self.record.environment, device=device_in_use() if self._keeps_place else None
                 ),
@@ -328,7 +322,8 @@ class ActiveRun(JobCalls, LoopCalls):
     def _outcome(self, error: BaseException | None) -> Outcome:
         if error is not None:
             batch_size, peak = self.record.config.get("batch_size"), peak_memory_bytes(self.device)
-            return outcome_of(error, batch_size=batch_size, memory_bytes=peak)
+            outcome = outcome_of(error, batch_size=batch_size, memory_bytes=peak)
+            return outcome if self._ranks is None else self._ranks.outcome(error, outcome)
         is_measured = self._turns is None or self._turns.is_over
         planned = self.record.epochs_planned
         needs_epochs = planned is not None or not (self._in_program or self._values.has_any)

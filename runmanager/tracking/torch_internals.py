@@ -17,9 +17,11 @@ of torch, look up each name below in its source, run `tests/tracking/test_torch_
 | `torch._C._current_graph_task_id` | which backward pass a thread is within |
 | `Optimizer._optimizer_step_post_hooks` | whether an optimiser accepts hooks: wrappers of one may not |
 | `GradScaler._scale` | the scale as a tensor: `get_scale` waits for the device |
+| `torch.distributed.distributed_c10d._get_default_store` | messages between ranks, without a collective |
 | `torch._C._cuda_endAllocateToPool`, `_cuda_releasePool` | cleaning up after a failed CUDA graph capture |
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -45,6 +47,7 @@ __all__ = [
     "compiled_module",
     "is_compiled",
     "module_hooks",
+    "process_group_store",
     "scale_tensor",
     "storage_id",
     "tree_leaves",
@@ -119,6 +122,15 @@ def written_arguments(func: Any, args: Sequence[Any]) -> Iterator[tuple[str, Any
 def scale_tensor(scaler: torch.amp.GradScaler) -> torch.Tensor | None:
     """Return the scaler's current scale as a tensor on its device, without waiting; None before the first step."""
     return scaler._scale
+
+
+def process_group_store() -> Any | None:
+    """Return the store that the process group was built with; None without a process group, or if it has no store."""
+    distributed: Any = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    find: Any = getattr(distributed.distributed_c10d, "_get_default_store", None)
+    return None if find is None else find()
 
 
 def clean_up_failed_capture(device: torch.device, pool: Any) -> None:

@@ -286,6 +286,7 @@ _REPORTED = (
     "notes",
     "deviations",
     "better",
+    "world_size",
 )
 
 

@@ -31,9 +31,10 @@ class ProgramReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     deviations: tuple[str, ...] = ()
     better: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     summary: dict[str, float | None] | msgspec.UnsetType = msgspec.UNSET
+    world_size: int | msgspec.UnsetType = msgspec.UNSET
 
 
-_SCALARS = ("num_parameters", "epochs_planned", "interval", "peak_memory_bytes", "run_seconds")
+_SCALARS = ("num_parameters", "epochs_planned", "interval", "peak_memory_bytes", "run_seconds", "world_size")
 _LINES = ("notes", "deviations")
 _MAPPINGS = ("better", "summary")
 

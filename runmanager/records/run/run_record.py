@@ -186,7 +186,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     the file where there are none.
 
     `continued_from` names the finished run of the same sweep, with fewer epochs, that this one continues: `earlier`
-    begins with its attempts. It is left out of the file of a run that made all of its epochs itself.
+    begins with its attempts. It is left out of the file of a run that made all of its epochs itself. `world_size` is
+    the number of ranks that made the run together, left out for one.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -220,6 +221,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cell_command: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     variables: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     continued_from: str | msgspec.UnsetType = msgspec.UNSET
+    world_size: int | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -171,6 +171,11 @@ class StoredRun:
         return self.record.adopted is not msgspec.UNSET
 
     @property
+    def world_size(self) -> int:
+        """The number of ranks that made the run together."""
+        return self.record.world_size or 1
+
+    @property
     def own_settings(self) -> dict[str, Any]:
         return self.record.settings
 

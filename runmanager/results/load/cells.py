@@ -30,11 +30,18 @@ class _Run(Protocol):
     @property
     def is_adopted(self) -> bool: ...
 
+    @property
+    def world_size(self) -> int: ...
+
 
 _R = TypeVar("_R", bound=_Run)
 
 _DEVICE = "cpu"
 """The device of a cell without the setting `device`, in the sweep of a training loop."""
+
+_WORLD_SIZE = "world_size"
+_PROCESSES = "processes"
+"""The setting that starts the ranks of a cell: it says the same as `world_size`."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +62,15 @@ class CellsWith(Generic[_R]):
     """All cells of a sweep: the runs in order of start, then pending cells in the order of the plan.
 
     `shared` are the settings that all cells have in common according to the plan; it is empty without one.
-    `default_device` is the device of a cell without that setting, None if it is unknown.
+    `default_device` is the device of a cell without that setting, None if it is unknown. With `has_ranks` a run was
+    made by several ranks, and each has the setting `world_size`.
     """
 
     cells: Sequence[CellWith[_R]]
     shared: Mapping[str, Any]
     varying: Sequence[str]
     default_device: str | None = _DEVICE
+    has_ranks: bool = False
 
     def names(self) -> list[str]:
         """Return the dotted names of all settings that any cell has."""
@@ -76,8 +85,9 @@ class CellsWith(Generic[_R]):
 
     @property
     def columns(self) -> list[str]:
-        """The settings that a table shows: the base settings, then the others that vary."""
-        return [*BASE_SETTINGS, *(name for name in self.varying if name not in BASE_SETTINGS)]
+        """The settings that a table shows: the base settings, then the others that vary, and the number of ranks."""
+        ranks = [_WORLD_SIZE] if self.has_ranks else []
+        return list(dict.fromkeys([*BASE_SETTINGS, *self.varying, *ranks]))
 
 
 Cell = CellWith[StoredRun]
@@ -101,10 +111,14 @@ def gather_cells(runs: Sequence[_R], damaged: Iterable[Damage], plan: SweepRecor
         own = [run.settings if run.signature not in planned else known[run.signature] for run in runs]
         waiting = [(cell, known[cell.signature]) for cell in pending]
         shared = {}
+    names = set().union(shared, *own)
+    has_ranks = any(run.world_size > 1 for run in runs) and not {_WORLD_SIZE, _PROCESSES} & names
+    if has_ranks:
+        own = [{**settings, _WORLD_SIZE: run.world_size} for run, settings in zip(runs, own, strict=True)]
     cells = [CellWith(run.name, run.signature, settings, run) for run, settings in zip(runs, own, strict=True)]
     cells += [CellWith(cell.run, cell.signature, settings, None) for cell, settings in waiting]
     device = _DEVICE if plan is None or plan.default_device is msgspec.UNSET else plan.default_device
-    return CellsWith(cells, shared, differing_settings([cell.own for cell in cells]), device)
+    return CellsWith(cells, shared, differing_settings([cell.own for cell in cells]), device, has_ranks)
 
 
 class _Continuing(Protocol):

@@ -56,7 +56,8 @@ class RunSummary(msgspec.Struct, frozen=True, array_like=True, gc=False):
     all warm-up. `attempt_notes` are lines about epochs that were trained elsewhere, `deviations` about deviations from
     the settings. `last_seen` has the last heartbeat of a running run that cannot be observed from this host, else it is
     empty. `logged` is the index of the `SweepSummary.logged_names` of its `logged_values`: the metrics' values of the
-    run or of their last epoch, then the median throughput of each unit. `is_adopted` is that of `StoredRun`.
+    run or of their last epoch, then the median throughput of each unit. `is_adopted` and `world_size` are those of
+    `StoredRun`.
     """
 
     folder: str
@@ -73,6 +74,7 @@ class RunSummary(msgspec.Struct, frozen=True, array_like=True, gc=False):
     logged_values: tuple[float | None, ...] = ()
     is_adopted: bool = False
     continued_from: str = ""
+    world_size: int = 1
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -140,6 +142,7 @@ def summarize_run(run: StoredRun, planned: Container[str], logged: LoggedNamesTa
         values_of_logged,
         run.is_adopted,
         run.continued_from,
+        run.world_size,
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from runmanager.tracking.epoch_metrics.correct_counter import CorrectCounter
+from runmanager.tracking.epoch_metrics.epoch_totals import MeterTotals
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses, LossBuffer
 from runmanager.tracking.epoch_metrics.prediction_task import PredictionFormat
 from runmanager.tracking.epoch_part import MeterState
@@ -54,10 +55,13 @@ class EpochMeter:
 
     def averages(self) -> Averages:
         """Return the means; waits for the device."""
+        totals = self.totals()
+        return Averages(totals.samples, totals.loss, totals.accuracy)
+
+    def totals(self) -> MeterTotals:
+        """Return the sums; waits for the device."""
         total, (correct, counted) = self._losses.total(), self._correct.total()
-        loss = None if total is None or not self._loss_samples else total / self._loss_samples
-        accuracy = correct / counted if counted else None
-        return Averages(self.samples, loss, accuracy)
+        return MeterTotals(self.samples, total, self._loss_samples, correct, counted)
 
     def state(self) -> MeterState:
         """Return the state for a checkpoint; waits for the device, and changes no result."""

@@ -6,27 +6,27 @@ from collections.abc import Mapping
 import msgspec
 
 from runmanager.records.run.run_record import EpochRecord
-from runmanager.tracking.epoch_metrics.epoch_meter import Averages
+from runmanager.tracking.epoch_metrics.epoch_totals import EpochTotals
 from runmanager.tracking.timing.timer import TRAINING
 
-__all__ = ["epoch_record", "with_metrics"]
+__all__ = ["epoch_record"]
 
 _LOSSES = ("loss", "val_loss")
 _COLUMNS = (*_LOSSES, "accuracy", "val_accuracy")
 
 
-def epoch_record(
-    number: int, train: Averages, evaluated: Averages, seconds: Mapping[str, float], *, seen: bool
-) -> EpochRecord:
-    """Return the record of an epoch with these means and phases; `seen` if its batches came from `batches`."""
-    data, transfer, compute = (seconds.get(name, 0.0 if seen else None) for name in ("data", "transfer", "compute"))
+def epoch_record(number: int, totals: EpochTotals) -> EpochRecord:
+    """Return the record of an epoch that has measured `totals`."""
+    train, evaluated, seconds = totals.train, totals.evaluated, totals.seconds
+    least = 0.0 if totals.seen else None
+    data, transfer, compute = (seconds.get(name, least) for name in ("data", "transfer", "compute"))
     if train.samples and "transfer" not in seconds:
         transfer = None  # the loop does not tell it from `data`
     rest = seconds.get(TRAINING, 0.0)
     epoch_seconds = sum((data or 0.0, transfer or 0.0, compute or 0.0, rest))
     if data is not None:  # with `batches`, the rest of the training time is computing
         compute = (compute or 0.0) + rest
-    return EpochRecord(
+    record = EpochRecord(
         epoch=number,
         loss=train.loss,
         accuracy=train.accuracy,
@@ -40,9 +40,10 @@ def epoch_record(
         eval_seconds=seconds.get("eval"),
         tracking_seconds=seconds.get("tracking", 0.0),
     )
+    return _with_metrics(record, totals.values, totals.units)
 
 
-def with_metrics(record: EpochRecord, values: Mapping[str, float], units: Mapping[str, int]) -> EpochRecord:
+def _with_metrics(record: EpochRecord, values: Mapping[str, float], units: Mapping[str, int]) -> EpochRecord:
     """Return the record with logged values and units.
 
     Values with the name of a column fill it, unless the run computed its own. Those that are not finite become None,

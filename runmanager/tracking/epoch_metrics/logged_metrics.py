@@ -144,6 +144,14 @@ class EpochMetrics:
         self._values |= {name: StepValues.restored(each) for name, each in series.items()}
         self.units = dict(units)
 
+    def reductions(self) -> dict[str, str]:
+        """Return how the values of steps are reduced, by name."""
+        return {name: value.reduce for name, value in self._values.items() if isinstance(value, StepValues)}
+
+    def weights(self) -> dict[str, int]:
+        """Return the number of samples of each mean, by name."""
+        return {name: value.samples for name, value in self._values.items() if isinstance(value, _Mean)}
+
     def drop_partial(self, is_complete: Callable[[Any], bool]) -> list[str]:
         """Drop and reset the accumulators that have seen only a part of the epoch, and return their names."""
         logged = self._values.items()

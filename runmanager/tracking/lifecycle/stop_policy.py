@@ -89,6 +89,13 @@ class StopPolicy:
         if (reason := self._early_stopping.reason(record, counted=counted)) is not None:
             self.stop_early(reason)
 
+    def stop(self, stop: Outcome | None) -> None:
+        """Stop after the current epoch as `stop` says; None: go on."""
+        if stop is not None and stop.reason is Reason.INTERRUPTED:
+            self.interrupt(stop.message)
+        elif stop is not None:
+            self.stop_early(stop.message)
+
     def stop_early(self, message: str) -> None:
         """Stop after the current epoch; the run is finished."""
         self._stop = self._stop or Outcome(Status.FINISHED, Reason.EARLY_STOPPED, message)

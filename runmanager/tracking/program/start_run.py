@@ -23,7 +23,7 @@ from runmanager.records.settings.values import flatten, plain_settings
 from runmanager.records.storage.reader import read_record
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.storage.versioned_file import encode_record
-from runmanager.text import truncated
+from runmanager.text import error_line, truncated
 from runmanager.tracking.checkpoint.loop_checkpoint import loop_checkpointer
 from runmanager.tracking.device.devices import device_in_use, resolve_device
 from runmanager.tracking.environment.code_hashes import hash_user_code
@@ -37,13 +37,16 @@ from runmanager.tracking.program.command_line_settings import command_line_setti
 from runmanager.tracking.program.current_run import is_loader_worker, keep_started, refuse_second_start, starting
 from runmanager.tracking.program.exit_hooks import end_at_exit
 from runmanager.tracking.program.reported_folder import ReportedFolder, claim_report
+from runmanager.tracking.ranks.run_ranks import RunRanks
 from runmanager.tracking.run import ActiveRun, InactiveRun
 from runmanager.tracking.sinks import LogSink, Sink
 from runmanager.tracking.tensorboard.sink import TensorBoardSink
+from runmanager.tracking.torch_internals import process_group_store
 
 __all__ = ["start_run", "start_run_of_framework"]
 
 _NOT_RECORDED = "not-recorded"
+_run_numbers = itertools.count(1)  # of runs of several ranks, the same in each
 
 
 def start_run(
@@ -78,10 +81,12 @@ def start_run(
     batches from `run.batches`: an evaluation after a record's last step then belongs to that record; in a loop by hand
     to the next one, as the next step has changed the weights by the time that it is tracked.
 
-    One process records a run. Workers of a `DataLoader` get a run that yields nothing, ranks other than 0 one that
-    trains as usual and records nothing.
-    Raises `UsageError` while a run of this process is open, for invalid settings, and in a second process of a cell;
-    `DeviceUnavailableError` in a cell whose device is missing.
+    One process records a run. Workers of a `DataLoader` get a run that yields nothing. Of several ranks, all call
+    `start_run` after the process group was initialised, and rank 0 records: at the end of each epoch, or interval of
+    steps, it gets what the others have measured, and all stop together.
+    Raises `UsageError` while a run of this process is open, for invalid settings, in a second process of a cell, and
+    for a `state` in one of several ranks; `DeviceUnavailableError` in a cell whose device is missing; `RankError` in a
+    rank whose rank 0 is gone.
     """
     options = _with_interval(options or RunOptions(), record_every)
     checkpointer = loop_checkpointer(model, loader, state, optimizer=optimizer, options=options, allows_none=True)
@@ -100,8 +105,11 @@ def start_run(
 def start_run_of_framework(
     device: torch.device, *, params: Any = None, root: str | Path | None = None
 ) -> ActiveRun | InactiveRun:
-    """Start a run as `start_run` does, for a framework that trains on `device`: nothing is moved, whatever is set."""
-    return _started(_Start(None, params, RunOptions(), None, device), root)
+    """Start a run as `start_run` does, for a framework that trains on `device`: nothing is moved, whatever is set.
+
+    Of several ranks the framework starts it in rank 0 alone, which records what it has measured itself.
+    """
+    return _started(_Start(None, params, RunOptions(), None, device, is_alone=True), root)
 
 
 def _started(start: "_Start", root: str | Path | None) -> ActiveRun | InactiveRun:
@@ -109,13 +117,10 @@ def _started(start: "_Start", root: str | Path | None) -> ActiveRun | InactiveRu
         return start.of_worker()
     with starting:
         refuse_second_start()
-        rank, num_ranks = rank_of_process(in_cell=RUN_VARIABLE in os.environ)
-        run = start.unrecorded() if rank else start.cell() if RUN_VARIABLE in os.environ else start.standalone(root)
+        run = start.in_rank(*rank_of_process(in_cell=RUN_VARIABLE in os.environ), root)
         keep_started(run)
     if isinstance(run, ActiveRun):
         end_at_exit()
-        if num_ranks > 1 and not rank:
-            run.note_deviation(f"one of {num_ranks} ranks: samples, throughput and metrics are those of rank 0")
     return run
 
 
@@ -133,9 +138,10 @@ class _ProgramManager(RunManager):
     _in_program = True
     _default_device = None  # where the model is, without a setting that names a device
 
-    def __init__(self, root: str | Path | None, place: "_Place", **options: Any) -> None:
+    def __init__(self, root: str | Path | None, place: "_Place", ranks: RunRanks | None, **options: Any) -> None:
         super().__init__(root, **options)
         self._place_of = place
+        self._ranks = ranks
 
     def start(self, settings: Mapping[str, Any], options: RunOptions, *, can_resume: bool) -> ActiveRun | InactiveRun:
         """Claim the folder of the run with these settings."""
@@ -176,12 +182,53 @@ class _Start:
         device: torch.device | None = None,
         *,
         can_resume: bool = False,
+        is_alone: bool = False,
     ) -> None:
         self._place: _Place = partial(_place, model=model, device=device)
         self._params = params
         self._options = options
         self._tensorboard = tensorboard
         self._can_resume = can_resume
+        self._is_alone = is_alone
+        self._ranks: RunRanks | None = None
+
+    def in_rank(self, rank: int, size: int, root: str | Path | None) -> ActiveRun | InactiveRun:
+        """Start the run of this rank; rank 0 records, and the others do what it tells."""
+        if size == 1:
+            return self._recorded(root)
+        if self._can_resume:
+            raise UsageError(
+                f"`state` must belong to a run of one process, got one of {size} ranks, whose states differ; leave it "
+                "out, and save what the program needs in run.dir."
+            )
+        if not self._is_alone:
+            timeout = self._options.rank_timeout
+            number = next(_run_numbers)
+            self._ranks = RunRanks(rank, size, number=number, timeout=timeout, find_store=process_group_store)
+        if rank:
+            return self._of_other_rank()
+        try:
+            run = self._recorded(root)
+        except Exception as error:
+            if self._ranks is not None:
+                self._ranks.begin(error=error_line(error))
+            raise
+        if isinstance(run, ActiveRun):
+            run.write_world_size(size)
+            if self._is_alone:
+                run.note_deviation(f"one of {size} ranks: samples, throughput and metrics are those of rank 0")
+        if self._ranks is not None:
+            self._ranks.begin(trains=isinstance(run, ActiveRun), folder=str(run.paths.root.absolute()))
+        return run
+
+    def _recorded(self, root: str | Path | None) -> ActiveRun | InactiveRun:
+        return self.cell() if RUN_VARIABLE in os.environ else self.standalone(root)
+
+    def _of_other_rank(self) -> ActiveRun | InactiveRun:
+        first = None if self._ranks is None else self._ranks.begin()
+        if first is not None and not first.trains:
+            return self.of_worker()
+        return self.unrecorded(Path(first.folder) if first is not None and first.folder else None)
 
     def _settings(self) -> dict[str, Any]:
         return command_line_settings() if self._params is None else plain_settings(self._params)
@@ -189,7 +236,7 @@ class _Start:
     def standalone(self, root: str | Path | None) -> ActiveRun | InactiveRun:
         """Start a sweep of one run."""
         settings = self._settings()  # before a folder is created
-        manager = _ProgramManager(root, self._place, tensorboard=self._tensorboard)
+        manager = _ProgramManager(root, self._place, self._ranks, tensorboard=self._tensorboard)
         return manager.start(settings, self._options, can_resume=self._can_resume)
 
     def cell(self) -> ActiveRun:
@@ -207,9 +254,14 @@ class _Start:
             _note_deviations(run, flatten(plain_settings(self._params)), flatten(settings))
         return run
 
-    def unrecorded(self) -> ActiveRun:
-        """Start a run for a rank that trains but records nothing: its record is in a temporary folder."""
-        cell = RunPaths(Path(os.environ[RUN_VARIABLE])) if RUN_VARIABLE in os.environ else None
+    def unrecorded(self, folder: Path | None) -> ActiveRun:
+        """Start a run for a rank that trains but records nothing: its record is in a temporary folder.
+
+        `folder` is that of rank 0's run, if it is known and the host has it.
+        """
+        if RUN_VARIABLE in os.environ:
+            folder = Path(os.environ[RUN_VARIABLE])
+        cell = RunPaths(folder) if folder is not None and (folder / "run.json").exists() else None
         settings = self._settings() if cell is None else read_record(cell).config
         paths = RunPaths(temporary_folder() / _NOT_RECORDED)
         paths.root.mkdir()
@@ -239,6 +291,7 @@ class _Start:
             keeps_place=keeps_place,
             is_resumed=isinstance(folder, ReportedFolder) and folder.continues,
             show=show_line,
+            ranks=self._ranks,
         )
 
 

@@ -1,6 +1,6 @@
 """The calls of a run that the built-in job makes: evaluations out of order, and measured turns."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,30 +10,22 @@ from runmanager.errors import UsageError
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.status import Outcome
 from runmanager.tracking.epoch import Epoch
-from runmanager.tracking.epoch_recorder import EpochRecorder
 from runmanager.tracking.lifecycle.run_sinks import RunSinks
-from runmanager.tracking.lifecycle.stop_policy import StopPolicy
-from runmanager.tracking.timing.interleaving import RunTurns
+from runmanager.tracking.run_calls.epoch_calls import EpochCalls
 from runmanager.tracking.timing.timer import PhaseTimer, clock_for
 
 __all__ = ["JobCalls"]
 
 
-class JobCalls(ABC):
+class JobCalls(EpochCalls):
     """Epochs of an active run that are not simply the next one."""
 
     device: torch.device
-    _epochs: EpochRecorder
     _sinks: RunSinks
-    _stop_policy: StopPolicy
-    _turns: RunTurns | None
 
     @property
     @abstractmethod
     def history(self) -> Sequence[EpochRecord]: ...
-
-    @abstractmethod
-    def _one_epoch(self, number: int) -> Iterator[Epoch]: ...
 
     @abstractmethod
     def _outcome(self, error: BaseException | None) -> Outcome: ...
@@ -56,10 +48,6 @@ class JobCalls(ABC):
             epoch = self._epochs.make_unrecorded(last.epoch, timer=timer, keep_scores=True)
             yield epoch
             self._sinks.set_last_evaluation(last, epoch.evaluation)
-
-    def _wait_for_turn(self) -> None:
-        if self._turns is not None and not self._stop_policy.should_stop:
-            self._turns.wait()
 
     def unrecorded_epoch(self) -> Epoch:
         """Return an epoch for the steps of measured turns, which are recorded as turns only."""

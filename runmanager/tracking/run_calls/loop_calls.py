@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from runmanager.records.files.paths import RunPaths
+from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.tracking.epoch_metrics.logged_metrics import checked_values
 from runmanager.tracking.epoch_metrics.prediction_task import IGNORED, Task
@@ -19,6 +20,7 @@ from runmanager.tracking.lifecycle.run_media import RunMedia
 from runmanager.tracking.lifecycle.run_notes import RunNotes
 from runmanager.tracking.lifecycle.run_values import RunValues, Summary
 from runmanager.tracking.lifecycle.stop_policy import StopPolicy
+from runmanager.tracking.ranks.run_ranks import RunRanks
 from runmanager.tracking.step_loop import StepLoop
 
 __all__ = ["LoopCalls"]
@@ -35,6 +37,7 @@ class LoopCalls(ABC):
     _stop_policy: StopPolicy
     _notes: RunNotes
     _measurements: RunMeasurements
+    _ranks: RunRanks | None
 
     @property
     @abstractmethod
@@ -120,12 +123,31 @@ class LoopCalls(ABC):
             self._folder.write(epochs_planned=num_epochs)
 
     def stop_early(self, message: str) -> None:
-        """Stop after the current epoch; the run is finished."""
-        self._stop_policy.stop_early(message)
+        """Stop after the current epoch; the run is finished. All ranks of the run stop together."""
+        self._stop_after_epoch(Outcome(Status.FINISHED, Reason.EARLY_STOPPED, message))
 
     def interrupt(self, message: str = "interrupted") -> None:
         """Stop after the current epoch; the run is recorded as `killed` and can resume from its checkpoint."""
-        self._stop_policy.interrupt(message)
+        self._stop_after_epoch(Outcome(Status.KILLED, Reason.INTERRUPTED, message))
+
+    def _stop_after_epoch(self, stop: Outcome) -> None:
+        if self._ranks is None:
+            self._stop_policy.stop(stop)
+        else:
+            self._ranks.request(stop)
+
+    def write_world_size(self, size: int) -> None:
+        """Record that the run is made by several ranks."""
+        self._folder.write(world_size=size)
+
+    def _leave_ranks(self, ranks: RunRanks, error: BaseException | None) -> None:
+        """End the run for the other ranks, which may end later."""
+        self._stop_policy.stop(ranks.pending)
+        ranks.leave(error)
+        if ranks.rank == 0 and not ranks.has_shared:
+            self._notes.note_deviation(
+                f"one of {ranks.size} ranks: samples, throughput and metrics are those of rank 0"
+            )
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """Yield the loader's batches on the run's device, in a loop without epochs; timed as by `Epoch.batches`.

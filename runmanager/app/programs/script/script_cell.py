@@ -20,7 +20,7 @@ from runmanager.app.programs.script.output.child_process import ScriptEnd, run_s
 from runmanager.app.programs.script.output.live_summary import LiveSummary
 from runmanager.app.programs.script.output.printed_metrics import PrintedMetrics
 from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
-from runmanager.app.programs.script.output.script_outcome import outcome_of_script
+from runmanager.app.programs.script.torchrun import outcome_of_ranks, torchrun_command
 from runmanager.errors import RecordError
 from runmanager.launching.local.gpus import find_gpus
 from runmanager.records.files.atomic_files import replace_file
@@ -56,7 +56,7 @@ class ScriptCall:
     """How a cell's script is called; picklable.
 
     `flags` are those that its help shows. `metric` comes first of those that it prints. `versions` are those of another
-    interpreter than this process's. `logs_itself`: it uses this package.
+    interpreter than this process's. `logs_itself`: it uses this package. `processes` is the number of its ranks.
     """
 
     command: tuple[str, ...]
@@ -70,6 +70,7 @@ class ScriptCall:
     resume_with: ResumeSetting | None = None
     versions: Versions | None = None
     logs_itself: bool = False
+    processes: int = 1
 
     def resumed_from(self, run: RunPaths, *, attempt: int) -> Path | None:
         """Return the file that this attempt resumes from, if it does."""
@@ -85,7 +86,8 @@ class ScriptCall:
             settings[self.resume_with.name] = Setting(str(resumed_from), str(resumed_from))
         run_dir = str(run.root.absolute())
         arguments = make_arguments(settings, fixed=self.fixed, form=self.form, flags=self.flags, run_dir=run_dir)
-        return [*self.command, *arguments]
+        words = [*self.command, *arguments]
+        return words if self.processes == 1 else torchrun_command(words, run, processes=self.processes)
 
 
 def run_script_cell(spec: CellSpec, call: ScriptCall) -> None:
@@ -98,6 +100,8 @@ def _run(folder: RunFolder, call: ScriptCall) -> ProgramEnd:
         python, libraries = call.versions.python, call.versions.libraries
         environment = msgspec.structs.replace(folder.record.environment, python=python, libraries=libraries)
         folder.write(environment=environment)
+    if call.processes > 1:
+        folder.write(world_size=call.processes)
     resumed_from = call.resumed_from(folder.paths, attempt=folder.record.attempt)
     printed = PrintedMetrics(
         call.scalars,
@@ -116,14 +120,14 @@ def _run(folder: RunFolder, call: ScriptCall) -> ProgramEnd:
         meanwhile=live.update,
     )
     printed.close()
-    ended, traceback = outcome_of_script(end)
+    ended, traceback, rank = outcome_of_ranks(end, folder.paths)
     if traceback is not None:
         with contextlib.suppress(OSError):  # a full disk: the record has the traceback's last line
             replace_file(folder.paths.error, encodable(traceback))
     found = FoundMetrics(printed=printed.metrics(), notes=[*printed.notes(), *_lost_output(end)])
-    # Where there are GPUs, a script that does not report itself may have used one, of which nothing is known here.
-    memory = None if find_gpus() else end.peak_memory_bytes
-    outcome = _best_known(ended, printed, folder)
+    # A script that does not report itself may have used a GPU, and ranks are not the process that was started.
+    memory = None if find_gpus() or call.processes > 1 else end.peak_memory_bytes
+    outcome = ended if rank else _best_known(ended, printed, folder)  # rank 0 tells only what came of it
     return ProgramEnd(outcome=outcome, metrics=found, is_child=True, child_memory_bytes=memory)
 
 

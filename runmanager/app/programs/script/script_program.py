@@ -34,6 +34,7 @@ __all__ = ["ScriptOptions", "ScriptProgram"]
 
 _DEVICE = "device"
 _DEVICES = re.compile(r"auto|cpu|mps|cuda(:\d+)?", re.IGNORECASE)
+_PROCESSES = "processes"
 _ABOUT_SCRIPT = "script"  # the key of what belongs to a cell's identity beside its settings
 
 
@@ -44,7 +45,8 @@ class ScriptOptions:
     `fixed` are the arguments of all cells, `form` the form of a setting as an argument (None: flags). `unsigned` are
     globs of settings that do not count, `device` names the setting with the device. `better` has declared directions
     of metrics. `call` are the words that repeat the command for a single cell, without settings and fixed arguments.
-    `rules` are those of the grid.
+    `rules` are those of the grid. `processes` are the numbers of ranks of a cell: without any, a cell is one process
+    that torchrun does not start.
     """
 
     fixed: tuple[str, ...] = ()
@@ -57,6 +59,7 @@ class ScriptOptions:
     resume_with: ResumeSetting | None = None
     call: tuple[str, ...] = ()
     rules: GridRules = field(default_factory=GridRules)
+    processes: tuple[int, ...] = ()
 
 
 class ScriptProgram:
@@ -69,12 +72,13 @@ class ScriptProgram:
         self._grid = parse_settings(words, options.rules)
         self._check = FlagCheck()
         self._settings: dict[str, Mapping[str, Setting]] = {}
+        self._processes: dict[str, int] = {}
         self._code: dict[str, str] | None = None
         self._versions: Versions | None = None
         self._logs_itself = False
 
     def count_cells(self) -> int:
-        return len(self._grid.combinations())
+        return len(self._grid.combinations()) * max(len(self._options.processes), 1)
 
     def get_ready(self, launcher: Launcher, *, num_cells: int) -> None:
         warm_up(launcher, num_jobs=num_cells)  # the script may take seconds to show its help
@@ -96,9 +100,12 @@ class ScriptProgram:
         self._logs_itself = self._script.uses_runmanager(self._code or ())
         self._versions = None if self._script.python == sys.executable else ask_interpreter(self._script.python)
         axes = {name: _distinct(name, combinations) for name in self._grid.varying}
-        cells = [self._cell(settings, axes) for settings in combinations]
+        if len(options.processes) > 1:
+            axes[_PROCESSES] = list(options.processes)
+        numbers = options.processes or (None,)
+        cells = [self._cell(settings, axes, number) for settings in combinations for number in numbers]
         libraries = None if self._versions is None else self._versions.libraries
-        notes = [*excluded_notes(len(every) - len(cells)), *self._notes(cells)]
+        notes = [*excluded_notes(len(every) - len(combinations)), *self._notes(cells)]
         return CellGrid(cells, axes, self._storage, notes=notes, default_device=None, libraries=libraries)
 
     def _name_faults(self, names: Sequence[str]) -> list[str]:
@@ -113,6 +120,8 @@ class ScriptProgram:
             for pattern in options.unsigned
             if not fnmatch.filter(names, pattern)
         ]
+        if options.processes and _PROCESSES in names:
+            faults.append(f"`--processes` must be left out with a setting of that name, got `{_PROCESSES}=` too.")
         if options.device is not None and options.device not in names:
             faults.append(f"`--device` must name a setting, got {options.device}; {suggestion(options.device, names)}")
         return faults
@@ -129,12 +138,16 @@ class ScriptProgram:
     def _is_unsigned(self, name: str) -> bool:
         return any(fnmatch.fnmatchcase(name, pattern) for pattern in self._options.unsigned)
 
-    def _cell(self, settings: Mapping[str, Setting], axes: Mapping[str, Any]) -> Cell:
+    def _cell(self, settings: Mapping[str, Setting], axes: Mapping[str, Any], processes: int | None) -> Cell:
         values = {name: setting.value for name, setting in settings.items()}
+        call, later = self._options.call, {}
+        if processes is not None:
+            values[_PROCESSES], later[_PROCESSES] = processes, 1
+            call = (*call[:2], f"--{_PROCESSES}", str(processes), *call[2:])
         config = values | {_free_key(values): self._about_script()}
         unsigned = tuple(name for name in settings if self._is_unsigned(name))
-        identity = signature(config, unsigned=unsigned, later={})
-        self._settings[identity] = settings
+        identity = signature(config, unsigned=unsigned, later=later)
+        self._settings[identity], self._processes[identity] = settings, processes or 1
         words = tuple(_word(name, setting) for name, setting in settings.items())
         fixed = ("--", *self._options.fixed) if self._options.fixed else ()
         return Cell(
@@ -144,7 +157,7 @@ class ScriptProgram:
             words,
             device=self._device_of(values),
             unsigned=unsigned,
-            command=(*self._options.call, *words, *fixed),
+            command=(*call, *words, *fixed),
         )
 
     def _about_script(self) -> dict[str, Any]:
@@ -202,6 +215,7 @@ class ScriptProgram:
             resume_with=options.resume_with,
             versions=self._versions,
             logs_itself=self._logs_itself,
+            processes=self._processes[run.cell.signature],
         )
         return Work(run_script_cell, (spec, call))
 
