@@ -18,9 +18,11 @@ class GridSweeperOptions:
 
     _target_: str = "hydra_plugins.runmanager.GridSweeper"
     params: dict[str, str] = field(default_factory=dict)
+    """Axes of a preset: a mapping of settings to lists of values."""
     sides: list[str] | None = None
     multirun: bool = True
     dry_run: bool = False
     quiet: bool = False
     yes: bool = False
     heartbeat_timeout: float = SILENT_AFTER_SECONDS
+    """Seconds without a heartbeat after which a run on another host counts as gone."""

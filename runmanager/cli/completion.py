@@ -24,6 +24,7 @@ __all__ = [
     "complete_crossovers",
     "complete_metrics",
     "complete_runs",
+    "complete_setting_names",
     "complete_sweeps",
 ]
 
@@ -47,6 +48,15 @@ def complete_runs(incomplete: str) -> list[str]:
     runs = known_runs()
     digits = [name.rpartition("-")[2] for name in runs] if incomplete else []
     return _matching(incomplete, [*runs, *digits])
+
+
+def complete_setting_names(incomplete: str) -> list[str]:
+    """Complete the names of all settings and groups."""
+    from runmanager.app.reference.settings_reference import sections
+
+    known = sections()
+    names = [key for each in known for key in (each.name, *(setting.key for setting in each.settings)) if key]
+    return _matching(incomplete, dict.fromkeys(names))
 
 
 def complete_axes(ctx: typer.Context, incomplete: str) -> list[str]:
