@@ -1,8 +1,8 @@
 """Error rates of comparisons on simulated runs: coverage, false verdicts, power, and results over many rows.
 
-`python -m benchmarks.compare_truth --write` takes some minutes and writes its figures to
-docs/measurement_evidence.md. The noise comes from `noise_models.py`. `BEFORE` holds the results of version 0.1 in the same simulations: a bootstrap over runs
-and epochs, and a tolerance of 10% below five runs per side.
+`python -m benchmarks.compare_truth --write` takes some minutes and writes its figures to docs/measurement_evidence.md.
+The noise comes from `noise_models.py`. `BEFORE` holds the results of version 0.1 in the same simulations: a bootstrap
+over runs and epochs, and a tolerance of 10% below five runs per side.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Accuracy of warm-up detection on simulated runs with known warm-up.
 
 `python -m benchmarks.warmup_truth --write` takes a minute and writes its figures to docs/measurement_evidence.md. To
-simulate another shape, add it to `SHAPES`: the step time of each epoch relative to settled epochs, and the number of warm-up
-epochs.
+simulate another shape, add it to `SHAPES`: the step time of each epoch relative to settled epochs, and the number of
+warm-up epochs.
 """
 
 import argparse
