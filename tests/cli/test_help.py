@@ -42,6 +42,12 @@ def test_command_has_the_same_text_as_its_own_help(capsys: pytest.CaptureFixture
     assert capsys.readouterr().out.split() == text.split()
 
 
+def test_name_of_a_group_and_a_command_is_the_group_and_names_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys, "tensorboard")
+    assert text.startswith("tensorboard: ") and "tensorboard.histograms" in text
+    assert text.endswith("`runmanager tensorboard --help` explains the command of this name.\n")
+
+
 def test_without_a_name_every_setting_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     text = printed(capsys)
     assert all(name in text for name in ("num_workers", "scheduler.gamma", "hydra.launcher.retries", "loss=huber"))

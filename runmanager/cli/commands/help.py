@@ -7,6 +7,7 @@ import typer
 
 from runmanager.cli.completion import complete_setting_names
 from runmanager.cli.printing import print_text
+from runmanager.errors import UsageError
 
 __all__ = ["help_"]
 
@@ -29,10 +30,23 @@ def help_(
     if setting is None:
         print_text(help_of_all(width=width))
         return
-    root = ctx.parent.command if ctx.parent is not None else None
-    command = getattr(root, "commands", {}).get(setting)
-    if ctx.parent is not None and command is not None:
-        with command.make_context(setting, [], parent=ctx.parent, resilient_parsing=True) as of_command:
-            print_text(f"{of_command.get_help()}\n")
+    command = _command_help(ctx, setting)
+    try:
+        text = help_on(setting, width=width)
+    except UsageError:
+        if command is None:
+            raise
+        print_text(f"{command}\n")
         return
-    print_text(help_on(setting, width=width))
+    print_text(text)
+    if command is not None:
+        print_text(f"\n`runmanager {setting} --help` explains the command of this name.\n")
+
+
+def _command_help(ctx: typer.Context, name: str) -> str | None:
+    """The help of the command of this name; None if no command has it."""
+    command = None if ctx.parent is None else getattr(ctx.parent.command, "commands", {}).get(name)
+    if command is None:
+        return None
+    with command.make_context(name, [], parent=ctx.parent, resilient_parsing=True) as context:
+        return str(context.get_help())
