@@ -17,7 +17,7 @@ BENCHMARKS := tutorial_epoch tutorial_run tutorial_equal freed_memory peers swee
 # The bounds of the extras in pyproject.toml, and what these versions need.
 OLDEST_FRAMEWORKS := accelerate==1.1.0 huggingface_hub==0.26.5 lightning==2.5.0 pytorch-lightning==2.5.0 \
 	tokenizers==0.21.0 transformers==4.49.0
-# The accuracy of the measurements where the truth is known, for docs/measurement.md.
+# The accuracy of the measurements where the truth is known, for docs/measurement_evidence.md.
 TRUTHS := phase_truth warmup_truth bound_truth compare_truth paired_truth
 # The tools to compare with. Without a network they are skipped, and the page says so.
 PEERS := $(STAMP:$(VENV)/.installed-%=$(VENV)/.peers-%)
@@ -33,7 +33,7 @@ help:
 	@echo "make test-kill  kill running sweeps 200 times and custom loops 100 times, and resume each; half an hour"
 	@echo "make test-deaths  end runs in eight ways under five launchers; half an hour"
 	@echo "make bench   measure every speed in docs/benchmarks.md; about half an hour on an idle machine"
-	@echo "make truths  check the measurements against known truths (docs/measurement.md); about an hour"
+	@echo "make truths  check the measurements against known truths (docs/measurement_evidence.md); about an hour"
 	@echo "make bench-gpu  check and measure an NVIDIA GPU, under ten minutes, into gpu-results/"
 	@echo "make clean   remove .venv and caches (never outputs/)"
 

@@ -129,7 +129,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=10, help="runs of each kind (default: %(default)s)")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--write", action="store_true", help="write the table to docs/measurement.md")
+    parser.add_argument("--write", action="store_true", help="write the table to docs/measurement_evidence.md")
     options = parser.parse_args()
     found = []
     with tempfile.TemporaryDirectory(prefix="bound-truth-") as folder:

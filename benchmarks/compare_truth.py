@@ -1,8 +1,8 @@
 """Error rates of comparisons on simulated runs: coverage, false verdicts, power, and results over many rows.
 
-`python -m benchmarks.compare_truth --write` takes some minutes and writes its figures to docs/measurement.md. The noise
-comes from `noise_models.py`. `BEFORE` holds the results of version 0.1 in the same simulations: a bootstrap over runs
-and epochs, and a tolerance of 10% below five runs per side.
+`python -m benchmarks.compare_truth --write` takes some minutes and writes its figures to docs/measurement_evidence.md.
+The noise comes from `noise_models.py`. `BEFORE` holds the results of version 0.1 in the same simulations: a bootstrap
+over runs and epochs, and a tolerance of 10% below five runs per side.
 """
 
 import argparse
@@ -335,7 +335,7 @@ def main() -> None:
     """Run all simulations, print each row and, with --write, update the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=2000, help="tables per cell (default: 2000)")
-    parser.add_argument("--write", action="store_true", help="write the table to docs/measurement.md")
+    parser.add_argument("--write", action="store_true", help="write the table to docs/measurement_evidence.md")
     options = parser.parse_args()
     lines = ["| simulated | trials | version 0.1 | now | wanted |", "| --- | ---: | --- | --- | --- |"]
     for part in PARTS:

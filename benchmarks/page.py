@@ -24,7 +24,7 @@ __all__ = [
 
 _DOCS = Path(__file__).resolve().parents[1] / "docs"
 BENCHMARKS = _DOCS / "benchmarks.md"
-MEASUREMENT = _DOCS / "measurement.md"
+MEASUREMENT = _DOCS / "measurement_evidence.md"
 RELIABILITY = _DOCS / "reliability.md"
 
 

@@ -198,7 +198,7 @@ def main() -> int:
         "--offset", type=float, default=0.0, help="standard deviation between processes with equal settings"
     )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--write", action="store_true", help="write the table to docs/measurement.md")
+    parser.add_argument("--write", action="store_true", help="write the table to docs/measurement_evidence.md")
     options = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
     command = f"python -m benchmarks.paired_truth --simulated {options.simulated} --trials {options.trials}"

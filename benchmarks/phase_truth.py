@@ -170,7 +170,7 @@ def _seconds(record: EpochRecord, part: str) -> float:
 
 
 def section(found: Sequence[Deviation], *, num_epochs: int, machine: str, command: str) -> str:
-    """Format the table of docs/measurement.md."""
+    """Format the table of docs/measurement_evidence.md."""
     lines = [
         "| phase | injected delays | measured | deviation | budget | met |",
         "| --- | --- | --- | --- | --- | --- |",
@@ -189,7 +189,7 @@ def main() -> int:
     parser.add_argument("--epochs", type=int, default=12, help="number of epochs; the first one is warm-up")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--loop", choices=("own", *FRAMEWORKS), default="own", help="whose training loop")
-    parser.add_argument("--write", action="store_true", help="write the table to docs/measurement.md")
+    parser.add_argument("--write", action="store_true", help="write the table to docs/measurement_evidence.md")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         accounts, budgets = _accounts(options, Path(folder))

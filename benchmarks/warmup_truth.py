@@ -1,8 +1,8 @@
 """Accuracy of warm-up detection on simulated runs with known warm-up.
 
-`python -m benchmarks.warmup_truth --write` takes a minute and writes its figures to docs/measurement.md. To simulate
-another shape, add it to `SHAPES`: the step time of each epoch relative to settled epochs, and the number of warm-up
-epochs.
+`python -m benchmarks.warmup_truth --write` takes a minute and writes its figures to docs/measurement_evidence.md. To
+simulate another shape, add it to `SHAPES`: the step time of each epoch relative to settled epochs, and the number of
+warm-up epochs.
 """
 
 import argparse
@@ -104,7 +104,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=2000, help="trials per shape (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--write", action="store_true", help="write the table to docs/measurement.md")
+    parser.add_argument("--write", action="store_true", help="write the table to docs/measurement_evidence.md")
     options = parser.parse_args()
     text = table(trials=options.trials, seed=options.seed)
     text += f"\n`python -m benchmarks.warmup_truth --trials {options.trials} --seed {options.seed}`.\n"

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_COUNT",
     "GroupOptions",
+    "allowed",
+    "allowed_values",
     "did_you_mean",
     "fault",
     "field_faults",
@@ -26,6 +28,7 @@ MAX_COUNT = 2**31 - 1
 """The largest count that every part of PyTorch accepts: some store it in a signed 32-bit integer."""
 
 _LIMITS = "limits"
+_ALLOWED = "allowed"
 _BOUNDS: dict[str, tuple[Callable[[float, float], bool], str]] = {
     "ge": (operator.ge, "at least"),
     "gt": (operator.gt, "above"),
@@ -73,6 +76,24 @@ def limits(
     """
     bounds = {name: bound for name, bound in (("ge", ge), ("gt", gt), ("le", le), ("lt", lt)) if bound is not None}
     return {_LIMITS: {"bounds": bounds, "choices": choices, "key": key, "way_out": way_out}}
+
+
+def allowed(values: str) -> dict[str, Any]:
+    """Metadata of a dataclass field that says in words which values it takes, where `limits` cannot."""
+    return {_ALLOWED: values}
+
+
+def allowed_values(each: "dataclasses.Field[Any]") -> str:
+    """The values that a field takes, in words, from `allowed` or else `limits`; empty if it has neither."""
+    if _ALLOWED in each.metadata:
+        return str(each.metadata[_ALLOWED])
+    limit = each.metadata.get(_LIMITS)
+    if limit is None:
+        return ""
+    if limit["choices"] is not None:
+        return ", ".join(map(str, limit["choices"]))
+    bounds = {name: bound for name, bound in limit["bounds"].items() if bound not in (MAX_COUNT, 2**63)}
+    return ", ".join(f"{_BOUNDS[name][1]} {bound}" for name, bound in bounds.items())
 
 
 def field_faults(options: "DataclassInstance", prefix: str = "") -> list[str]:

@@ -23,6 +23,7 @@ class GridSweeperOptions:
 
     _target_: str = "hydra_plugins.runmanager.GridSweeper"
     params: dict[str, str] = field(default_factory=dict)
+    """Axes of a preset: a mapping of settings to lists of values."""
     sides: list[str] | None = None
     multirun: bool = True
     dry_run: bool = False
@@ -30,9 +31,16 @@ class GridSweeperOptions:
     yes: bool = False
     restore: bool = False
     heartbeat_timeout: float = SILENT_AFTER_SECONDS
+    """Seconds without a heartbeat after which a run on another host counts as gone."""
     continues: str | None = None
+    """Set by the sweeper itself, for a cell that continues a finished run with fewer epochs."""
     zip: Any = None
+    """Names of axes that advance together, as [lr,batch_size], or several such lists."""
     points: str | None = None
+    """A YAML, JSON or CSV file of points, each with a value of some settings; other axes multiply them."""
     exclude: str | None = None
+    """A condition, as in `table --where`; cells that meet it are left out."""
     notify: str | None = None
+    """Where apprise sends a message when the sweep ends: a URL."""
     save: str | None = None
+    """Name of a preset in conf/experiment of the current folder that keeps this grid."""

@@ -24,6 +24,7 @@ __all__ = [
     "complete_crossovers",
     "complete_metrics",
     "complete_runs",
+    "complete_setting_names",
     "complete_sweeps",
     "complete_targets",
 ]
@@ -53,6 +54,15 @@ def complete_runs(incomplete: str) -> list[str]:
 def complete_targets(incomplete: str) -> list[str]:
     """Complete what `complete_sweeps` and `complete_runs` do."""
     return list(dict.fromkeys([*complete_sweeps(incomplete), *complete_runs(incomplete)]))
+
+
+def complete_setting_names(incomplete: str) -> list[str]:
+    """Complete the names of all settings and groups."""
+    from runmanager.app.reference.settings_reference import sections
+
+    known = sections()
+    names = [key for each in known for key in (each.name, *(setting.key for setting in each.settings)) if key]
+    return _matching(incomplete, dict.fromkeys(names))
 
 
 def complete_axes(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -17,6 +17,7 @@ from runmanager.cli.commands.diff import diff
 from runmanager.cli.commands.doctor import doctor
 from runmanager.cli.commands.duel import duel
 from runmanager.cli.commands.export import export
+from runmanager.cli.commands.help import help_
 from runmanager.cli.commands.labels import note, tag
 from runmanager.cli.commands.ls import ls
 from runmanager.cli.commands.mv import mv
@@ -68,12 +69,17 @@ _OTHER_COMMANDS: tuple[tuple[Callable[..., object], str], ...] = (
     (schema, "run"),
     (tensorboard, "first"),
     (doctor, ""),
+    (help_, "batch_size"),
 )
 """Each command with the arguments of the example in its help."""
 
 
+def _name(command: Callable[..., object]) -> str:
+    return command.__name__.rstrip("_")
+
+
 def _example(command: Callable[..., object], words: str) -> str:
-    return f"Example: `{' '.join(('runmanager', command.__name__, words)).strip()}`"
+    return f"Example: `{' '.join(('runmanager', _name(command), words)).strip()}`"
 
 
 for _command, _words in _SCRIPT_COMMANDS:
@@ -90,7 +96,7 @@ for _command, _words in _LAUNCHING_COMMANDS:
         _command
     )
 for _command, _words in _OTHER_COMMANDS:
-    app.command(cls=UniqueOptionsCommand, epilog=_example(_command, _words))(_command)
+    app.command(_name(_command), cls=UniqueOptionsCommand, epilog=_example(_command, _words))(_command)
 
 
 def _show_version(requested: bool) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from runmanager.records.run.status import Reason
-from runmanager.validation import fault, field_faults, limits
+from runmanager.validation import allowed, fault, field_faults, limits
 
 __all__ = ["RETRIED", "LocalOptions", "OnError"]
 
@@ -26,26 +26,30 @@ _RETRIABLE = tuple(reason for reason in Reason if reason not in (Reason.EARLY_ST
 
 @dataclass(frozen=True)
 class LocalOptions:
-    """Options of the local engine.
-
-    `workers`: runs at a time. `gpus`: GPUs to use, named as in CUDA_VISIBLE_DEVICES; null: all that are found.
-    `gpus_per_run`: GPUs that a run gets; null: one, if the machine has GPUs and the run requests one. `runs_per_gpu`:
-    runs that may share a GPU. `timeout`: seconds after which a run is killed. `stall_timeout`: seconds without a step
-    after which it is killed. `retries`: further tries of a run that ended for a reason in `retry_on`. `on_error`: with
-    `stop` no run starts after the first that did not succeed. `preload`: modules that are imported before a run's
-    process starts; null: torch, if the program has imported it by then.
-    """
+    """Options of the local engine; `preload` null is torch, if the program has imported it by then."""
 
     workers: int = field(default=1, metadata=limits(ge=1))
+    """Runs at the same time; with 1 no run disturbs the times of another."""
     gpus: list[str] | None = None
+    """GPUs to use, named as in CUDA_VISIBLE_DEVICES; null uses all."""
     gpus_per_run: int | None = field(default=None, metadata=limits(ge=0))
+    """GPUs that a run gets; null is one if the machine has GPUs and the run uses one."""
     runs_per_gpu: int = field(default=1, metadata=limits(ge=1))
+    """Runs that may share a GPU."""
     timeout: float | None = field(default=None, metadata=limits(gt=0, way_out="null sets no limit"))
+    """Seconds after which a run is killed; null sets no limit."""
     stall_timeout: float | None = field(default=None, metadata=limits(gt=0, way_out="null sets no limit"))
+    """Seconds without a step after which a run is killed; null sets no limit."""
     retries: int = field(default=0, metadata=limits(ge=0))
-    retry_on: list[str] = field(default_factory=lambda: [str(reason) for reason in RETRIED])
+    """Further tries of a run that ended for a reason in `retry_on`."""
+    retry_on: list[str] = field(
+        default_factory=lambda: [str(reason) for reason in RETRIED], metadata=allowed(", ".join(_RETRIABLE))
+    )
+    """Reasons for another try."""
     on_error: str = field(default=str(OnError.CONTINUE), metadata=limits(choices=list(OnError)))
+    """After a run that did not succeed: `continue` with the others, or `stop` and start no further run."""
     preload: list[str] | None = field(default_factory=lambda: ["torch"])
+    """Modules that are imported before a run's process starts."""
 
     def faults(self) -> list[str]:
         """Return every fault as a readable line."""

@@ -13,11 +13,12 @@ from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.turn_record import Grant
 from runmanager.tracking.epoch_part import EpochPart, LoggedState
 from runmanager.tracking.metric_definitions import larger_is_better
-from runmanager.validation import limits
+from runmanager.validation import allowed, limits
 
 __all__ = [
     "CAPTURING_DEVICES",
     "METRICS",
+    "RECORDED",
     "STREAMING_DEVICES",
     "Checkpointer",
     "EarlyStopOptions",
@@ -38,6 +39,9 @@ STREAMING_DEVICES = ("cuda", "xpu")
 METRICS = {"loss": -1, "accuracy": 1, "val_loss": -1, "val_accuracy": 1}
 """The metrics of an epoch that have a field of its record, and which way is better: 1 up, -1 down."""
 
+RECORDED = f"null, {', '.join(METRICS)}, or what `metrics` records"
+"""The metrics that a setting of a run may name, in words."""
+
 
 @dataclass(frozen=True)
 class TensorBoardOptions:
@@ -47,11 +51,17 @@ class TensorBoardOptions:
     """
 
     enabled: bool = True
+    """Write an event file."""
     images: bool = True
+    """Write a grid of the first training images."""
     graph: bool = True
+    """Write the graph of the model."""
     histograms: bool = False
+    """Write histograms of weights and gradients."""
     predictions: bool = True
+    """Write images of an evaluation with their predicted and true classes."""
     confusion_matrix: bool = True
+    """Write the confusion matrix of an evaluation."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +71,12 @@ class EarlyStopOptions:
     `metric` is any metric that the epochs record.
     """
 
-    metric: str | None = None
+    metric: str | None = field(default=None, metadata=allowed(RECORDED))
+    """A recorded metric; the run ends once it has not improved for `patience` epochs. null never stops."""
     patience: int = field(default=3, metadata=limits(ge=1))
+    """Epochs without an improvement after which a run ends."""
     min_delta: float = field(default=0.0, metadata=limits(ge=0))
+    """The least change of the metric that counts as an improvement."""
 
 
 def metric_value(record: EpochRecord, metric: str) -> float | None:

@@ -1,4 +1,4 @@
-"""The simulation of docs/measurement.md: it runs completely and covers added noise models."""
+"""The simulation of docs/measurement_evidence.md: it runs completely and covers added noise models."""
 
 import numpy as np
 import pytest

@@ -34,9 +34,13 @@ class Config(TrainingOptions):
     """The settings of one cell: its training, its name and folder, and how it is resumed."""
 
     name: str | None = None
+    """The sweep's folder below `output_root`; null is a new dated folder, which cannot be resumed."""
     output_root: str = "outputs"
+    """The folder in which sweeps are stored."""
     resume: str = field(default="auto", metadata=limits(choices=list(Resume)))
+    """`auto` runs what is missing, `never` runs every cell again, `must` requires stored runs."""
     rerun_changed: bool = False
+    """Run finished cells again whose code, commit or library versions have changed."""
 
     def faults(self) -> list[str]:
         """Return every fault as a message."""

@@ -33,34 +33,44 @@ _OWN_OPTIONS = {
 class SlurmOptions:
     """Options of each cell's job and of the driver. None leaves a choice to the cluster.
 
-    `time` is in minutes, `memory_gb` in GiB. `gpus_per_node` and `gres` are two ways to request GPUs; clusters support
-    one of them. `array_parallelism` is how many cells run at a time. `additional_parameters` are further options of
-    sbatch, without their dashes.
-
-    With `wait=false` the driver exits after submitting. Else it polls Slurm every `poll_seconds`, and resubmits a cell
-    that Slurm preempted or whose time was up, at most `resubmissions` times. A job is signalled `signal_seconds` before
-    its time is up, and its run ends after its epoch. `timeout` and `stall_timeout` are the seconds after which a run is
-    killed: from its start, and without a step.
+    `gpus_per_node` and `gres` are two ways to request GPUs; clusters support one of them.
     """
 
     _target_: str = "hydra_plugins.runmanager.SlurmLauncher"
     partition: str | None = None
+    """Partition of the jobs."""
     time: int = field(default=60, metadata=limits(gt=0))
+    """Time limit of a job in minutes."""
     memory_gb: float | None = field(default=None, metadata=limits(gt=0))
+    """Memory of a job in GiB."""
     cpus_per_task: int = field(default=1, metadata=limits(gt=0))
+    """Cores of a job; a run uses as many threads, unless OMP_NUM_THREADS is set."""
     gpus_per_node: int | None = field(default=None, metadata=limits(ge=0))
+    """GPUs of a job."""
     gres: str | None = None
+    """GPUs of a job, as in gpu:a100:1, on clusters without `gpus_per_node`."""
     array_parallelism: int = field(default=16, metadata=limits(gt=0))
+    """Cells that run at the same time."""
     account: str | None = None
+    """Account that pays for the jobs."""
     qos: str | None = None
+    """Quality of service of the jobs."""
     constraint: str | None = None
+    """Features that a node must have."""
     additional_parameters: dict[str, Any] = field(default_factory=dict)
+    """Further options of sbatch, without their dashes."""
     wait: bool = True
+    """Wait for the runs; false submits them and exits."""
     poll_seconds: float = field(default=5.0, metadata=limits(gt=0))
+    """Seconds between two queries to Slurm."""
     timeout: float | None = field(default=None, metadata=limits(gt=0))
+    """Seconds after which a run is killed; null sets no limit but that of the job."""
     stall_timeout: float | None = field(default=None, metadata=limits(gt=0))
+    """Seconds without a step after which a run is killed; null sets no limit."""
     signal_seconds: int = field(default=90, metadata=limits(gt=0))
+    """Seconds before its time limit at which a job is told to end, after its epoch."""
     resubmissions: int = field(default=10, metadata=limits(ge=0))
+    """How often a cell that Slurm stopped is submitted again."""
 
     @classmethod
     def checked(cls, **settings: Any) -> "SlurmOptions":

@@ -31,7 +31,7 @@ __all__ = [
 MIN_ROUNDS = 6
 """Fewest rounds of a session; one with fewer does not count."""
 
-_PRIOR_SPREAD = 0.02  # of sessions' log ratios, before any was measured: docs/measurement.md has its coverage
+_PRIOR_SPREAD = 0.02  # of sessions' log ratios, before any was measured: docs/measurement_evidence.md has its coverage
 _PRIOR_WEIGHT = 2.0  # degrees of freedom of the prior
 _TRIMMED = 0.2  # share of a session's batches that is trimmed at either end
 _ONE_SIDED_5_PERCENT = 1.645  # standard deviations

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from runmanager.validation import MAX_COUNT, GroupOptions, fault, limits
+from runmanager.validation import MAX_COUNT, GroupOptions, allowed, fault, limits
 
 __all__ = [
     "Cifar10Options",
@@ -22,6 +22,7 @@ __all__ = [
 
 _LABEL_BYTES = 8
 _DIGITS_VAL_SIZE = 10_000
+_HOLDOUT = allowed("null, a fraction between 0 and 1, a count of at least 1")
 
 
 @dataclass(frozen=True)
@@ -52,16 +53,17 @@ def holdout_faults(value: int | float | None) -> list[str]:
 
 @dataclass(frozen=True)
 class DigitsOptions(DatasetOptions):
-    """Scikit-learn's 1,797 digits, enlarged to 28x28 and jittered to make `size` training images.
-
-    `val_size` null means 10,000 validation images, or the number or share given by `holdout`.
-    """
+    """Scikit-learn's 1,797 digits, enlarged to 28x28 and jittered to make `size` training images."""
 
     name: str = "digits"
     size: int = field(default=60_000, metadata=limits(ge=1))
+    """Training images."""
     val_size: int | None = field(default=None, metadata=limits(ge=1))
-    holdout: int | float | None = None
+    """Validation images; null is 10,000, or what `dataset.holdout` says."""
+    holdout: int | float | None = field(default=None, metadata=_HOLDOUT)
+    """Validation images, as a count or as a fraction of all; null leaves the number to `dataset.val_size`."""
     data_seed: int = field(default=0, metadata=limits(ge=0))
+    """Seed of the split and of the jitter."""
 
     def _special_faults(self) -> list[str]:
         faults = holdout_faults(self.holdout)
@@ -84,12 +86,14 @@ class DigitsOptions(DatasetOptions):
 
 @dataclass(frozen=True)
 class DiscOptions(DatasetOptions):
-    """Points in the unit square, labelled by whether they are in a disc around the origin; `size` for training."""
+    """Points in the unit square, labelled by whether they are in a disc around the origin."""
 
     name: str = "disc"
     # Two points, because the standard deviation of one is not defined.
     size: int = field(default=1000, metadata=limits(ge=2))
-    holdout: int | float | None = None
+    """Training points."""
+    holdout: int | float | None = field(default=None, metadata=_HOLDOUT)
+    """Validation points, as a count or as a fraction of all; null makes as many as training points."""
 
     def _special_faults(self) -> list[str]:
         return holdout_faults(self.holdout)
@@ -106,11 +110,13 @@ class DiscOptions(DatasetOptions):
 
 @dataclass(frozen=True)
 class VisionOptions(DatasetOptions):
-    """Settings that the downloaded datasets share; `size` null uses all training samples."""
+    """Settings that the downloaded datasets share."""
 
     name: str = "vision"
     size: int | None = field(default=None, metadata=limits(ge=1))
-    holdout: int | float | None = None
+    """Training images to use; null uses all."""
+    holdout: int | float | None = field(default=None, metadata=_HOLDOUT)
+    """Validation images taken from the training images, as a count or a fraction; null takes the test split."""
 
     def _special_faults(self) -> list[str]:
         return holdout_faults(self.holdout)
@@ -150,10 +156,15 @@ class FakeOptions(DatasetOptions):
 
     name: str = "fake"
     size: int = field(default=10_000, metadata=limits(ge=1))
+    """Training samples."""
     val_size: int = field(default=1000, metadata=limits(ge=1))
-    in_shape: list[int] = field(default_factory=lambda: [1, 28, 28])
+    """Validation samples."""
+    in_shape: list[int] = field(default_factory=lambda: [1, 28, 28], metadata=allowed("each at least 1"))
+    """Shape of a sample."""
     num_classes: int = field(default=10, metadata=limits(ge=1, le=MAX_COUNT))
+    """Number of classes."""
     data_seed: int = field(default=0, metadata=limits(ge=0))
+    """Seed of the samples."""
 
     def _special_faults(self) -> list[str]:
         if self.in_shape and min(self.in_shape) >= 1:

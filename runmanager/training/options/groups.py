@@ -12,7 +12,7 @@ from runmanager.training.options.dataset import (
     FashionMnistOptions,
     MnistOptions,
 )
-from runmanager.validation import GroupOptions, fault, limits, range_faults
+from runmanager.validation import GroupOptions, allowed, fault, limits, range_faults
 
 __all__ = [
     "OPTION_TYPES",
@@ -58,10 +58,11 @@ class CnnOptions(ModelOptions):
 
 @dataclass(frozen=True)
 class MlpOptions(ModelOptions):
-    """Linear layers with ReLU between them; `hidden` gives the widths."""
+    """Linear layers with ReLU between them."""
 
     name: str = "mlp"
-    hidden: list[int] = field(default_factory=lambda: [32])
+    hidden: list[int] = field(default_factory=lambda: [32], metadata=allowed("one or more, each at least 1"))
+    """Widths of the hidden layers."""
 
     def _special_faults(self) -> list[str]:
         if self.hidden and min(self.hidden) >= 1:
@@ -83,15 +84,18 @@ class MlpTowerOptions(ModelOptions):
 
     name: str = "mlp_tower"
     depth: int = field(default=8, metadata=limits(ge=2, le=MAX_TOWER_DEPTH))
+    """Number of linear layers, the last one included."""
 
 
 @dataclass(frozen=True)
 class TorchvisionModelOptions(ModelOptions):
-    """An untrained torchvision classifier by name; `input_size` null chooses the side length that it needs."""
+    """An untrained torchvision classifier by name."""
 
     name: str = "torchvision"
     architecture: str = "resnet18"
+    """Name of the classifier in torchvision.models."""
     input_size: int | None = field(default=None, metadata=limits(ge=1))
+    """Side length to which images are resized; null is the one that the architecture needs."""
 
 
 @dataclass(frozen=True)
@@ -103,17 +107,17 @@ class OptimizerOptions(GroupOptions):
 
 @dataclass(frozen=True)
 class SgdOptions(OptimizerOptions):
-    """Stochastic gradient descent.
-
-    `fused` updates all parameters in one kernel; null means false, because the gain is small and sparse gradients are
-    not supported.
-    """
+    """Stochastic gradient descent."""
 
     name: str = "sgd"
     momentum: float = field(default=0.0, metadata=limits(ge=0, lt=1))
+    """Share of the previous update that is added to each update."""
     weight_decay: float = field(default=0.0, metadata=limits(ge=0))
+    """Factor of the weights that is added to the gradient."""
     nesterov: bool = False
+    """Use Nesterov's form of momentum."""
     fused: bool | None = None
+    """Update all parameters in one kernel; null is false: the gain is small, and sparse gradients are rejected."""
 
     def _special_faults(self) -> list[str]:
         if not self.nesterov or self.momentum != 0:
@@ -124,16 +128,19 @@ class SgdOptions(OptimizerOptions):
 
 @dataclass(frozen=True)
 class AdamOptions(OptimizerOptions):
-    """Adam; `weight_decay` is added to the gradient.
-
-    `fused` updates all parameters in one kernel; null means true on CPU and CUDA, where it is several times as fast.
-    """
+    """Adam."""
 
     name: str = "adam"
-    betas: list[float] = field(default_factory=lambda: [0.9, 0.999])
+    betas: list[float] = field(
+        default_factory=lambda: [0.9, 0.999], metadata=allowed("two numbers, each at least 0, below 1")
+    )
+    """Decay rates of the running means of the gradient and of its square."""
     eps: float = field(default=1e-8, metadata=limits(ge=0))
+    """Added to the denominator of the update."""
     weight_decay: float = field(default=0.0, metadata=limits(ge=0))
+    """Factor of the weights that is added to the gradient."""
     fused: bool | None = None
+    """Update all parameters in one kernel; null is true on CPU and CUDA, where it is several times as fast."""
 
     def _special_faults(self) -> list[str]:
         faults = [] if len(self.betas) == 2 else [fault("optimizer.betas", "be two numbers", self.betas)]
@@ -148,6 +155,7 @@ class AdamWOptions(AdamOptions):
 
     name: str = "adamw"
     weight_decay: float = field(default=0.01, metadata=limits(ge=0))
+    """Factor by which the weights shrink in a step, times the learning rate."""
 
 
 @dataclass(frozen=True)
@@ -175,8 +183,10 @@ class MultistepOptions(SchedulerOptions):
 
     is_open_ended: ClassVar[bool] = True
     name: str = "multistep"
-    milestones: list[int] = field(default_factory=list)
+    milestones: list[int] = field(default_factory=list, metadata=allowed("rising epochs from 1 on"))
+    """Finished epochs after which the learning rate is multiplied by `scheduler.gamma`."""
     gamma: float = field(default=0.1, metadata=limits(gt=0))
+    """Factor of the learning rate at each milestone."""
 
     def _special_faults(self) -> list[str]:
         is_rising = all(early < late for early, late in zip(self.milestones, self.milestones[1:], strict=False))
@@ -192,6 +202,7 @@ class CosineOptions(SchedulerOptions):
 
     name: str = "cosine"
     min_lr: float = field(default=0.0, metadata=limits(ge=0))
+    """The learning rate at the end."""
 
 
 @dataclass(frozen=True)
@@ -200,6 +211,7 @@ class OneCycleOptions(SchedulerOptions):
 
     name: str = "onecycle"
     pct_start: float = field(default=0.3, metadata=limits(ge=0, lt=1))
+    """Share of all steps in which the learning rate rises."""
 
 
 @dataclass(frozen=True)
@@ -211,18 +223,19 @@ class LoaderOptions(GroupOptions):
 
 @dataclass(frozen=True)
 class DataLoaderOptions(LoaderOptions):
-    """PyTorch's DataLoader.
-
-    `pin_memory` null pins if the device benefits; `prefetch_factor` is the number of batches that each worker loads
-    ahead. `prefetch_to_device` copies each batch while the device computes the previous step.
-    """
+    """PyTorch's DataLoader."""
 
     name: str = "dataloader"
     shuffle: bool = True
+    """Draw the training samples in a new order for each epoch."""
     pin_memory: bool | None = None
+    """Load batches into pinned memory; null does so if the device benefits."""
     persistent_workers: bool = True
+    """Keep the loader's processes from one epoch to the next."""
     prefetch_factor: int = field(default=2, metadata=limits(ge=1, le=_MAX_PREFETCH))
+    """Batches that each worker loads ahead."""
     prefetch_to_device: bool = False
+    """Copy each batch to the device while it computes the previous step."""
 
     def _special_faults(self) -> list[str]:
         if not self.prefetch_to_device or self.pin_memory is not False:
@@ -238,6 +251,7 @@ class ResidentOptions(LoaderOptions):
 
     name: str = "resident"
     shuffle: bool = True
+    """Draw the training samples in a new order for each epoch."""
 
 
 @dataclass(frozen=True)
@@ -248,6 +262,7 @@ class MeasureOptions(GroupOptions):
 
     name: str = "single"
     warmup_epochs: int = field(default=1, metadata=limits(ge=1))
+    """Epochs at the start of a process that never count."""
 
 
 @dataclass(frozen=True)
@@ -255,18 +270,21 @@ class PairedOptions(MeasureOptions):
     """Interleaved runs that differ only in `axis` and the seed: they take turns, and one works at a time.
 
     After their epochs they take further steps in rounds: one turn each, in an order drawn for every round. After
-    `min_rounds` rounds or more their processes are restarted, until the speedups' intervals reach no more than
-    `half_width` to either side or `max_seconds` are spent on it. A turn has `block_steps` steps; null chooses the steps
-    that take a tenth of a second, at most an epoch. `axis` null means the only setting that varies, or `device` if
-    several vary.
+    `min_rounds` rounds or more their processes are restarted, until the speedups are known well enough or the time is
+    spent.
     """
 
     name: str = "paired"
     axis: str | None = None
+    """The compared setting; null is the only one that varies, or `device` if several vary."""
     half_width: float = field(default=0.01, metadata=limits(gt=0, lt=1, way_out="0.01 means 1%"))
+    """Stop when the interval of each speedup extends at most this share to either side."""
     max_seconds: float = field(default=60.0, metadata=limits(gt=0))
+    """Stop after this many seconds per comparison, restarts included."""
     min_rounds: int = field(default=10, metadata=limits(ge=1))
+    """Least number of rounds of each pair of processes."""
     block_steps: int | None = field(default=None, metadata=limits(ge=1))
+    """Optimiser steps of a turn; null is as many as take 0.1 s, at most an epoch."""
 
 
 OPTION_TYPES: dict[str, dict[str, type[GroupOptions]]] = {

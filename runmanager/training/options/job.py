@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from runmanager.tracking.options import EarlyStopOptions, TensorBoardOptions
+from runmanager.tracking.options import RECORDED, EarlyStopOptions, TensorBoardOptions
 from runmanager.training.options.criteria import (
     DEFAULT_LOSS,
     criteria_faults,
@@ -12,7 +12,7 @@ from runmanager.training.options.criteria import (
 )
 from runmanager.training.options.groups import MeasureOptions, PairedOptions
 from runmanager.training.options.step import OutOfMemory, Precision, step_faults
-from runmanager.validation import MAX_COUNT, GroupOptions, did_you_mean, fault, field_faults, limits
+from runmanager.validation import MAX_COUNT, GroupOptions, allowed, did_you_mean, fault, field_faults, limits
 
 __all__ = ["CheckpointOptions", "TrainingOptions"]
 
@@ -22,15 +22,12 @@ _DEVICES = ("auto", "cpu", "cuda", "mps", "xpu", "hpu", "mtia", "npu")
 
 @dataclass(frozen=True)
 class CheckpointOptions:
-    """Settings of checkpoints.
-
-    `every` is the number of epochs between checkpoints; the last epoch is always saved. 0 saves none, and a killed run
-    then starts again. `keep_best` names a recorded metric (val_loss, val_accuracy, …): the weights of the epoch with
-    its best value are kept in best.pt, and each such epoch is saved too. Null keeps none.
-    """
+    """Settings of checkpoints; the epochs that `keep_best` keeps are saved as checkpoints too."""
 
     every: int = field(default=1, metadata=limits(ge=0))
-    keep_best: str | None = None
+    """Epochs between two checkpoints; the last epoch is always saved. 0 saves none: a killed run then starts again."""
+    keep_best: str | None = field(default=None, metadata=allowed(RECORDED))
+    """A recorded metric: the weights of the epoch with its best value are kept in best.pt. null keeps none."""
 
 
 @dataclass(frozen=True)
@@ -38,32 +35,59 @@ class TrainingOptions:
     """Settings of a cell that concern training; each group is an options dataclass or a mapping with `_target_`."""
 
     lr: float = field(default=0.01, metadata=limits(gt=0))
+    """The learning rate; a schedule takes it as its highest value."""
     batch_size: int = field(default=1000, metadata=limits(ge=1, le=MAX_COUNT))
+    """Samples of an optimiser step."""
     num_workers: int = field(default=0, metadata=limits(ge=0, le=MAX_COUNT))
-    device: str = "auto"
+    """Processes that load batches; 0 loads them in the run's own process."""
+    device: str = field(default="auto", metadata=allowed(f"{', '.join(_DEVICES)}; with a number, as in cuda:1"))
+    """The device to train on; `auto` is the accelerator if there is one, else the CPU."""
     epochs: int = field(default=5, metadata=limits(ge=1, le=MAX_COUNT))
+    """Passes over the training samples."""
     seed: int = field(default=0, metadata=limits(ge=0, lt=2**63))
+    """Seed of the weights, the order of the samples and everything else that is random in a run."""
     eval_batch_size: int | None = field(default=None, metadata=limits(ge=1, le=MAX_COUNT))
+    """Samples that the evaluation takes at once; null takes `batch_size`."""
     evaluate_first: bool = False
+    """Evaluate the untrained model too, as epoch 0."""
     precision: str = field(default="fp32", metadata=limits(choices=list(Precision)))
+    """The type in which products are computed: bf16 and fp16 by autocast, tf32 rounds products of float32."""
     channels_last: bool = False
-    micro_batch: int | str | None = field(default=None, metadata=limits(ge=1))
+    """Store weights and images with their channels last: the same results up to rounding, often faster."""
+    micro_batch: int | str | None = field(default=None, metadata=limits(ge=1) | allowed("null, auto, at least 1"))
+    """Samples of a step that are computed at once; null computes all, `auto` chooses a fast number."""
     on_oom: str = field(default="fail", metadata=limits(choices=list(OutOfMemory)))
+    """What a step that does not fit into memory does: `fail` the run, or `halve`, again in smaller pieces."""
     compile: bool = False
-    graphs: bool | str = False
+    """Compile the forward and backward pass with `torch.compile` before the first epoch."""
+    graphs: bool | str = field(default=False, metadata=allowed("true, false, auto"))
+    """Capture a step on CUDA once and replay it; `auto` does so only where it is safe."""
     data_root: str = "data"
+    """The folder of downloaded datasets; the environment variable RUNMANAGER_DATA sets another default."""
     log_every: int = field(default=0, metadata=limits(ge=0))
+    """Steps between two losses in TensorBoard; 0 writes those of epochs only."""
     dataset: Any = None
+    """The samples to train and evaluate on; `dataset=custom` takes your own class."""
     model: Any = None
+    """The network; `model=custom` takes your own class."""
     loss: Any = field(default_factory=lambda: {"_target_": DEFAULT_LOSS})
+    """The function that training minimises; `loss=custom` takes your own class."""
     metrics: dict[str, Any] = field(default_factory=dict)
+    """Further metrics of the evaluation: `metrics.NAME._target_` is a class, recorded as `val_NAME`."""
     optimizer: Any = None
+    """The algorithm that updates the weights."""
     scheduler: Any = None
+    """How the learning rate changes during a run."""
     loader: Any = None
+    """Where the samples lie and how batches are made of them."""
     measure: MeasureOptions = field(default_factory=MeasureOptions)
+    """Whether runs are measured one by one, or interleaved in pairs."""
     checkpoint: CheckpointOptions = field(default_factory=CheckpointOptions)
+    """When a run saves its state, to resume after a kill, and its best weights."""
     early_stop: EarlyStopOptions = field(default_factory=EarlyStopOptions)
+    """When a run ends before its last epoch because a metric no longer improves."""
     tensorboard: TensorBoardOptions = field(default_factory=TensorBoardOptions)
+    """What a run's event file contains."""
 
     def faults(self) -> list[str]:
         """Every fault of single values and of their combinations, as lines."""

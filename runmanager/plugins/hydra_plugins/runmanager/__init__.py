@@ -144,24 +144,43 @@ class SweeperConfig:
     )
     _target_: str = f"{_MODULE}.ApplicationSweeper"
     params: dict[str, str] = field(default_factory=dict)
+    """Axes of a preset: a mapping of settings to lists of values."""
     name: str | None = None
+    """The sweep's folder below `output_root`; null is a new dated folder, which cannot be resumed."""
     output_root: str = "outputs"
-    resume: str = "auto"
+    """The folder in which sweeps are stored."""
+    resume: str = field(default="auto", metadata={"allowed": "auto, never, must"})
+    """`auto` runs what is missing, `never` runs every cell again, `must` requires stored runs."""
     rerun_changed: bool = False
+    """Run finished cells again whose code, commit or library versions have changed."""
     dry_run: bool = False
+    """Show the plan and run nothing."""
     quiet: bool = False
+    """Print failures only."""
     yes: bool = False
+    """Do not ask before a large sweep."""
     restore: bool = False
+    """Run cells again that `runmanager rm` removed."""
     unsigned: list[str] = field(default_factory=list)
+    """Settings that do not change what is computed, by name or glob."""
     device: str | None = None
+    """The setting that names the device; null is `device`, then `trainer.accelerator`."""
     metric: str | None = None
-    better: str | None = None
+    """Name of the number that the task returns; null is `objective`."""
+    better: str | None = field(default=None, metadata={"allowed": "max, min"})
+    """Whether larger or smaller values of that number are better; null goes by its name."""
     resume_with: str | None = None
+    """An override NAME=FILE that a cell gets from its second attempt on, where the file exists."""
     heartbeat_timeout: float = 60.0
+    """Seconds without a heartbeat after which a run on another host counts as gone."""
     zip: Any = None
+    """Names of axes that advance together, as [lr,batch_size], or several such lists."""
     points: str | None = None
+    """A YAML, JSON or CSV file of points, each with a value of some settings; other axes multiply them."""
     exclude: str | None = None
+    """A condition, as in `table --where`; cells that meet it are left out."""
     notify: str | None = None
+    """Where apprise sends a message when the sweep ends: a URL."""
 
 
 def _accept_unquoted_values() -> None:

@@ -1,0 +1,52 @@
+"""`runmanager help`: what a setting does."""
+
+import shutil
+from typing import Annotated
+
+import typer
+
+from runmanager.cli.completion import complete_setting_names
+from runmanager.cli.printing import print_text
+from runmanager.errors import UsageError
+
+__all__ = ["help_"]
+
+
+def help_(
+    ctx: typer.Context,
+    setting: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SETTING",
+            help="A setting or a group of settings, or a command. Without it every setting is listed.",
+            autocompletion=complete_setting_names,
+        ),
+    ] = None,
+) -> None:
+    """Explain a setting: what it does, its type, default and values."""
+    from runmanager.app.reference.help_text import help_of_all, help_on
+
+    width = shutil.get_terminal_size().columns
+    if setting is None:
+        print_text(help_of_all(width=width))
+        return
+    command = _command_help(ctx, setting)
+    try:
+        text = help_on(setting, width=width)
+    except UsageError:
+        if command is None:
+            raise
+        print_text(f"{command}\n")
+        return
+    print_text(text)
+    if command is not None:
+        print_text(f"\n`runmanager {setting} --help` explains the command of this name.\n")
+
+
+def _command_help(ctx: typer.Context, name: str) -> str | None:
+    """The help of the command of this name; None if no command has it."""
+    command = None if ctx.parent is None else getattr(ctx.parent.command, "commands", {}).get(name)
+    if command is None:
+        return None
+    with command.make_context(name, [], parent=ctx.parent, resilient_parsing=True) as context:
+        return str(context.get_help())

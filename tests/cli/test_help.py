@@ -1,0 +1,61 @@
+"""`runmanager help SETTING`."""
+
+import pytest
+
+from runmanager.cli.main import run_command
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert run_command(["help", *words]) == 0
+    return capsys.readouterr().out
+
+
+def test_setting_is_explained(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert printed(capsys, "batch_size").splitlines() == [
+        "batch_size: Samples of an optimiser step.",
+        "  type     int",
+        "  default  1000",
+        "  values   at least 1",
+    ]
+    assert printed(capsys, "batch_size=100") == printed(capsys, "batch_size")
+    text = printed(capsys, "hydra.sweeper.resume")
+    assert "only with  hydra/sweeper=runmanager" in text and "auto, never, must" in text
+
+
+def test_setting_of_several_choices_is_explained_for_each(capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys, "optimizer.weight_decay")
+    assert "only with  optimizer=sgd, adam\n" in text
+    assert "only with  optimizer=adamw\n" in text
+
+
+def test_group_lists_its_choices_and_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys, "optimizer")
+    assert "choices (default adam)" in text and "optimizer=sgd" in text and "optimizer.momentum" in text
+    assert "torchmetrics" in printed(capsys, "metrics.f1._target_")
+    assert printed(capsys, "hydra/launcher") == printed(capsys, "hydra.launcher")
+
+
+def test_command_has_the_same_text_as_its_own_help(capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys, "table")
+    assert run_command(["table", "--help"]) == 0
+    assert capsys.readouterr().out.split() == text.split()
+
+
+def test_name_of_a_group_and_a_command_is_the_group_and_names_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys, "tensorboard")
+    assert text.startswith("tensorboard: ") and "tensorboard.histograms" in text
+    assert text.endswith("`runmanager tensorboard --help` explains the command of this name.\n")
+
+
+def test_without_a_name_every_setting_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys)
+    assert all(name in text for name in ("num_workers", "scheduler.gamma", "hydra.launcher.retries", "loss=huber"))
+
+
+@pytest.mark.parametrize(("word", "nearest"), [("batch_sise", "'batch_size'"), ("momentum", "'optimizer.momentum'")])
+def test_unknown_name_is_one_line_with_the_nearest(capsys: pytest.CaptureFixture[str], word: str, nearest: str) -> None:
+    assert run_command(["help", word]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: `help` must name a setting or a command, got '{word}'; did you mean")
+    assert nearest in line
