@@ -114,8 +114,12 @@ class RunOptions:
     metric: best.pt has the weights of its best epoch. A run whose `state` has a loader that can resume within an epoch
     is also checkpointed there, every `checkpoint_seconds` (0: at the end of epochs only). `is_built_in` is for this
     package's own job: the process's main script then does not belong to its code. In a loop without epochs a record
-    closes every `record_every` steps, by default after as many as take a second. A new run goes on after the last epoch
-    of the finished run `continues`, which must be the same but for its number of epochs.
+    closes every `record_every` steps, by default after as many as take a second.
+
+    A new run goes on after the last epoch of the finished run `continues`, which must be the same but for the setting
+    `epochs`. With `extends_epochs` the manager finds it: this promises that the training of an epoch does not depend on
+    how many epochs follow, as that of a cosine schedule does. It needs a `state`, and has no effect in a cell of a
+    sweep.
 
     Raises `UsageError` for a `flop_per_sample` that is not above 0.
     """
@@ -131,6 +135,7 @@ class RunOptions:
     is_built_in: bool = False
     record_every: int | None = None
     continues: RunPaths | None = None
+    extends_epochs: bool = False
 
     def __post_init__(self) -> None:
         if self.flop_per_sample is not None and not 0 < self.flop_per_sample < float("inf"):
