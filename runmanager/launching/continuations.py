@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from runmanager.launching.plan import Action, Cell, Code, Continuation, PlannedRun
-from runmanager.records.run.environment_changes import changed_files, describe_files
+from runmanager.records.run.environment_changes import changed_code
 from runmanager.records.run.run_record import Environment, RunRecord
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.settings.signature import UNSIGNED, signature
@@ -116,11 +116,4 @@ def _obstacle(shorter: StoredRun, now: Environment, code_of: Callable[[Code], Co
     then = shorter.record.environment
     code = code_of(then.code)
     today = msgspec.structs.replace(now, code=None if code is None else dict(code))
-    if files := changed_files((then, today)):
-        return f"its code has changed ({describe_files(files)})"
-    changed = [
-        f"{name} {then.libraries[name]}, now {version}"
-        for name, version in now.libraries.items()
-        if name in then.libraries and then.libraries[name] != version
-    ]
-    return f"it was made with {'; '.join(changed)}" if changed else ""
+    return changed_code(then, today)

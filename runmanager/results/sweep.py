@@ -79,11 +79,12 @@ class Sweep:
     ) -> "pd.DataFrame":
         """A part of the results, as `runmanager table` shows it: the main columns, one row for all seeds of a cell.
 
-        Means over seeds are followed by their standard deviations, as in `val_accuracy_std`; `each=True` keeps one row
-        per run. `where` is a condition (`"device==cuda and lr<0.1"`), `sort` a column: largest first where that is
-        better, as for accuracies and throughput, else smallest first; `better` (`"max"`, `"min"`) is the direction of a
-        metric, needed where it was not declared and its name does not tell. `columns` names columns or settings.
-        `pivot` is `"ROWS:COLUMNS[:METRIC]"`, with medians over runs. Every logged metric is a column.
+        Runs that a longer one continues are left out, unless an argument names the epochs or the run. Means over seeds
+        are followed by their standard deviations, as in `val_accuracy_std`; `each=True` keeps one row per run. `where`
+        is a condition (`"device==cuda and lr<0.1"`), `sort` a column: largest first where that is better, as for
+        accuracies and throughput, else smallest first; `better` (`"max"`, `"min"`) is the direction of a metric, needed
+        where it was not declared and its name does not tell. `columns` names columns or settings. `pivot` is
+        `"ROWS:COLUMNS[:METRIC]"`, with medians over runs. Every logged metric is a column.
 
         Raises `UsageError` for an argument that cannot be parsed, for a metric whose direction is not known and, with
         the nearest name, for an unknown column.

@@ -35,7 +35,7 @@ from runmanager.tracking.device.devices import resolve_device
 from runmanager.tracking.environment.code_hashes import hash_user_code
 from runmanager.tracking.environment.environment import capture_environment, command_line
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
-from runmanager.tracking.lifecycle.continuation import continue_run
+from runmanager.tracking.lifecycle.continuation import continue_run, find_shorter
 from runmanager.tracking.lifecycle.finalizers import write_tables_if_begun, write_tables_when_dropped
 from runmanager.tracking.lifecycle.open_run import open_run
 from runmanager.tracking.metric_definitions import declared_directions, larger_is_better
@@ -190,9 +190,7 @@ class RunManager(TutorialCalls):
             self._show(f"{paths.name}: finished already, kept; RunManager(…, overwrite=True) runs it again")
             return self._inactive_run(opened.folder)
         _write_config(opened.folder)
-        is_resumed = opened.is_resumed
-        if not is_resumed and can_resume and options.continues is not None:
-            is_resumed = continue_run(opened.folder, options.continues, with_settings=with_settings)
+        is_resumed = opened.is_resumed or (can_resume and self._continue(opened.folder, options))
         return ActiveRun(
             folder=opened.folder,
             device=device,
@@ -206,6 +204,18 @@ class RunManager(TutorialCalls):
             keeps_place=keeps_place,
             ranks=self._ranks,
         )
+
+    def _continue(self, folder: RunFolder, options: RunOptions) -> bool:
+        """Let a new run go on from a finished one with fewer epochs, as `options` ask; return whether it does."""
+        shorter = options.continues
+        if shorter is None and options.extends_epochs:
+            shorter = find_shorter(read_sweep(self.paths, epochs_of=lambda _: False).runs, folder.record)
+            if shorter is not None:
+                self._show(f"{folder.paths.name}: continues {shorter.name}")
+        if shorter is None:
+            return False
+        keep_best = msgspec.UNSET if options.is_built_in else options.keep_best
+        return continue_run(folder, shorter, with_settings=with_settings, keep_best=keep_best)
 
     def _refuse_ranks(self) -> None:
         refuse_several_ranks()

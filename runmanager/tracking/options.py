@@ -132,9 +132,13 @@ class RunOptions:
     metric: best.pt has the weights of its best epoch. A run whose `state` has a loader that can resume within an epoch
     is also checkpointed there, every `checkpoint_seconds` (0: at the end of epochs only). `is_built_in` is for this
     package's own job: the process's main script then does not belong to its code. In a loop without epochs a record
-    closes every `record_every` steps, by default after as many as take a second. A new run continues after the last
-    epoch of the finished run `continues`, which must be the same but for its number of epochs. The ranks of a run wait
-    for each other at the end of an epoch for at most `rank_timeout` seconds.
+    closes every `record_every` steps, by default after as many as take a second. The ranks of a run wait for each other
+    at the end of an epoch for at most `rank_timeout` seconds.
+
+    A new run continues after the last epoch of the finished run `continues`, which must be the same but for the setting
+    `epochs`. With `extends_epochs` the manager finds it: this promises that the training of an epoch does not depend on
+    how many epochs follow, as that of a cosine schedule does. It needs a `state`, and has no effect in a cell of a
+    sweep.
 
     Raises `UsageError` for a `flop_per_sample` or a `rank_timeout` that is not above 0.
     """
@@ -151,6 +155,7 @@ class RunOptions:
     record_every: int | None = None
     continues: RunPaths | None = None
     rank_timeout: float = 1800.0
+    extends_epochs: bool = False
 
     def __post_init__(self) -> None:
         if self.flop_per_sample is not None and not 0 < self.flop_per_sample < float("inf"):

@@ -6,6 +6,7 @@ from typing import Any
 from runmanager.records.run.run_record import Environment, RunRecord
 
 __all__ = [
+    "changed_code",
     "changed_files",
     "describe_attempts",
     "describe_files",
@@ -28,6 +29,18 @@ def changed_files(environments: Iterable[Environment]) -> list[str]:
         for name, digest in (environment.code or {}).items():
             digests.setdefault(name, set()).add(digest)
     return [name for name, found in digests.items() if len(found) > 1]
+
+
+def changed_code(then: Environment, now: Environment) -> str:
+    """Describe the source files and libraries of a run that differ now, so that it would compute something else."""
+    if files := changed_files((then, now)):
+        return f"its code has changed ({describe_files(files)})"
+    changed = [
+        f"{name} {then.libraries[name]}, now {version}"
+        for name, version in now.libraries.items()
+        if then.libraries.get(name, version) != version
+    ]
+    return f"it was made with {'; '.join(changed)}" if changed else ""
 
 
 def is_same_code(one: Environment, other: Environment) -> bool | None:

@@ -1,6 +1,6 @@
 """Continuing a finished run of fewer epochs as a new run, which then resumes from a copy of its checkpoint."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -8,32 +8,36 @@ import msgspec
 from runmanager.errors import RecordError
 from runmanager.records.files.atomic_files import read_bytes, replace_file
 from runmanager.records.files.paths import RunPaths
+from runmanager.records.run.environment_changes import changed_code
 from runmanager.records.run.run_record import Attempt, EpochRecord, RunRecord
 from runmanager.records.run.status import Reason, Status
-from runmanager.records.storage.reader import read_epochs, read_record
+from runmanager.records.storage.reader import StoredRun, read_epochs, read_record
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.tracking.checkpoint.checkpoint_file import CheckpointError, read_state, write_state
 from runmanager.tracking.lifecycle.open_run import attempt_of
 
-__all__ = ["continue_run"]
+__all__ = ["continue_run", "find_shorter"]
 
-EPOCHS_SETTING = "epochs"
+_EPOCHS = "epochs"
 
 
 WithSettings = Callable[[bytes, Mapping[str, Any]], bytes]
 """Returns part of an event file with other settings of its run."""
 
 
-def continue_run(folder: RunFolder, source: RunPaths, *, with_settings: WithSettings) -> bool:
+def continue_run(
+    folder: RunFolder, source: RunPaths, *, with_settings: WithSettings, keep_best: str | msgspec.UnsetType | None
+) -> bool:
     """Let a run that has just begun continue after the last epoch of the finished run `source`.
 
     The checkpoint, the epochs, as warm-up, and the events `with_settings` of the new run are copied, so that it is then
     resumed like a killed one. Returns False, with a note of the reason in its record, if `source` cannot be continued
-    any more: it was run again since this was planned, or has lost its checkpoint.
+    any more: it was run again since this was planned, has lost its checkpoint, or kept the best weights by another
+    metric than `keep_best` (UNSET: that is known to agree).
     A kill in between leaves a run without a checkpoint, which starts again: the checkpoint is copied last.
     """
     try:
-        copied = _Copied(source, folder.record, with_settings)
+        copied = _Copied(source, folder.record, with_settings, keep_best)
     except (RecordError, OSError) as error:
         reason = f"its checkpoint {error.reason}" if isinstance(error, CheckpointError) else str(error)
         line = f"begun from the start instead of continuing {source.name}: {reason}"
@@ -49,13 +53,21 @@ class _Copied:
     Raises `RecordError` if that cannot be continued.
     """
 
-    def __init__(self, source: RunPaths, record: RunRecord, with_settings: WithSettings) -> None:
+    def __init__(
+        self,
+        source: RunPaths,
+        record: RunRecord,
+        with_settings: WithSettings,
+        keep_best: str | msgspec.UnsetType | None,
+    ) -> None:
         self._stored = stored = read_record(source)
         if reason := _obstacle(stored, record):
             raise RecordError(reason)
         if not source.checkpoint.exists():
             raise RecordError("it has no checkpoint any more")
         self._state: dict[str, Any] = read_state(source.checkpoint)
+        if keep_best is not msgspec.UNSET and self._state.get("best", {}).get("metric") != keep_best:
+            raise RecordError("it kept the weights of another epoch (`keep_best`)")
         progress = self._state["progress"]
         last: int = progress["record"]["epoch"]
         self._epochs = [_as_warmup(epoch) for epoch in read_epochs(source) if epoch.epoch <= last]
@@ -80,15 +92,31 @@ class _Copied:
         write_state(paths.checkpoint, self._state)
 
 
+def find_shorter(runs: Iterable[StoredRun], record: RunRecord) -> RunPaths | None:
+    """Return the longest of these runs that a run with this record can continue."""
+    found = [run for run in runs if run.record.status is Status.FINISHED and not _obstacle(run.record, record)]
+    with_checkpoint = [run for run in found if run.paths.checkpoint.exists()]
+    return max(with_checkpoint, key=lambda run: _epochs(run.record)).paths if with_checkpoint else None
+
+
 def _obstacle(stored: RunRecord, record: RunRecord) -> str:
     """Say what rules out that a run with this record continues the stored one; empty if nothing does."""
     if stored.status is not Status.FINISHED or stored.reason is Reason.EARLY_STOPPED:
         return f"it is {stored.status}" + (f" ({stored.reason})" if stored.reason else "")
-    then, now = stored.settings, record.settings
-    epochs_then, epochs_now = then.pop(EPOCHS_SETTING, None), now.pop(EPOCHS_SETTING, None)
-    if then != now or stored.unsigned != record.unsigned:
+    if _without_epochs(stored) != _without_epochs(record) or stored.unsigned != record.unsigned:
         return "its settings differ in more than the number of epochs"
-    return "" if (epochs_then or 0) < (epochs_now or 0) else "it has as many epochs"
+    if _epochs(stored) >= _epochs(record):
+        return "it has as many epochs"
+    return changed_code(stored.environment, record.environment)
+
+
+def _epochs(record: RunRecord) -> int:
+    epochs = record.settings.get(_EPOCHS)
+    return epochs if isinstance(epochs, int) else 0
+
+
+def _without_epochs(record: RunRecord) -> dict[str, Any]:
+    return {name: value for name, value in record.settings.items() if name != _EPOCHS}
 
 
 def _as_warmup(epoch: EpochRecord) -> EpochRecord:

@@ -252,6 +252,8 @@ class _Start:
         run = self._active(folder, device, sinks, keeps_place=keeps_place)
         if self._params is not None:
             _note_deviations(run, flatten(plain_settings(self._params)), flatten(settings))
+        if self._options.extends_epochs:
+            run.note("extends_epochs has no effect in a cell of a sweep, which starts with its first epoch")
         return run
 
     def unrecorded(self, folder: Path | None) -> ActiveRun:

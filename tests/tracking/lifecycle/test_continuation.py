@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import UNSET
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
@@ -17,7 +18,7 @@ from runmanager.records.storage.reader import read_run
 from runmanager.results.load.contention import exposure_of
 from runmanager.tracking.lifecycle import continuation
 from runmanager.tracking.manager import RunManager
-from runmanager.tracking.options import EarlyStopOptions
+from runmanager.tracking.options import EarlyStopOptions, RunOptions
 from runmanager.tracking.sinks import LogSink, MemorySink
 from runmanager.tracking.tensorboard.sink import TensorBoardSink
 from runmanager.training.job import train_run
@@ -129,7 +130,7 @@ CELLS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(cell=CELLS, short=st.integers(1, 3), more=st.integers(1, 3))
 def test_more_epochs_equal_all_epochs_at_once(tmp_path_factory, cell, short, more):
     job = Job(tmp_path_factory.mktemp("cells"))
@@ -164,7 +165,7 @@ def test_a_continued_run_that_is_killed_is_resumed(job):
     assert_equal(resumed, job("whole", 5))
     assert [each.warmup for each in resumed.epochs] == [True, True, True, True, False]
     assert (resumed.record.continued_from, resumed.record.attempt) == ("shorter", 2)
-    assert [each.run for each in resumed.record.earlier] == ["shorter", continuation.msgspec.UNSET]
+    assert [each.run for each in resumed.record.earlier] == ["shorter", UNSET]
 
 
 def test_a_kill_while_files_are_copied_leaves_a_run_that_starts_again(job, monkeypatch):
@@ -215,7 +216,7 @@ def test_a_run_that_can_no_longer_be_continued_is_named_and_the_new_one_starts(j
     longer = job("longer", 4, continues="shorter")
     assert job.trained == [1, 2, 3, 4]
     assert_equal(longer, job("whole", 4))
-    assert longer.record.continued_from is continuation.msgspec.UNSET
+    assert longer.record.continued_from is UNSET
     (note,) = [line for line in longer.record.notes if "shorter" in line]
     assert note.startswith(f"begun from the start instead of continuing shorter: {reason}")
 
@@ -246,3 +247,62 @@ def test_an_event_file_that_was_cut_off_is_continued_up_to_its_last_whole_record
 @pytest.fixture
 def job(tmp_path):
     return Job(tmp_path)
+
+
+class Loop:
+    """A user's loop with a state, in the sweep folder `root`."""
+
+    def __init__(self, root, *, decay=0.9):
+        self.manager = RunManager(root, console=False)
+        self.decay = decay
+        self.trained = []
+
+    def __call__(self, epochs, *, lr=0.05, **options):
+        torch.manual_seed(0)
+        network = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Dropout(0.3), torch.nn.Linear(8, 3))
+        optimizer = torch.optim.AdamW(network.parameters(), lr=lr)
+        state = {"optimizer": optimizer, "scheduler": torch.optim.lr_scheduler.ExponentialLR(optimizer, self.decay)}
+        data = torch.utils.data.TensorDataset(torch.rand(22, 4), torch.randint(3, (22,)))
+        loader = torch.utils.data.DataLoader(data, 4, shuffle=True)
+        self.trained = []
+        given = RunOptions(**{"extends_epochs": True, **options})
+        with self.manager.run({"lr": lr, "epochs": epochs}, network, loader, state=state, options=given) as run:
+            for epoch in run.epochs(epochs):
+                self.trained.append(epoch.number)
+                for inputs, labels in epoch.batches(loader):
+                    preds = network(inputs)
+                    loss = torch.nn.functional.cross_entropy(preds, labels)
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+                    epoch.track(loss, preds, labels)
+                state["scheduler"].step()
+        return read_run(run.paths)
+
+
+def test_a_users_loop_continues_where_it_promises_that_epochs_do_not_depend_on_their_number(tmp_path):
+    loop = Loop(tmp_path / "loop")
+    for epochs in (2, 3):
+        loop(epochs, keep_best="loss")
+    other = loop(7, lr=0.5, keep_best="loss")
+    longer = loop(6, keep_best="loss")
+    assert loop.trained == [4, 5, 6] and other.record.continued_from is UNSET
+    assert longer.record.continued_from.startswith("lr=0.05,epochs=3-")
+    whole = Loop(tmp_path / "whole")(6, keep_best="loss")
+    assert metrics(longer) == metrics(whole) and scalars(longer) == scalars(whole)
+    assert same(weights(longer), weights(whole)) and same(weights(longer, "best.pt"), weights(whole, "best.pt"))
+
+
+def test_a_users_loop_starts_with_its_first_epoch_without_that_promise(tmp_path):
+    loop = Loop(tmp_path / "loop")
+    loop(2)
+    assert loop(4, extends_epochs=False).record.continued_from is UNSET
+    assert loop.trained == [1, 2, 3, 4]
+
+
+def test_a_users_loop_starts_with_its_first_epoch_if_other_weights_were_kept(tmp_path):
+    loop = Loop(tmp_path / "loop")
+    loop(2)
+    longer = loop(4, keep_best="loss")
+    assert loop.trained == [1, 2, 3, 4]
+    assert any("it kept the weights of another epoch" in line for line in longer.record.notes)
