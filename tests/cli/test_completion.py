@@ -16,7 +16,7 @@ from runmanager.results.result_files import write_tables
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        ("runmanager ta", ["table"]),
+        ("runmanager tab", ["table"]),
         ("runmanager table gr", ["grid"]),
         ("runmanager best ", ["grid"]),
         ("runmanager show grid/batch_size=100,device=cp", ["grid/batch_size=100,device=cpu-"]),

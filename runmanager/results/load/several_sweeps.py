@@ -64,9 +64,11 @@ def cells_of_sweeps(sweeps: Sequence[SweepPaths]) -> tuple[Cells, list[StoredRun
         runs += contents.runs
         damaged += contents.damaged
         found = gather_cells(contents.runs, contents.damaged, plan)
-        known = {} if found.default_device is None else {"device": found.default_device}
         for cell in found.cells:
-            own: Mapping[str, Any] = {SWEEP: name, **_without_sweep({**known, **found.shared, **cell.own})}
+            settings = {**found.shared, **cell.own}
+            if found.default_device is not None:
+                settings.setdefault("device", found.default_device)
+            own: Mapping[str, Any] = {SWEEP: name, **_without_sweep(settings)}
             cells.append(CellWith(cell.run, cell.signature, own, cell.stored))
     return CellsWith(cells, {}, differing_settings([cell.own for cell in cells]), None), runs, damaged
 

@@ -24,7 +24,7 @@ def test_the_best_of_several_sweeps_names_its_sweep(command: Callable, sweep: Sw
     write_sweep(sweep.root.parent / "other", batch_sizes=(10,))
     done = command("best", "grid", "other")
     assert (done.status, done.err) == (0, "")
-    assert done.out.startswith("grid, other: the best val_accuracy is 0.8890 (n=1) with sweep=other, batch_size=10")
+    assert done.out.startswith("grid, other: the best val_accuracy is 0.8890 (n=1) with sweep=other, batch_size=10, ")
     only = command("best", "grid", "other", "--where", "sweep==grid")
     assert "0.8800 (n=1) with sweep=grid, batch_size=100" in only.out
     none = command("best", "grid", "other", "--where", "batch_size==7")
