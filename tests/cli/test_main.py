@@ -14,7 +14,7 @@ from .conftest import write_sweep
 
 COMMANDS = (
     *("sweep", "run", "demo", "duel", "table", "compare", "best", "show", "diff", "reproduce", "report", "export"),
-    *("watch", "tensorboard", "doctor"),
+    *("watch", "schema", "tensorboard", "doctor"),
 )
 
 

@@ -13,7 +13,7 @@ from .conftest import ROOT, Folder
 SCRIPT = """
 import argparse
 parser = argparse.ArgumentParser()
-for name in ("lr", "batch-size", "seed", "note"):
+for name in ("lr", "batch-size", "seed", "word"):
     parser.add_argument(f"--{name}")
 given = parser.parse_args()
 print(f"Loss: {float(given.lr) * 2}")
@@ -24,7 +24,7 @@ URL = "json://user:a-secret@localhost"
 
 def test_one_sweep_with_every_rule_of_grids(folder: Folder) -> None:
     folder.write("train.py", SCRIPT)
-    folder.write("points.csv", 'note,seed\n"a,b",0\nc,1\n')
+    folder.write("points.csv", 'word,seed\n"a,b",0\nc,1\n')
     variables = {
         "PYTHONPATH": f"{write_standin(folder.path / 'standin')}:{ROOT}",
         "SENT": str(folder.path / "sent"),
@@ -38,7 +38,7 @@ def test_one_sweep_with_every_rule_of_grids(folder: Folder) -> None:
     assert done.status == 1, done.err  # one cell fails
     assert "2 cells of the grid are excluded." in done.out
     with (folder.path / "outputs" / "grid" / "results.csv").open() as file:
-        rows = [(row["note"], row["lr"], row["batch-size"], row["seed"], row["loss"]) for row in csv.DictReader(file)]
+        rows = [(row["word"], row["lr"], row["batch-size"], row["seed"], row["loss"]) for row in csv.DictReader(file)]
     assert sorted(rows)[:3] == [
         ("a,b", "0.1", "16", "0", "0.2"),
         ("a,b", "0.2", "32", "0", "0.4"),
@@ -51,7 +51,7 @@ def test_one_sweep_with_every_rule_of_grids(folder: Folder) -> None:
     assert not [path for path in files if b"a-secret" in path.read_bytes()]
     assert check_sweep_files(folder.path / "outputs" / "grid") >= 5
 
-    alone = ("lr=0.2", "batch-size=32", "seed=0", "note='a,b'")
+    alone = ("lr=0.2", "batch-size=32", "seed=0", "word='a,b'")
     single = folder.run("run", "--name", "grid", "--scalar", r"loss=Loss: (\S+)", "train.py", *alone)
     assert single.status == 0 and "1 finished already" in single.out
     assert len(read_sweep(SweepPaths(folder.path / "outputs" / "grid")).runs) == 4
