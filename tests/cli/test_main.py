@@ -14,7 +14,7 @@ from .conftest import write_sweep
 
 COMMANDS = (
     *("sweep", "run", "demo", "duel", "table", "compare", "best", "show", "diff", "reproduce", "report", "export"),
-    *("watch", "tensorboard", "doctor", "ls", "tag", "note", "mv", "rm"),
+    *("watch", "schema", "tensorboard", "doctor", "ls", "tag", "note", "mv", "rm"),
 )
 
 

@@ -1,0 +1,45 @@
+"""Rules of the grid of a Hydra application, as a shell passes them: the cells are those of single runs."""
+
+import json
+
+from ....file_schemas import check_sweep_files
+from ....standin_apprise import write_standin
+from .conftest import Application
+
+URL = "json://user:a-secret@localhost/?a=b"
+
+
+def test_zip_points_and_exclude(application: Application) -> None:
+    (application.folder / "points.yaml").write_text("- {model: small, +extra: 1}\n- {model: big, +extra: 2}\n")
+    rules = (
+        "hydra.sweeper.zip=[lr,checkpoint.every]",
+        "hydra.sweeper.points=points.yaml",
+        "hydra.sweeper.exclude=lr>0.15 and model==big",  # without quotes, which a shell takes
+    )
+    axes = ("lr=0.1,0.2,0.3", "checkpoint.every=1,2,3")
+    python_path = write_standin(application.folder / "standin")
+    done = application.run(
+        "hydra.sweeper.name=grid",
+        f"hydra.sweeper.notify={URL}",
+        *rules,
+        *axes,
+        PYTHONPATH=python_path,
+        SENT=str(application.folder / "sent"),
+    )
+    assert done.status == 0, done.err
+    assert "2 cells of the grid are excluded." in done.out
+    cells = [
+        (each.settings["lr"], each.settings["checkpoint.every"], each.settings["model.width"])
+        for each in application.records("grid")
+    ]
+    assert sorted(cells) == [(0.1, 1, 8), (0.1, 1, 80), (0.2, 2, 8), (0.3, 3, 8)]
+    assert json.loads((application.folder / "sent").read_text())[:2] == [[URL], "grid: 4 finished"]
+    files = [path for path in (application.folder / "outputs").rglob("*") if path.is_file()]
+    assert not [path for path in files if b"a-secret" in path.read_bytes()]
+    assert check_sweep_files(application.folder / "outputs" / "grid") >= 5
+
+    single = ("lr=0.2", "checkpoint.every=2", "model=small", "+extra=1")
+    again = application.run("hydra.sweeper.name=grid", "hydra.sweeper.dry_run=true", *single)
+    assert "keep" in again.out and "1 cell: 1 keep" in again.out
+    refused = application.run("hydra.sweeper.exclude=rl>1", "hydra.sweeper.dry_run=true", "lr=1,2")
+    assert refused.status == 2 and "`hydra.sweeper.exclude` must name settings, got 'rl'" in refused.err
