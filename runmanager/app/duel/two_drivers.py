@@ -135,7 +135,7 @@ def _line(side: DuelSide, sweep: SweepPaths, imported: Sequence[str] | None) -> 
     """Return what a side ran: its commit, and the files of the project that it imported."""
     if side.worktree is None:
         return f"{side.description}."
-    if imported is None:  # a script's process reports to nobody: its record names the files that it reaches
+    if imported is None:  # a script's process does not report: its record names the files that it reaches
         codes = [run.record.environment.code or {} for run in read_sweep(sweep).runs]
         files = sorted({name for code in codes for name in code})
     else:
