@@ -18,7 +18,7 @@ BENCHMARKS := tutorial_epoch tutorial_run tutorial_equal freed_memory peers swee
 OLDEST_FRAMEWORKS := accelerate==1.1.0 huggingface_hub==0.26.5 lightning==2.5.0 pytorch-lightning==2.5.0 \
 	tokenizers==0.21.0 transformers==4.49.0
 # The accuracy of the measurements where the truth is known, for docs/measurement_evidence.md.
-TRUTHS := phase_truth warmup_truth bound_truth compare_truth paired_truth
+TRUTHS := phase_truth warmup_truth bound_truth compare_truth paired_truth gate_truth
 # The tools to compare with. Without a network they are skipped, and the page says so.
 PEERS := $(STAMP:$(VENV)/.installed-%=$(VENV)/.peers-%)
 

@@ -16,6 +16,7 @@ from runmanager.app.duel.turn_server import TurnServer
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import read_sweep
+from runmanager.signals import handle_signals
 from runmanager.text import pluralize
 
 __all__ = ["DuelRequest", "DuelResult", "run_duel"]
@@ -56,7 +57,8 @@ def run_duel(request: DuelRequest) -> DuelResult:
     Raises `UsageError` for a revision or an interpreter that does not exist, a side that imports the project from
     outside its worktree, and one that cannot begin.
     """
-    with checked_out(request.revisions, request.pythons) as sides:
+    # A pipeline that is cancelled sends SIGTERM: the worktrees are removed then too.
+    with handle_signals([signal.SIGTERM], _interrupt), checked_out(request.revisions, request.pythons) as sides:
         for side in sides:
             if outside := find_outside(side, request.script):
                 raise UsageError(refusal(side, outside))
@@ -65,6 +67,10 @@ def run_duel(request: DuelRequest) -> DuelResult:
             return _run(request, sides, home)
         finally:
             shutil.rmtree(home, ignore_errors=True)
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 def _run(request: DuelRequest, sides: Sequence[DuelSide], home: Path) -> DuelResult:
@@ -129,7 +135,7 @@ def _line(side: DuelSide, sweep: SweepPaths, imported: Sequence[str] | None) -> 
     """Return what a side ran: its commit, and the files of the project that it imported."""
     if side.worktree is None:
         return f"{side.description}."
-    if imported is None:  # a script's process reports to nobody: its record names the files that it reaches
+    if imported is None:  # a script's process does not report: its record names the files that it reaches
         codes = [run.record.environment.code or {} for run in read_sweep(sweep).runs]
         files = sorted({name for code in codes for name in code})
     else:

@@ -1,6 +1,8 @@
 """Tests of `runmanager duel` of two commits, and of two environments."""
 
 import csv
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -8,20 +10,25 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import yaml
 
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import read_sweep
+
+from ..conftest import ROOT, process_environment
 
 TINY = ("dataset=fake", "dataset.size=64", "dataset.val_size=32", "batch_size=32", "device=cpu")
 # Any interval is narrow enough, so that a busy machine does not matter.
 QUICK = ("measure.block_steps=2", "measure.min_rounds=6", "measure.half_width=0.9")
 NET = """
+import math
 import torch
 
 class Net(torch.nn.Module):
-    def __init__(self):
+    def __init__(self, in_shape, num_classes):
         super().__init__()
-        self.layers = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.LazyLinear({width}), torch.nn.LazyLinear(10))
+        layers = torch.nn.Linear(math.prod(in_shape), {width}), torch.nn.Linear({width}, num_classes)
+        self.layers = torch.nn.Sequential(torch.nn.Flatten(), *layers)
 
     def forward(self, batch):
         return self.layers(batch)
@@ -62,7 +69,7 @@ def test_two_commits_take_turns_each_in_its_own_worktree(process: Callable, proj
     commits = git(project, "rev-parse", "HEAD~1", "HEAD").split()
     assert first == f"baseline: HEAD~1 ({commits[0][:10]}) imported 1 file of its worktree: net.py."
     assert second == f"candidate: main ({commits[1][:10]}) imported 1 file of its worktree: net.py."
-    assert answer.startswith("sweep=d-candidate is ") and "rounds side by side in 1 pair of processes" in answer
+    assert answer.startswith("sweep=d-candidate is ") and "rounds side by side in " in answer
     assert verdict.startswith("`--fail-if slower:99%` passed: ")
     (old,), (new,) = (read_sweep(SweepPaths(project / "outputs" / name)).runs for name in ("d-baseline", "d-candidate"))
     assert [run.record.environment.commit for run in (old, new)] == commits
@@ -143,3 +150,28 @@ def test_faults_are_refused(process: Callable, project: Path, words: tuple[str, 
     done = process("duel", *words)
     assert done.status == 2 and expected in done.err
     assert not (project / "outputs").exists()
+
+
+def test_the_documented_workflow_runs(project: Path) -> None:
+    """Its steps, but for the installation, in their order; `gh` is a stand-in that keeps the comment."""
+    (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "gate.md").read_text(), re.DOTALL)
+    assert len(text.splitlines()) <= 16
+    commands = project.parent / f"{project.name}-bin"
+    commands.mkdir()
+    cli = "import sys; from runmanager.cli.main import main; sys.exit(main())"
+    for name, line in (("runmanager", f'exec {sys.executable} -c "{cli}" "$@"'), ("gh", 'cp "${@: -1}" posted.md')):
+        (commands / name).write_text(f"#!/bin/bash\n{line}\n")
+        (commands / name).chmod(0o755)
+    variables = process_environment(PATH=f"{commands}{os.pathsep}{os.environ['PATH']}", BASE="HEAD~1")
+    variables |= {"OMP_NUM_THREADS": "1"}
+    steps = [step["run"] for step in yaml.safe_load(text)["jobs"]["duel"]["steps"] if "run" in step]
+    assert steps[0] == "pip install runmanager"
+    for step in steps[1:]:
+        words = step.replace("name=pr", " ".join(("name=pr", *TINY, *QUICK))).replace("${{ github.event.number }}", "7")
+        done = subprocess.run(
+            ["bash", "-e", "-c", words], cwd=project, env=variables, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    comment = (project / "posted.md").read_text()
+    assert comment.startswith("### Comparison of pr-candidate with pr-baseline\n")
+    assert "rounds side by side" in comment and "commit differs: " in comment
