@@ -26,7 +26,7 @@ _IMPORTERS = {"__import__", "import_module"}
 def reads_clock(resolver: Callable[..., Any]) -> bool:
     """Whether the code of a resolver, as OmegaConf keeps it, or of a function that it calls names a clock of Python.
 
-    The code is read and not run: a date is the same all day, so no second call tells.
+    The code is read and not run: a date is the same all day, so a second call would show nothing.
     """
     inner = inspect.getclosurevars(resolver).nonlocals.get("resolver", resolver) if _has_code(resolver) else resolver
     return _reads(inner, _MAX_DEPTH)

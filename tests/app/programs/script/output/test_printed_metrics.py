@@ -35,7 +35,7 @@ def test_a_resumed_run_continues_its_series_after_a_torn_record(tmp_path: Path) 
     again = printed(tmp_path, "loss 2\nrate slow\nloss 1\n")
     assert list(series(tmp_path).items())[-2:] == [(4, 2.0), (5, 1.0)]
     assert again.metrics() == {"loss": 1.0}
-    assert again.notes() == ["--scalar rate: `rate slow` is no number, and is left out"]
+    assert again.notes() == ["--scalar rate: `rate slow` is not a number, and is left out"]
 
 
 def test_the_metric_that_ranks_cells_comes_first(tmp_path: Path) -> None:
