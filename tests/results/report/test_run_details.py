@@ -33,6 +33,12 @@ def details(sweep: Any, host: Environment, timed: Callable[..., Any]) -> Callabl
     return make
 
 
+def test_intervals_of_steps_are_called_so(details: Callable[..., str]) -> None:
+    text = details(interval="steps")
+    assert "interval seconds" in text and "epoch" not in text.partition("Intervals")[2].partition("\n\n")[0]
+    assert "epoch seconds" in details()
+
+
 def test_sections_are_complete_and_in_order(details: Callable[..., str]) -> None:
     text = details(files={"run.log": "one\ntwo\n", "checkpoint.pt": ""}, notes=("no graph",), epochs_planned=3)
     titles = ["Run", "Settings", "Epochs", "Times by phase", "Environment", "Notes", "Files", "run.log"]
