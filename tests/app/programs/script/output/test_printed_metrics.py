@@ -54,7 +54,7 @@ def test_the_event_file_of_a_script_that_logs_is_left_to_it(tmp_path: Path) -> N
 
 
 def test_an_event_file_that_the_script_writes_is_not_written_to(tmp_path: Path) -> None:
-    with SummaryWriter(tmp_path) as own:
+    with SummaryWriter(tmp_path, filename_suffix=".own") as own:  # of another process
         own.add_scalar("own", 1.0, 1)
         own.flush()
         (theirs,) = tmp_path.glob("events.*")
