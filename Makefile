@@ -17,6 +17,12 @@ BENCHMARKS := tutorial_epoch tutorial_run tutorial_equal freed_memory peers swee
 # The bounds of the extras in pyproject.toml, and what these versions need.
 OLDEST_FRAMEWORKS := accelerate==1.1.0 huggingface_hub==0.26.5 lightning==2.5.0 pytorch-lightning==2.5.0 \
 	tokenizers==0.21.0 transformers==4.49.0
+# The release candidate of Hydra, with what it needs, and the launchers that other packages have for it.
+NEXT_HYDRA := hydra-core==1.4.0rc3 omegaconf==2.4.1rc1 hydra-joblib-launcher==1.2.0 joblib==1.6.0 \
+	hydra-submitit-launcher==1.2.0 submitit==1.5.4 cloudpickle==3.1.2
+HYDRA_TESTS := tests/launching/test_hydra_suites.py tests/launching/test_hydra_internals.py \
+	tests/launching/test_hydra_launcher.py tests/launching/test_hydra_job.py tests/app/programs/application \
+	tests/app/driver/test_other_sweepers.py tests/app/compose
 # The accuracy of the measurements where the truth is known, for docs/measurement_evidence.md.
 TRUTHS := phase_truth warmup_truth bound_truth compare_truth paired_truth gate_truth
 # The tools to compare with. Without a network they are skipped, and the page says so.
@@ -28,7 +34,7 @@ PEERS := $(STAMP:$(VENV)/.installed-%=$(VENV)/.peers-%)
 help:
 	@echo "make demo    run a small grid on the built-in digits, with its tables, in under a minute"
 	@echo "make test    run all checks: lint, types, layers, tests"
-	@echo "make test-matrix  test the bridges with the oldest versions of their frameworks that are supported"
+	@echo "make test-matrix  test the bridges with their oldest supported frameworks, and applications with Hydra 1.4"
 	@echo "make lint    run all checks except the tests"
 	@echo "make test-kill  kill running sweeps 200 times and custom loops 100 times, and resume each; half an hour"
 	@echo "make test-deaths  end runs in eight ways under five launchers; half an hour"
@@ -48,6 +54,8 @@ test: lint
 test-matrix: $(STAMP)
 	$(BIN)/python -m pip install --quiet --upgrade --no-deps --target $(VENV)/oldest $(OLDEST_FRAMEWORKS)
 	PYTHONPATH=$(VENV)/oldest:. OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/integrations -o filterwarnings=ignore
+	$(BIN)/python -m pip install --quiet --upgrade --no-deps --target $(VENV)/next-hydra $(NEXT_HYDRA)
+	PYTHONPATH=$(VENV)/next-hydra:. OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(HYDRA_TESTS) -o filterwarnings=ignore
 
 test-kill: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/kills.py --kills 200 --write docs/reliability.md

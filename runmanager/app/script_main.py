@@ -141,7 +141,7 @@ def _faults(flags: ScriptFlags) -> list[str]:
     elif flags.better is not None and flags.metric is None and len(flags.scalar) != 1:
         faults.append("`--better` must be given with `--metric`, whose direction it is, got it alone.")
     if flags.metric is not None and flags.better is None and prefers_larger(flags.metric) is None:
-        faults.append(f"`--better` must be given for {flags.metric}, got none; its name does not tell which is better.")
+        faults.append(f"`--better` must be given for {flags.metric}, got none; its name does not show which is better.")
     if flags.save is not None:
         faults.append(fault("--save", "be left out for a script", "it", "it writes a preset of the built-in job"))
     resume = flags.resume_with

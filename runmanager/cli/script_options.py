@@ -34,7 +34,7 @@ _OPTIONS: dict[str, Any] = {
         "A number that the script prints: one group is the value, two are a fraction. Repeatable.",
         metavar="NAME=REGEX",
     ),
-    "metric": _option("The metric that tells which cell is best.", metavar="NAME"),
+    "metric": _option("The metric by which cells are ranked.", metavar="NAME"),
     "better": _option("Whether larger or smaller values of the metric are better.", metavar="max|min"),
     "argument": _option(
         "The form of a setting as an argument, such as '{name}={value}'. Default: a flag.", metavar="FORM"

@@ -1,6 +1,6 @@
 """Accelerate: `Accelerator(log_with=RunManagerTracker())` records the metrics and hyperparameters of a training.
 
-A tracker is told of nothing else. Phases, epochs and losses are recorded where the loop says them to the run:
+Accelerate passes nothing else to a tracker. Phases, epochs and losses are recorded where the loop calls the run:
 
 ```python
 run = accelerator.get_tracker("runmanager", unwrap=True)

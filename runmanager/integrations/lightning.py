@@ -47,7 +47,7 @@ __all__ = ["RunManagerCallback", "RunManagerLogger"]
 
 
 class RunManagerCallback(Callback):
-    """Records the training of a Trainer: its phases and epochs, and through a logger of its own what is logged.
+    """Records the training of a Trainer: its phases and epochs, and what is logged, by a logger of its own.
 
     `Trainer(callbacks=[RunManagerCallback()])` is the same as `Trainer(logger=RunManagerLogger())`, which adds one, and
     leaves the other loggers as they are. In a cell of a sweep the run is the cell's; anywhere else it is a sweep of
@@ -89,7 +89,7 @@ class RunManagerCallback(Callback):
         self._bridge.start(trainer.strategy.root_device, params, trainer.lightning_module)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Record the number of epochs, and listen to what no callback is told of."""
+        """Record the number of epochs, and listen to what Lightning passes to no callback."""
         bridge = self._bridge
         if bridge.run is None:
             return
@@ -168,7 +168,7 @@ class RunManagerCallback(Callback):
         if isinstance(run, ActiveRun):
             self._bridge.end_epoch()
             if is_early:
-                run.stop_early("the Trainer was told to stop")
+                run.stop_early("the Trainer was asked to stop")
             elif trainer.max_steps != -1 and trainer.global_step >= trainer.max_steps:
                 run.stop_early(f"max_steps={trainer.max_steps} was reached")
 

@@ -5,7 +5,7 @@ Trainer                            here
 on_train_begin                     the run starts
 on_epoch_begin                     an epoch begins
 on_step_begin, on_step_end         what lies between is `compute`; what lies before is `data`
-the first on_prediction_step       `eval` has begun when the part before ended: no event tells of its begin
+the first on_prediction_step       `eval` began when the part before ended: its start has no event
 on_evaluate                        `eval` ends
 on_log                             values of the open epoch; without one, of the whole run
 on_save                            `tracking`
@@ -52,8 +52,8 @@ class RunManagerCallback(TrainerCallback):
     sweep of one run below `outputs/`, or in the folder `root`. Its settings are the `TrainingArguments` that differ
     from their defaults, without those that say where to write and what to report.
 
-    The loss is the one that the Trainer logs. It is told to log at the end of each epoch too, so that the epoch's is
-    the mean over its steps.
+    The loss is the one that the Trainer logs. The bridge makes it log at the end of each epoch too, so that the
+    epoch's loss is the mean over its steps.
     """
 
     def __init__(self, root: str | Path | None = None) -> None:
@@ -150,7 +150,7 @@ class RunManagerCallback(TrainerCallback):
             self._counter = None
         run = self._bridge.run
         if isinstance(run, ActiveRun) and state.global_step < state.max_steps:
-            run.stop_early("the Trainer was told to stop")
+            run.stop_early("the Trainer was asked to stop")
 
     def _close(self) -> None:
         if self._bridge.loop is not None and (loss := self._window.take()) is not None:

@@ -1,4 +1,4 @@
-"""The run folder of a cell, for the program: its supervisor alone writes run.json, so the program reports beside it."""
+"""The run folder of a cell, for the program: its supervisor alone writes run.json, the program a file of its own."""
 
 import os
 import shutil

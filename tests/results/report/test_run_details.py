@@ -33,12 +33,17 @@ def details(sweep: Any, host: Environment, timed: Callable[..., Any]) -> Callabl
     return make
 
 
+def test_intervals_of_steps_are_called_so(details: Callable[..., str]) -> None:
+    text = details(interval="steps")
+    assert "interval seconds" in text and "epoch" not in text.partition("Intervals")[2].partition("\n\n")[0]
+
+
 def test_sections_are_complete_and_in_order(details: Callable[..., str]) -> None:
     text = details(files={"run.log": "one\ntwo\n", "checkpoint.pt": ""}, notes=("no graph",), epochs_planned=3)
     titles = ["Run", "Settings", "Epochs", "Times by phase", "Environment", "Notes", "Files", "run.log"]
     positions = [text.index(f"\n\n{title}") for title in titles]
     assert positions == sorted(positions)
-    assert "epochs     3 of 3" in text
+    assert "epochs     3 of 3" in text and "epoch seconds" in text
     assert "model.name  cnn" in text
     assert "warm-up" in text
     assert "data     0.5000   20.0%" in text

@@ -2,11 +2,14 @@
 
 import logging.config  # by Hydra's logging
 import logging.handlers  # noqa: F401
+from importlib import import_module
 
 import runmanager.app.programs.application.supervised_task
+import runmanager.results.program_files.found_metrics
 import runmanager.results.tfevents.reader  # noqa: F401
 from runmanager.tracking.device.cpu_model import cpu_model
 from runmanager.tracking.environment.environment import library_versions
 
+import_module("hydra_plugins.runmanager")  # its callback comes with each cell
 cpu_model()  # both are remembered
 library_versions()

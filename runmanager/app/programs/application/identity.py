@@ -9,6 +9,7 @@ from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
+from runmanager.app.programs.application.clock_resolvers import reads_clock
 from runmanager.launching.hydra_internals import (
     copy_without_hydra,
     get_node,
@@ -57,13 +58,13 @@ def read_identity(config: DictConfig) -> Identity:
 @contextmanager
 def _outside_resolvers_cleared(config: DictConfig) -> Iterator[None]:
     known = resolvers()
-    earlier = {name: known.pop(name) for name in _OUTSIDE if name in known}
+    outside = [name for name, resolver in known.items() if name in _OUTSIDE or reads_clock(resolver)]
+    earlier = {name: known.pop(name) for name in outside}
     OmegaConf.register_new_resolver("hydra", partial(_choice, config))
     try:
         yield
     finally:
-        for name in _OUTSIDE:
-            known.pop(name, None)
+        known.pop("hydra", None)
         known.update(earlier)
 
 

@@ -46,5 +46,5 @@ def ask_interpreter(python: str) -> Versions:
         return Versions(*json.loads(done.stdout.splitlines()[-1]))
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
         raise UsageError(
-            f"`--python` must be a Python interpreter, got {python}, which does not tell its versions: {error}."
+            f"`--python` must be a Python interpreter, got {python}, which does not print its versions: {error}."
         ) from None

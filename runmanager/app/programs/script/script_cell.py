@@ -137,7 +137,7 @@ def _environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def _best_known(outcome: Outcome, printed: PrintedMetrics, folder: RunFolder) -> Outcome | None:
-    """The outcome, unless the program itself has told more of it, or its last loss has."""
+    """The outcome; None where the program itself has reported more of it, or its last loss says more."""
     if outcome.status is not Status.FAILED:
         return outcome
     with contextlib.suppress(RecordError):

@@ -35,12 +35,12 @@ __all__ = ["ScriptOptions", "ScriptProgram"]
 _DEVICE = "device"
 _DEVICES = re.compile(r"auto|cpu|mps|cuda(:\d+)?", re.IGNORECASE)
 _PROCESSES = "processes"
-_ABOUT_SCRIPT = "script"  # the key of what belongs to a cell's identity beside its settings
+_ABOUT_SCRIPT = "script"  # the key of what belongs to a cell's identity in addition to its settings
 
 
 @dataclass(frozen=True)
 class ScriptOptions:
-    """What a command says of a script beside its settings.
+    """What a command says of a script, apart from its settings.
 
     `fixed` are the arguments of all cells, `form` the form of a setting as an argument (None: flags). `unsigned` are
     globs of settings that do not count, `device` names the setting with the device. `better` has declared directions
@@ -194,13 +194,13 @@ class ScriptProgram:
 
     def work(self, launcher: Any, run: PlannedRun, sweep: SweepPaths, *, key: int, is_again: bool) -> Work:
         options, script = self._options, self._script
-        begins_anew = is_again or run.action is Action.START_AGAIN
+        starts_again = is_again or run.action is Action.START_AGAIN
         spec = CellSpec(
             run.paths,
             run.pending_record(),
             device=run.cell.device,
             code=self._code,
-            overwrites=begins_anew and not (is_again and self.can_continue(run.paths)),
+            overwrites=starts_again and not (is_again and self.can_continue(run.paths)),
             better=options.better,
         )
         call = ScriptCall(

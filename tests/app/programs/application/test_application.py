@@ -1,5 +1,6 @@
 """Sweeps of a Hydra application that never imports this package, as real commands."""
 
+import importlib.util
 import signal
 import subprocess
 import time
@@ -224,7 +225,8 @@ def test_changed_code_is_named_and_rerun_on_request(application: Application) ->
 
 
 def test_other_launchers_of_hydra_record_the_same(application: Application) -> None:
-    for launcher in ("basic", "joblib"):
+    submitit = ("submitit_local",) if importlib.util.find_spec("submitit") else ()  # with make test-matrix
+    for launcher in ("basic", *submitit, "joblib"):
         words = (f"hydra/launcher={launcher}", f"hydra.sweeper.name={launcher}", "way=fine,raises")
         assert application.run(*words).status == 1
         records = application.by_setting(launcher, "way")

@@ -1,5 +1,6 @@
 """The identity of a cell: the same tomorrow and in another folder, another where what is computed differs."""
 
+import datetime
 import itertools
 import os
 from collections.abc import Iterator
@@ -29,6 +30,8 @@ sum: ${test_sum:${lr},1}
 draw: ${test_draw:}
 kept_draw: ${test_kept_draw:}
 from_draw: value ${draw}
+day: ${test_day:}
+of_day: run on ${day}
 """
 
 
@@ -40,8 +43,9 @@ def resolvers() -> Iterator[None]:
     OmegaConf.register_new_resolver("test_sum", lambda one, other: one + other, replace=True)
     OmegaConf.register_new_resolver("test_draw", lambda: next(draws), replace=True)
     OmegaConf.register_new_resolver("test_kept_draw", lambda: next(draws), use_cache=True, replace=True)
+    OmegaConf.register_new_resolver("test_day", lambda: str(datetime.date.today()), replace=True)
     yield
-    for name in ("test_sum", "test_draw", "test_kept_draw"):
+    for name in ("test_sum", "test_draw", "test_kept_draw", "test_day"):
         OmegaConf.clear_resolver(name)
 
 
@@ -82,6 +86,8 @@ def test_interpolations_count_by_value_or_by_text(composed, monkeypatch: pytest.
         "draw": "${test_draw:}",
         "kept_draw": "${test_kept_draw:}",
         "from_draw": "value ${draw}",
+        "day": "${test_day:}",
+        "of_day": "run on ${day}",
         "model": {"width": 8},
     }
     assert identity.variables == {"home": ["MY_HOME"]}

@@ -13,7 +13,7 @@ __all__ = ["Point", "StreamScanner"]
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")  # CSI, OSC, two bytes
 _REDRAWS = re.compile(r"\x1b\[\d*[AFGK]")  # the cursor goes up or to a column, or the line is erased
-_MAX_LINE = 2**20  # characters; what is longer is no line that people read
+_MAX_LINE = 2**20  # characters; longer lines are not for people to read
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class StreamScanner:
     """Finds the points in the bytes of one stream.
 
     A line ends with a newline or a carriage return; what follows a carriage return redraws the line, and a redraw that
-    repeats the stream's last value of a metric is no further point. `when_odd` is called with the name and the text of
-    a match that is no number.
+    repeats the stream's last value of a metric is not a further point. `when_odd` is called with the name and the text
+    of a match that is not a number.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["PrintedMetrics"]
 
 _LOG_BYTES = 2**20
-_MAX_SHOWN = 60  # characters of a match that is no number
+_MAX_SHOWN = 60  # characters of a match that is not a number
 
 
 class PrintedMetrics:
@@ -79,7 +79,7 @@ class PrintedMetrics:
         unknown = [each.name for each in self._patterns if each.name not in self.last and each.name not in self._odd]
         earlier = [name for name in unknown if name in self._earlier]
         missing = [name for name in unknown if name not in self._earlier]
-        odd = [f"--scalar {name}: `{text}` is no number, and is left out" for name, text in self._odd.items()]
+        odd = [f"--scalar {name}: `{text}` is not a number, and is left out" for name, text in self._odd.items()]
         lost = [] if self._lost is None else [f"the event file lacks the end of the series: {self._lost}"]
         return [
             *odd,

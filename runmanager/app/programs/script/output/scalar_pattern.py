@@ -17,7 +17,7 @@ class ScalarPattern:
     expression: re.Pattern[str]
 
     def values(self, line: str) -> Iterator[float | str]:
-        """Yield the value of each match in a line; the matched text if it is no number."""
+        """Yield the value of each match in a line; the matched text if it is not a number."""
         for match in self.expression.finditer(line):
             try:
                 numbers = [float(group) for group in match.groups()]

@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+from torch.utils.tensorboard import SummaryWriter
+
 from runmanager.app.programs.script.output.printed_metrics import PrintedMetrics
 from runmanager.app.programs.script.output.scalar_pattern import parse_scalars
 from runmanager.records.files.paths import RunPaths
+from runmanager.results.program_files.metric_curves import metric_by_step
 from runmanager.results.tfevents.reader import read_event_files
 
 PATTERNS = parse_scalars([r"loss=loss (\S+)", r"rate=rate (\S+)"])
@@ -35,7 +38,7 @@ def test_a_resumed_run_continues_its_series_after_a_torn_record(tmp_path: Path) 
     again = printed(tmp_path, "loss 2\nrate slow\nloss 1\n")
     assert list(series(tmp_path).items())[-2:] == [(4, 2.0), (5, 1.0)]
     assert again.metrics() == {"loss": 1.0}
-    assert again.notes() == ["--scalar rate: `rate slow` is no number, and is left out"]
+    assert again.notes() == ["--scalar rate: `rate slow` is not a number, and is left out"]
 
 
 def test_the_metric_that_ranks_cells_comes_first(tmp_path: Path) -> None:
@@ -48,6 +51,19 @@ def test_the_metric_that_ranks_cells_comes_first(tmp_path: Path) -> None:
 def test_the_event_file_of_a_script_that_logs_is_left_to_it(tmp_path: Path) -> None:
     printed(tmp_path, "loss 3\n", logs_itself=True)
     assert not list(tmp_path.glob("events.*")) and series(tmp_path / "printed") == {1: 3.0}
+
+
+def test_an_event_file_that_the_script_writes_is_not_written_to(tmp_path: Path) -> None:
+    with SummaryWriter(tmp_path, filename_suffix=".own") as own:  # of another process
+        own.add_scalar("own", 1.0, 1)
+        own.flush()
+        (theirs,) = tmp_path.glob("events.*")
+        before = theirs.read_bytes()
+        printed(tmp_path, "loss 3\n")
+        printed(tmp_path, "loss 2\n")
+        assert theirs.read_bytes() == before
+    assert metric_by_step(RunPaths(tmp_path), "loss", {"loss": "printed"}) == {1: 3.0, 2: 2.0}
+    assert metric_by_step(RunPaths(tmp_path), "own", {"own": "event file"}) == {1: 1.0}
 
 
 def test_a_folder_that_takes_no_file_costs_the_series_only(tmp_path: Path) -> None:
