@@ -30,23 +30,15 @@ def help_(
     if setting is None:
         print_text(help_of_all(width=width))
         return
-    command = _command_help(ctx, setting)
+    command = None if ctx.parent is None else getattr(ctx.parent.command, "commands", {}).get(setting)
     try:
         text = help_on(setting, width=width)
     except UsageError:
         if command is None:
             raise
-        print_text(f"{command}\n")
+        with command.make_context(setting, [], parent=ctx.parent, resilient_parsing=True) as context:
+            typer.echo(context.get_help())
         return
     print_text(text)
     if command is not None:
         print_text(f"\n`runmanager {setting} --help` explains the command of this name.\n")
-
-
-def _command_help(ctx: typer.Context, name: str) -> str | None:
-    """The help of the command of this name; None if no command has it."""
-    command = None if ctx.parent is None else getattr(ctx.parent.command, "commands", {}).get(name)
-    if command is None:
-        return None
-    with command.make_context(name, [], parent=ctx.parent, resilient_parsing=True) as context:
-        return str(context.get_help())

@@ -282,7 +282,7 @@ class PairedOptions(MeasureOptions):
     max_seconds: float = field(default=60.0, metadata=limits(gt=0))
     """Stop after this many seconds per comparison, restarts included."""
     min_rounds: int = field(default=10, metadata=limits(ge=1))
-    """Least number of rounds of each pair of processes."""
+    """Least number of rounds of each pair of processes; fewer than 6 count as 6."""
     block_steps: int | None = field(default=None, metadata=limits(ge=1))
     """Optimiser steps of a turn; null is as many as take 0.1 s, at most an epoch."""
 
