@@ -5,9 +5,10 @@ before the next epoch. Further rows add histograms of all weights and gradients,
 evaluation with stored scores, and 10 metrics a step and 10 an epoch. On a CPU the sides alternate step by step: other
 load on the machine changes within seconds and affects adjacent steps alike. The tracked run stays active meanwhile, so
 its background work, one heartbeat per second, counts for both sides; a separate row measures it. The start and end of a
-run are rows of their own, and so is what is done once after its first steps: their work is counted. Everything runs in one process, since two would differ in their memory layout. Freed memory is
-kept, as in a run: mapping it again would lengthen every step and so reduce the relative overhead. The batches are in
-memory, so that no waiting hides the cost of tracking.
+run are rows of their own, and so is what is done once after its first steps: their work is counted. Everything runs in
+one process, since two would differ in their memory layout. Freed memory is kept, as in a run: mapping it again would
+lengthen every step and so reduce the relative overhead. The batches are in memory, so that no waiting hides the cost of
+tracking.
 """
 
 import math

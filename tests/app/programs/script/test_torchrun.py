@@ -47,4 +47,4 @@ def test_the_ranks_of_a_cell_are_one_run(folder: Folder) -> None:
 
     # One process is the cell that it always was: nothing runs again.
     again = folder.run("sweep", *options, "--dry-run", "train.py", "way=dies")
-    assert again.status == 0 and "kept" in again.out, again.out
+    assert again.status == 0 and "1 cell: 1 keep" in again.out, again.out
