@@ -208,6 +208,9 @@ class InactiveRun:
     def write_world_size(self, size: int) -> None:
         """Do nothing."""
 
+    def measure_alone(self) -> None:
+        """Do nothing."""
+
     def stop_early(self, message: str) -> None:
         """Do nothing."""
 
