@@ -79,6 +79,8 @@ class FrameworkRun:
         _leave_to(self)
         found = last_run_begun_here()
         self._owns_run = found is None
+        if found is not None:
+            found.measure_alone()
         self.run = found or start_run_of_framework(device, params=params, root=self._root)
         if self._owns_run and network is not None:
             with self._undisturbed():

@@ -243,7 +243,11 @@ class EpochRecorder:
         self._sinks.epoch(record, details)
         self.history.revise_warmup()  # before the checkpoint: a resumed run does not judge these epochs again
         if interval is None:
-            with_wall_times = partial(self._clock.with_wall_times, earlier_seconds=epoch.parts.earlier_seconds)
+            with_wall_times = partial(
+                self._clock.with_wall_times,
+                earlier_seconds=epoch.parts.earlier_seconds,
+                waited_seconds=0.0 if self._ranks is None else self._ranks.waited_seconds,
+            )
         else:
             with_wall_times = partial(_with_device_times, interval)
         self._save_checkpoint(record, with_wall_times)

@@ -12,6 +12,7 @@ from runmanager.records.settings.values import flatten
 
 __all__ = [
     "PHASES",
+    "RANK_0_ALONE",
     "SCHEMA_VERSION",
     "UNKNOWN_WORK",
     "Attempt",
@@ -31,6 +32,9 @@ PHASES = ("data", "transfer", "compute", "eval", "tracking")
 UNKNOWN_WORK = "the work of a step is not known"
 """Beginning of the note that explains why the work of a run's step could not be counted."""
 
+
+RANK_0_ALONE = "samples, throughput and metrics are those of rank 0"
+"""End of the deviation of a run of several ranks whose record has the measurements of one."""
 
 _INFINITE = float("inf")
 

@@ -60,11 +60,12 @@ def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOpti
         else rows
     )
     varying = [column for name, column in settings.items() if name in matches.cells.varying]
+    scaling = _scaling_columns(matches)
     return ComparisonTable(
-        columns=[*settings.values(), *matches.metric.columns],
+        columns=[*settings.values(), *matches.metric.columns, *scaling],
         rows=rows,
         settings=tuple(settings.values()),
-        shown=(*varying, *_shown(matches)),
+        shown=(*varying, *_shown(matches), *scaling),
         notes=(*_nothing_to_compare(matches), *_contradictions(sweep, matches.metric), *damage_notes(sweep.damaged)),
         legend=" ".join([*_standing_in(matches), _legend(matches), _verdicts(matches.metric, options)]),
     )
@@ -89,6 +90,9 @@ def with_numbered_reasons(table: ComparisonTable) -> ComparisonTable:
     )
 
 
+_RANKS = ("processes", "world_size")
+_EFFICIENCY = "scaling_efficiency"  # speedup / ratio of the numbers of ranks
+
 _PICKED = "the best epoch of each run was picked after looking, which flatters its value"
 
 
@@ -97,10 +101,15 @@ def _is_continued(match: Match, continued: frozenset[str]) -> bool:
     return all(cell.run in continued for side in match.sides for cell in side.cells)
 
 
+def _scaling_columns(matches: Matches) -> list[str]:
+    along_ranks = any(match.axis.name in _RANKS for match in matches.pairs)
+    return [_EFFICIENCY] if along_ranks and matches.metric == THROUGHPUT else []
+
+
 def _row(match: Match, found: Judgement, settings: dict[str, str], matches: Matches) -> ComparisonRow:
     metric = matches.metric
     values: dict[str, Any] = {column: match.settings.get(name) for name, column in settings.items()}
-    values |= dict.fromkeys(metric.columns)
+    values |= dict.fromkeys((*metric.columns, *_scaling_columns(matches)))
     values |= {"axis": match.axis.name, "baseline": match.values[0], "candidate": match.values[1]}
     if metric != THROUGHPUT:
         values["metric"] = metric.name
@@ -112,6 +121,8 @@ def _row(match: Match, found: Judgement, settings: dict[str, str], matches: Matc
             values["reason"] = "; ".join([_PICKED, *filter(None, [found.reason])])
         estimate = found.effect.estimate
         values |= {metric.effect: estimate.value, "ci_low": estimate.low, "ci_high": estimate.high}
+        if metric == THROUGHPUT and match.axis.name in _RANKS:
+            values[_EFFICIENCY] = estimate.value * match.values[0] / match.values[1]
     return ComparisonRow(
         values,
         [column for name, column in settings.items() if name not in match.settings],

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.matched_pairs import Matches
-from runmanager.results.findings.roofline import WorkKind, full_batches, work_of
+from runmanager.results.findings.roofline import WorkKind, full_batches, num_devices, work_of
 from runmanager.results.load.run_summary import measured_epochs
 from runmanager.results.stats.descriptive import median
 
@@ -115,7 +115,7 @@ def _work_seconds(run: StoredRun) -> dict[BottleneckKind, float]:
         return {}
     # The last batch of an epoch is smaller, but takes as many operations as the others.
     return {
-        kind: work.per_step * (steps if kind == "launch" else batches) / work.at_best
+        kind: work.per_step * (steps * num_devices(run) if kind == "launch" else batches) / work.at_best
         for kind, work in work_of(run).items()
         if work.at_best
     }

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from runmanager.records.host.device_peaks import DevicePeaks
-from runmanager.records.run.run_record import UNKNOWN_WORK, Measurements
+from runmanager.records.run.run_record import RANK_0_ALONE, UNKNOWN_WORK, Measurements
 from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.matched_pairs import Matches
@@ -17,7 +17,7 @@ from runmanager.results.table_model.columns import MISSING, Row, Table, column_o
 from runmanager.results.table_model.formatting import with_unit_prefix
 from runmanager.results.table_model.logged_columns import rate_name
 
-__all__ = ["Work", "WorkKind", "full_batches", "roofline_lines", "roofline_rows", "work_of"]
+__all__ = ["Work", "WorkKind", "full_batches", "num_devices", "roofline_lines", "roofline_rows", "work_of"]
 
 WorkKind = Literal["compute", "memory", "launch"]
 
@@ -46,8 +46,9 @@ class Work:
 def work_of(run: StoredRun) -> dict[WorkKind, Work]:
     """Return each kind of counted work: that of a step, over the training part of measured epochs (or turns).
 
-    Ceilings are used only if they were measured on the run's device. That of copies is used only for operations that
-    are too large for caches on average. Kinds whose count does not apply to the run's steps are left out.
+    Ceilings are used only if they were measured on the run's device; those of several ranks add up. That of copies is
+    used only for operations that are too large for caches on average. Kinds whose count does not apply to the run's
+    steps are left out.
     """
     facts = run.record.measurements
     ceilings = _ceilings_of(run)
@@ -58,11 +59,17 @@ def work_of(run: StoredRun) -> dict[WorkKind, Work]:
         "memory": (facts.bytes_per_step, ceilings.copy_bytes_per_second if _is_uncached(facts) else None),
         "launch": (facts.operations_per_step, 1 / ceilings.dispatch_seconds if ceilings.dispatch_seconds else None),
     }
+    devices = num_devices(run)
     return {
-        kind: Work(amount, None if steps is None else amount * steps, at_best)
+        kind: Work(amount, None if steps is None else amount * steps, at_best and at_best * devices)
         for kind, (amount, at_best) in best.items()
         if amount and kind not in excluded
     }
+
+
+def num_devices(run: StoredRun) -> int:
+    """Return the number of ranks whose samples are in the run's record."""
+    return 1 if any(line.endswith(RANK_0_ALONE) for line in run.record.deviations) else run.world_size
 
 
 def _kinds_counted_differently(run: StoredRun) -> set[WorkKind]:

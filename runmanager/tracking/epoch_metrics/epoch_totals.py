@@ -49,6 +49,11 @@ class EpochTotals(msgspec.Struct, frozen=True):
     reductions: dict[str, str] = {}
     weights: dict[str, int] = {}
 
+    @property
+    def phase_seconds(self) -> float:
+        """The seconds of training and evaluation."""
+        return sum(self.seconds.get(name, 0.0) for name in (*_TRAINED, "eval"))
+
 
 ShareTotals = Callable[[int, EpochTotals, dict[str, str], dict[str, int]], EpochTotals]
 """Gives the number of an epoch, its totals, reductions and weights; returns the totals of all ranks."""

@@ -205,6 +205,12 @@ class InactiveRun:
     def note_deviation(self, line: str) -> None:
         """Do nothing."""
 
+    def write_world_size(self, size: int) -> None:
+        """Do nothing."""
+
+    def measure_alone(self) -> None:
+        """Do nothing."""
+
     def stop_early(self, message: str) -> None:
         """Do nothing."""
 

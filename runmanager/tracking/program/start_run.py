@@ -16,7 +16,7 @@ from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.host.standard_streams import show_line
-from runmanager.records.run.run_record import RunRecord
+from runmanager.records.run.run_record import RANK_0_ALONE, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.settings.signature import signature
 from runmanager.records.settings.values import flatten, plain_settings
@@ -216,7 +216,7 @@ class _Start:
         if isinstance(run, ActiveRun):
             run.write_world_size(size)
             if self._is_alone:
-                run.note_deviation(f"one of {size} ranks: samples, throughput and metrics are those of rank 0")
+                run.note_deviation(f"one of {size} ranks: {RANK_0_ALONE}")
         if self._ranks is not None:
             self._ranks.begin(trains=isinstance(run, ActiveRun), folder=str(run.paths.root.absolute()))
         return run

@@ -41,6 +41,7 @@ class RunRanks:
         self.size = size
         self.largest_memory: int | None = None
         self.has_shared = False
+        self.waited_seconds = 0.0  # for slower ranks, at the end of the last epoch, while they trained
         self.stop: Outcome | None = None
         self._prefix = f"runmanager/{number}/"
         self._timeout = timeout
@@ -134,10 +135,15 @@ class RunRanks:
         if not self.has_shared:
             self._drop_absent(store)
             self.has_shared = True
+        begun_at = time.monotonic()
         parts = [own, *self._parts_of_others(store, own)]
+        waited = time.monotonic() - begun_at
         self.largest_memory = max((part.memory_bytes or 0 for part in parts), default=0) or None
+        known = [part.totals for part in parts if part.totals is not None]
+        totals = add_totals(known)
+        self.waited_seconds = min(waited, max(totals.phase_seconds - known[0].phase_seconds, 0.0))
         answer = Answer(
-            add_totals([part.totals for part in parts if part.totals is not None]),
+            totals,
             stop=next((part.stop for part in parts if part.stop is not None), None),
             next_steps=self._steps_for(own.number),
         )
@@ -194,6 +200,10 @@ class RunRanks:
         wanted = steps * self._seconds / max(now - self._last_time, 1e-6)
         self._last_number, self._last_time = number, now
         return max(1, min(round(wanted), _GROWTH * steps))
+
+    def do_without(self) -> None:
+        """Share nothing from now on: the other ranks do not end their epochs here."""
+        self._is_over = True
 
     def leave(self, error: BaseException | None) -> None:
         """Tell the others that the run has ended here."""

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from runmanager.records.files.paths import RunPaths
+from runmanager.records.run.run_record import RANK_0_ALONE
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.tracking.epoch_metrics.logged_metrics import checked_values
@@ -140,14 +141,17 @@ class LoopCalls(ABC):
         """Record that the run is made by several ranks."""
         self._folder.write(world_size=size)
 
+    def measure_alone(self) -> None:
+        """Record what this rank measures alone, as a framework that drives the training calls no other."""
+        if self._ranks is not None:
+            self._ranks.do_without()
+
     def _leave_ranks(self, ranks: RunRanks, error: BaseException | None) -> None:
         """End the run for the other ranks, which may end later."""
         self._stop_policy.stop(ranks.pending)
         ranks.leave(error)
         if ranks.rank == 0 and not ranks.has_shared:
-            self._notes.note_deviation(
-                f"one of {ranks.size} ranks: samples, throughput and metrics are those of rank 0"
-            )
+            self._notes.note_deviation(f"one of {ranks.size} ranks: {RANK_0_ALONE}")
 
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """Yield the loader's batches on the run's device, in a loop without epochs; timed as by `Epoch.batches`.

@@ -25,15 +25,18 @@ class RunClock:
         waited = self._turns.waited_seconds if self._turns else 0.0
         return self.earlier_seconds + time.perf_counter() - self._begun_at - waited
 
-    def with_wall_times(self, record: EpochRecord, *, earlier_seconds: float = 0.0) -> EpochRecord:
+    def with_wall_times(
+        self, record: EpochRecord, *, earlier_seconds: float = 0.0, waited_seconds: float = 0.0
+    ) -> EpochRecord:
         """Complete the last epoch's record: everything since its last phase ended counts as tracking.
 
-        `earlier_seconds` is the wall time of its part in an earlier process.
+        `earlier_seconds` is the wall time of its part in an earlier process. `waited_seconds` of that time are in its
+        phases already: those in which a slower rank trained.
         """
         run_seconds, now = self.seconds(), time.perf_counter()
         return msgspec.structs.replace(
             record,
-            tracking_seconds=(record.tracking_seconds or 0.0) + now - self._timer.ended_at,
+            tracking_seconds=(record.tracking_seconds or 0.0) + now - self._timer.ended_at - waited_seconds,
             wall_seconds=earlier_seconds + now - self._timer.begun_at,
             run_seconds=run_seconds,
         )

@@ -426,3 +426,12 @@ def test_any_axis_of_runs_that_differ_in_the_seed_alone(contents, steady):
 def test_baseline_with_any_axis_is_rejected(contents, steady):
     with pytest.raises(UsageError, match="`--baseline` must belong to one axis, got 'cpu' with `--axis any`"):
         compare(contents((CPU, steady(1.0), {})), None, CompareOptions(axis="any", baseline="cpu"))
+
+
+def test_along_the_number_of_ranks_the_table_has_the_scaling_efficiency(contents, steady):
+    one, two = ({**CPU, "processes": 1}, steady(2.0), {}), ({**CPU, "processes": 2}, steady(1.25), {})
+    row = only_row(contents(one, two), axis="processes")
+    assert (row["speedup"], row["scaling_efficiency"]) == (pytest.approx(1.6), pytest.approx(0.8))
+    recorded = contents((CPU, steady(2.0), {}), ({**CPU, "seed": 1}, steady(1.25), {"world_size": 2}))
+    row = only_row(recorded, axis="world_size")
+    assert (row["baseline"], row["candidate"], row["scaling_efficiency"]) == (1, 2, pytest.approx(0.8))
