@@ -172,12 +172,12 @@ def _status_of(command: _Command, called: Sequence[str], task: Callable[[Any], A
 def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], Any]) -> None:
     if sys.platform == "win32":
         raise RunManagerError("runmanager must run on Linux or macOS, got Windows; use WSL.")
+    if command.runs_something and "--quiet" not in command.flags:
+        show_first_words()
     from runmanager.app.compose.user_presets import preset_faults
 
     if faults := [*command.faults(), *preset_faults(command.words)]:
         raise ConfigurationError(faults)
-    if command.runs_something and "--quiet" not in command.flags:
-        show_first_words()
     from runmanager.tracking.environment.rank_check import refuse_several_ranks
 
     if command.runs_something:

@@ -17,11 +17,8 @@ PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True, "allow
 
 
 def run_application(ctx: typer.Context, arguments: Sequence[str]) -> int:
-    """Run the Hydra application with `arguments` and return its exit status.
-
-    `--help`, or a command line without any settings, prints the command's help.
-    """
-    if not ctx.args or "--help" in ctx.args:
+    """Run the Hydra application with `arguments` and return its exit status; `--help` prints the command's help."""
+    if "--help" in ctx.args:
         typer.echo(ctx.get_help())
         return 0
     from runmanager.app.hydra_main import main  # imports Hydra, which is slow

@@ -116,7 +116,7 @@ def takes_scripts(
         @functools.wraps(built_in)
         def command(ctx: typer.Context, **given: Any) -> int:
             if _FIXED not in ctx.meta:
-                return built_in(ctx)
+                return built_in(ctx) if ctx.args else _show_help(ctx)
             flags = ScriptFlags(**given)
             program, *settings = [flags.module, *ctx.args] if flags.module is not None else ctx.args
             words = ("runmanager", str(ctx.info_name), *ctx.meta[_WORDS])
@@ -130,6 +130,11 @@ def takes_scripts(
         return command
 
     return decorate
+
+
+def _show_help(ctx: typer.Context) -> int:
+    typer.echo(ctx.get_help())
+    return 0
 
 
 def _parameters() -> list[inspect.Parameter]:

@@ -24,4 +24,4 @@ def mv(
         renamed = rename_sweep(paths, name)
     if renamed.results("csv").exists():
         write_tables(renamed, report=renamed.report.exists())  # they have the old name
-    print_text(f"{paths.root} is now {renamed.root}; name={name} continues it.\n")
+    print_text(f"{paths.root} is now {renamed.root}; its command continues it under the name {name}.\n")

@@ -141,7 +141,8 @@ def test_a_renamed_sweep_reads_as_before(command: Callable, sweep: SweepPaths) -
     write_sweep(sweep.root.with_name("taken"))
     assert "outputs/taken exists" in command("mv", "grid", "taken").err
     done = command("mv", "grid", "renamed")
-    assert (done.status, done.out) == (0, "outputs/grid is now outputs/renamed; name=renamed continues it.\n")
+    said = "outputs/grid is now outputs/renamed; its command continues it under the name renamed.\n"
+    assert (done.status, done.out) == (0, said)
     renamed = SweepPaths(sweep.root.with_name("renamed"))
     assert not sweep.root.exists()
     assert files_of(renamed.runs) == before

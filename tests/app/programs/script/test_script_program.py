@@ -252,9 +252,9 @@ while '"held"' not in Path(settings["out"], "run.json").read_text():  # until it
 @pytest.mark.skipif(bool(find_gpus()), reason="what a script used is not known where there are GPUs")
 def test_memory_is_that_of_the_script_alone(folder: Folder) -> None:
     folder.write("train.py", HOLDS_MEMORY)
-    words = ("--name", "held", "--unchecked", "--scalar", r"held=held (\d)", "train.py", "mib=1,200", "out={run_dir}")
+    words = ("--name", "memory", "--unchecked", "--scalar", r"held=held (\d)", "train.py", "mib=1,200", "out={run_dir}")
     assert folder.run("sweep", *words).status == 0
-    small, large = (records_of(folder, "held")[mib].peak_memory_bytes for mib in (1, 200))
+    small, large = (records_of(folder, "memory")[mib].peak_memory_bytes for mib in (1, 200))
     assert small is not None and large is not None
     assert small < 60 * 2**20, "a supervisor's libraries need more"
     assert 200 * 2**20 <= large < 260 * 2**20
