@@ -20,6 +20,7 @@ from runmanager.app.programs.notification_setting import forget_notification
 from runmanager.app.sweeper_options import CONTINUES, GridSweeperOptions
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_internals import hydra_words
+from runmanager.launching.hydra_internals import hydra_words
 from runmanager.launching.hydra_launcher import register_plugin
 from runmanager.validation import fault
 
@@ -91,8 +92,7 @@ class GridSweeper(Sweeper):
         program = BuiltInJob(self._loader, self._master, words, sides=self._sides, rules=rules)
         if self._save is not None:
             program.compose()  # reports every fault
-            hydra_words = [str(word) for word in self._master.hydra.overrides.hydra]
-            save_preset(self._save, words, hydra_words, overwrites=self._options.yes)
+            save_preset(self._save, words, hydra_words(self._master), overwrites=self._options.yes)
             return []
         forget_notification(self._master)
         return SweepDriver(program, self._launcher, self._options).run()
