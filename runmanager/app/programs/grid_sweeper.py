@@ -20,7 +20,6 @@ from runmanager.app.programs.notification_setting import forget_notification
 from runmanager.app.sweeper_options import CONTINUES, GridSweeperOptions
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_internals import hydra_words
-from runmanager.launching.hydra_internals import hydra_words
 from runmanager.launching.hydra_launcher import register_plugin
 from runmanager.validation import fault
 
