@@ -135,7 +135,7 @@ def _train_cell(manager: RunManager, options: Config, params: Mapping[str, Any],
 
 
 def _continued_run(folder: RunPaths) -> RunPaths | None:
-    """Return the finished run that the sweeper lets this one go on from."""
+    """Return the finished run that the sweeper lets this one continue."""
     name = OmegaConf.select(HydraConfig.get().sweeper, CONTINUES.rpartition(".")[2], default=None)
     return None if name is None else RunPaths(folder.root.parent / name)
 

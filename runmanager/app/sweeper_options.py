@@ -8,7 +8,7 @@ from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS
 __all__ = ["CONTINUES", "GridSweeperOptions"]
 
 CONTINUES = "hydra.sweeper.continues"
-"""The option with which the sweeper says what run a cell goes on from."""
+"""The option with which the sweeper names the run that a cell continues."""
 
 
 @dataclass

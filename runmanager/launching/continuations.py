@@ -1,4 +1,4 @@
-"""Runs of a plan that go on from a finished run of fewer epochs, instead of starting with the first epoch."""
+"""Runs of a plan that continue a finished run with fewer epochs, instead of starting with the first epoch."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ def with_continuations(
     code_of: Callable[[Code], Code],
     obstacle: Callable[[Cell, RunRecord], str],
 ) -> list[PlannedRun]:
-    """Let the runs of `plan` that begin with the first epoch go on from a finished run instead, where that is the same.
+    """Let new runs of `plan` continue a finished run with fewer epochs, where that computes the same.
 
     The longest of the `stored` runs whose settings are the cell's but for fewer epochs is taken. Where that is not
     possible, the plan says why. `now` and `code_of` are those of `plan_runs`; `obstacle` is the program's own.

@@ -43,7 +43,7 @@ class Action(StrEnum):
     START = "start"
     RESUME = "resume"
     START_AGAIN = "start again"
-    CONTINUE = "continue"  # a new run, which goes on from a finished one with fewer epochs
+    CONTINUE = "continue"  # a new run, which continues a finished one with fewer epochs
     MEASURE = "measure again"  # finished, but a run that it takes measured turns with is not
     KEEP = "keep"
     LEAVE = "leave"  # another process runs it
@@ -100,7 +100,7 @@ class PlannedRun:
     """A cell with its action, the reason, the paths of its run, and its stored record when this was planned.
 
     `changes` describes how the present code and versions differ from those of the stored run, `variables` which of the
-    environment variables that the cell reads do. `continuation` is the shorter run that a run could go on from.
+    environment variables that the cell reads do. `continuation` is the shorter run that a run could continue.
     """
 
     cell: Cell

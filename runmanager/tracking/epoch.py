@@ -90,7 +90,7 @@ class Epoch:
         self._first_step = self.num_steps = steps_before + self.parts.earlier_steps
 
     def part(self) -> EpochPart:
-        """Return what the epoch has given so far, for a checkpoint; waits for the device. The epoch goes on."""
+        """Return what the epoch has given so far, for a checkpoint; waits for the device. The epoch continues."""
         steps, seconds = self.num_steps - self._first_step, self._phases.so_far()
         return self.parts.so_far(self.number, num_steps=steps, seconds=seconds, begun_at=self._timer.begun_at)
 

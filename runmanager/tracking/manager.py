@@ -206,7 +206,7 @@ class RunManager(TutorialCalls):
         )
 
     def _continue(self, folder: RunFolder, options: RunOptions) -> bool:
-        """Let a new run go on from a finished one with fewer epochs, as `options` ask; return whether it does."""
+        """Let a new run continue a finished one with fewer epochs, as `options` ask; return whether it does."""
         shorter = options.continues
         if shorter is None and options.extends_epochs:
             shorter = find_shorter(read_sweep(self.paths, epochs_of=lambda _: False).runs, folder.record)

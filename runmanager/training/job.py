@@ -55,7 +55,7 @@ def train_run(
 
     `when_claimed` is called as soon as the run owns its folder, so that it can be interrupted and its output
     redirected. `turns` schedules the run if it is measured interleaved with others. `continues` is the finished run
-    that a new one goes on from. Errors are recorded and raised.
+    that a new one continues. Errors are recorded and raised.
     Raises `UsageError` for `measure=paired` without `turns`.
     """
     if isinstance(options.measure, PairedOptions) and turns is None:

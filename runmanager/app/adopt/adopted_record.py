@@ -24,7 +24,7 @@ def adopted_record(
 ) -> RunRecord:
     """Return the record of a run that another program made, with these of its metrics.
 
-    It is `finished` where it left any, else `crashed`. It has no time but that of its first event: nobody measured
+    It is `finished` where it left any, else `crashed`. It has no time but that of its first event: no tool measured
     the others. `summary` has the metrics that do not belong to epochs.
     """
     last_epoch = max((max(each.series.by_epoch, default=0) for each in metrics), default=0)

@@ -1,4 +1,4 @@
-"""Rules on a grid beside its axes: axes that advance together, explicit points, and cells that are left out."""
+"""Rules on a grid in addition to its axes: axes that advance together, explicit points, and cells that are left out."""
 
 import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -29,7 +29,7 @@ class KnownSettings(NamedTuple):
 
 @dataclass(frozen=True)
 class GridRules:
-    """What a command says of its grid beside the axes; no part of any cell.
+    """What a command gives for its grid in addition to the axes; not part of any cell.
 
     `zips`: groups of axes that advance together. `points`: the words NAME=VALUE of each explicit point, combined with
     the axes as a grid. `exclude`: the cells for which it holds are left out. `key` is how the user names a rule:

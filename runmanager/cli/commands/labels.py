@@ -22,7 +22,7 @@ def tag(
     """Add tags to a sweep or a run. They are shown by ls, table and report."""
     sweep, run = _place(target)
     change = remove_tags if remove else add_tags
-    with require_writable("SWEEP", sweep.root, way_out="tags are kept beside the runs"):
+    with require_writable("SWEEP", sweep.root, way_out="tags are kept next to the runs"):
         labels = change(sweep, run, tuple(tags))
     _print(sweep, run, labels)
 
@@ -32,7 +32,7 @@ def note(
 ) -> None:
     """Set the note of a sweep or a run, in place of an earlier one. It is shown by ls, table and report."""
     sweep, run = _place(target)
-    with require_writable("SWEEP", sweep.root, way_out="notes are kept beside the runs"):
+    with require_writable("SWEEP", sweep.root, way_out="notes are kept next to the runs"):
         labels = set_note(sweep, run, text)
     _print(sweep, run, labels)
 

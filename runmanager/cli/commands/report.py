@@ -36,7 +36,7 @@ def report(
 ) -> None:
     """Rebuild the tables and report.html of sweeps from their runs, and print where they are.
 
-    Of several sweeps, a page beside them has the table of all their runs.
+    Of several sweeps, a page next to them has the table of all their runs.
     """
     from runmanager.results.figures.figure import FIGURE_FORMATS
     from runmanager.results.load.several_sweeps import name_sweeps

@@ -66,7 +66,7 @@ def render_results(table: Table, *, limit: int | None = 50, width: int = _DEFAUL
     if not all("run" in row.values for row in rows):
         omittable = tuple(reversed(names[1:]))
     elif _min_width(columns, (*omittable, *logged)) > width:
-        # A name of a sweep is needed beside that of a run.
+        # A sweep's name is needed in addition to that of a run.
         settings = [name for name in table.settings if name != SWEEP]
         names = ["run", *(name for name in names if name not in ("run", *settings))]
         columns = min(columns, _columns(table, rows, names), key=lambda each: _min_width(each, (*omittable, *logged)))

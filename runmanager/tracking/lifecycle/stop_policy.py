@@ -90,7 +90,7 @@ class StopPolicy:
             self.stop_early(reason)
 
     def stop(self, stop: Outcome | None) -> None:
-        """Stop after the current epoch as `stop` says; None: go on."""
+        """Stop after the current epoch as `stop` says; None: continue."""
         if stop is not None and stop.reason is Reason.INTERRUPTED:
             self.interrupt(stop.message)
         elif stop is not None:

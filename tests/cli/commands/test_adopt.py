@@ -108,7 +108,7 @@ def test_a_multirun_becomes_a_sweep_that_every_command_reads(
     }
     for row in finished:
         assert float(row["val_loss"]) == pytest.approx(float(row["lr"]) / 4 + 0.001 * int(row["seed"]), rel=1e-6)
-    # What nobody measured is empty, the device included.
+    # What was not measured is empty, the device included.
     for name in ("device", "epoch_seconds", "run_seconds", "samples_per_second", "contended", "device_name"):
         assert {row[name] for row in rows} == {""}
     (failed,) = [row for row in rows if row["status"] != "finished"]

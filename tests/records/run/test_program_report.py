@@ -1,4 +1,4 @@
-"""What a program reports is merged into its run's record, by every reader while it runs and by whoever ends it."""
+"""What a program reports is merged into its run's record, by readers while it runs and by the process that ends it."""
 
 from collections.abc import Callable
 from pathlib import Path

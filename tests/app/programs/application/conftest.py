@@ -1,4 +1,4 @@
-"""A Hydra application of somebody else, in a folder of its own, and its command in a new process."""
+"""A Hydra application that does not import the package, in a folder of its own, and its command in a new process."""
 
 import csv
 import json
