@@ -94,6 +94,10 @@ def test_people_see_the_longer_run_and_files_have_both(
     assert f"{note}; --all shows them." in " ".join(table().split())
     shown = {words: table(*words).count("finished") for words in [(), ("--all",), ("--where", "epochs==3")]}
     assert shown == {(): 6, ("--all",): 8, ("--where", "epochs==3"): 4}
+    whole = str(extended.whole.paths.root)
+    shown = {words: table(whole, *words).count("finished") for words in [(), ("--all",)]}
+    num_whole = len(extended.whole.rows())
+    assert shown == {(): 6 + num_whole, ("--all",): 8 + num_whole}, "of two sweeps in one table too"
     assert len(json.loads(table("--format", "json"))) == 8
     page = (extended.sweep.paths.root / "report.html").read_text()
     assert f"{note}; the CSV files of the sweep have them." in page
