@@ -8,6 +8,7 @@ version below.
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, NamedTuple
 
 import hydra._internal.config_loader_impl as config_loader_impl
@@ -150,9 +151,17 @@ def settings_yaml(config: DictConfig | ListConfig, *, key: str | None = None) ->
         default_flow_style=False,
         allow_unicode=True,
         sort_keys=False,
-        Dumper=get_omega_conf_dumper(),
+        Dumper=_dumper(),
     )
     return text
+
+
+@cache
+def _dumper() -> Any:
+    """OmegaConf's dumper over libyaml's emitter, which takes half the time; its own where PyYAML has no libyaml."""
+    own: Any = get_omega_conf_dumper()
+    emitter = getattr(yaml, "CDumper", None)
+    return own if emitter is None else type("Dumper", (emitter,), {"yaml_representers": own.yaml_representers})
 
 
 def raw_value(node: Any) -> Any:
