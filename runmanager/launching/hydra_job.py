@@ -11,6 +11,7 @@ from hydra.core.utils import JobReturn, JobRuntime, JobStatus, configure_log, ru
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from runmanager.launching.hydra_internals import (
+    OWN_CALLBACK,
     copy_without_hydra,
     flush_loggers,
     job_context,
@@ -23,7 +24,6 @@ from runmanager.launching.task_reference import TaskReference
 __all__ = ["return_of_hydra_job", "run_hydra_job"]
 
 _DIR, _SUBDIR = "hydra.sweep.dir", "hydra.sweep.subdir"
-_OWN_CALLBACK = "hydra_plugins.runmanager.RuntimeSettings"  # it has done its part before a job begins
 
 
 def run_hydra_job(task: TaskReference, config: DictConfig) -> Any:
@@ -71,7 +71,7 @@ def _run_with_hydra(task: Callable[[DictConfig], Any], config: DictConfig) -> Jo
 def _is_plain(hydra: DictConfig) -> bool:
     """Whether Hydra would do nothing around the task but write its files and configure its logging."""
     stays = hydra.job.chdir is False or (hydra.job.chdir is None and version.base_at_least("1.2"))
-    callbacks = [each for each in hydra.callbacks.values() if each is None or each.get("_target_") != _OWN_CALLBACK]
+    callbacks = [each for each in hydra.callbacks.values() if each is None or each.get("_target_") != OWN_CALLBACK]
     return stays and not hydra.job.env_set and not callbacks
 
 

@@ -138,7 +138,7 @@ class HydraApplication:
 
     def _compose(self, words: list[str], varying: Sequence[str]) -> "_Composed":
         try:
-            config = self._loader.load_sweep_config(self._master, words)
+            config = self._loader.load_sweep_config(self._master, words, notes_overrides=False)
         except (HydraException, OmegaConfBaseException) as error:
             return _Composed(words, None, faults=(_first_line(error),))
         with open_dict(config):
