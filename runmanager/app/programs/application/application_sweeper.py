@@ -47,7 +47,7 @@ class ApplicationSweeper(Sweeper):
 
     def __init__(self, params: Any, **settings: Any) -> None:
         self._params = {str(key): str(value) for key, value in (params or {}).items()}
-        self._given = {
+        self._given: dict[str, Any] = {
             key: OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
             for key, value in settings.items()
         }
