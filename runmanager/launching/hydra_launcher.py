@@ -32,6 +32,7 @@ from runmanager.launching.options import LocalOptions, OnError
 from runmanager.launching.task_reference import TaskReference
 from runmanager.launching.work import Work, do_work
 from runmanager.records.run.status import Outcome
+from runmanager.validation import fault
 
 __all__ = [
     "JobFacts",
@@ -40,6 +41,7 @@ __all__ = [
     "ProcessLauncher",
     "ReturnRecorder",
     "default_preload",
+    "refuse_several_processes",
     "refuse_stall_timeout",
     "register",
     "register_plugin",
@@ -91,6 +93,14 @@ class ProcessLauncher(Launcher):
             config.hydra.job.id = str(key)
             config.hydra.job.num = key
         return TaskReference.of(self._task), config
+
+
+def refuse_several_processes(launcher: Launcher, whose: str) -> None:
+    """Raise `ConfigurationError` for several `processes_per_run` where the jobs run in one process each."""
+    if isinstance(launcher, LocalLauncher) and (number := launcher.options.processes_per_run) > 1:
+        rule = f"be 1 for {whose}, which runs in one process"
+        way_out = "a script under `runmanager sweep --processes`, or a Hydra application, may have several ranks"
+        raise ConfigurationError([fault("hydra.launcher.processes_per_run", rule, number, way_out)])
 
 
 def refuse_stall_timeout(seconds: float | None) -> None:
@@ -154,7 +164,7 @@ class LocalLauncher(ProcessLauncher):
 
     def _default_request(self) -> GpuRequest:
         per_run = self.options.gpus_per_run
-        return GpuRequest(1 if per_run is None else per_run)
+        return GpuRequest(self.options.processes_per_run if per_run is None else per_run)
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Run the jobs and return a result for each; a job that died is a failed one."""
@@ -173,6 +183,7 @@ class LocalLauncher(ProcessLauncher):
     def _jobs(self, job_overrides: Sequence[Sequence[str]], first: int) -> Iterator[Job]:
         if not self.facts:
             refuse_stall_timeout(self.options.stall_timeout)
+            refuse_several_processes(self, "a job of another sweeper")
         for index, overrides in enumerate(job_overrides):
             if not self.listener.wants(first + index):
                 continue

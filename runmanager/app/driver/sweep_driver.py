@@ -193,7 +193,7 @@ class SweepDriver:
         driver = ProcessIdentity.current()
         os.environ[DRIVEN_VARIABLE] = "1"
         with require_output_root(sweep.root.parent):
-            names = write_plan(sweep, plan, grid, driver)
+            names = write_plan(sweep, plan, grid, driver, metric=self._options.metric)
         detached = is_detached(self._launcher)
         try:
             plan = [assign_folder(each, sweep, names) for each in plan]

@@ -20,6 +20,7 @@ from runmanager.app.driver.remote_sessions import duel_address
 from runmanager.app.programs.run_folder_overrides import run_folder_overrides
 from runmanager.app.sweeper_options import CONTINUES
 from runmanager.errors import ConfigurationError
+from runmanager.launching.hydra_launcher import refuse_several_processes
 from runmanager.launching.plan import Action, Cell, PlannedRun, Resume
 from runmanager.launching.work import Work
 from runmanager.records.files.paths import RunPaths, SweepPaths
@@ -105,6 +106,7 @@ class BuiltInJob:
     def check_capacity(
         self, launcher: Launcher, batches: Sequence[Sequence[PlannedRun]], *, take_turns: bool = False
     ) -> None:
+        refuse_several_processes(launcher, "the built-in job")
         check_host_capacity(launcher, map(self._configs_of, batches), take_turns=take_turns)
 
     def check(self, launcher: Launcher, to_run: Sequence[PlannedRun], *, needs_all: bool) -> None:

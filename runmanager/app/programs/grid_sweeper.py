@@ -94,6 +94,7 @@ class GridSweeper(Sweeper):
             save_preset(self._save, words, hydra_words(self._master), overwrites=self._options.yes)
             return []
         forget_notification(self._master)
+        self._loader.remember(self._master)
         return SweepDriver(program, self._launcher, self._options).run()
 
     def _refuse_folders(self) -> None:

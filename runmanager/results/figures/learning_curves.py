@@ -115,7 +115,8 @@ def _values(run: StoredRun, outcome: Outcome) -> tuple[str, dict[int, float]]:
     known = {epoch.epoch: value for epoch in run.epochs if (value := outcome.of_epoch(epoch)) is not None}
     counted = counted_word(run.record)
     if not known:
-        known = metric_by_step(run.paths, outcome.name, run.record.origins or {})
+        record = run.record
+        known = metric_by_step(run.paths, outcome.name, record.origins or {}, adopted=record.adopted)
         counted = "step"
     return counted, {number: value if is_drawable(value) else math.nan for number, value in known.items()}
 

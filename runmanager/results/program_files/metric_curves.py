@@ -2,6 +2,9 @@
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
 
 from runmanager.records.files.paths import EVENT_WRITER, RunPaths
 from runmanager.results.program_files.folder_metrics import read_metrics
@@ -13,20 +16,23 @@ _PRINTED = "printed"  # the origin, and the folder where a program logs itself
 _EVENTS = "events.out.tfevents.*"
 
 
-def metric_by_step(run: RunPaths, name: str, origins: Mapping[str, str]) -> dict[int, float]:
+def metric_by_step(
+    run: RunPaths, name: str, origins: Mapping[str, str], *, adopted: str | msgspec.UnsetType = msgspec.UNSET
+) -> dict[int, float]:
     """Return the values of a metric by step, those of a long series at even steps; empty where no file has them.
 
-    `origins` are those of the run's record. A printed metric counts its values from 1. Damaged files give what could be
-    read.
+    `origins` are those of the run's record; `adopted` is the folder of an adopted run, which has its files. A printed
+    metric counts its values from 1. Damaged files give what could be read.
     """
     origin = origins.get(name)
     if origin is None:
         return {}
     if origin == _PRINTED:
         return _printed(run, name)
-    if not run.root.is_dir():
+    folder = Path(adopted) if isinstance(adopted, str) else run.root
+    if not folder.is_dir():
         return {}
-    found = (each for each in read_metrics(run.root).metrics if each.name == name and each.origin == origin)
+    found = (each for each in read_metrics(folder).metrics if each.name == name and each.origin == origin)
     return next((each.series.points for each in found), {})
 
 
