@@ -241,6 +241,11 @@ class TurnKeeper:
         waiting = now - member.requested_at if member is not None and member.request is not None else 0.0
         return now - self._waited.get(key, 0.0) - waiting
 
+    def end_turns(self, keys: Collection[int]) -> None:
+        """Tell jobs that wait that their turns are over; called by `enough`. The others continue when they are gone."""
+        for key in keys:
+            self._reply(key, None)
+
     def receive(self, ready: Sequence[object]) -> None:
         """Read the requests from those of `pipes` that are ready, and grant the next turn."""
         for key, member in list(self._members.items()):
@@ -274,6 +279,8 @@ class TurnKeeper:
             if self._is_over():
                 self._end_turns()
                 return
+            if any(member.request is None for member in members.values()):
+                return  # some were told to end, and must be gone before the next turn
             self._begin_round()
         self._measure(self._order.pop(0))
 
@@ -316,7 +323,7 @@ class TurnKeeper:
         self._reply(key, grant)
 
     def _end_turns(self) -> None:
-        for key in list(self._members):
+        for key in [key for key, member in self._members.items() if member.request is not None]:
             self._reply(key, None)
             self._members.pop(key).pipe.close()
 

@@ -1,0 +1,197 @@
+"""The race of settings of the built-in job: a process for each contender, which take turns on this machine."""
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hydra.core.utils import JobReturn, JobStatus
+
+from runmanager.app.tune.contender import Seen, run_contender
+from runmanager.app.tune.search import Heat, Settings
+from runmanager.errors import ConfigurationError
+from runmanager.launching.hydra_internals import job_exception
+from runmanager.launching.hydra_launcher import JobFacts, LocalLauncher
+from runmanager.launching.local.turn_keeper import WARMUP_TURNS, Round, TurnKeeper
+from runmanager.launching.work import Work
+from runmanager.records.run.status import Outcome, Reason, Status
+from runmanager.results.stats.paired_speedup import is_narrow, log_ratios
+from runmanager.results.stats.race import LEAST_ROUNDS, beaten, race_speedup
+from runmanager.training.options.job import TrainingOptions
+
+__all__ = ["BuiltInTrack", "Entry"]
+
+_TURN_SECONDS = 0.12
+_SECONDS_ALONE = 1.0
+_LOOK_AT = (LEAST_ROUNDS, 4 * LEAST_ROUNDS)  # rounds of a session
+_MAX_SESSIONS = 2  # of a heat
+_LOOKS = len(_LOOK_AT) * _MAX_SESSIONS
+_MAX_LAST_SESSIONS = 8  # of the heat that measures the gain
+_NARROW = 0.01  # half the width of an interval that needs no further session
+_LEAST_TIMEOUT = 30.0  # seconds after which a contender that does not get ready is given up
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a contender trains, and on how many threads; None for those of any run."""
+
+    options: TrainingOptions
+    threads: int | None = None
+
+
+@dataclass
+class _State:
+    """A heat under way: its sessions so far, and who is left."""
+
+    running: set[int]
+    sessions: list[list[dict[int, float]]] = field(default_factory=list)
+    seen: dict[int, Seen] = field(default_factory=dict)
+    failures: dict[int, Outcome] = field(default_factory=dict)
+    dropped: set[int] = field(default_factory=set)
+    is_interrupted: bool = False
+
+
+class BuiltInTrack:
+    """Races contenders that `enter` makes of their settings; a contender that cannot be made has failed.
+
+    All processes of a session exist together and one works at a time. A second session, of new processes, follows where
+    it fits the time: no two processes are equally fast.
+    """
+
+    def __init__(self, launcher: LocalLauncher, enter: Callable[[Settings], Entry], *, seconds: float) -> None:
+        self._enter = enter
+        options = dataclasses.replace(
+            launcher.options, retries=0, on_error="continue", timeout=max(seconds, _LEAST_TIMEOUT), stall_timeout=None
+        )
+        self._launcher = LocalLauncher(**dataclasses.asdict(options))
+        self._start_seconds = 1.0
+        self._turn_seconds = _TURN_SECONDS
+
+    def try_alone(self, settings: Settings) -> Seen:
+        """Train one contender alone for a second, and return what was seen of it."""
+        began = time.monotonic()
+        work = self._work(self._enter(settings), alone=_SECONDS_ALONE)
+        (seen,) = self._launch([work], [self._enter(settings).options.device])
+        self._turn_seconds = max(_TURN_SECONDS, seen.step_seconds)
+        self._start_seconds = max(time.monotonic() - began - _SECONDS_ALONE, 0.1)
+        return seen
+
+    def needed(self, count: int) -> float:
+        """The seconds of a heat with as few rounds as count; what starts together shares the cores."""
+        return self._start_seconds + count * self._turn_seconds * (WARMUP_TURNS + LEAST_ROUNDS)
+
+    def race(self, contenders: Sequence[Settings], *, seconds: float, is_last: bool = False) -> Heat:
+        """Race the contenders; see `Track`."""
+        entries, faults = self._entries(contenders)
+        state = _State(running=set(entries))
+        deadline = time.monotonic() + seconds
+        try:
+            self._run_sessions(state, entries, deadline, is_last=is_last)
+        except KeyboardInterrupt:
+            state.is_interrupted = True
+        failures = faults | {key: _reason(each) for key, each in state.failures.items()}
+        rows = 1 if is_last else _LOOKS * max(len(entries) - 1, 1)
+        found = {key: race_speedup(state.sessions, 0, key, rows=rows) for key in entries if key}
+        return Heat(
+            {key: each for key, each in found.items() if each is not None and key not in failures},
+            failures,
+            frozenset(state.dropped),
+            {key: each.shares for key, each in state.seen.items() if each.shares},
+            state.is_interrupted,
+        )
+
+    def _entries(self, contenders: Sequence[Settings]) -> tuple[dict[int, Entry], dict[int, str]]:
+        entries: dict[int, Entry] = {}
+        faults: dict[int, str] = {}
+        for key, settings in enumerate(contenders):
+            try:
+                entries[key] = self._enter(settings)
+            except ConfigurationError as error:
+                faults[key] = error.faults[0]
+        return entries, faults
+
+    def _run_sessions(self, state: _State, entries: Mapping[int, Entry], deadline: float, *, is_last: bool) -> None:
+        for number in range(_MAX_LAST_SESSIONS if is_last else _MAX_SESSIONS):
+            left = deadline - time.monotonic()
+            if len(state.running) < 2 or (number and left < self.needed(len(state.running))):
+                break
+            self._run_session(state, entries, sorted(state.running), left, number, is_last=is_last)
+            if is_last and len(entries) == 2 and _is_narrow(state.sessions):
+                break
+        # Several processes share the memory: one that found none is tried again, with the settings so far alone.
+        for key in [key for key, each in state.failures.items() if each.reason is Reason.OUT_OF_MEMORY and key]:
+            if len(entries) > 2 and 0 not in state.failures and self.needed(2) <= deadline - time.monotonic():
+                del state.failures[key]
+                self._run_session(state, entries, [0, key], deadline - time.monotonic(), len(state.sessions))
+
+    def _run_session(
+        self,
+        state: _State,
+        entries: Mapping[int, Entry],
+        keys: Sequence[int],
+        seconds: float,
+        number: int,
+        *,
+        is_last: bool = False,
+    ) -> None:
+        """Start the processes of `keys`, let them take turns, and add what they measured to the state."""
+        running = set(keys)
+        rounds: list[dict[int, float]] = []
+        state.sessions.append(rounds)
+
+        def enough(measured: Sequence[Round]) -> bool:
+            rounds[:] = [{keys[at]: value for at, value in each.items()} for each in measured]
+            if not is_last and len(measured) in _LOOK_AT:
+                losers = beaten(state.sessions, running, looks=_LOOKS) & running
+                state.dropped |= losers
+                running.difference_update(losers)
+                keeper.end_turns([at for at, key in enumerate(keys) if key in losers])
+            return len(running) < 2 or len(measured) >= _LOOK_AT[-1]
+
+        keeper = TurnKeeper(
+            enough=enough,
+            min_rounds=LEAST_ROUNDS,
+            max_seconds=max(seconds - self._start_seconds, 0.0),
+            seed=number,
+        )
+        began = time.monotonic()
+        try:
+            works = [self._work(entries[key]) for key in keys]
+            seen = self._launch(works, [entries[key].options.device for key in keys], keeper)
+        finally:
+            rounds[:] = [{keys[at]: value for at, value in each.items()} for each in keeper.rounds]
+        if keeper.start_seconds is not None and keeper.measuring_since is not None:
+            self._start_seconds = keeper.measuring_since - began
+        for key, each in zip(keys, seen, strict=True):
+            if each.failure is None:
+                state.seen[key] = each
+            else:
+                state.failures[key] = each.failure
+        state.running -= state.dropped | set(state.failures)
+
+    def _work(self, entry: Entry, *, alone: float | None = None) -> Work:
+        return Work(run_contender, (entry.options, entry.threads, alone))
+
+    def _launch(self, works: Sequence[Work], devices: Sequence[str], keeper: TurnKeeper | None = None) -> list[Seen]:
+        launcher = self._launcher
+        launcher.turns = keeper
+        launcher.work_for = lambda key, number: works[key]
+        launcher.facts = [JobFacts(launcher.gpu_request(each), Path(os.devnull)) for each in devices]
+        return [_seen(each) for each in launcher.launch([[] for _ in works], 0)]
+
+
+def _seen(result: JobReturn) -> Seen:
+    if result.status is JobStatus.COMPLETED and isinstance(result.return_value, Seen):
+        return result.return_value
+    return Seen(failure=Outcome(Status.FAILED, Reason.EXIT, str(job_exception(result))))
+
+
+def _is_narrow(sessions: Sequence[Sequence[Mapping[int, float]]]) -> bool:
+    ratios = [log_ratios(each, {0}, {1}) for each in sessions]
+    return is_narrow([each for each in ratios if len(each) >= LEAST_ROUNDS], _NARROW)
+
+
+def _reason(outcome: Outcome) -> str:
+    return f"{outcome.reason}: {outcome.message}" if outcome.reason else outcome.message
