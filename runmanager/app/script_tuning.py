@@ -27,7 +27,7 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun, read_sweep
 from runmanager.results.stats.descriptive import median
-from runmanager.results.stats.race import beaten, race_speedup
+from runmanager.results.stats.race import beaten, fastest_of, race_speedup
 from runmanager.tracking.environment.environment import environment_for_children
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
 from runmanager.validation import fault
@@ -154,10 +154,11 @@ class _WholeRuns:
                 running -= dropped
             if time.monotonic() + len(running) * self._run_seconds > deadline and len(rounds) >= _LEAST_ROUNDS:
                 break
-        rows = 1 if is_last else len(_LOOK_AT) * (len(cells) - 1)
+        rows = 1 if is_last else len(cells) - 1
         every = {key: race_speedup([rounds], 0, key, rows=rows, whole_runs=True) for key in range(1, len(cells))}
         known = {key: each for key, each in every.items() if each is not None and key not in failures}
-        return Heat(known, failures, frozenset(dropped), is_interrupted=is_interrupted)
+        fastest = fastest_of([rounds], running) if running else 0
+        return Heat(known, failures, frozenset(dropped), fastest, is_interrupted=is_interrupted)
 
     def _cell(self, settings: Settings) -> Cell:
         """The cell of the grid that has these settings."""

@@ -32,7 +32,7 @@ from runmanager.training.step.micro_batches import needs_whole_batches
 
 __all__ = ["SoloTurns", "train_in_turns"]
 
-_BATCHES_A_WORKER = 4  # of a turn: workers deliver their batches in bursts, and a turn must not see a part of one
+_BATCHES_A_WORKER = 2  # of a turn: workers deliver their batches in bursts, and a turn must not see a part of one
 _NUM_WARMUPS_OF_GRAPHS = 2  # steps of each warm-up turn where steps are captured, which three plain ones precede
 _COLD_TURNS = 2  # in the first turns workers start, and libraries choose their algorithms
 
@@ -43,8 +43,10 @@ def train_in_turns(options: TrainingOptions, source: TurnSource) -> dict[str, An
     A turn is a tenth of a second, but at least a few batches of each loader worker, or a whole epoch if that is less.
     While it waits for a turn, its loader's workers stand still: they load nothing ahead, and take no time from others.
     Returned are `device`, its type; `shares`, the shares of data, transfer and compute in the time of its turns;
-    `step_seconds`; `splits`, whether its batches can be computed in pieces; and the `notes` that its run would have.
+    `start_seconds`, until it is built; `step_seconds`; `splits`, whether its batches can be computed in pieces; and the
+    `notes` that its run would have.
     """
+    began = time.monotonic()
     device = resolve_device(options.device)
     run = _UnrecordedRun(device)
     with float32_precision(Precision(options.precision)):
@@ -52,11 +54,13 @@ def train_in_turns(options: TrainingOptions, source: TurnSource) -> dict[str, An
         keep_freed_memory()
         components = build_components(run, options)
         timer = _SummingTimer(device)
+        built = time.monotonic()
         _train(components, options, _batches(components, options, source, timer), timer)
     stepper = components.stepper
     return {
         "device": device.type,
         "shares": timer.shares(),
+        "start_seconds": built - began,
         "step_seconds": timer.seconds_a_step(),
         "splits": stepper.loss.splits and not needs_whole_batches(stepper.network),
         "notes": tuple(run.notes),

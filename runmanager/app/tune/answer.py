@@ -16,9 +16,10 @@ from runmanager.text import printable
 __all__ = ["Answer", "show_answer", "write_tuning"]
 
 _HEADER = ("setting", "value", "speed", "95% interval", "result")
+_RESTLESS = 2.0  # the end of an interval that says nothing
 _ABOUT_INTERVALS = (
-    "Speed: how many times as fast as with the settings found by then. The intervals of one setting hold together, and "
-    "for every time that the race was looked at."
+    "Speed: how many times as fast as with the settings found by then. The intervals of one setting hold together. "
+    "Dropped values were slower than another one beyond doubt."
 )
 
 
@@ -72,6 +73,8 @@ def _no_gain(raced: Sequence[Raced]) -> str:
     left_out = f" ({len(missing)} failed or not measured)" if missing else ""
     if highest <= 1:
         return f"No candidate is faster than the settings given{left_out}."
+    if highest > _RESTLESS:
+        return f"No candidate was shown to be faster{left_out}, on a machine too restless to say more: is it busy?"
     return f"No candidate is faster than the settings given by more than {highest - 1:.0%}{left_out}."
 
 

@@ -1,6 +1,7 @@
 """The race of settings of the built-in job: a process for each contender, which take turns on this machine."""
 
 import dataclasses
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,20 +17,20 @@ from runmanager.launching.hydra_internals import job_exception
 from runmanager.launching.hydra_launcher import JobFacts, LocalLauncher
 from runmanager.launching.local.turn_keeper import WARMUP_TURNS, Round, TurnKeeper
 from runmanager.launching.work import Work
+from runmanager.records.host.process import usable_cores
 from runmanager.records.run.status import Outcome, Reason, Status
-from runmanager.results.stats.paired_speedup import is_narrow, log_ratios
-from runmanager.results.stats.race import LEAST_ROUNDS, beaten, race_speedup
+from runmanager.results.stats.race import LEAST_ROUNDS, beaten, fastest_of, race_speedup
 from runmanager.training.options.job import TrainingOptions
 
 __all__ = ["BuiltInTrack", "Entry"]
 
 _TURN_SECONDS = 0.12
 _SECONDS_ALONE = 1.0
-_LOOK_AT = (LEAST_ROUNDS, 4 * LEAST_ROUNDS)  # rounds of a session
+_ROUNDS = 12  # of a session
 _MAX_SESSIONS = 2  # of a heat
-_LOOKS = len(_LOOK_AT) * _MAX_SESSIONS
+_LOOKS = 2  # after the first rounds of a heat, and before its second session
 _MAX_LAST_SESSIONS = 8  # of the heat that measures the gain
-_NARROW = 0.01  # half the width of an interval that needs no further session
+_NARROW, _NARROW_SHARE = 0.01, 0.1  # of the gain: half the width of an interval that needs no further session
 _LEAST_TIMEOUT = 30.0  # seconds after which a contender that does not get ready is given up
 
 
@@ -50,6 +51,7 @@ class _State:
     seen: dict[int, Seen] = field(default_factory=dict)
     failures: dict[int, Outcome] = field(default_factory=dict)
     dropped: set[int] = field(default_factory=set)
+    alone: set[int] = field(default_factory=set)  # those that were raced against the first one alone
     is_interrupted: bool = False
 
 
@@ -66,21 +68,24 @@ class BuiltInTrack:
             launcher.options, retries=0, on_error="continue", timeout=max(seconds, _LEAST_TIMEOUT), stall_timeout=None
         )
         self._launcher = LocalLauncher(**dataclasses.asdict(options))
-        self._start_seconds = 1.0
+        self._start_seconds = 1.0  # of a single contender
         self._turn_seconds = _TURN_SECONDS
 
     def try_alone(self, settings: Settings) -> Seen:
         """Train one contender alone for a second, and return what was seen of it."""
-        began = time.monotonic()
         work = self._work(self._enter(settings), alone=_SECONDS_ALONE)
         (seen,) = self._launch([work], [self._enter(settings).options.device])
         self._turn_seconds = max(_TURN_SECONDS, seen.step_seconds)
-        self._start_seconds = max(time.monotonic() - began - _SECONDS_ALONE, 0.1)
+        self._start_seconds = seen.start_seconds
         return seen
 
     def needed(self, count: int) -> float:
-        """The seconds of a heat with as few rounds as count; what starts together shares the cores."""
-        return self._start_seconds + count * self._turn_seconds * (WARMUP_TURNS + LEAST_ROUNDS)
+        """The seconds of a heat with as few rounds as count."""
+        return self._starting(count) + count * self._turn_seconds * (WARMUP_TURNS + LEAST_ROUNDS)
+
+    def _starting(self, count: int) -> float:
+        """The seconds until so many contenders are ready, which share the cores."""
+        return self._start_seconds * max(1.0, count / usable_cores())
 
     def race(self, contenders: Sequence[Settings], *, seconds: float, is_last: bool = False) -> Heat:
         """Race the contenders; see `Track`."""
@@ -92,12 +97,13 @@ class BuiltInTrack:
         except KeyboardInterrupt:
             state.is_interrupted = True
         failures = faults | {key: _reason(each) for key, each in state.failures.items()}
-        rows = 1 if is_last else _LOOKS * max(len(entries) - 1, 1)
+        rows = 1 if is_last else max(len(entries) - 1, 1)
         found = {key: race_speedup(state.sessions, 0, key, rows=rows) for key in entries if key}
         return Heat(
             {key: each for key, each in found.items() if each is not None and key not in failures},
             failures,
             frozenset(state.dropped),
+            _fastest(state, {key: each.value for key, each in found.items() if each is not None}),
             {key: each.shares for key, each in state.seen.items() if each.shares},
             state.is_interrupted,
         )
@@ -114,6 +120,9 @@ class BuiltInTrack:
 
     def _run_sessions(self, state: _State, entries: Mapping[int, Entry], deadline: float, *, is_last: bool) -> None:
         for number in range(_MAX_LAST_SESSIONS if is_last else _MAX_SESSIONS):
+            if number and not is_last:
+                state.dropped |= beaten(state.sessions, state.running, looks=_LOOKS)
+                state.running -= state.dropped
             left = deadline - time.monotonic()
             if len(state.running) < 2 or (number and left < self.needed(len(state.running))):
                 break
@@ -125,6 +134,7 @@ class BuiltInTrack:
             if len(entries) > 2 and 0 not in state.failures and self.needed(2) <= deadline - time.monotonic():
                 del state.failures[key]
                 self._run_session(state, entries, [0, key], deadline - time.monotonic(), len(state.sessions))
+                state.alone |= {key} - set(state.failures)
 
     def _run_session(
         self,
@@ -143,17 +153,17 @@ class BuiltInTrack:
 
         def enough(measured: Sequence[Round]) -> bool:
             rounds[:] = [{keys[at]: value for at, value in each.items()} for each in measured]
-            if not is_last and len(measured) in _LOOK_AT:
-                losers = beaten(state.sessions, running, looks=_LOOKS) & running
+            if not is_last and number == 0 and len(measured) == LEAST_ROUNDS:
+                losers = beaten(state.sessions, running & set(rounds[-1]), looks=_LOOKS)
                 state.dropped |= losers
                 running.difference_update(losers)
                 keeper.end_turns([at for at, key in enumerate(keys) if key in losers])
-            return len(running) < 2 or len(measured) >= _LOOK_AT[-1]
+            return len(running) < 2 or len(measured) >= _ROUNDS
 
         keeper = TurnKeeper(
             enough=enough,
             min_rounds=LEAST_ROUNDS,
-            max_seconds=max(seconds - self._start_seconds, 0.0),
+            max_seconds=max(seconds, self.needed(len(keys))) - self._starting(len(keys)),
             seed=number,
         )
         began = time.monotonic()
@@ -162,8 +172,8 @@ class BuiltInTrack:
             seen = self._launch(works, [entries[key].options.device for key in keys], keeper)
         finally:
             rounds[:] = [{keys[at]: value for at, value in each.items()} for each in keeper.rounds]
-        if keeper.start_seconds is not None and keeper.measuring_since is not None:
-            self._start_seconds = keeper.measuring_since - began
+        if keeper.measuring_since is not None:
+            self._start_seconds = (keeper.measuring_since - began) / max(1.0, len(keys) / usable_cores())
         for key, each in zip(keys, seen, strict=True):
             if each.failure is None:
                 state.seen[key] = each
@@ -188,9 +198,15 @@ def _seen(result: JobReturn) -> Seen:
     return Seen(failure=Outcome(Status.FAILED, Reason.EXIT, str(job_exception(result))))
 
 
+def _fastest(state: _State, speeds: Mapping[int, float]) -> int:
+    fastest = fastest_of(state.sessions, state.running) if state.running else 0
+    return max([fastest, *sorted(state.alone)], key=lambda key: speeds.get(key, 1.0))
+
+
 def _is_narrow(sessions: Sequence[Sequence[Mapping[int, float]]]) -> bool:
-    ratios = [log_ratios(each, {0}, {1}) for each in sessions]
-    return is_narrow([each for each in ratios if len(each) >= LEAST_ROUNDS], _NARROW)
+    """Whether the gain is known well enough: within a hundredth, or within a tenth of itself."""
+    gain = race_speedup(sessions, 0, 1)
+    return gain is not None and math.log(gain.high / gain.value) <= max(_NARROW, _NARROW_SHARE * math.log(gain.value))
 
 
 def _reason(outcome: Outcome) -> str:

@@ -21,6 +21,7 @@ class Seen:
     failure: Outcome | None = None
     device: str = ""
     shares: Mapping[str, float] = field(default_factory=dict)
+    start_seconds: float = 0.0
     step_seconds: float = 0.0
     splits: bool = True
     notes: tuple[str, ...] = ()

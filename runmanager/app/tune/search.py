@@ -20,7 +20,7 @@ __all__ = ["Factor", "Heat", "Raced", "Search", "Space", "Track", "Tuning", "lab
 
 _LAST_SHARE = 0.3  # of the time is kept for the last heat
 _LEAST_GAIN = 1.01  # of a value that replaces another one
-_LEAST_SHARE = 0.01  # of a step's time: what takes less cannot gain more
+_LEAST_SHARE = 0.03  # of a step's time: what takes less cannot gain more
 _MAX_PASSES = 2
 
 Settings = Mapping[str, str]
@@ -43,13 +43,14 @@ class Factor:
 class Heat:
     """What a race of several settings gave: `estimates` against the first of them, and `failures`, by their position.
 
-    `dropped` are those that were slower beyond doubt before its end. `shares` are the shares of the phases in the time
-    of each. With `is_interrupted` the user has stopped it.
+    `dropped` are those that were slower than the `fastest` beyond doubt before its end. `shares` are the shares of the
+    phases in the time of each. With `is_interrupted` the user has stopped it.
     """
 
     estimates: Mapping[int, Estimate] = field(default_factory=dict)
     failures: Mapping[int, str] = field(default_factory=dict)
     dropped: frozenset[int] = frozenset()
+    fastest: int = 0
     shares: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     is_interrupted: bool = False
 
@@ -78,7 +79,8 @@ class Space(Protocol):
 class Raced:
     """A value that was raced, against the settings chosen by then; `estimate` is None where it was not measured.
 
-    `result` is `taken`, `slower`, `no gain`, `failed` or `not measured`; `failure` says how it failed.
+    `result` is `taken`, `slower`, `dropped` (slower than another value), `no gain`, `failed` or `not measured`;
+    `failure` says how it failed.
     """
 
     factor: str
@@ -195,9 +197,8 @@ class Search:
         self._num_heats[factor.name] = self._num_heats.get(factor.name, 0) + 1
         self._raced_with[factor.name] = self._others(factor)
         self.found.is_interrupted |= heat.is_interrupted
-        known = {at: each.value for at, each in heat.estimates.items() if at not in heat.dropped | set(heat.failures)}
-        best = max(known, key=lambda at: known[at], default=0)
-        taken = best if best and known[best] >= _LEAST_GAIN else 0
+        best = heat.estimates.get(heat.fastest)
+        taken = heat.fastest if best is not None and best.value >= _LEAST_GAIN else 0
         for at, settings in enumerate(factor.alternatives, start=1):
             self.found.raced.append(_raced(factor, settings, heat, at, is_taken=at == taken))
             self._say(_line(self.found.raced[-1]))
@@ -232,7 +233,7 @@ def _raced(factor: Factor, settings: Settings, heat: Heat, at: int, *, is_taken:
         return Raced(factor.name, settings, None, "failed", heat.failures[at])
     if estimate is None:
         return Raced(factor.name, settings, None, "not measured")
-    result = "taken" if is_taken else "slower" if at in heat.dropped or estimate.high < 1 else "no gain"
+    result = "taken" if is_taken else "slower" if estimate.high < 1 else "dropped" if at in heat.dropped else "no gain"
     return Raced(factor.name, settings, estimate, result)
 
 

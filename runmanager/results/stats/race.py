@@ -1,7 +1,7 @@
 """Races: contenders that take turns, and are dropped once they are slower beyond doubt. Pure functions.
 
-A race is looked at several times, and each time every pair of contenders may show a loser. So its intervals are widened
-until all of them hold together with 95%: as many simultaneous ones as there are pairs, times looks.
+Half of the error of 5% is for the looks at a race before its end, each of which may drop contenders: the intervals of
+all pairs hold together, at all looks. The other half is for the intervals at its end, which hold together too.
 """
 
 import math
@@ -11,10 +11,12 @@ from runmanager.results.stats.descriptive import Estimate
 from runmanager.results.stats.noise_model import RATIO_PRIOR, Residuals
 from runmanager.results.stats.paired_speedup import log_ratios, paired_speedup
 
-__all__ = ["LEAST_ROUNDS", "Sessions", "beaten", "race_speedup"]
+__all__ = ["LEAST_ROUNDS", "Sessions", "beaten", "fastest_of", "race_speedup"]
 
 Sessions = Sequence[Sequence[Mapping[int, float]]]
 """The rounds of each session: a speed by the key of the contender. Every session has processes of its own."""
+
+_HALVES = 2
 
 LEAST_ROUNDS = 3
 """Fewest rounds that two contenders must share in a session for it to count."""
@@ -23,12 +25,13 @@ LEAST_ROUNDS = 3
 def race_speedup(
     sessions: Sessions, reference: int, other: int, *, rows: int = 1, whole_runs: bool = False
 ) -> Estimate | None:
-    """Return how many times as fast as `reference` another contender is, with one of `rows` simultaneous intervals.
+    """Return how many times as fast as `reference` another contender is, with one of the `rows` intervals at the end.
 
     With `whole_runs` each round is a run of each contender, as a process of its own, and counts by itself. None where
     they have too few rounds in common.
     """
     ratios = [log_ratios(rounds, {reference}, {other}) for rounds in sessions]
+    rows = 1 if rows == 1 else _HALVES * rows
     if whole_runs:
         return _speedup_of_runs([each for found in ratios for each in found], rows=rows)
     return paired_speedup([each for each in ratios if len(each) >= LEAST_ROUNDS], rows=rows)
@@ -37,11 +40,11 @@ def race_speedup(
 def beaten(sessions: Sessions, running: Collection[int], *, looks: int, whole_runs: bool = False) -> frozenset[int]:
     """Return those of the contenders still `running` that are slower than the fastest one beyond doubt.
 
-    `looks` is how often the race is looked at in all. The interval against the fastest lies wholly below 1.
+    `looks` is how often the race is looked at before its end. The interval against the fastest lies wholly below 1.
     """
     contenders = {key for rounds in sessions for measured in rounds for key in measured}
     rows = looks * math.comb(max(len(contenders), 2), 2)
-    fastest = _fastest(sessions, running)
+    fastest = fastest_of(sessions, running)
     found = set()
     for key in set(running) - {fastest}:
         estimate = race_speedup(sessions, fastest, key, rows=rows, whole_runs=whole_runs)
@@ -50,8 +53,8 @@ def beaten(sessions: Sessions, running: Collection[int], *, looks: int, whole_ru
     return frozenset(found)
 
 
-def _fastest(sessions: Sessions, running: Collection[int]) -> int:
-    """The contender with the highest mean logarithm of speeds, over the rounds that all of them share."""
+def fastest_of(sessions: Sessions, running: Collection[int]) -> int:
+    """Return the one with the highest mean logarithm of speeds, over the rounds that all of them share."""
     shared = [measured for rounds in sessions for measured in rounds if all(key in measured for key in running)]
     return max(sorted(running), key=lambda key: math.fsum(math.log(measured[key]) for measured in shared))
 

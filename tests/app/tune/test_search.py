@@ -46,6 +46,7 @@ class Track:
         return Heat(
             {at: Estimate(each, each * 0.98, each * 1.02) for at, each in ratios.items()},
             {at: each for at, each in enumerate(found) if isinstance(each, str)},
+            fastest=max((at for at, each in enumerate(found) if isinstance(each, float)), key=lambda at: found[at]),
             is_interrupted=len(self.heats) == self.interrupted_in,
         )
 

@@ -19,8 +19,8 @@ def simulated_race(speeds: dict[int, float], *, seed: int, spread: float = 0.02,
         sessions.append(rounds)
         for number in range(1, LOOKS[-1] + 1):
             rounds.append({key: speeds[key] * math.exp(offsets[key] + draw.gauss(0.0, noise)) for key in running})
-            if number in LOOKS:
-                running -= beaten(sessions, running, looks=len(LOOKS) * SESSIONS)
+            if len(sessions) == 1 and number in LOOKS:
+                running -= beaten(sessions, running, looks=len(LOOKS))
             if len(running) < 2:
                 return set(speeds) - running
     return set(speeds) - running
