@@ -72,9 +72,9 @@ def tune_script(line: ScriptCommandLine, *, seconds: float, began: float) -> int
         for word in (option, value)
     ]
     fixed = ("--", *line.fixed) if line.fixed else ()
-    words = [format_override(name, value) for name, value in settings.items()]
+    words = [space.word(name, value) for name, value in settings.items()]
     command = shlex.join(["runmanager", "run", *options, *program, *words, *fixed])
-    given = " ".join(format_override(name, value) for name, value in space.first.items())
+    given = " ".join(space.word(name, value) for name, value in space.first.items())
     answer = Answer(found, command, device="", given=given)
     write_tuning(track.sweep.root, answer)
     show_answer(answer, console)
@@ -85,12 +85,17 @@ class _Lists:
     """The lists of values among a script's settings: each is a factor. `first` has the first value of every setting."""
 
     def __init__(self, grid: SettingGrid) -> None:
-        self._values = {each.name: [value.text for value in each.values] for each in grid.sets}
+        self._values = {each.name: {value.text: value for value in each.values} for each in grid.sets}
         self._raced = [each.name for each in grid.sets if each.is_axis]
         if not self._raced:
             way_out = "write the values to race as num_workers=0,2,4"
             raise ConfigurationError([fault("The settings of a race", "hold a list of values", "none", way_out)])
-        self.first = {name: values[0] for name, values in self._values.items()}
+        self.first = {name: next(iter(values)) for name, values in self._values.items()}
+
+    def word(self, name: str, text: str) -> str:
+        """Return a setting as it is typed."""
+        is_text = isinstance(self._values[name][text].value, str)
+        return format_override(name, text) if is_text else f"{name}={text}"
 
     def factors(self, chosen: Settings) -> tuple[Sequence[Factor], Mapping[str, str]]:
         """See `Space`."""
@@ -162,13 +167,8 @@ class _WholeRuns:
 
     def _cell(self, settings: Settings) -> Cell:
         """The cell of the grid that has these settings."""
-        for cell in self._grid.cells:
-            texts = {each.partition("=")[0]: each for each in cell.overrides}
-            if all(
-                texts[name] in (f"{name}={value}", format_override(name, value)) for name, value in settings.items()
-            ):
-                return cell
-        raise AssertionError("the grid has every combination of the values")
+        words = {self._space.word(name, value) for name, value in settings.items()}
+        return next(cell for cell in self._grid.cells if set(cell.overrides) == words)
 
     def _run_round(self, cells: Mapping[int, Cell]) -> dict[int, float | str]:
         """Run the cells in this order; return the speed of each, or how it failed."""

@@ -55,7 +55,7 @@ class Answer:
             return [_no_gain(found.raced)]
         if gain.low > 1:
             return [f"{_times(gain)} as fast as with {self.given}. To use it:", f"  {self.command}"]
-        first = f"Not shown to be faster: the best settings found are {_times(gain)} as fast as {self.given}"
+        first = f"Not shown to be faster: the best settings found are {_times(gain)} as fast as with {self.given}"
         if not self.is_better:
             return [f"{first}; none of those raced is worth a change."]
         return [f"{first}. To use them all the same:", f"  {self.command}"]
