@@ -34,7 +34,7 @@ __all__ = ["SoloTurns", "train_in_turns"]
 
 _BATCHES_A_WORKER = 2  # of a turn: workers deliver their batches in bursts, and a turn must not see a part of one
 _NUM_WARMUPS_OF_GRAPHS = 2  # steps of each warm-up turn where steps are captured, which three plain ones precede
-_COLD_TURNS = 2  # in the first turns workers start, and libraries choose their algorithms
+_COLD_TURNS = 1  # in the first turn workers start, and libraries choose their algorithms
 
 
 def train_in_turns(options: TrainingOptions, source: TurnSource) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """A contender trains in turns, and its loader's workers stand still between them."""
 
 import multiprocessing
+import os
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -20,6 +22,7 @@ from runmanager.training.options.groups import (
 from runmanager.training.options.job import TrainingOptions
 from runmanager.training.speed_race import SoloTurns, train_in_turns
 
+DEADLINE_SECONDS = 30
 JOB = TrainingOptions(
     device="cpu",
     dataset=FakeOptions(size=200, val_size=20),
@@ -31,6 +34,14 @@ JOB = TrainingOptions(
     micro_batch=None,
     channels_last=False,
 )
+
+
+def state_of(pid: int | None) -> str:
+    """The state of a process; a signal to stop takes effect a moment after it was sent."""
+    until = time.monotonic() + DEADLINE_SECONDS
+    while (state := psutil.Process(pid).status()) != psutil.STATUS_STOPPED and time.monotonic() < until:
+        os.sched_yield()
+    return str(state)
 
 
 class Watched:
@@ -50,7 +61,7 @@ class Watched:
     ) -> Grant | None:
         assert is_measured
         self.samples.append(samples)
-        self.states.append([psutil.Process(each.pid).status() for each in multiprocessing.active_children()])
+        self.states.append([state_of(each.pid) for each in multiprocessing.active_children()])
         self.left -= 1
         return Grant() if self.left >= 0 else None
 

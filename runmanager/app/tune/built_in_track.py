@@ -25,6 +25,7 @@ from runmanager.training.options.job import TrainingOptions
 __all__ = ["BuiltInTrack", "Entry"]
 
 _TURN_SECONDS = 0.12
+_SLOW_STEP = 0.3  # seconds; a turn is a step then, and a single one warms up
 _SECONDS_ALONE = 1.0
 _ROUNDS = 12  # of a session
 _MAX_SESSIONS = 2  # of a heat
@@ -70,18 +71,21 @@ class BuiltInTrack:
         self._launcher = LocalLauncher(**dataclasses.asdict(options))
         self._start_seconds = 1.0  # of a single contender
         self._turn_seconds = _TURN_SECONDS
+        self._warmup_turns = WARMUP_TURNS
 
     def try_alone(self, settings: Settings) -> Seen:
         """Train one contender alone for a second, and return what was seen of it."""
         work = self._work(self._enter(settings), alone=_SECONDS_ALONE)
         (seen,) = self._launch([work], [self._enter(settings).options.device])
         self._turn_seconds = max(_TURN_SECONDS, seen.step_seconds)
+        if seen.device == "cpu" and seen.step_seconds >= _SLOW_STEP:
+            self._warmup_turns = 1
         self._start_seconds = seen.start_seconds
         return seen
 
     def needed(self, count: int) -> float:
         """The seconds of a heat with as few rounds as count."""
-        return self._starting(count) + count * self._turn_seconds * (WARMUP_TURNS + LEAST_ROUNDS)
+        return self._starting(count) + count * self._turn_seconds * (self._warmup_turns + LEAST_ROUNDS)
 
     def _starting(self, count: int) -> float:
         """The seconds until so many contenders are ready, which share the cores."""
@@ -165,6 +169,7 @@ class BuiltInTrack:
             min_rounds=LEAST_ROUNDS,
             max_seconds=max(seconds, self.needed(len(keys))) - self._starting(len(keys)),
             seed=number,
+            warmup_turns=self._warmup_turns,
         )
         began = time.monotonic()
         try:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Seen", "run_contender"]
 
-_LEAST_TURNS = 5
+_LEAST_TURNS = 3
 
 
 @dataclass(frozen=True)

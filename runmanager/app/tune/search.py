@@ -163,7 +163,9 @@ class Search:
         self.found.not_raced = {name: why for name, why in reasons.items() if name not in self._num_heats}
         waiting.sort(key=lambda each: (self._num_heats.get(each.name, 0), -self._share(each)))
         for factor in waiting:
-            if self._track.needed(len(factor.alternatives) + 1) <= self._left(_LAST_SHARE):
+            # Without time for any heat and the last one, one heat is worth more.
+            kept = _LAST_SHARE if self._num_heats else 0.0
+            if self._track.needed(len(factor.alternatives) + 1) <= self._left(kept):
                 return factor
             if factor.name not in self._num_heats:
                 self.found.not_raced[factor.name] = "no time was left; `--seconds` gives more"

@@ -169,7 +169,8 @@ class TurnKeeper:
     First every job gets the turns that it requests for training. When all request measured turns, the rounds begin:
     one turn per job and round. They end when `enough`, called from `min_rounds` on, returns True for the rounds so far,
     or after `max_seconds`, or when fewer than two jobs are left. These seconds count from `measuring_since` on, by
-    `clock`, or from the first measured turn. The jobs in `again` have ended before, and only take measured turns.
+    `clock`, or from the first measured turn. The jobs in `again` have ended before, and only take measured turns. Of
+    these the first `warmup_turns` of each job do not count.
 
     `start_seconds` is how long the processes took until all could take turns; `rounds_since` is when the first round
     that counts began. Both are None until then. `imported` has the files that jobs have reported.
@@ -184,6 +185,7 @@ class TurnKeeper:
         measuring_since: float | None = None,
         seed: int = 0,
         again: Collection[int] = (),
+        warmup_turns: int = WARMUP_TURNS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.session = secrets.token_hex(4)
@@ -197,6 +199,7 @@ class TurnKeeper:
         self._max_seconds = max_seconds
         self._random = random.Random(seed)
         self._again = again
+        self._warmup_turns = warmup_turns
         self._clock = clock
         self._members: dict[int, _Member] = {}
         self._waited: dict[int, float] = {}
@@ -288,7 +291,9 @@ class TurnKeeper:
         now = self._clock()
         if self.measuring_since is None:
             self.measuring_since = now
-        if self.rounds_since is None and all(each.num_measured >= WARMUP_TURNS for each in self._members.values()):
+        if self.rounds_since is None and all(
+            each.num_measured >= self._warmup_turns for each in self._members.values()
+        ):
             self.rounds_since = now
         self._round_number += 1
         self._order = self._random.sample(list(self._members), len(self._members))
@@ -298,7 +303,7 @@ class TurnKeeper:
     def _measure(self, key: int) -> None:
         member = self._members[key]
         position = len(self._members) - len(self._order)
-        member.is_warm = member.num_measured >= WARMUP_TURNS
+        member.is_warm = member.num_measured >= self._warmup_turns
         member.num_measured += 1
         self._grant(key, Grant(self._round_number, position, not member.is_warm, self._core))
 

@@ -105,7 +105,9 @@ def test_whole_runs_of_a_script_race(tmp_path: Path) -> None:
     lines = done.stdout.rstrip().splitlines()
     assert "as fast as with delay=1 seed=1" in lines[-2]
     assert lines[-1].strip() == "runmanager run slow.py delay=0 seed=1"
-    assert any("seed=7" in line and "failed: exit: the script ended with status 1: not with seven" in line for line in lines)
+    assert any(
+        "seed=7" in line and "failed: exit: the script ended with status 1: not with seven" in line for line in lines
+    )
     (sweep,) = (tmp_path / "kept").iterdir()
     speeds = {run.record.config["delay"] for run in read_sweep(SweepPaths(sweep)).runs}
     assert speeds == {1, 0}
