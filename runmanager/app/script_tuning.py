@@ -27,7 +27,7 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun, read_sweep
 from runmanager.results.stats.descriptive import median
-from runmanager.results.stats.race import beaten, fastest_of, race_speedup
+from runmanager.results.stats.race import beaten, fastest_of, is_settled, race_speedup
 from runmanager.tracking.environment.environment import environment_for_children
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
 from runmanager.validation import fault
@@ -157,6 +157,8 @@ class _WholeRuns:
             if not is_last and len(rounds) in _LOOK_AT:
                 dropped |= beaten([rounds], running, looks=len(_LOOK_AT), whole_runs=True)
                 running -= dropped
+            if is_last and is_settled(race_speedup([rounds], 0, 1, whole_runs=True)):
+                break
             if time.monotonic() + len(running) * self._run_seconds > deadline and len(rounds) >= _LEAST_ROUNDS:
                 break
         rows = 1 if is_last else len(cells) - 1

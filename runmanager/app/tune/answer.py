@@ -56,6 +56,8 @@ class Answer:
         if gain.low > 1:
             return [f"{_times(gain)} as fast as with {self.given}. To use it:", f"  {self.command}"]
         first = f"Not shown to be faster: the best settings found are {_times(gain)} as fast as with {self.given}"
+        if gain.high > _RESTLESS * gain.value:
+            first += ", on a machine too restless to say more: is it busy?"
         if not self.is_better:
             return [f"{first}; none of those raced is worth a change."]
         return [f"{first}. To use them all the same:", f"  {self.command}"]

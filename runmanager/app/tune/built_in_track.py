@@ -1,7 +1,6 @@
 """The race of settings of the built-in job: a process for each contender, which take turns on this machine."""
 
 import dataclasses
-import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +18,8 @@ from runmanager.launching.local.turn_keeper import WARMUP_TURNS, Round, TurnKeep
 from runmanager.launching.work import Work
 from runmanager.records.host.process import usable_cores
 from runmanager.records.run.status import Outcome, Reason, Status
-from runmanager.results.stats.race import LEAST_ROUNDS, beaten, fastest_of, race_speedup
+from runmanager.results.stats.paired_speedup import MIN_ROUNDS
+from runmanager.results.stats.race import LEAST_ROUNDS, beaten, fastest_of, is_settled, race_speedup
 from runmanager.training.options.job import TrainingOptions
 
 __all__ = ["BuiltInTrack", "Entry"]
@@ -31,7 +31,6 @@ _ROUNDS = 12  # of a session
 _MAX_SESSIONS = 2  # of a heat
 _LOOKS = 2  # after the first rounds of a heat, and before its second session
 _MAX_LAST_SESSIONS = 8  # of the heat that measures the gain
-_NARROW, _NARROW_SHARE = 0.01, 0.1  # of the gain: half the width of an interval that needs no further session
 _LEAST_TIMEOUT = 30.0  # seconds after which a contender that does not get ready is given up
 
 
@@ -85,7 +84,10 @@ class BuiltInTrack:
 
     def needed(self, count: int) -> float:
         """The seconds of a heat with as few rounds as count."""
-        return self._starting(count) + count * self._turn_seconds * (self._warmup_turns + LEAST_ROUNDS)
+        return self._needed(count, LEAST_ROUNDS)
+
+    def _needed(self, count: int, rounds: int) -> float:
+        return self._starting(count) + count * self._turn_seconds * (self._warmup_turns + rounds)
 
     def _starting(self, count: int) -> float:
         """The seconds until so many contenders are ready, which share the cores."""
@@ -128,10 +130,10 @@ class BuiltInTrack:
                 state.dropped |= beaten(state.sessions, state.running, looks=_LOOKS)
                 state.running -= state.dropped
             left = deadline - time.monotonic()
-            if len(state.running) < 2 or (number and left < self.needed(len(state.running))):
+            if len(state.running) < 2 or (number and left < self._needed(len(state.running), MIN_ROUNDS)):
                 break
             self._run_session(state, entries, sorted(state.running), left, number, is_last=is_last)
-            if is_last and len(entries) == 2 and _is_narrow(state.sessions):
+            if is_last and len(entries) == 2 and is_settled(race_speedup(state.sessions, 0, 1)):
                 break
         # Several processes share the memory: one that found none is tried again, with the settings so far alone.
         for key in [key for key, each in state.failures.items() if each.reason is Reason.OUT_OF_MEMORY and key]:
@@ -206,12 +208,6 @@ def _seen(result: JobReturn) -> Seen:
 def _fastest(state: _State, speeds: Mapping[int, float]) -> int:
     fastest = fastest_of(state.sessions, state.running) if state.running else 0
     return max([fastest, *sorted(state.alone)], key=lambda key: speeds.get(key, 1.0))
-
-
-def _is_narrow(sessions: Sequence[Sequence[Mapping[int, float]]]) -> bool:
-    """Whether the gain is known well enough: within a hundredth, or within a tenth of itself."""
-    gain = race_speedup(sessions, 0, 1)
-    return gain is not None and math.log(gain.high / gain.value) <= max(_NARROW, _NARROW_SHARE * math.log(gain.value))
 
 
 def _reason(outcome: Outcome) -> str:

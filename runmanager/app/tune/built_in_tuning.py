@@ -1,6 +1,7 @@
 """`runmanager tune SETTINGS`: the settings of the built-in job that change nothing but speed, raced."""
 
 import datetime
+import os
 import shlex
 import time
 from collections.abc import Mapping, Sequence
@@ -188,6 +189,7 @@ class _Job:
             cores=usable_cores(),
             seconds=request.seconds,
             splits=splits,
+            threads=int(given) if (given := os.environ.get("OMP_NUM_THREADS", "")).isdecimal() else None,
             allowed=frozenset(request.allow),
             fixed=self.given.fixed,
             lists=self.given.lists,

@@ -39,7 +39,8 @@ _ONLY_GIVEN = {"loader.prefetch_factor": _DATA, "loader.persistent_workers": _DA
 class Conditions:
     """What is known before a race: the machine's `cores`, the `seconds`, and what the user says.
 
-    `device` is the type of the device, and `splits` whether batches can be computed in pieces. `allowed` settings may
+    `device` is the type of the device, and `splits` whether batches can be computed in pieces. `threads` are those that
+    a run has by itself, where they are not all cores. `allowed` settings may
     be raced although they change results. `fixed` settings have the one value that was given; `lists` have the values
     that are to be raced.
     """
@@ -48,6 +49,7 @@ class Conditions:
     cores: int
     seconds: float
     splits: bool = True
+    threads: int | None = None
     allowed: frozenset[str] = frozenset()
     fixed: frozenset[str] = frozenset()
     lists: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -166,7 +168,7 @@ def _threads(config: TrainingOptions, threads: int | None, known: Conditions) ->
         return "there is one core"
     counts = {1, known.cores // 2, known.cores} - {0}
     if threads is None and THREADS not in known.fixed and given is None:
-        counts -= {known.cores}  # what a run has by itself
+        counts -= {known.threads or known.cores}  # what a run has by itself
     return [{THREADS: each} for each in known.values(THREADS, [str(each) for each in sorted(counts)])]
 
 

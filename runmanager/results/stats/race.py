@@ -9,17 +9,18 @@ from collections.abc import Collection, Mapping, Sequence
 
 from runmanager.results.stats.descriptive import Estimate
 from runmanager.results.stats.noise_model import RATIO_PRIOR, Residuals
-from runmanager.results.stats.paired_speedup import log_ratios, paired_speedup
+from runmanager.results.stats.paired_speedup import MIN_ROUNDS, log_ratios, paired_speedup
 
-__all__ = ["LEAST_ROUNDS", "Sessions", "beaten", "fastest_of", "race_speedup"]
+__all__ = ["LEAST_ROUNDS", "Sessions", "beaten", "fastest_of", "is_settled", "race_speedup"]
 
 Sessions = Sequence[Sequence[Mapping[int, float]]]
 """The rounds of each session: a speed by the key of the contender. Every session has processes of its own."""
 
 _HALVES = 2
+_NARROW, _NARROW_SHARE = 0.01, 0.1
 
 LEAST_ROUNDS = 3
-"""Fewest rounds that two contenders must share in a session for it to count."""
+"""Fewest rounds that two contenders must share in a session for it to count, and after which a race is looked at."""
 
 
 def race_speedup(
@@ -34,7 +35,9 @@ def race_speedup(
     rows = 1 if rows == 1 else _HALVES * rows
     if whole_runs:
         return _speedup_of_runs([each for found in ratios for each in found], rows=rows)
-    return paired_speedup([each for each in ratios if len(each) >= LEAST_ROUNDS], rows=rows)
+    # Short sessions are noisier than others, and count only where there is no other.
+    least = MIN_ROUNDS if any(len(each) >= MIN_ROUNDS for each in ratios) else LEAST_ROUNDS
+    return paired_speedup([each for each in ratios if len(each) >= least], rows=rows)
 
 
 def beaten(sessions: Sessions, running: Collection[int], *, looks: int, whole_runs: bool = False) -> frozenset[int]:
@@ -57,6 +60,13 @@ def fastest_of(sessions: Sessions, running: Collection[int]) -> int:
     """Return the one with the highest mean logarithm of speeds, over the rounds that all of them share."""
     shared = [measured for rounds in sessions for measured in rounds if all(key in measured for key in running)]
     return max(sorted(running), key=lambda key: math.fsum(math.log(measured[key]) for measured in shared))
+
+
+def is_settled(speedup: Estimate | None) -> bool:
+    """Whether a speedup is known well enough to stop: within a hundredth, or within a tenth of itself."""
+    if speedup is None:
+        return False
+    return math.log(speedup.high / speedup.value) <= max(_NARROW, _NARROW_SHARE * abs(math.log(speedup.value)))
 
 
 def _speedup_of_runs(ratios: Sequence[float], *, rows: int) -> Estimate | None:

@@ -100,7 +100,7 @@ def test_a_job_bound_by_its_input_gets_workers_and_a_preset(tmp_path: Path) -> N
 
 def test_whole_runs_of_a_script_race(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SCRIPT)
-    done = tune(tmp_path, "slow.py", "delay=1,0", "seed=1,7", "--seconds", "15", "--output-root", "kept")
+    done = tune(tmp_path, "slow.py", "delay=1,0", "seed=1,7", "--seconds", "60", "--output-root", "kept")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.rstrip().splitlines()
     assert "as fast as with delay=1 seed=1" in lines[-2]
