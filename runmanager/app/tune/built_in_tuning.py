@@ -86,6 +86,7 @@ def tune_built_in(
     console = make_console()
     job = _Job(loader, master, _Given.read(parse_overrides(loader, words), request, launcher))
     config = job.config
+    folder = _new_folder(config)
     check_cells(launcher, [config], given=frozenset(job.given.fixed), needs_all=True)
     track = BuiltInTrack(launcher, job.enter, seconds=request.seconds)
     seen = track.try_alone({})
@@ -100,13 +101,23 @@ def tune_built_in(
         shares=seen.shares,
         say=lambda line: console.print(line, markup=False, soft_wrap=not console.is_terminal),
     )
-    _finish(job, request, search.run(), console)
+    _finish(job, request, search.run(), folder, console)
 
 
-def _finish(job: "_Job", request: TuneRequest, found: Tuning, console: Console) -> None:
+def _new_folder(config: Config) -> Path:
+    """Return the folder of the result. Raises `UsageError` where it cannot be written, or has a result already."""
+    root = Path(config.output_root)
+    folder = root / (config.name or f"tune-{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}")
+    if folder.exists():
+        raise UsageError(fault("name", "be a new name for a race", f"{config.name}, and {folder} exists"))
+    with require_output_root(root):
+        root.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _finish(job: "_Job", request: TuneRequest, found: Tuning, folder: Path, console: Console) -> None:
     """Write the result and the preset, and print the answer last."""
     words = job.words_with(found.chosen)
-    folder = Path(job.config.output_root) / (job.config.name or f"tune-{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}")
     answer = Answer(found, shlex.join(["runmanager", "run", *words]), device=job.known.device, given=job.shown_given())
     with require_output_root(Path(job.config.output_root)):
         write_tuning(folder, answer)

@@ -33,8 +33,8 @@ def tune(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[SETTINGS]... | PROGRAM SETTINGS... [-- ARGUMENTS]...",
-            help="The settings of the job to make faster; or a script, with lists of values to race.",
+            metavar="[PROGRAM] SETTINGS",
+            help="The settings of the job to make faster; or a script with lists of values (its arguments after `--`).",
             show_default=False,
             autocompletion=complete_setting_names,
         ),

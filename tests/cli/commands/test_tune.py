@@ -94,8 +94,9 @@ def test_a_job_bound_by_its_input_gets_workers_and_a_preset(tmp_path: Path) -> N
         [*CLI, "sweep", "experiment=tuned", "--dry-run"], cwd=tmp_path, capture_output=True, text=True, timeout=120
     )
     assert plan.returncode == 0, plan.stderr
-    again = tune(tmp_path, "--save", "tuned")
-    assert again.returncode == 2 and "`--save` must be a new name, got tuned" in again.stderr
+    for words, rule in ((["--save", "tuned"], "`--save` must be a new name"), (["name=kept"], "`name` must be a new")):
+        again = tune(tmp_path, *words, "--output-root", ".")
+        assert again.returncode == 2 and rule in again.stderr
 
 
 def test_whole_runs_of_a_script_race(tmp_path: Path) -> None:
