@@ -31,6 +31,7 @@ _ROUNDS = 12  # of a session
 _MAX_SESSIONS = 2  # of a heat
 _LOOKS = 2  # after the first rounds of a heat, and before its second session
 _MAX_LAST_SESSIONS = 8  # of the heat that measures the gain
+_OF_MANY = (Reason.OUT_OF_MEMORY, Reason.EXIT)  # how a process fails that finds no memory: by itself, or killed
 _LEAST_TIMEOUT = 30.0  # seconds after which a contender that does not get ready is given up
 
 
@@ -135,12 +136,20 @@ class BuiltInTrack:
             self._run_session(state, entries, sorted(state.running), left, number, is_last=is_last)
             if is_last and len(entries) == 2 and is_settled(race_speedup(state.sessions, 0, 1)):
                 break
-        # Several processes share the memory: one that found none is tried again, with the settings so far alone.
-        for key in [key for key, each in state.failures.items() if each.reason is Reason.OUT_OF_MEMORY and key]:
-            if len(entries) > 2 and 0 not in state.failures and self.needed(2) <= deadline - time.monotonic():
-                del state.failures[key]
-                self._run_session(state, entries, [0, key], deadline - time.monotonic(), len(state.sessions))
-                state.alone |= {key} - set(state.failures)
+        self._try_in_pairs(state, entries, deadline)
+
+    def _try_in_pairs(self, state: _State, entries: Mapping[int, Entry], deadline: float) -> None:
+        """Race those that failed beside several others again, each against the first alone: they share the memory."""
+        failed = {key for key, each in state.failures.items() if each.reason in _OF_MANY}
+        if len(entries) < 3 or not failed:
+            return
+        for key in sorted(set(entries) - {0} if 0 in failed else failed):
+            if self.needed(2) > deadline - time.monotonic():
+                return
+            for each in (0, key):
+                state.failures.pop(each, None)
+            self._run_session(state, entries, [0, key], deadline - time.monotonic(), len(state.sessions))
+            state.alone |= {key} - set(state.failures)
 
     def _run_session(
         self,
