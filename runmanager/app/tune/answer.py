@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from runmanager.app.tune.search import Raced, Tuning, label_of
+from runmanager.app.tune.search import LEAST_GAIN, Raced, Tuning, label_of
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.results.stats.descriptive import Estimate
 from runmanager.text import printable
@@ -34,9 +34,9 @@ class Answer:
 
     @property
     def is_better(self) -> bool:
-        """Whether the settings found are worth to be kept: they were at least as fast where the gain was measured."""
+        """Whether the settings found are worth a change, by their measured gain."""
         gain = self.found.gain
-        return bool(self.found.chosen) and gain is not None and gain.value > 1
+        return bool(self.found.chosen) and gain is not None and gain.value >= LEAST_GAIN
 
     def lines(self) -> list[str]:
         """The answer in sentences: the gain, and the command where there is one to use."""

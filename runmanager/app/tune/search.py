@@ -16,12 +16,14 @@ from typing import Protocol
 
 from runmanager.results.stats.descriptive import Estimate
 
-__all__ = ["Factor", "Heat", "Raced", "Search", "Space", "Track", "Tuning", "label_of"]
+__all__ = ["LEAST_GAIN", "Factor", "Heat", "Raced", "Search", "Space", "Track", "Tuning", "label_of"]
 
 _LAST_SHARE = 0.3  # of the time is kept for the last heat
-_LEAST_GAIN = 1.01  # of a value that replaces another one
 _LEAST_SHARE = 0.03  # of a step's time: what takes less cannot gain more
 _MAX_PASSES = 2
+
+LEAST_GAIN = 1.01
+"""How many times as fast a value must be to replace another one."""
 
 Settings = Mapping[str, str]
 """Settings by name, each value as it is typed."""
@@ -200,7 +202,7 @@ class Search:
         self._raced_with[factor.name] = self._others(factor)
         self.found.is_interrupted |= heat.is_interrupted
         best = heat.estimates.get(heat.fastest)
-        taken = heat.fastest if best is not None and best.value >= _LEAST_GAIN else 0
+        taken = heat.fastest if best is not None and best.value >= LEAST_GAIN else 0
         for at, settings in enumerate(factor.alternatives, start=1):
             self.found.raced.append(_raced(factor, settings, heat, at, is_taken=at == taken))
             self._say(_line(self.found.raced[-1]))
