@@ -104,6 +104,10 @@ class _Lists:
             Factor(name, [{name: value} for value in self._values[name] if value != now[name]]) for name in self._raced
         ], {}
 
+    def changes(self, chosen: Settings) -> dict[str, str]:
+        """See `Space`."""
+        return {name: value for name, value in chosen.items() if value != self.first[name]}
+
 
 class _SomeCells:
     """A script of which only some cells are run, each again."""

@@ -29,7 +29,6 @@ from runmanager.errors import ConfigurationError, UsageError
 from runmanager.launching.hydra_internals import hydra_words
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.records.host.process import usable_cores
-from runmanager.text import format_value
 from runmanager.validation import fault, suggestion
 
 __all__ = ["TuneRequest", "tune_built_in"]
@@ -211,6 +210,12 @@ class _Job:
         entry = self.enter(chosen)
         return speed_factors(entry.options, entry.threads, self.known)
 
+    def changes(self, chosen: Settings) -> dict[str, str]:
+        """See `Space`."""
+        return {
+            name: value for name, value in chosen.items() if value != setting_now(self.config, self.given.threads, name)
+        }
+
     def enter(self, settings: Settings) -> Entry:
         """Compose the cell of these settings. Raises `ConfigurationError` for what cannot be combined."""
         of_cell = {name: value for name, value in settings.items() if name != THREADS}
@@ -223,18 +228,11 @@ class _Job:
         return replace(config, tensorboard=replace(config.tensorboard, enabled=False))
 
     def words_with(self, chosen: Settings) -> list[str]:
-        """The words of a run with these settings: what changes nothing is left out."""
-        base = self.config
+        """The words of a run with these changes."""
         words = {name: word for name, word in self.given.single.items() if name not in _STORAGE}
-        for name, value in chosen.items():
-            if name == THREADS:
-                continue
-            if name in words or value != setting_now(base, self.given.threads, name):
-                words[name] = f"{name}={value}"
-        threads = chosen.get(THREADS, format_value(self.given.threads))
-        words[THREADS] = f"{THREADS}={threads}"
-        if threads == "null":
-            del words[THREADS]
+        words |= {name: f"{name}={value}" for name, value in chosen.items()}
+        if self.given.threads is not None:
+            words.setdefault(THREADS, f"{THREADS}={self.given.threads}")
         of_hydra = [word for word in hydra_words(self.master) if not word.startswith(_NOT_OF_RUNS)]
         return [*words.values(), *of_hydra]
 

@@ -76,13 +76,17 @@ class Space(Protocol):
         """Return what can be raced where `chosen` is set, and why other factors are not raced, by their names."""
         ...
 
+    def changes(self, chosen: Settings) -> dict[str, str]:
+        """Return those of the settings that differ from the given ones."""
+        ...
+
 
 @dataclass(frozen=True)
 class Raced:
     """A value that was raced, against the settings chosen by then; `estimate` is None where it was not measured.
 
-    `result` is `taken`, `slower`, `dropped` (slower than another value), `no gain`, `failed` or `not measured`;
-    `failure` says how it failed.
+    `result` is `taken`, `slower`, `dropped` (slower than another value), `no gain`, `not the fastest`, `failed` or
+    `not measured`; `failure` says how it failed.
     """
 
     factor: str
@@ -140,6 +144,7 @@ class Search:
         with contextlib.suppress(KeyboardInterrupt):
             while not found.is_interrupted and (factor := self._next_factor()) is not None:
                 self._race(factor)
+            found.chosen = self._space.changes(found.chosen)
             if found.chosen and not found.is_interrupted:
                 self._measure_gain()
             found.seconds = self._clock() - self._began
@@ -237,8 +242,15 @@ def _raced(factor: Factor, settings: Settings, heat: Heat, at: int, *, is_taken:
         return Raced(factor.name, settings, None, "failed", heat.failures[at])
     if estimate is None:
         return Raced(factor.name, settings, None, "not measured")
-    result = "taken" if is_taken else "slower" if estimate.high < 1 else "dropped" if at in heat.dropped else "no gain"
-    return Raced(factor.name, settings, estimate, result)
+    return Raced(factor.name, settings, estimate, "taken" if is_taken else _result(estimate, at in heat.dropped))
+
+
+def _result(estimate: Estimate, is_dropped: bool) -> str:
+    if estimate.high < 1:
+        return "slower"
+    if is_dropped:
+        return "dropped"
+    return "no gain" if estimate.value < LEAST_GAIN else "not the fastest"
 
 
 def _line(raced: Raced) -> str:

@@ -23,6 +23,9 @@ class Space:
         ]
         return found, {"graphs": "only cuda captures steps"}
 
+    def changes(self, chosen: Settings) -> dict[str, str]:
+        return {name: value for name, value in chosen.items() if value != FIRST[name]}
+
 
 class Track:
     """Measures exactly what `speed` says, in ten seconds a heat of a clock of its own."""
@@ -85,6 +88,19 @@ def test_what_only_pays_with_a_later_change_is_found_in_a_second_heat() -> None:
     found = search(Track(speed))
     assert found.chosen == {"layout": "columns", "loader": "fast"}
     assert [each.result for each in found.raced if each.factor == "loader"] == ["slower", "taken"]
+
+
+def test_a_value_that_a_later_change_makes_useless_is_given_up() -> None:
+    def speed(each: Mapping[str, str]) -> float:
+        if each["layout"] == "rows":
+            return 1.0 + (each["loader"] == "fast") * 0.2
+        return 2.0 - (each["loader"] == "fast") * 0.5
+
+    track = Track(speed)
+    found = search(track)
+    assert found.chosen == {"layout": "columns"}
+    assert [each.result for each in found.raced if each.factor == "loader"] == ["taken", "taken"]
+    assert track.heats[-1][0] == [{}, {"layout": "columns"}]
 
 
 def test_a_value_that_fails_has_its_reason_and_is_not_taken() -> None:
