@@ -16,7 +16,7 @@ from rich.console import Console
 
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.compose_cells import parse_overrides, prepare_cells
-from runmanager.app.compose.saved_preset import check_preset_name, save_preset
+from runmanager.app.compose.saved_preset import check_preset_name, preset_text, save_preset
 from runmanager.app.compose.schema import Config
 from runmanager.app.compose.user_presets import is_of_package, preset_file
 from runmanager.app.display.output_console import make_console
@@ -85,6 +85,8 @@ def tune_built_in(
     console = make_console()
     job = _Job(loader, master, _Given.read(parse_overrides(loader, words), request, launcher))
     config = job.config
+    if request.save is not None:
+        preset_text(request.save, *_separated(job.words_with({})))  # raises for what no preset can hold
     folder = _new_folder(config)
     check_cells(launcher, [config], given=frozenset(job.given.fixed), needs_all=True)
     track = BuiltInTrack(launcher, job.enter, seconds=request.seconds)
@@ -122,13 +124,18 @@ def _finish(job: "_Job", request: TuneRequest, found: Tuning, folder: Path, cons
         write_tuning(folder, answer)
     show_answer(answer, console)
     if answer.is_better:
-        name = request.save or _free_name()
-        # The launcher's settings stand in a preset's own place, not among those of the cells.
-        of_cells = [word for word in words if not word.startswith("hydra")]
-        of_hydra = [word for word in words if word.startswith("hydra")]
-        save_preset(name, of_cells, of_hydra, overwrites=request.overwrites)
+        try:
+            save_preset(request.save or _free_name(), *_separated(words), overwrites=request.overwrites)
+        except ConfigurationError as error:  # of settings that no preset can hold, where none was asked for
+            console.print(f"No preset is written: {error.faults[0]}", markup=False, soft_wrap=True)
     if found.is_interrupted:
         raise SystemExit(_INTERRUPTED)
+
+
+def _separated(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The words of the cells, and those of the launcher, which have a place of their own in a preset."""
+    of_hydra = [word for word in words if word.startswith("hydra")]
+    return [word for word in words if word not in of_hydra], of_hydra
 
 
 def _free_name() -> str:

@@ -123,6 +123,7 @@ def test_whole_runs_of_a_script_race(tmp_path: Path) -> None:
         (["threads=x"], "`threads` must be numbers of at least 1, such as 1,2, got x."),
         (["--python", "python3"], "`--python` must be given with a script, got none;"),
         (["model=no"], "model"),
+        (["experiment=zero_to_gans", "--save", "mine"], "a preset holds no other preset"),
         (["hydra/launcher=slurm"], "`hydra/launcher` must be local for a race"),
         (["none.py", "lr=1,2"], "none.py"),
     ],
