@@ -24,7 +24,7 @@ HYDRA_TESTS := tests/launching/test_hydra_suites.py tests/launching/test_hydra_i
 	tests/launching/test_hydra_launcher.py tests/launching/test_hydra_job.py tests/app/programs/application \
 	tests/app/driver/test_other_sweepers.py tests/app/compose
 # The accuracy of the measurements where the truth is known, for docs/measurement_evidence.md.
-TRUTHS := phase_truth warmup_truth bound_truth compare_truth paired_truth gate_truth
+TRUTHS := phase_truth warmup_truth bound_truth compare_truth paired_truth tune_truth gate_truth
 # The tools to compare with. Without a network they are skipped, and the page says so.
 PEERS := $(STAMP:$(VENV)/.installed-%=$(VENV)/.peers-%)
 

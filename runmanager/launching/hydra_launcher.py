@@ -145,6 +145,7 @@ class LocalLauncher(ProcessLauncher):
             retries=Retries(self.options.retries, tuple(self.options.retry_on)),
             stop_on_error=self.options.on_error == OnError.STOP,
             turns=turns,
+            threads=self.options.threads,
         )
 
     def gpu_request(self, device: str | None) -> GpuRequest:
