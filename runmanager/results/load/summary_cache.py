@@ -8,7 +8,7 @@ cannot be written, every run is read each time. Runs that logged the same metric
 import contextlib
 import hashlib
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from runmanager.records.storage.reader import StoredRun
 from runmanager.results.load.logged_values import LoggedNames, LoggedNamesTable
 from runmanager.results.load.run_summary import RunSummary
 
-__all__ = ["CachedRun", "RunStamps", "is_settled", "read_cache", "stamps_of", "write_cache"]
+__all__ = ["CachedRun", "RunStamps", "SummaryMemory", "is_settled", "read_cache", "stamps_of", "write_cache"]
 
 RunStamps = tuple[FileStamp | None, FileStamp | None]
 """The stamps of a run's record and of its epochs; None where the file does not exist."""
@@ -95,6 +95,28 @@ def write_cache(
         with contextlib.suppress(OSError):  # a full disk, or a read-only folder
             content = msgspec.msgpack.encode(_CacheFile(_program(), list(runs), logged.names))
             replace_file(paths.summaries, _checksum(content) + content)
+
+
+class SummaryMemory:
+    """The cache in memory, for a process that reads a sweep again and again; it begins with the stored one."""
+
+    def __init__(self) -> None:
+        self._known: tuple[dict[str, CachedRun], LoggedNamesTable] | None = None
+
+    @property
+    def settled(self) -> Mapping[str, CachedRun]:
+        """The runs that had ended for good when they were read, by the names of their folders."""
+        return {} if self._known is None else self._known[0]
+
+    def recall(self, paths: SweepPaths) -> tuple[dict[str, CachedRun], LoggedNamesTable]:
+        """Return what `keep` was given last, at first what `read_cache` returns."""
+        if self._known is None:
+            self._known = read_cache(paths)
+        return self._known
+
+    def keep(self, runs: Sequence[CachedRun], logged: LoggedNamesTable) -> None:
+        """Replace what is known."""
+        self._known = {run.summary.folder: run for run in runs}, logged
 
 
 def _checksum(content: bytes | memoryview) -> bytes:
