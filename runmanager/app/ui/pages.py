@@ -41,9 +41,9 @@ class View:
         return self.page.with_live(self.live)
 
     def news(self, seen: str, drawn: str) -> str | None:
-        """Return what a reader lacks who has that version and that drawing: nothing, the live part, or the page."""
+        """Return what a reader lacks who has that version and that drawing: nothing, the live part, or all parts."""
         if drawn != self.drawn:
-            return self.html()
+            return self.page.news(self.live)
         return None if seen == self.version else f'<!DOCTYPE html>\n<main data-part="live">\n{self.live}</main>\n'
 
 
@@ -78,7 +78,9 @@ class Pages:
         opened = self._opened.get(name, partial(OpenedSweep, sweep))
         reading = opened.read(sweep)
         drawing = self._drawing(opened.page, reading.version)
-        status = f"{sweep.listed.row[0]['states']}. As of {_clock(sweep.read_at)} UTC.{_age(drawing, sweep)}"
+        status = (
+            f"{sweep.listed.row[0]['states']}.{_idle(sweep)} As of {_clock(sweep.read_at)} UTC.{_age(drawing, sweep)}"
+        )
         return _drawn_view(sweep.name, drawing, status, reading.version, opened.running(reading))
 
     def comparison(self, baseline: str, candidate: str) -> View | None:
@@ -150,6 +152,15 @@ def _unread(sweep: BoardSweep) -> View:
 
 def _clock(time: datetime.datetime) -> str:
     return f"{time:%H:%M:%S}"
+
+
+def _idle(sweep: BoardSweep) -> str:
+    """Whether cells wait while nothing is at work on the sweep, in a sentence."""
+    if sweep.listed is None or not sweep.listed.row[0]["pending"] or sweep.listed.row[0]["running"]:
+        return ""
+    plan = sweep.listed.sweep.plan
+    is_driven = plan is not None and any(driver.is_alive() is not False for driver in plan.drivers)
+    return "" if is_driven else " No process is at work on it."
 
 
 def _age(drawing: Drawing, sweep: BoardSweep) -> str:

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from runmanager.app.ui.live_page import LivePage, address_of, live_page
+from runmanager.app.ui.live_page import LivePage, address_of, compare_address, live_page
 from runmanager.app.ui.sweep_board import BoardState, BoardSweep
 from runmanager.errors import UsageError
 from runmanager.results.compare.comparison import with_numbered_reasons
@@ -76,7 +76,7 @@ def comparison_page(state: BoardState, baseline: str, candidate: str, sweeps: Tw
         **_choice(state, baseline, candidate),
     )
     sides = [(name, address) for name in (baseline, candidate) if name and (address := address_of(name))]
-    return live_page(page, [ALL_SWEEPS, *sides])
+    return live_page(page, [ALL_SWEEPS, *sides, ("Reload", compare_address(candidate, baseline))])
 
 
 def _compared(sweeps: TwoSweeps) -> tuple[list[str], HtmlTable]:

@@ -67,7 +67,7 @@
     if (main.dataset.part === "message" && !kind) return location.reload(); // the page has scripts of its own
     const shown = partsOf(main), next = partsOf(fresh);
     if (kind === "message") for (const name of next.keys()) if (name !== "live") next.delete(name);
-    let last = null;
+    let last = null, hasNewFigures = false;
     for (const [name, part] of next) {
       const html = part.outerHTML;
       let here = shown.get(name);
@@ -75,10 +75,15 @@
         if (live.textContent !== part.textContent) live.textContent = part.textContent; // a screen reader reads it out
         Object.assign(live.dataset, part.dataset);
       } else if (!here) {
-        here = adopted(part);
+        here = document.importNode(part, true);
         last ? last.after(here) : main.prepend(here);
+        here.querySelectorAll(".table").forEach(control);
+        hasNewFigures ||= name === "figures";
       } else if (served.get(name) !== html) {
-        here = replaced(here, part);
+        const keepsFigures = name === "figures" && hasSameFigures(here, part);
+        if (keepsFigures) replaceDrawings(here, part);
+        else here = replaced(here, part);
+        hasNewFigures ||= name === "figures" && !keepsFigures;
       }
       served.set(name, html);
       last = here;
@@ -87,24 +92,54 @@
     for (const [name, part] of shown) if (!next.has(name)) { part.remove(); served.delete(name); }
     const contents = document.querySelector(".contents ul"), listed = page.querySelector(".contents ul");
     if (contents && listed && contents.textContent !== listed.textContent) contents.replaceWith(document.importNode(listed, true));
+    if (globalThis.report) updateReport(page, hasNewFigures);
   }
 
-  function adopted(part) {
-    const here = document.importNode(part, true);
-    queueMicrotask(() => here.querySelectorAll(".table").forEach((box) => globalThis.addControls?.(box)));
-    return here;
+  // Sorting and filtering, of the page's own script.
+  function control(box) {
+    const made = addControls(box);
+    if (globalThis.report) tables.all = [...tables.all.filter((table) => table.box.isConnected), made];
+  }
+
+  // The figures that a script draws, from the page's data.
+  function updateReport(page, hasNewFigures) {
+    if (hasNewFigures) {
+      addBar();
+      addFigures();
+    }
+    const given = page.getElementById("data");
+    if (given) report.update(given.textContent);
+  }
+
+  function hasSameFigures(there, part) {
+    const [before, after] = [there, part].map((each) => [...each.querySelectorAll("figure")].map((figure) => figure.dataset.figure));
+    return Boolean(globalThis.report) && before.join() === after.join();
+  }
+
+  // What stands for the figures of scripts without them, and on paper.
+  function replaceDrawings(there, part) {
+    const figures = [...there.querySelectorAll("figure")];
+    part.querySelectorAll("figure").forEach((fresh, index) => {
+      for (const selector of [".drawing", "figcaption"]) {
+        const now = fresh.querySelector(selector), before = figures[index].querySelector(selector);
+        if (now && before) before.replaceWith(document.importNode(now, true));
+        else if (now) figures[index].querySelector("figcaption").before(document.importNode(now, true));
+      }
+      figures[index].classList.toggle("scripted", fresh.classList.contains("scripted"));
+    });
+    there.classList.toggle("scripted", part.classList.contains("scripted"));
   }
 
   // What a reader has typed, sorted, scrolled and focused stays.
   function replaced(there, part) {
     const here = document.importNode(part, true);
     const focus = [...there.querySelectorAll(CONTROLS)].indexOf(document.activeElement);
-    const tables = [...there.querySelectorAll(".table")].map(stateOf);
+    const states = [...there.querySelectorAll(".table")].map(stateOf);
     const choices = [...there.querySelectorAll("select")].map((select) => select.value);
     there.replaceWith(here);
     here.querySelectorAll(".table").forEach((box, index) => {
-      globalThis.addControls?.(box);
-      if (tables[index]) restore(box, tables[index]);
+      control(box);
+      if (states[index]) restore(box, states[index]);
     });
     here.querySelectorAll("select").forEach((select, index) => { select.value = choices[index] ?? select.value; });
     if (focus >= 0) here.querySelectorAll(CONTROLS)[focus]?.focus({ preventScroll: true });
