@@ -20,6 +20,7 @@ from runmanager.text import printable
 __all__ = ["ui"]
 
 _FIRST_PORT = 6100
+_SWITCH_SECONDS = 0.0005  # a request waits that long for the thread that draws, at each file that it looks at
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 _ALL_ADDRESSES = ("0.0.0.0", "::")
 
@@ -65,6 +66,7 @@ def _serve(root: Path, listening: socket.socket, *, host: str, opens: bool) -> N
     from runmanager.app.ui.web_app import WebApp
     from runmanager.app.ui.web_server import PageServer
 
+    sys.setswitchinterval(_SWITCH_SECONDS)
     port = int(listening.getsockname()[1])
     access = Access(host, port)
     board = SweepBoard(root)
