@@ -14,7 +14,7 @@ from runmanager.text import printable
 if TYPE_CHECKING:
     import jinja2
 
-__all__ = ["read_template", "render_template", "to_html"]
+__all__ = ["render_template", "to_html"]
 
 _BUFFERED_PIECES = 1000  # joined at a time: a page with a large table has very many small pieces
 _CODE_SPAN = re.compile("(?<!`)(`+)(?!`)(.+?)(?<!`)\\1(?!`)", re.DOTALL)  # as in Markdown
@@ -38,12 +38,6 @@ def render_template(template: str, **values: Any) -> str:
 
 
 @cache
-def read_template(name: str) -> str:
-    """Read a file from `templates/` as it is, such as a script."""
-    return (_TEMPLATES / name).read_text(encoding="utf-8")
-
-
-@cache
 def _environment() -> "jinja2.Environment":
     import jinja2
 
@@ -55,7 +49,7 @@ def _environment() -> "jinja2.Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    script = read_template("page.js")
+    script = (_TEMPLATES / "page.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     environment.globals.update(script=script, script_hash=f"sha256-{digest}")
     environment.filters.update(sentence=_sentence, verbatim=_verbatim)
