@@ -59,15 +59,15 @@ def build_html_table(
     table: Table,
     *,
     title: str,
+    link: Callable[[Row], str | None] | None = None,
     file: str,
     whole: Table | None = None,
     of_row: Mapping[str, Sequence[Row]] | None = None,
-    link: Callable[[Row], str | None] | None = None,
 ) -> HtmlTable:
     """Prepare `table` for a page; the copied CSV has the columns of the `whole` table, by default of `table` itself.
+    `link` returns the address that the first field of a row leads to, if any.
 
     `of_row` maps the `run` of a row to the rows of the whole table that it stands for, by default the row itself.
-    `link` returns the address that the first field of a row leads to, if any.
     """
     from markupsafe import Markup
 
