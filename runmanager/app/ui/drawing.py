@@ -57,6 +57,7 @@ class DrawnPage:
         self._changed = threading.Condition()
         self._drawing = Drawing()
         self._wanted = -1
+        self._is_last = False
         self._is_queued = False
 
     @property
@@ -64,10 +65,13 @@ class DrawnPage:
         """The last drawing."""
         return self._drawing
 
-    def enqueue(self, version: int) -> bool:
-        """Ask for this version of the page. Returns whether it is to be queued: it is due, and not in the queue."""
+    def enqueue(self, version: int, *, is_last: bool) -> bool:
+        """Ask for this version of the page. Returns whether it is to be queued: it is due, and not in the queue.
+
+        `is_last`: nothing is being made, so no other version is expected soon, and this one is due at once.
+        """
         with self._changed:
-            self._wanted = max(self._wanted, version)
+            self._wanted, self._is_last = max(self._wanted, version), is_last
             if self._is_queued or not (self._text_is_due or self._figures_are_due):
                 return False
             self._is_queued = True
@@ -93,12 +97,12 @@ class DrawnPage:
 
     @property
     def _text_is_due(self) -> bool:
-        return self._drawing.version < self._wanted and self._text_throttle.is_due
+        return self._drawing.version < self._wanted and (self._is_last or self._text_throttle.is_due)
 
     @property
     def _figures_are_due(self) -> bool:
         is_older = self._drawing.figures_version < self._drawing.version
-        return self._has_figures and is_older and self._figures_throttle.is_due
+        return self._has_figures and is_older and (self._is_last or self._figures_throttle.is_due)
 
     def _drawn(self, with_figures: bool) -> Drawing:
         earlier, wanted = self._drawing, self._wanted
@@ -117,20 +121,35 @@ class Drawer:
     """The thread that draws pages, one after another: the settings of matplotlib are those of the whole process."""
 
     def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[tuple[DrawnPage, int]] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name="drawer", daemon=True)
+        self._queue: queue.SimpleQueue[tuple[DrawnPage, int, bool] | None] = queue.SimpleQueue()
+        # No daemon: one that draws while Python ends would abort the process, and hide its exit status.
+        self._thread = threading.Thread(target=self._work, name="drawer")
         self._start = threading.Lock()
+        self._ending = threading.Event()
 
-    def request(self, page: DrawnPage, version: int) -> None:
-        """Have the page drawn if it is older than `version` and due."""
-        if page.enqueue(version):
-            self._queue.put((page, version))
+    @property
+    def is_ending(self) -> bool:
+        """Whether what is being drawn is no longer wanted."""
+        return self._ending.is_set()
+
+    def end(self) -> None:
+        """Draw nothing more, and wait for the end of what is being drawn."""
+        with self._start:
+            self._ending.set()
+            self._queue.put(None)
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def request(self, page: DrawnPage, version: int, *, is_last: bool) -> None:
+        """Have the page drawn if it is older than `version` and due (see `DrawnPage.enqueue`)."""
+        if page.enqueue(version, is_last=is_last):
+            self._queue.put((page, version, is_last))
             with self._start:
-                if not self._thread.is_alive():
+                if self._thread.ident is None and not self.is_ending:
                     self._thread.start()
 
     def _work(self) -> None:
-        while True:
-            page, version = self._queue.get()
+        while (wanted := self._queue.get()) is not None and not self.is_ending:
+            page, version, is_last = wanted
             page.draw_next()
-            self.request(page, version)  # figures follow, after the pages that wait
+            self.request(page, version, is_last=is_last)  # figures follow, after the pages that wait

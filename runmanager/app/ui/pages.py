@@ -63,8 +63,7 @@ class Pages:
         listing = self._listing
         if listing is None or listing[0] != state.version:
             listing = self._listing = state.version, listing_page(state, self._board.root)
-        rows = [each.listed.row[0] for each in state.sweeps.values() if each.listed is not None]
-        running = sum(row["running"] > 0 for row in rows)
+        running = sum(map(bool, map(_num_running, state.sweeps.values())))
         status = f"{pluralize(len(state.sweeps), 'sweep')}, {running:,} with running runs."
         return _view(listing[1], status, state.version, str(state.version))
 
@@ -75,9 +74,9 @@ class Pages:
             return None
         if sweep.listed is None:
             return _unread(sweep)
-        opened = self._opened.get(name, partial(OpenedSweep, sweep))
+        opened = self._opened.get(name, partial(self._open, sweep))
         reading = opened.read(sweep)
-        drawing = self._drawing(opened.page, reading.version)
+        drawing = self._drawing(opened.page, reading.version, is_last=not _num_running(sweep))
         status = (
             f"{sweep.listed.row[0]['states']}.{_idle(sweep)} As of {_clock(sweep.read_at)} UTC.{_age(drawing, sweep)}"
         )
@@ -99,12 +98,18 @@ class Pages:
             (baseline, candidate), lambda: DrawnPage(partial(self._compare, sides), has_figures=False)
         )
         newest = max(sides, key=lambda side: side.version)
-        drawing = self._drawing(page_of_pair, newest.version)
-        status = f"As of {_clock(newest.read_at)} UTC.{_age(drawing, newest)}"
-        return _drawn_view("Comparison", drawing, status, newest.version, None)
+        drawing = self._drawing(page_of_pair, newest.version, is_last=not any(map(_num_running, sides)))
+        return _drawn_view("Comparison", drawing, _age(drawing, newest), newest.version, None)
 
-    def _drawing(self, page: DrawnPage, version: int) -> Drawing:
-        self._drawer.request(page, version)
+    def end(self) -> None:
+        """End the drawing of pages; to be called before Python ends."""
+        self._drawer.end()
+
+    def _open(self, sweep: BoardSweep) -> OpenedSweep:
+        return OpenedSweep(sweep, lambda: self._drawer.is_ending)
+
+    def _drawing(self, page: DrawnPage, version: int, *, is_last: bool) -> Drawing:
+        self._drawer.request(page, version, is_last=is_last)
         was_drawn = page.drawing.version >= 0
         return page.wait(version, _NEXT_SECONDS if was_drawn else _FIRST_SECONDS)
 
@@ -112,7 +117,7 @@ class Pages:
         """Draw the comparison of two sweeps as they are now."""
         state = self._board.current()
         baseline, candidate = now = [state.sweeps.get(side.name, side) for side in sides]
-        first, second = (self._opened.get(side.name, partial(OpenedSweep, side)).read(side) for side in now)
+        first, second = (self._opened.get(side.name, partial(self._open, side)).read(side) for side in now)
         names = baseline.name, candidate.name
         two = TwoSweeps(names, (first.contents, second.contents), (first.plan, second.plan))
         return max(baseline.version, candidate.version), comparison_page(state, *names, two)
@@ -156,20 +161,23 @@ def _clock(time: datetime.datetime) -> str:
 
 def _idle(sweep: BoardSweep) -> str:
     """Whether cells wait while nothing is at work on the sweep, in a sentence."""
-    if sweep.listed is None or not sweep.listed.row[0]["pending"] or sweep.listed.row[0]["running"]:
+    if sweep.listed is None or not sweep.listed.row[0]["pending"] or _num_running(sweep):
         return ""
     plan = sweep.listed.sweep.plan
     is_driven = plan is not None and any(driver.is_alive() is not False for driver in plan.drivers)
     return "" if is_driven else " No process is at work on it."
 
 
+def _num_running(sweep: BoardSweep) -> int:
+    return 0 if sweep.listed is None else int(sweep.listed.row[0]["running"])
+
+
 def _age(drawing: Drawing, sweep: BoardSweep) -> str:
-    """What is older on the page than the sweep, in sentences."""
-    if drawing.fault:
-        return f" The page below could not be made again: {drawing.fault}"
-    lines = []
+    """When the sweep was read, and what on the page is older, in a sentence."""
+    times = [f"As of {_clock(sweep.read_at)} UTC"]
     if drawing.drawn_at is not None and drawing.version < sweep.version:
-        lines.append(f" Answers and tables are of {_clock(drawing.drawn_at)}.")
+        times.append(f"answers and tables of {_clock(drawing.drawn_at)}")
     if drawing.figures_at is not None and drawing.figures_version < drawing.version:
-        lines.append(f" Figures are of {_clock(drawing.figures_at)}.")
-    return "".join(lines)
+        times.append(f"figures of {_clock(drawing.figures_at)}")
+    fault = f" The page below could not be made again: {drawing.fault}" if drawing.fault else ""
+    return f"{', '.join(times)}.{fault}"

@@ -70,7 +70,8 @@ def _serve(root: Path, listening: socket.socket, *, host: str, opens: bool) -> N
     port = int(listening.getsockname()[1])
     access = Access(host, port)
     board = SweepBoard(root)
-    server = PageServer(listening, WebApp(Pages(board), access))
+    pages = Pages(board)
+    server = PageServer(listening, WebApp(pages, access))
     named = socket.gethostname() if host in _ALL_ADDRESSES else host
     address = f"{base_address(named, port)}?{TOKEN_FIELD}={access.token}"
     print_text("".join(f"{line}\n" for line in (address, *_explanations(root, host, port))))
@@ -80,7 +81,10 @@ def _serve(root: Path, listening: socket.socket, *, host: str, opens: bool) -> N
     threading.Thread(target=board.current, name="first reading", daemon=True).start()
     if opens:
         threading.Thread(target=webbrowser.open, args=[address], name="browser", daemon=True).start()
-    server.serve_forever()
+    try:
+        server.serve_forever()
+    finally:
+        pages.end()
 
 
 def _explanations(root: Path, host: str, port: int) -> list[str]:

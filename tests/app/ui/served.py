@@ -130,12 +130,16 @@ def serving(root: Path) -> Iterator[Client]:
     with socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
         port = listening.getsockname()[1]
         access = Access("127.0.0.1", port)
-        server = PageServer(listening, WebApp(Pages(SweepBoard(root)), access))
+        pages = Pages(SweepBoard(root))
+        server = PageServer(listening, WebApp(pages, access))
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
-        yield Client(port, access.token)
-        server.shutdown()
-        thread.join(LIMIT_SECONDS)
+        try:
+            yield Client(port, access.token)
+        finally:
+            server.shutdown()
+            thread.join(LIMIT_SECONDS)
+            pages.end()
 
 
 def tree_of(root: Path) -> dict[str, tuple[int, int, str]]:

@@ -1,5 +1,6 @@
 """The pages of `runmanager ui` while sweeps are made, come, go, and break."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -47,6 +48,8 @@ def test_sweeps_come_go_move_and_break_in_their_own_row(client: Client, root: Pa
         'href="/sweep/project/deep%20%26%20%3Cb%3E">project/deep &amp; &lt;b&gt;</a>' in client.until("/", "deep").text
     )
     assert client.get("/sweep/project/deep%20%26%20%3Cb%3E").status == 200
+    shutil.copytree(root / "first", os.fsdecode(os.fsencode(root) + b"/bad\xff"))
+    assert "<td>bad\\udcff</td>" in client.until("/", "bad\\udcff").text  # no address can have this name
     write_live_sweep(root / "second")[1].close()
     record = root / "second" / "sweep.json"
     whole = record.read_bytes()
