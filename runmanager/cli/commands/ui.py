@@ -19,7 +19,6 @@ from runmanager.text import printable
 
 __all__ = ["ui"]
 
-_FIRST_PORT = 6100
 _SWITCH_SECONDS = 0.0005  # a request waits that long for the thread that draws, at each file that it looks at
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 _ALL_ADDRESSES = ("0.0.0.0", "::")
@@ -30,7 +29,7 @@ def ui(
         Path, typer.Argument(metavar="ROOT", help="A folder; the sweeps below it are shown.")
     ] = OUTPUT_ROOT,
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Default: the first free port from 6100; 0: any free port.")
+        int | None, typer.Option(min=0, max=65535, help="Default: the first free port from 6006; 0: any free port.")
     ] = None,
     host: Annotated[
         str, typer.Option(help="The address to listen on; 127.0.0.1 is reachable from this machine only.")
@@ -55,7 +54,7 @@ def ui(
     if not root.is_dir() and root != OUTPUT_ROOT:
         raise UsageError(f"ROOT must be a folder, got '{root}': {'a file' if root.exists() else 'nothing there'}.")
     exit_on_signals()
-    with listen(host, port, first=_FIRST_PORT) as listening:
+    with listen(host, port) as listening:
         _serve(root, listening, host=host, opens=_has_desktop() if opens is None else opens)
 
 

@@ -22,15 +22,7 @@ from runmanager.records.sweep.sweep_record import SweepRecord, read_sweep_record
 from runmanager.results.load.duplicates import drop_duplicates
 from runmanager.results.load.logged_values import LoggedNames
 from runmanager.results.load.run_summary import RunSummary, SweepSummary, planned_signatures, summarize_run
-from runmanager.results.load.summary_cache import (
-    CachedRun,
-    RunStamps,
-    SummaryMemory,
-    is_settled,
-    read_cache,
-    stamps_of,
-    write_cache,
-)
+from runmanager.results.load.summary_cache import CachedRun, RunStamps, is_settled, read_cache, stamps_of, write_cache
 
 __all__ = ["CachedReader", "read_results", "read_summary"]
 
@@ -92,24 +84,19 @@ class CachedReader:
 
 
 def read_summary(
-    paths: SweepPaths,
-    *,
-    clock: Callable[[], int] = time.time_ns,
-    is_one_of_many: bool = False,
-    memory: SummaryMemory | None = None,
+    paths: SweepPaths, *, clock: Callable[[], int] = time.time_ns, is_one_of_many: bool = False
 ) -> tuple[SweepSummary, SweepRecord | None]:
     """Read the summaries of the runs, for the results table, and the plan; runs that have ended come from the cache.
 
     All other runs are read again, and so are those whose files have changed. `clock` returns the time in ns since 1970,
-    on the clock of the files' times. A sweep that is `is_one_of_many` is cached even if it is small. With `memory`
-    no file is written: it takes the place of the cache, for a reader that reads again and again.
+    on the clock of the files' times. A sweep that is `is_one_of_many` is cached even if it is small.
     """
     now_ns = clock()  # before reading, so that concurrent changes are too young to be cached
     plan, plan_damage = _read_plan(paths)
     damaged: list[Damage] = []
     with gc_paused():
         runs, logged_names = _read_summaries(
-            paths, damaged, planned_signatures(plan), now_ns=now_ns, caches_few=is_one_of_many, memory=memory
+            paths, damaged, planned_signatures(plan), now_ns=now_ns, caches_few=is_one_of_many
         )
     runs.sort(key=lambda run: order_of_start(run.started_at, run.name))
     runs_left, duplicates = drop_duplicates(paths, runs)
@@ -133,15 +120,9 @@ def _read_plan(paths: SweepPaths) -> tuple[SweepRecord | None, list[Damage]]:
 
 
 def _read_summaries(
-    paths: SweepPaths,
-    damaged: list[Damage],
-    planned: Container[str],
-    *,
-    now_ns: int,
-    caches_few: bool,
-    memory: SummaryMemory | None,
+    paths: SweepPaths, damaged: list[Damage], planned: Container[str], *, now_ns: int, caches_few: bool
 ) -> tuple[list[RunSummary], Sequence[LoggedNames]]:
-    cached, logged = read_cache(paths) if memory is None else memory.recall(paths)
+    cached, logged = read_cache(paths)
     runs: list[RunSummary] = []
     to_cache: list[CachedRun] = []
     shared = SharedParts()
@@ -162,10 +143,7 @@ def _read_summaries(
             num_new += 1
         runs.append(entry.summary)
         to_cache.append(entry)
-    if memory is None:
-        write_cache(paths, to_cache, logged, num_new=num_new, even_few=caches_few)
-    else:
-        memory.keep(to_cache, logged)
+    write_cache(paths, to_cache, logged, num_new=num_new, even_few=caches_few)
     return runs, logged.names
 
 

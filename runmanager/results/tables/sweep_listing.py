@@ -1,5 +1,6 @@
 """The table of `runmanager ls`: a row for each sweep."""
 
+import contextlib
 import datetime
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
@@ -68,7 +69,8 @@ def list_sweep(
     sizes: SizeMemory | None = None,
 ) -> ListedSweep:
     """Read one sweep below a folder. With `summaries` and `sizes` nothing is written: they take the place of files."""
-    summary, plan = read_summary(paths, is_one_of_many=True, memory=summaries)
+    with contextlib.nullcontext() if summaries is None else summaries.in_use():
+        summary, plan = read_summary(paths, is_one_of_many=True)
     ended = {run.folder for run in summary.runs if Status(run.status).is_ended}
     size = sweep_size(paths, ended=ended, now_ns=now_ns, memory=sizes)
     return ListedSweep(NamedSweep(sweep_name(paths, root), summary, plan), size)
