@@ -2,10 +2,16 @@
 
 import os
 import shutil
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import pytest
 
+from runmanager.app.ui import opened_sweep, sweep_board
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Status
@@ -82,3 +88,24 @@ def test_two_sweeps_are_compared_and_followed(client: Client, root: Path) -> Non
     shutil.rmtree(root / "second")
     client.until("/", "1 sweep,")
     assert client.get(address).status == 404
+
+
+def test_readers_share_one_reading_and_one_drawing(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: Counter[str] = Counter()
+
+    def counted(name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            done[name] += 1
+            return work(*args, **options)
+
+        return call
+
+    monkeypatch.setattr(opened_sweep, "render_report", counted("reports", opened_sweep.render_report))
+    monkeypatch.setattr(opened_sweep.CachedReader, "read", counted("readings", opened_sweep.CachedReader.read))
+    monkeypatch.setattr(sweep_board, "list_sweep", counted("listed", sweep_board.list_sweep))
+    with ThreadPoolExecutor(10) as pool:
+        answers = list(pool.map(lambda _: client.get("/sweep/first").status, range(40)))
+    client.until("/sweep/first", "<svg")
+    assert answers == [200] * 40
+    assert done["readings"] == done["listed"] == 1  # of one version of the files
+    assert done["reports"] == 2  # without figures, then with them
