@@ -2,6 +2,7 @@
 
 import errno
 import getpass
+import ipaddress
 import shlex
 import signal
 import socket
@@ -10,10 +11,9 @@ from collections.abc import Mapping
 
 from runmanager.cli.commands.tensorboard import free_port
 
-__all__ = ["base_address", "exit_on_signals", "forwarding_command", "listen"]
+__all__ = ["base_address", "exit_on_signals", "forwarding_command", "is_loopback", "listen"]
 
 _QUEUE = 128  # connections that wait to be accepted
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def listen(host: str, port: int | None) -> socket.socket:
@@ -33,9 +33,17 @@ def base_address(host: str, port: int) -> str:
     return f"http://{_bracketed(host)}:{port}/"
 
 
+def is_loopback(host: str) -> bool:
+    """Whether an address to listen on is reachable from this machine only."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def forwarding_command(host: str, port: int, environment: Mapping[str, str]) -> str | None:
     """Return the command that makes a server of this machine reachable at the other end of ssh; None without ssh."""
-    if not environment.get("SSH_CONNECTION") or host not in _LOOPBACK:
+    if not environment.get("SSH_CONNECTION") or not is_loopback(host):
         return None
     here = f"{port}:{_bracketed(host)}:{port}"
     return shlex.join(["ssh", "-N", "-L", here, f"{getpass.getuser()}@{socket.gethostname()}"])

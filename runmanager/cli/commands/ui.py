@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from runmanager.cli.local_server import base_address, exit_on_signals, forwarding_command, listen
+from runmanager.cli.local_server import base_address, exit_on_signals, forwarding_command, is_loopback, listen
 from runmanager.cli.printing import print_text, print_warning
 from runmanager.errors import UsageError
 from runmanager.records.sweep.lookup import OUTPUT_ROOT
@@ -20,7 +20,6 @@ from runmanager.text import printable
 __all__ = ["ui"]
 
 _SWITCH_SECONDS = 0.0005  # a request waits that long for the thread that draws, at each file that it looks at
-_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 _ALL_ADDRESSES = ("0.0.0.0", "::")
 
 
@@ -74,7 +73,7 @@ def _serve(root: Path, listening: socket.socket, *, host: str, opens: bool) -> N
     named = socket.gethostname() if host in _ALL_ADDRESSES else host
     address = f"{base_address(named, port)}?{TOKEN_FIELD}={access.token}"
     print_text("".join(f"{line}\n" for line in (address, *_explanations(root, host, port))))
-    if host not in _THIS_MACHINE:
+    if not is_loopback(host):
         print_warning("other machines reach these pages, unencrypted; only the token protects them.")
     # The first reading is the longest: it begins before the first page is asked for.
     threading.Thread(target=board.current, name="first reading", daemon=True).start()
