@@ -1,7 +1,6 @@
 """What a command that serves pages itself needs: a socket that listens, its address, and how signals end it."""
 
 import errno
-import getpass
 import ipaddress
 import shlex
 import signal
@@ -45,6 +44,8 @@ def forwarding_command(host: str, port: int, environment: Mapping[str, str]) -> 
     """Return the command that makes a server of this machine reachable at the other end of ssh; None without ssh."""
     if not environment.get("SSH_CONNECTION") or not is_loopback(host):
         return None
+    import getpass  # late: every command imports this module
+
     here = f"{port}:{_bracketed(host)}:{port}"
     return shlex.join(["ssh", "-N", "-L", here, f"{getpass.getuser()}@{socket.gethostname()}"])
 

@@ -5,7 +5,6 @@ import os
 import socket
 import sys
 import threading
-import webbrowser
 from pathlib import Path
 from typing import Annotated
 
@@ -78,6 +77,8 @@ def _serve(root: Path, listening: socket.socket, *, host: str, opens: bool) -> N
     # The first reading is the longest: it begins before the first page is asked for.
     threading.Thread(target=board.current, name="first reading", daemon=True).start()
     if opens:
+        import webbrowser  # late: every command imports this module
+
         threading.Thread(target=webbrowser.open, args=[address], name="browser", daemon=True).start()
     try:
         server.serve_forever()
