@@ -1,5 +1,7 @@
 """Pages that take long to make: one thread draws them, for all readers, and again when their sweep has changed."""
 
+import contextlib
+import ctypes
 import datetime
 import queue
 import threading
@@ -125,19 +127,16 @@ class Drawer:
         # No daemon: one that draws while Python ends would abort the process, and hide its exit status.
         self._thread = threading.Thread(target=self._work, name="drawer")
         self._start = threading.Lock()
-        self._ending = threading.Event()
-
-    @property
-    def is_ending(self) -> bool:
-        """Whether what is being drawn is no longer wanted."""
-        return self._ending.is_set()
+        self._is_ending = False
 
     def end(self) -> None:
-        """Draw nothing more, and wait for the end of what is being drawn."""
+        """Draw nothing more; what is being drawn is given up."""
         with self._start:
-            self._ending.set()
+            self._is_ending = True
             self._queue.put(None)
-        if self._thread.ident is not None:
+        if self._thread.is_alive():
+            ended = ctypes.py_object(SystemExit)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread.ident or 0), ended)
             self._thread.join()
 
     def request(self, page: DrawnPage, version: int, *, is_last: bool) -> None:
@@ -145,11 +144,12 @@ class Drawer:
         if page.enqueue(version, is_last=is_last):
             self._queue.put((page, version, is_last))
             with self._start:
-                if self._thread.ident is None and not self.is_ending:
+                if self._thread.ident is None and not self._is_ending:
                     self._thread.start()
 
     def _work(self) -> None:
-        while (wanted := self._queue.get()) is not None and not self.is_ending:
-            page, version, is_last = wanted
-            page.draw_next()
-            self.request(page, version, is_last=is_last)  # figures follow, after the pages that wait
+        with contextlib.suppress(SystemExit):  # from `end`
+            while (wanted := self._queue.get()) is not None and not self._is_ending:
+                page, version, is_last = wanted
+                page.draw_next()
+                self.request(page, version, is_last=is_last)  # figures follow, after the pages that wait

@@ -3,7 +3,6 @@
 import dataclasses
 import datetime
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -38,11 +37,9 @@ class Reading:
 class OpenedSweep:
     """One sweep for all readers of its page."""
 
-    def __init__(self, sweep: BoardSweep, is_ending: Callable[[], bool]) -> None:
-        """`is_ending` says whether what is being drawn is no longer wanted."""
+    def __init__(self, sweep: BoardSweep) -> None:
         self.page = DrawnPage(self._draw, has_figures=True)
         self._name = sweep.name
-        self._is_ending = is_ending
         self._reader = CachedReader(sweep.paths)
         self._lock = threading.Lock()
         self._reading: Reading | None = None
@@ -72,21 +69,20 @@ class OpenedSweep:
             self._snapshot = reading.version, SweepSnapshot(reading.contents, reading.plan)
         snapshot = self._snapshot[1]
         if with_figures:
-            self._figures = [self._drawn(figure) for figure in snapshot.with_figures(None).figures]
+            self._figures = [_drawn(figure) for figure in snapshot.with_figures(None).figures]
         snapshot = snapshot.with_figures(self._figures)
         self._snapshot = None if with_figures else (reading.version, snapshot)
         report = render_report(snapshot, now=datetime.datetime.now(datetime.UTC))
         return reading.version, live_page(report, self._links())
 
-    def _drawn(self, figure: SweepFigure) -> SweepFigure:
-        if self._is_ending():
-            raise RuntimeError("the server is ending")
-        return dataclasses.replace(figure, svg=inline_svg(figure), drawing=_never)
-
     def _links(self) -> list[tuple[str, str]]:
         here = address_of(self._name)
         compared = ("Compare with another sweep", compare_address(self._name))
         return [("All sweeps", "/"), compared, *([("Reload", here)] if here else [])]
+
+
+def _drawn(figure: SweepFigure) -> SweepFigure:
+    return dataclasses.replace(figure, svg=inline_svg(figure), drawing=_never)
 
 
 def _never() -> NoReturn:

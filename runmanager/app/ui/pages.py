@@ -74,7 +74,7 @@ class Pages:
             return None
         if sweep.listed is None:
             return _unread(sweep)
-        opened = self._opened.get(name, partial(self._open, sweep))
+        opened = self._opened.get(name, partial(OpenedSweep, sweep))
         reading = opened.read(sweep)
         drawing = self._drawing(opened.page, reading.version, is_last=not _num_running(sweep))
         status = (
@@ -105,9 +105,6 @@ class Pages:
         """End the drawing of pages; to be called before Python ends."""
         self._drawer.end()
 
-    def _open(self, sweep: BoardSweep) -> OpenedSweep:
-        return OpenedSweep(sweep, lambda: self._drawer.is_ending)
-
     def _drawing(self, page: DrawnPage, version: int, *, is_last: bool) -> Drawing:
         self._drawer.request(page, version, is_last=is_last)
         was_drawn = page.drawing.version >= 0
@@ -117,7 +114,7 @@ class Pages:
         """Draw the comparison of two sweeps as they are now."""
         state = self._board.current()
         baseline, candidate = now = [state.sweeps.get(side.name, side) for side in sides]
-        first, second = (self._opened.get(side.name, partial(self._open, side)).read(side) for side in now)
+        first, second = (self._opened.get(side.name, partial(OpenedSweep, side)).read(side) for side in now)
         names = baseline.name, candidate.name
         two = TwoSweeps(names, (first.contents, second.contents), (first.plan, second.plan))
         return max(baseline.version, candidate.version), comparison_page(state, *names, two)
