@@ -31,6 +31,7 @@ from runmanager.cli.commands.sweep import sweep
 from runmanager.cli.commands.table import table
 from runmanager.cli.commands.tensorboard import tensorboard
 from runmanager.cli.commands.tune import TuneCommand, tune
+from runmanager.cli.commands.ui import ui
 from runmanager.cli.commands.watch import watch
 from runmanager.cli.hydra_application import PASS_THROUGH
 from runmanager.cli.printing import print_error
@@ -69,6 +70,7 @@ _OTHER_COMMANDS: tuple[tuple[Callable[..., object], str], ...] = (
     (watch, "first"),
     (schema, "run"),
     (tensorboard, "first"),
+    (ui, ""),
     (doctor, ""),
     (help_, "batch_size"),
 )

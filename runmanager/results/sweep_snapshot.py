@@ -1,5 +1,6 @@
 """One reading of a sweep and everything computed from it, so that all tables and figures agree."""
 
+import copy
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -85,6 +86,14 @@ class SweepSnapshot:
     def paired_rounds(self) -> Sequence[Rounds]:
         """The rounds of every pair that was measured in turns."""
         return paired_rounds(self.matches)
+
+    def with_figures(self, figures: "list[SweepFigure] | None") -> "SweepSnapshot":
+        """Return a copy with these figures; with None it makes its own. Both share what has been computed."""
+        other = copy.copy(self)
+        other.__dict__.pop("figures", None)
+        if figures is not None:
+            other.__dict__["figures"] = figures
+        return other
 
     @cached_property
     def figures(self) -> "list[SweepFigure]":

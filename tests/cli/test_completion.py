@@ -22,6 +22,8 @@ from runmanager.results.result_files import write_tables
         ("runmanager show grid/batch_size=100,device=cp", ["grid/batch_size=100,device=cpu-"]),
         ("runmanager diff DIGITS", ["DIGITS"]),
         ("runmanager table grid --form", ["--format"]),
+        ("runmanager u", ["ui"]),
+        ("runmanager ui --no", ["--no-open"]),
         ("runmanager table outputs/", ["outputs/grid"]),
         ("runmanager table grid --columns lr,batch", ["lr,batch_size"]),
         ("runmanager table grid --sort samp", ["samples_per_second"]),

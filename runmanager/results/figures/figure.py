@@ -40,6 +40,7 @@ class SweepFigure:
 
     `name` is unique among the sweep's figures and usable as a file name: `throughput`, `crossover-2`. `caption` says
     what is shown and how it was computed; `description` is a text alternative for readers who cannot see the figure.
+    `svg` is what `inline_svg` returned, of a figure that is shown again as it was.
     """
 
     name: str
@@ -47,6 +48,7 @@ class SweepFigure:
     caption: str
     description: str
     drawing: "Callable[[], Figure]" = field(repr=False)
+    svg: str | None = field(default=None, repr=False)
 
     def draw(self) -> "Figure":
         """Draw the figure near-black on white: a new matplotlib figure, independent of pyplot."""
@@ -56,6 +58,8 @@ class SweepFigure:
 
 def inline_svg(figure: SweepFigure) -> str:
     """The figure as an `<svg>` element for HTML, in the page's colours, without prologue, namespaces or metadata."""
+    if figure.svg is not None:
+        return figure.svg
     svg = _save(figure, "svg", {}, transparent=True).decode()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)

@@ -10,7 +10,7 @@ from runmanager.records.files.atomic_files import read_bytes, replace_file
 from runmanager.records.files.file_errors import UNREADABLE
 from runmanager.records.files.paths import SweepPaths
 
-__all__ = ["sweep_size"]
+__all__ = ["SizeMemory", "sweep_size"]
 
 _SETTLED_NS = 2 * 10**9  # a younger folder may change again within the resolution of its time
 
@@ -22,16 +22,20 @@ class _Size(msgspec.Struct, frozen=True, array_like=True, gc=False):
     changed: dict[str, int]
 
 
-_DECODER = msgspec.msgpack.Decoder(dict[str, _Size])
+SizeMemory = dict[str, _Size]
+"""The sizes of the folders of ended runs, by their names, in memory: for a reader that writes nothing."""
+
+_DECODER = msgspec.msgpack.Decoder(SizeMemory)
 
 
-def sweep_size(paths: SweepPaths, *, ended: Container[str], now_ns: int) -> int:
+def sweep_size(paths: SweepPaths, *, ended: Container[str], now_ns: int, memory: SizeMemory | None = None) -> int:
     """Return the bytes of all files of a sweep, without what links lead to and without the caches of its readers.
 
     `ended` are the folders of runs that have ended: their files only come and go, which changes the folder's time. So
-    they are counted once, and again where such a time is another one.
+    they are counted once, and again where such a time is another one. `memory` takes the place of the stored cache,
+    which an empty one begins with.
     """
-    cached = _read(paths)
+    cached = memory or _read(paths)
     counted: dict[str, _Size] = {}
     total = num_new = 0
     runs = paths.runs.name
@@ -51,7 +55,10 @@ def sweep_size(paths: SweepPaths, *, ended: Container[str], now_ns: int) -> int:
                 num_new += 1
             total += known.size
             counted[run.name] = known
-    if num_new:
+    if memory is not None:
+        memory.clear()
+        memory.update(counted)
+    elif num_new:
         with contextlib.suppress(OSError):  # a full disk, or a read-only folder
             replace_file(paths.sizes, msgspec.msgpack.encode(counted))
     return total

@@ -8,7 +8,8 @@ cannot be written, every run is read each time. Runs that logged the same metric
 import contextlib
 import hashlib
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from runmanager.records.storage.reader import StoredRun
 from runmanager.results.load.logged_values import LoggedNames, LoggedNamesTable
 from runmanager.results.load.run_summary import RunSummary
 
-__all__ = ["CachedRun", "RunStamps", "is_settled", "read_cache", "stamps_of", "write_cache"]
+__all__ = ["CachedRun", "RunStamps", "SummaryMemory", "is_settled", "read_cache", "stamps_of", "write_cache"]
 
 RunStamps = tuple[FileStamp | None, FileStamp | None]
 """The stamps of a run's record and of its epochs; None where the file does not exist."""
@@ -70,8 +71,13 @@ def is_settled(run: StoredRun, stamps: RunStamps, *, now_ns: int) -> bool:
 def read_cache(paths: SweepPaths) -> tuple[dict[str, CachedRun], LoggedNamesTable]:
     """Read the cached runs of a sweep, by the name of their folder, and the names of what they logged.
 
-    Both are empty without a valid file.
+    Both are empty without a valid file. See `SummaryMemory` for readers that write nothing.
     """
+    memory = _memory.get()
+    return _read_file(paths) if memory is None else memory.recall(paths)
+
+
+def _read_file(paths: SweepPaths) -> tuple[dict[str, CachedRun], LoggedNamesTable]:
     try:
         content = memoryview(read_bytes(paths.summaries))
         if _checksum(content[_CHECKSUM_BYTES:]) != content[:_CHECKSUM_BYTES]:
@@ -91,10 +97,49 @@ def write_cache(
 
     `even_few`: the sweep is one of many that are read together, where every cache counts.
     """
-    if num_new >= max(1 if even_few else _MIN_NEW, len(runs) * _MIN_NEW_SHARE):
+    if (memory := _memory.get()) is not None:
+        memory.keep(runs, logged)
+    elif num_new >= max(1 if even_few else _MIN_NEW, len(runs) * _MIN_NEW_SHARE):
         with contextlib.suppress(OSError):  # a full disk, or a read-only folder
             content = msgspec.msgpack.encode(_CacheFile(_program(), list(runs), logged.names))
             replace_file(paths.summaries, _checksum(content) + content)
+
+
+class SummaryMemory:
+    """The cache of one sweep in memory, for a process that reads it again and again and writes no file.
+
+    It begins with the stored cache. Within `in_use`, `read_cache` and `write_cache` of this thread work on it.
+    """
+
+    def __init__(self) -> None:
+        self._known: tuple[dict[str, CachedRun], LoggedNamesTable] | None = None
+
+    @property
+    def settled(self) -> Mapping[str, CachedRun]:
+        """The runs that had ended for good when they were read, by the names of their folders."""
+        return {} if self._known is None else self._known[0]
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Take the place of the sweep's file."""
+        token = _memory.set(self)
+        try:
+            yield
+        finally:
+            _memory.reset(token)
+
+    def recall(self, paths: SweepPaths) -> tuple[dict[str, CachedRun], LoggedNamesTable]:
+        """Return what `keep` was given last, at first what the file has."""
+        if self._known is None:
+            self._known = _read_file(paths)
+        return self._known
+
+    def keep(self, runs: Sequence[CachedRun], logged: LoggedNamesTable) -> None:
+        """Replace what is known."""
+        self._known = {run.summary.folder: run for run in runs}, logged
+
+
+_memory: ContextVar[SummaryMemory | None] = ContextVar("memory", default=None)
 
 
 def _checksum(content: bytes | memoryview) -> bytes:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from runmanager.results.report.html_table import build_html_table
 from runmanager.results.table_model.columns import Table
-from runmanager.text import printable
+from runmanager.text import encodable, printable
 
 if TYPE_CHECKING:
     import jinja2
@@ -78,4 +78,4 @@ def _verbatim(text: str) -> str:
     """Escaped text that a script reads back unchanged: an HTML parser would turn carriage returns into newlines."""
     from markupsafe import Markup, escape
 
-    return Markup(escape(text).replace("\r", Markup("&#13;")))
+    return Markup(escape(encodable(text)).replace("\r", Markup("&#13;")))

@@ -59,11 +59,13 @@ def build_html_table(
     table: Table,
     *,
     title: str,
+    link: Callable[[Row], str | None] | None = None,
     file: str,
     whole: Table | None = None,
     of_row: Mapping[str, Sequence[Row]] | None = None,
 ) -> HtmlTable:
     """Prepare `table` for a page; the copied CSV has the columns of the `whole` table, by default of `table` itself.
+    `link` returns the address that the first field of a row leads to, if any.
 
     `of_row` maps the `run` of a row to the rows of the whole table that it stands for, by default the row itself.
     """
@@ -73,6 +75,8 @@ def build_html_table(
     numeric = frozenset(name for name in columns if is_number(table, name))
     exported = (whole or table).columns
     fields = [_field_writer(table, name, is_numeric=name in numeric) for name in columns]
+    if link is not None:
+        fields[0] = _linked_field_writer(table, columns[0], link)
     rows = [
         HtmlRow(
             Markup("".join([field(row) for field in fields])),
@@ -106,6 +110,18 @@ def _field_writer(table: Table, column: str, *, is_numeric: bool) -> Callable[[R
         class_ = f' class="{kind}"' if kind else ""
         data = "" if exact is None or exact == text else f' data-value="{exact}"'
         return f"<td{class_}{data}>{escape(text)}</td>"
+
+    return write
+
+
+def _linked_field_writer(table: Table, column: str, link: Callable[[Row], str | None]) -> Callable[[Row], str]:
+    """A function that writes the `<td>` element of a row in this column of texts, as a link."""
+    from markupsafe import escape
+
+    def write(row: Row) -> str:
+        text, address = escape(human_field(table, row, column)), link(row)
+        linked = text if address is None else f'<a href="{escape(address)}">{text}</a>'
+        return f"<td>{linked}</td>"
 
     return write
 

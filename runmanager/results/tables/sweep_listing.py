@@ -1,19 +1,23 @@
 """The table of `runmanager ls`: a row for each sweep."""
 
+import contextlib
 import datetime
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.status import Status
 from runmanager.results.compare.cell_pairing import SEED, hashable
 from runmanager.results.load.cells import CellWith
-from runmanager.results.load.disk_size import sweep_size
+from runmanager.results.load.disk_size import SizeMemory, sweep_size
 from runmanager.results.load.loader import read_summary
 from runmanager.results.load.run_summary import SUMMARY_COLUMNS, RunSummary, damage_notes
 from runmanager.results.load.several_sweeps import SWEEP, NamedSweep
+from runmanager.results.load.summary_cache import SummaryMemory
 from runmanager.results.load.sweep_search import find_sweeps
 from runmanager.results.metrics.loss_functions import OF_THE_LOSS
 from runmanager.results.stats.descriptive import mean
@@ -23,7 +27,7 @@ from runmanager.results.tables.labelled import NOTE, TAGS, join_tags
 from runmanager.results.tables.results_table import declared_directions
 from runmanager.text import shell_command
 
-__all__ = ["ListedSweep", "list_sweeps", "listing"]
+__all__ = ["ListedSweep", "list_sweep", "list_sweeps", "listing", "sweep_name"]
 
 _STATES = ("finished", "running", "pending", "failed", "killed", "crashed", "skipped")
 _REMOVED, _DAMAGED = "removed", "damaged"
@@ -45,21 +49,41 @@ class ListedSweep:
     sweep: NamedSweep
     size_bytes: int
 
+    @cached_property
+    def row(self) -> tuple[Row, bool | None]:
+        """The row of the sweep, and whether larger values of its metric are better."""
+        return _row(self)
+
 
 def list_sweeps(root: Path, notes: list[str], *, now_ns: int) -> list[ListedSweep]:
     """Read the sweeps below a folder; they are named by their folders below it. `notes` gets what cannot be read."""
-    found = []
-    for paths in find_sweeps(root, notes):
+    return [list_sweep(paths, root, now_ns=now_ns) for paths in find_sweeps(root, notes)]
+
+
+def list_sweep(
+    paths: SweepPaths,
+    root: Path,
+    *,
+    now_ns: int,
+    summaries: SummaryMemory | None = None,
+    sizes: SizeMemory | None = None,
+) -> ListedSweep:
+    """Read one sweep below a folder. With `summaries` and `sizes` nothing is written: they take the place of files."""
+    with contextlib.nullcontext() if summaries is None else summaries.in_use():
         summary, plan = read_summary(paths, is_one_of_many=True)
-        name = str(paths.root.relative_to(root)) if paths.root != root else paths.name
-        ended = {run.folder for run in summary.runs if Status(run.status).is_ended}
-        found.append(ListedSweep(NamedSweep(name, summary, plan), sweep_size(paths, ended=ended, now_ns=now_ns)))
-    return found
+    ended = {run.folder for run in summary.runs if Status(run.status).is_ended}
+    size = sweep_size(paths, ended=ended, now_ns=now_ns, memory=sizes)
+    return ListedSweep(NamedSweep(sweep_name(paths, root), summary, plan), size)
+
+
+def sweep_name(paths: SweepPaths, root: Path) -> str:
+    """Return the name of a sweep below a folder: its own folder from there."""
+    return str(paths.root.relative_to(root)) if paths.root != root else paths.name
 
 
 def listing(sweeps: Sequence[ListedSweep], *, notes: Sequence[str] = ()) -> Table:
     """The table of sweeps, the newest first. The best value is that of the metric that `best` ranks by."""
-    found = [_row(each) for each in sweeps]
+    found = [each.row for each in sweeps]
     rows = sorted((row for row, _ in found), key=lambda row: row["created"] or "", reverse=True)
     directions: dict[str, str] = {}
     for row, is_larger in found:

@@ -1,0 +1,180 @@
+"""What the server shows at each address: all sweeps, a sweep's report, and two sweeps compared."""
+
+import datetime
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic, TypeVar
+
+from runmanager.app.ui.drawing import Drawer, Drawing, DrawnPage
+from runmanager.app.ui.live_page import LivePage, live_part
+from runmanager.app.ui.opened_sweep import OpenedSweep
+from runmanager.app.ui.sweep_board import BoardSweep, SweepBoard
+from runmanager.app.ui.sweep_pages import comparison_page, listing_page, message_page
+from runmanager.results.gate.sweep_pairs import TwoSweeps
+from runmanager.results.report.html_table import HtmlTable
+from runmanager.text import pluralize
+
+__all__ = ["Pages", "View"]
+
+_MAX_OPEN = 6  # sweeps and comparisons in memory; others are made again when they are asked for
+_FIRST_SECONDS = 10.0  # how long a page is waited for that was never drawn
+_NEXT_SECONDS = 0.3
+
+_K = TypeVar("_K")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class View:
+    """A page as it is now, and its live part; `version` is that of the files and `drawn` names the page's drawing."""
+
+    page: LivePage
+    live: str
+    version: str
+    drawn: str
+
+    def html(self) -> str:
+        """Return the whole page."""
+        return self.page.with_live(self.live)
+
+    def news(self, seen: str, drawn: str) -> str | None:
+        """Return what a reader lacks who has that version and that drawing: nothing, the live part, or all parts."""
+        if drawn != self.drawn:
+            return self.page.news(self.live)
+        return None if seen == self.version else f'<!DOCTYPE html>\n<main data-part="live">\n{self.live}</main>\n'
+
+
+class Pages:
+    """The pages of a board's sweeps, for any number of threads."""
+
+    def __init__(self, board: SweepBoard) -> None:
+        self._board = board
+        self._drawer = Drawer()
+        self._opened = _Recent[str, OpenedSweep]()
+        self._pairs = _Recent[tuple[str, str], DrawnPage]()
+        self._listing: tuple[int, LivePage] | None = None
+
+    def listing(self) -> View:
+        """All sweeps, the newest first."""
+        state = self._board.current()
+        listing = self._listing
+        if listing is None or listing[0] != state.version:
+            listing = self._listing = state.version, listing_page(state, self._board.root)
+        running = sum(map(bool, map(_num_running, state.sweeps.values())))
+        status = f"{pluralize(len(state.sweeps), 'sweep')}, {running:,} with running runs."
+        return _view(listing[1], status, state.version, str(state.version))
+
+    def sweep(self, name: str) -> View | None:
+        """A sweep's report, and the runs that are being made; None if there is no such sweep."""
+        sweep = self._board.current().sweeps.get(name)
+        if sweep is None:
+            return None
+        if sweep.listed is None:
+            return _unread(sweep)
+        opened = self._opened.get(name, partial(OpenedSweep, sweep))
+        reading = opened.read(sweep)
+        drawing = self._drawing(opened.page, reading.version, is_last=not _num_running(sweep))
+        status = (
+            f"{sweep.listed.row[0]['states']}.{_idle(sweep)} As of {_clock(sweep.read_at)} UTC.{_age(drawing, sweep)}"
+        )
+        return _drawn_view(sweep.name, drawing, status, reading.version, opened.running(reading))
+
+    def comparison(self, baseline: str, candidate: str) -> View | None:
+        """Two sweeps compared, or the choice of two where one is not named; None if there is no sweep of that name."""
+        state = self._board.current()
+        if any(name and name not in state.sweeps for name in (baseline, candidate)):
+            return None
+        if not baseline or not candidate or baseline == candidate:
+            page = comparison_page(state, baseline, candidate, None)
+            return _view(page, "Choose two different sweeps.", state.version, str(state.version))
+        sides = state.sweeps[baseline], state.sweeps[candidate]
+        for side in sides:
+            if side.listed is None:
+                return _unread(side)
+        page_of_pair = self._pairs.get(
+            (baseline, candidate), lambda: DrawnPage(partial(self._compare, sides), has_figures=False)
+        )
+        newest = max(sides, key=lambda side: side.version)
+        drawing = self._drawing(page_of_pair, newest.version, is_last=not any(map(_num_running, sides)))
+        return _drawn_view("Comparison", drawing, _age(drawing, newest), newest.version, None)
+
+    def end(self) -> None:
+        """End the drawing of pages; to be called before Python ends."""
+        self._drawer.end()
+
+    def _drawing(self, page: DrawnPage, version: int, *, is_last: bool) -> Drawing:
+        self._drawer.request(page, version, is_last=is_last)
+        was_drawn = page.drawing.version >= 0
+        return page.wait(version, _NEXT_SECONDS if was_drawn else _FIRST_SECONDS)
+
+    def _compare(self, sides: tuple[BoardSweep, BoardSweep], _with_figures: bool) -> tuple[int, LivePage]:
+        """Draw the comparison of two sweeps as they are now."""
+        state = self._board.current()
+        baseline, candidate = now = [state.sweeps.get(side.name, side) for side in sides]
+        first, second = (self._opened.get(side.name, partial(OpenedSweep, side)).read(side) for side in now)
+        names = baseline.name, candidate.name
+        two = TwoSweeps(names, (first.contents, second.contents), (first.plan, second.plan))
+        return max(baseline.version, candidate.version), comparison_page(state, *names, two)
+
+
+class _Recent(Generic[_K, _T]):
+    """The values that were asked for last."""
+
+    def __init__(self) -> None:
+        self._values: OrderedDict[_K, _T] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: _K, make: Callable[[], _T]) -> _T:
+        with self._lock:
+            if key not in self._values:
+                self._values[key] = make()
+            self._values.move_to_end(key)
+            while len(self._values) > _MAX_OPEN:
+                self._values.popitem(last=False)
+            return self._values[key]
+
+
+def _view(page: LivePage, status: str, version: int, drawn: str, table: HtmlTable | None = None) -> View:
+    live = live_part(status, version=str(version), drawn=drawn, table=table)
+    return View(page, live, str(version), drawn)
+
+
+def _drawn_view(title: str, drawing: Drawing, status: str, version: int, table: HtmlTable | None) -> View:
+    """The page as drawn, or a line in its place while it never was."""
+    page = drawing.page or message_page(title, [drawing.fault or "This page is being made; reload it in a moment."])
+    return _view(page, status, version, drawing.name, table)
+
+
+def _unread(sweep: BoardSweep) -> View:
+    return _view(message_page(sweep.name, [sweep.fault]), sweep.fault, sweep.version, f"unread {sweep.version}")
+
+
+def _clock(time: datetime.datetime) -> str:
+    return f"{time:%H:%M:%S}"
+
+
+def _idle(sweep: BoardSweep) -> str:
+    """Whether cells wait while nothing is at work on the sweep, in a sentence."""
+    if sweep.listed is None or not sweep.listed.row[0]["pending"] or _num_running(sweep):
+        return ""
+    plan = sweep.listed.sweep.plan
+    is_driven = plan is not None and any(driver.is_alive() is not False for driver in plan.drivers)
+    return "" if is_driven else " No process is at work on it."
+
+
+def _num_running(sweep: BoardSweep) -> int:
+    return 0 if sweep.listed is None else int(sweep.listed.row[0]["running"])
+
+
+def _age(drawing: Drawing, sweep: BoardSweep) -> str:
+    """When the sweep was read, and what on the page is older, in a sentence."""
+    times = [f"As of {_clock(sweep.read_at)} UTC"]
+    if drawing.drawn_at is not None and drawing.version < sweep.version:
+        times.append(f"answers and tables of {_clock(drawing.drawn_at)}")
+    if drawing.figures_at is not None and drawing.figures_version < drawing.version:
+        times.append(f"figures of {_clock(drawing.figures_at)}")
+    fault = f" The page below could not be made again: {drawing.fault}" if drawing.fault else ""
+    return f"{', '.join(times)}.{fault}"

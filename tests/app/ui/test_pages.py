@@ -1,0 +1,111 @@
+"""The pages of `runmanager ui` while sweeps are made, come, go, and break."""
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from runmanager.app.ui import opened_sweep, sweep_board
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.run.status import Status
+from runmanager.records.storage.reader import read_record
+from runmanager.records.storage.run_folder import RunFolder
+from runmanager.records.storage.versioned_file import encode_record
+
+from .served import Client, epoch, write_live_sweep
+
+
+def test_an_epoch_and_an_end_are_news(client: Client, live: tuple[SweepPaths, RunFolder]) -> None:
+    _, going = live
+    page = client.until("/sweep/first", "<svg")
+    assert "1 finished, 1 running" in page.text and "0.504" in page.text and "0.505" not in page.text
+    seen = f"/sweep/first?seen={page.attribute('version')}&drawn={page.attribute('drawn')}"
+    assert (client.get(seen).status, client.get(seen).text) == (204, "")
+    going.append(epoch(5))
+    news = client.get(seen)
+    while news.status == 204:  # one look at the files serves all readers for a moment
+        news = client.get(seen)
+    running = news.text.partition('id="running"')[2].partition("</section>")[0]
+    assert "<td" in running and "0.505" in running and ">9<" in running
+    report = client.until("/sweep/first", 'id="results"').text
+    assert "0.505" in report.partition('id="results"')[2]
+    dead = ProcessIdentity(
+        pid=2**22 + 1, start_ticks=1, boot_id=ProcessIdentity.current().boot_id, host=ProcessIdentity.current().host
+    )
+    record = msgspec.structs.replace(read_record(going.paths), owner=dead)
+    going.paths.record.write_bytes(encode_record(record))
+    assert "1 finished, 1 crashed" in client.until("/sweep/first", "1 crashed").text
+    assert "1 finished, 1 crashed" in client.until("/", "1 crashed").text
+    record = msgspec.structs.replace(record, status=Status.FINISHED)
+    going.paths.record.write_bytes(encode_record(record))
+    assert 'id="running" aria-labelledby="running-heading" hidden' in client.until("/sweep/first", "2 finished").text
+
+
+def test_sweeps_come_go_move_and_break_in_their_own_row(client: Client, root: Path) -> None:
+    write_live_sweep(root / "project" / "deep & <b>")[1].close()
+    assert (
+        'href="/sweep/project/deep%20%26%20%3Cb%3E">project/deep &amp; &lt;b&gt;</a>' in client.until("/", "deep").text
+    )
+    assert client.get("/sweep/project/deep%20%26%20%3Cb%3E").status == 200
+    shutil.copytree(root / "first", os.fsdecode(os.fsencode(root) + b"/bad\xff"))
+    assert "<td>bad\\udcff</td>" in client.until("/", "bad\\udcff").text  # no address can have this name
+    write_live_sweep(root / "second")[1].close()
+    record = root / "second" / "sweep.json"
+    whole = record.read_bytes()
+    record.write_bytes(whole[:50])
+    row = client.until("/", "sweep.json is damaged").text
+    assert row.partition("</table>")[0].count("1 finished, 1 running; not read: ") == 2  # the field, and its CSV
+    assert client.get("/sweep/second").status == 200
+    record.write_bytes(whole)
+    client.until("/", 'data-drawn="')
+    next((root / "second" / "runs").iterdir()).joinpath("epochs.jsonl").write_text('{"epoch": 1, "lo\n{"half')
+    assert "epochs.jsonl is damaged" in client.until("/", "epochs.jsonl is damaged").text
+    (root / "second").rename(root / "third")
+    assert 'href="/sweep/second"' not in client.until("/", 'href="/sweep/third"').text
+    assert client.get("/sweep/second").status == 404
+    shutil.rmtree(root)
+    gone = client.until("/", "There is no sweep here yet")
+    assert "cannot be read" in gone.text
+
+
+def test_two_sweeps_are_compared_and_followed(client: Client, root: Path) -> None:
+    assert "Choose two different sweeps" in client.get("/compare?candidate=first").text
+    _, going = write_live_sweep(root / "second")
+    going.append(epoch(5))
+    address = "/compare?baseline=first&candidate=second"
+    client.until("/", 'href="/sweep/second"')
+    page = client.until(address, 'id="comparison"').text
+    assert "Comparison of second with first" in page and "samples_<wbr>per_<wbr>second" in page
+    assert '<option value="first" selected>' in page
+    going.close()
+    shutil.rmtree(root / "second")
+    client.until("/", "1 sweep,")
+    assert client.get(address).status == 404
+
+
+def test_readers_share_one_reading_and_one_drawing(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: Counter[str] = Counter()
+
+    def counted(name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            done[name] += 1
+            return work(*args, **options)
+
+        return call
+
+    monkeypatch.setattr(opened_sweep, "render_report", counted("reports", opened_sweep.render_report))
+    monkeypatch.setattr(opened_sweep.CachedReader, "read", counted("readings", opened_sweep.CachedReader.read))
+    monkeypatch.setattr(sweep_board, "list_sweep", counted("listed", sweep_board.list_sweep))
+    with ThreadPoolExecutor(10) as pool:
+        answers = list(pool.map(lambda _: client.get("/sweep/first").status, range(40)))
+    client.until("/sweep/first", "<svg")
+    assert answers == [200] * 40
+    assert done["readings"] == done["listed"] == 1  # of one version of the files
+    assert done["reports"] == 2  # without figures, then with them
