@@ -7,10 +7,20 @@ from runmanager.records.files.paths import EVENT_WRITER, RunPaths
 from runmanager.results.program_files.folder_metrics import read_metrics
 from runmanager.results.tfevents.reader import read_event_files, writer_of
 
-__all__ = ["metric_by_step"]
+__all__ = ["metric_by_step", "metrics_by_step"]
 
 _PRINTED = "printed"  # the origin, and the folder where a program logs itself
 _EVENTS = "events.out.tfevents.*"
+
+
+def metrics_by_step(run: RunPaths, origins: Mapping[str, str]) -> dict[str, dict[int, float]]:
+    """Return `metric_by_step` of every metric in `origins` that some file has; the files are read once."""
+    printed = {name: _printed(run, name) for name, origin in origins.items() if origin == _PRINTED}
+    in_files = {name: origin for name, origin in origins.items() if origin != _PRINTED}
+    read = read_metrics(run.root).metrics if in_files and run.root.is_dir() else []
+    stored = {each.name: each.series.points for each in read if in_files.get(each.name) == each.origin}
+    found = {name: printed.get(name) or stored.get(name) or {} for name in origins}
+    return {name: points for name, points in found.items() if points}
 
 
 def metric_by_step(run: RunPaths, name: str, origins: Mapping[str, str]) -> dict[int, float]:
