@@ -66,11 +66,8 @@ def _in_order(names: Iterable[str]) -> list[str]:
     """The outcomes first, then what was logged, then the times."""
     known = list(names)
     first = [name for name in OUTCOMES if name in known]
-    return [
-        *first,
-        *(name for name in known if name not in (*first, *_TIMES)),
-        *(each for each in _TIMES if each in known),
-    ]
+    last = [name for name in _TIMES if name in known]
+    return [*first, *(name for name in known if name not in (*first, *last)), *last]
 
 
 def _limit(series: Sequence[_Series], longest: int, max_values: int) -> int:
@@ -90,10 +87,10 @@ def _encoded(series: _Series, limit: int, axes: dict[tuple[float, ...], int]) ->
     return {
         "run": series.place,
         "x": {
-            name: axes.setdefault(tuple([values[place] for place in places]), len(axes))
+            name: axes.setdefault(tuple([_rounded_time(values[place]) for place in places]), len(axes))
             for name, values in series.x.items()
         },
-        "y": {name: [values[place] for place in places] for name, values in series.y.items()},
+        "y": {name: [_rounded(values[place]) for place in places] for name, values in series.y.items()},
     }
 
 
@@ -103,9 +100,8 @@ def _series(place: int, run: StoredRun) -> Iterator[_Series]:
     if metrics:
         yield _Series(place, dict(_axes(run)), metrics)
     for name, points in metrics_by_step(run.paths, run.record.origins or {}).items():
-        values = [_rounded(value) for value in points.values()]
-        if name not in metrics and _is_curve(values):
-            yield _Series(place, {"step": list(points)}, {name: values})
+        if name not in metrics and _is_curve(list(points.values())):
+            yield _Series(place, {"step": list(points)}, {name: list(points.values())})
 
 
 def _is_curve(values: Sequence[float | None]) -> bool:
@@ -114,11 +110,11 @@ def _is_curve(values: Sequence[float | None]) -> bool:
 
 def _metrics(epochs: Sequence[EpochRecord]) -> Iterator[tuple[str, list[float | None]]]:
     for name in OUTCOMES:
-        yield name, [_rounded(getattr(epoch, name)) for epoch in epochs]
+        yield name, [getattr(epoch, name) for epoch in epochs]
     for name in metric_names(epochs):
-        yield name, [_rounded((epoch.metrics or {}).get(name)) for epoch in epochs]
+        yield name, [(epoch.metrics or {}).get(name) for epoch in epochs]
     for name in _TIMES:
-        yield name, [_rounded(getattr(epoch, name)) for epoch in epochs]
+        yield name, [getattr(epoch, name) for epoch in epochs]
 
 
 def _axes(run: StoredRun) -> Iterator[tuple[str, Sequence[float]]]:
@@ -128,12 +124,16 @@ def _axes(run: StoredRun) -> Iterator[tuple[str, Sequence[float]]]:
     yield counted, numbers
     if counted == "epoch" and steps:
         yield "step", [number * steps for number in numbers]
-    seconds = [_rounded(epoch.run_seconds) for epoch in run.epochs]
-    known = [value for value in seconds if value is not None]
-    if len(known) == len(seconds):
-        yield "seconds", known
+    seconds = [epoch.run_seconds for epoch in run.epochs if epoch.run_seconds is not None]
+    if len(seconds) == len(numbers):
+        yield "seconds", seconds
     if any(epoch.samples for epoch in run.epochs):
         yield "samples", list(accumulate(epoch.samples for epoch in run.epochs))
+
+
+def _rounded_time(value: float) -> float:
+    """A value of an axis: counts are exact."""
+    return value if isinstance(value, int) else float(f"{value:.{_DIGITS + 2}g}")
 
 
 def _rounded(value: float | None) -> float | None:

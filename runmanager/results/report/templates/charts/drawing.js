@@ -144,6 +144,10 @@ function needsLog(values) {
   return low > 0 && LOG_FROM * low < high;
 }
 
+function columnLevels(name) {
+  return remember(`levels of ${name}`, () => levelsOf(data.columns[name]?.values ?? []));
+}
+
 // The distinct values of a column, numbers by size and texts in their order.
 function levelsOf(values) {
   const known = [...new Set(values.filter((value) => value !== null))];

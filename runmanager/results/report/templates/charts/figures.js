@@ -36,21 +36,26 @@ function drawVisible(entries) {
   }
 }
 
-// Figures outside of the window are drawn when they are scrolled to.
+// The first figure in the window is drawn at once, the next ones one after another, so that the page answers in
+// between; the others when they are scrolled to.
 function drawFigures() {
   for (const figure of figures.values()) {
-    const isPossible = figure.drawer.isPossible();
-    figure.element.classList.toggle("charted", isPossible);
+    figure.element.classList.toggle("charted", figure.drawer.isPossible());
     figure.isDirty = true;
-    if (isPossible && figure.isVisible) drawFigure(figure);
   }
+  drawNext();
+}
+
+function drawNext() {
+  const waiting = [...figures.values()].filter((figure) => figure.isDirty && figure.isVisible);
+  if (waiting.length) drawFigure(waiting[0]);
+  if (waiting.length > 1) setTimeout(drawNext);
 }
 
 function drawFigure(figure) {
-  if (!figure.drawer.isPossible()) return;
-  const width = figure.box.clientWidth;
-  if (!width) return;
   figure.isDirty = false;
+  const width = figure.box.clientWidth;
+  if (!figure.drawer.isPossible() || !width) return;
   figure.width = width;
   showControls(figure);
   const colours = theme(), drawn = figure.drawer.draw(figure, colours);
@@ -58,7 +63,8 @@ function drawFigure(figure) {
   figure.box.style.height = `${drawn.height}px`;
   if (!figure.chart) startChart(figure);
   figure.isDrawing = true;
-  figure.chart.resize({ width, height: drawn.height });
+  if (figure.size !== `${width} ${drawn.height}`) figure.chart.resize({ width, height: drawn.height });
+  figure.size = `${width} ${drawn.height}`;
   figure.chart.dispatchAction({ type: "hideTip" }); // its element is about to be replaced
   figure.chart.setOption(drawn.option, { notMerge: true });
   figure.drawer.drawn?.(figure);
@@ -100,10 +106,11 @@ function showControls(figure) {
 }
 
 function controlElement({ name, label, choices }) {
+  const figure = [...figures.values()].find((each) => name.startsWith(`${each.name}.`));
   const input = choices ? element("select", { name, "aria-label": label }) : element("input", { name, type: "checkbox" });
   input.addEventListener("change", () => {
     changeView({ [name]: choices ? input.value : input.checked ? "1" : "" });
-    refresh();
+    drawFigure(figure);
   });
   return element("label", { class: choices ? "choice" : "check" }, element("span", {}, label), input);
 }
@@ -114,14 +121,14 @@ function showLegend(figure, items, colours) {
   figure.legend.replaceChildren(...items.map((item) => {
     const sample = element("span", { class: "swatch" });
     sample.innerHTML = `<svg width="28" height="14" aria-hidden="true">${swatch(item, colours.page)}</svg>`;
-    const button = element("button", { type: "button", "aria-pressed": String(!off.has(item.key)), "data-key": item.key, onclick: () => switchSeries(name, item.key) }, sample, item.label);
+    const button = element("button", { type: "button", "aria-pressed": String(!off.has(item.key)), "data-key": item.key, onclick: () => switchSeries(figure, name, item.key) }, sample, item.label);
     return element("li", {}, button);
   }));
   if (focused !== null) [...figure.legend.querySelectorAll("button")].find((button) => button.dataset.key === focused)?.focus();
 }
 
-function switchSeries(name, key) {
+function switchSeries(figure, name, key) {
   const off = listInView(name);
   setList(name, off.includes(key) ? off.filter((each) => each !== key) : [...off, key]);
-  refresh();
+  drawFigure(figure);
 }

@@ -32,7 +32,7 @@ const throughput = {
   controls: () => [],
 
   draw(figure, colours) {
-    const off = new Set(listInView("throughput.off")), devices = levelsOf(data.columns.device?.values ?? []);
+    const off = new Set(listInView("throughput.off")), devices = columnLevels("device");
     const deviceOf = (run) => String(data.columns.device?.values[run] ?? "");
     const styleOf = (run) => seriesStyle(Math.max(0, devices.indexOf(deviceOf(run))));
     const byCell = new Map();

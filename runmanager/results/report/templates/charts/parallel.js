@@ -43,7 +43,7 @@ const parallelCoordinates = {
     const found = limits();
     columns.forEach((name, dim) => {
       const limit = found.find(([column]) => column === name);
-      const intervals = limit ? intervalsOf(limit, levelsOf(data.columns[name].values)) : [];
+      const intervals = limit ? intervalsOf(limit, columnLevels(name)) : [];
       if (limit || figure.brushed?.has(name)) chart.dispatchAction({ type: "axisAreaSelect", parallelAxisId: `axis${dim}`, intervals });
     });
     figure.brushed = new Set(found.map(([column]) => column));
@@ -120,9 +120,9 @@ function lineStyle(line, height, colours, marked) {
 
 // A brush over a column of texts covers their places on the axis.
 function limitOf(column, interval) {
-  const { numbers, values } = data.columns[column], low = Math.min(...interval), high = Math.max(...interval);
+  const { numbers } = data.columns[column], low = Math.min(...interval), high = Math.max(...interval);
   if (numbers) return [column, Number(low.toPrecision(4)), Number(high.toPrecision(4))];
-  return [column, levelsOf(values).filter((_, place) => place >= low - 0.5 && place <= high + 0.5)];
+  return [column, columnLevels(column).filter((_, place) => place >= low - 0.5 && place <= high + 0.5)];
 }
 
 function intervalsOf([, low, high], levels) {

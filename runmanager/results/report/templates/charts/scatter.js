@@ -1,11 +1,13 @@
 // Any two columns of the runs against each other: a dot for each run; a dragged rectangle selects runs.
 
+const MAX_TEXTS = 30; // values of a column of texts along an axis
+
 const scatterPlot = {
   isPossible: () => data.runs.length > 1 && scatterColumns().length > 1,
 
   controls() {
     const columns = scatterColumns().map((name) => [name, name]), { x, y, colour } = scatterChoices();
-    const colours = data.varying.filter((name) => levelsOf(data.columns[name].values).length <= data.styles.series.length);
+    const colours = data.varying.filter((name) => columnLevels(name).length <= data.styles.series.length);
     return [
       { name: "scatter.x", label: "x", value: x, choices: columns },
       { name: "scatter.y", label: "y", value: y, choices: columns },
@@ -17,7 +19,7 @@ const scatterPlot = {
 
   draw(figure, colours) {
     const { x, y, colour } = scatterChoices(), off = new Set(listInView("scatter.off")), marked = new Set(markedRuns());
-    const levels = colour === "none" ? [null] : levelsOf(data.columns[colour].values);
+    const levels = colour === "none" ? [null] : columnLevels(colour);
     const isLogX = Boolean(view["scatter.logx"]), isLogY = Boolean(view["scatter.logy"]);
     const drawable = (value, isLog) => value !== null && (!isLog || value > 0);
     const has = (run) => drawable(data.columns[x].values[run], isLogX) && drawable(data.columns[y].values[run], isLogY);
@@ -62,10 +64,8 @@ const scatterPlot = {
 };
 
 function scatterColumns() {
-  return Object.keys(data.columns).filter((name) => {
-    const levels = levelsOf(data.columns[name].values);
-    return levels.length > 1 && (data.columns[name].numbers || levels.length <= 30);
-  });
+  const isUseful = (name) => columnLevels(name).length > 1 && (data.columns[name].numbers || columnLevels(name).length <= MAX_TEXTS);
+  return remember("columns of the scatter", () => Object.keys(data.columns).filter(isUseful));
 }
 
 function scatterChoices() {
@@ -80,7 +80,7 @@ function scatterChoices() {
 function scatterAxis(colours, name, isLog, place) {
   const { numbers, values } = data.columns[name];
   if (numbers) return numberAxis(colours, { title: name, isLog, values, ...place });
-  return textAxis(colours, { title: name, values: levelsOf(values), ...place });
+  return textAxis(colours, { title: name, values: columnLevels(name), ...place });
 }
 
 function scatterItem(run, x, y, colours, marked) {

@@ -7,7 +7,10 @@ function addBar() {
   if (!place) return;
   bar.count = element("span", { role: "status", class: "selected" });
   bar.chips = element("ul", { class: "chips" });
-  bar.run = element("select", { "aria-label": "Open a run", onchange: () => bar.run.value && markRuns([Number(bar.run.value)]) });
+  bar.run = element("select", {
+    "aria-label": "Open a run", onfocus: listRuns, onpointerdown: listRuns,
+    onchange: () => bar.run.value && markRuns([Number(bar.run.value)]),
+  });
   bar.clear = element("button", { type: "button", onclick: clearSelection }, "Select all runs");
   const filter = resultsTable()?.filter;
   bar.filter = filter ? element("input", { type: "search", "aria-label": "Filter runs", autocomplete: "off", spellcheck: "false", oninput: () => { filter.value = bar.filter.value; tables.filtered(resultsTable()); } }) : null;
@@ -32,7 +35,7 @@ function limitForm() {
     const { numbers } = data.columns[column.value];
     for (const each of range) each.hidden = !numbers;
     value.hidden = numbers;
-    if (!numbers) values.replaceChildren(...levelsOf(data.columns[column.value].values).map((each) => element("option", { value: each }, each)));
+    if (!numbers) values.replaceChildren(...columnLevels(column.value).map((each) => element("option", { value: each }, each)));
   };
   const apply = () => {
     const bounds = [low.value.trim() === "" ? -Number.MAX_VALUE : Number(low.value), high.value.trim() === "" ? Number.MAX_VALUE : Number(high.value)];
@@ -57,11 +60,16 @@ function showBar() {
     const remove = element("button", { type: "button", "aria-label": `Remove the limit ${limitText(limit)}`, onclick: () => { setLimits([limit[0]], []); refresh(); } }, "×");
     return element("li", {}, limitText(limit), " ", remove);
   }));
-  const [marked] = markedRuns();
-  const options = [...selected].map((run) => element("option", { value: run }, data.runs[run]));
-  bar.run.replaceChildren(element("option", { value: "" }, "choose …"), ...options);
-  bar.run.value = marked === undefined || !selected.has(marked) ? "" : String(marked);
+  listRuns(markedRuns().slice(0, 1));
   if (bar.filter && document.activeElement !== bar.filter) bar.filter.value = view.filter ?? "";
+}
+
+// All selected runs when the list is used; before that the marked one, as a long list takes time.
+function listRuns(runs) {
+  const [marked] = markedRuns(), listed = Array.isArray(runs) ? runs : [...selected];
+  if (listed.length <= 1 && document.activeElement === bar.run) return listRuns(null);
+  bar.run.replaceChildren(element("option", { value: "" }, "choose …"), ...listed.map((run) => element("option", { value: run }, data.runs[run])));
+  bar.run.value = marked === undefined ? "" : String(marked);
 }
 
 function clearSelection() {

@@ -38,6 +38,15 @@ function openClickedRow(event) {
   if (row?.dataset.runs && getSelection().isCollapsed && !event.target.closest("a, button")) markRuns(row.dataset.runs.split(" ").map(Number));
 }
 
+// A link within the page leaves the view in the address.
+function followLink(event) {
+  const link = event.target.closest?.('a[href^="#"]'), target = link && document.getElementById(link.hash.slice(1));
+  if (!target || !Object.keys(view).length) return;
+  event.preventDefault();
+  target.scrollIntoView();
+  target.focus({ preventScroll: true });
+}
+
 function onceSettled(act) {
   let timer = 0;
   return () => { clearTimeout(timer); timer = setTimeout(act, 100); };
@@ -67,6 +76,7 @@ addBar();
 addFigures();
 showView();
 document.addEventListener("click", openClickedRow);
+document.addEventListener("click", followLink);
 addEventListener("hashchange", () => { readView(); showView(); });
 addEventListener("resize", onceSettled(drawFigures));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawFigures);

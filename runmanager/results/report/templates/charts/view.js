@@ -4,8 +4,16 @@ let data = null; // the page's data block, replaced by `report.update`
 let view = {}; // strings by name; what has its default is left out
 let selected = new Set(); // the places of the runs that pass the filter and all limits
 
+let remembered = new Map(); // what was derived from the data alone
+
 function readData(text) {
   data = JSON.parse(text);
+  remembered = new Map();
+}
+
+function remember(key, make) {
+  if (!remembered.has(key)) remembered.set(key, make());
+  return remembered.get(key);
 }
 
 function readView() {
