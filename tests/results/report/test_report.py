@@ -128,6 +128,8 @@ def test_another_axis_is_compared_if_there_is_only_one_device(sweep, timed):
     assert positions == sorted(positions)
     assert "what else varies is compared with <code><span>--axis</span> <span>lr</span></code>." in page
     assert "Speedup of each pair" in page
+    headings = [page.index(f">{words}</h2>") for words in ("Figures", "Results", "Comparison")]
+    assert headings == sorted(headings)  # quality is asked
 
 
 def test_the_compared_setting_is_empty_in_its_row(sweep, timed):

@@ -48,7 +48,7 @@ const learningCurves = {
       }],
     };
     const legend = coloured.map((curve) => ({ key: curve.label, label: curve.label, colour: curve.colour, dash: curve.dash, marker: curve.marker }));
-    return { option, legend, height: 340, state: curveState(curves, coloured, grey, group), runsOf: ({ dataIndex }) => drawn[dataIndex].runs };
+    return { option, legend, height: 340, state: curveState(metric, x, group, curves, grey), runsOf: ({ dataIndex }) => drawn[dataIndex].runs };
   },
 };
 
@@ -61,12 +61,12 @@ function curveChoices() {
   return { metric, group, x: axes.includes(view["curves.x"]) ? view["curves.x"] : axes[0] };
 }
 
-function curveState(curves, coloured, grey, group) {
-  const ranked = curves.length > coloured.length ? `The ${coloured.length} best of ${curves.length.toLocaleString("en")} curves are in colour, ` : "";
-  const rest = ranked && `${grey.length.toLocaleString("en")} others in grey. `;
-  const band = group === "run" ? "" : "A line is the mean over a group's finished runs, its band their range. ";
-  const thinned = data.curvesAreThinned ? `Curves have at most ${data.curvePoints} of their points. ` : "";
-  return curves.length ? `${ranked}${rest}${band}${thinned}` : "No selected run has this metric twice.";
+function curveState(metric, x, group, curves, grey) {
+  if (!curves.length) return `No selected run has several values of ${metric}.`;
+  const others = curves.length > MAX_COLOURED ? ` (the ${MAX_COLOURED} best of ${curves.length.toLocaleString("en")} in colour, ${grey.length.toLocaleString("en")} in grey)` : "";
+  const mean = group === "run" ? "" : ": mean and range over the finished runs of a group";
+  const thinned = data.curvesAreThinned ? ` Each curve has ${data.curvePoints} of its points, at even steps.` : "";
+  return `${data.metrics[metric]} by ${X_LABELS[x]}${others}${mean}. The best is the thick one, with a star.${thinned}`;
 }
 
 // The curves of the selected runs in groups, the best last value first.

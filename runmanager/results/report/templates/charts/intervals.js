@@ -21,8 +21,8 @@ const speedups = {
     };
     const legend = Object.entries(data.styles.verdicts).filter(([verdict]) => rows.some((row) => row.verdict === verdict))
       .map(([verdict, style]) => ({ key: verdict, label: verdict, ...style, isHollow: !/faster|slower|better|worse/.test(verdict) }));
-    const sample = inSelection.length > MAX_ROWS ? `${MAX_ROWS} of ${inSelection.length} pairs, at even steps.` : "";
-    return { option, legend, height: rowsHeight(drawn), state: sample, runsOf: ({ dataIndex }) => dots[dataIndex].runs };
+    const sample = inSelection.length > MAX_ROWS ? ` (${MAX_ROWS} of ${inSelection.length}, at even steps)` : "";
+    return { option, legend, height: rowsHeight(drawn), state: `The ${effect} of each pair${sample} with its 95% interval.`, runsOf: ({ dataIndex }) => dots[dataIndex].runs };
   },
 };
 
@@ -56,8 +56,8 @@ const throughput = {
       series: [intervalSeries(dots, colours, null)],
     };
     const legend = devices.length > 1 ? devices.map((device, index) => ({ key: device, label: device, ...seriesStyle(index), dash: undefined })) : [];
-    const top = rows.length > MAX_ROWS ? `The ${MAX_ROWS} fastest of ${rows.length} cells.` : "";
-    return { option, legend, height: rowsHeight(drawn), state: top, runsOf: ({ dataIndex }) => dots[dataIndex].runs };
+    const top = rows.length > MAX_ROWS ? ` (the ${MAX_ROWS} fastest of ${rows.length} cells)` : "";
+    return { option, legend, height: rowsHeight(drawn), state: `Throughput of each run${top}: the median of its measured epochs, with whiskers to their quartiles.`, runsOf: ({ dataIndex }) => dots[dataIndex].runs };
   },
 };
 

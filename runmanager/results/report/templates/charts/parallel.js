@@ -32,8 +32,8 @@ const parallelCoordinates = {
       }],
     };
     const omitted = data.cells.labels.length - lines.length;
-    const sample = count > MAX_LINES ? ` ${MAX_LINES} of ${count} cells at even steps of the outcome.` : "";
-    const state = `Drag along an axis to select runs. The colour is ${target}, better at the top.${sample}${omitted ? ` Omitted: ${plural(omitted, "cell")} without a result.` : ""}`;
+    const sample = count > MAX_LINES ? ` (${MAX_LINES} of ${count}, at even steps of the outcome)` : "";
+    const state = `Each line is a cell${sample}, coloured by ${target}, better at the top. Drag along an axis to select.${omitted ? ` Omitted: ${plural(omitted, "cell")} without a result.` : ""}`;
     return { option, legend: [], height: 340, state, columns, runsOf: ({ dataIndex }) => drawn[dataIndex].runs };
   },
 

@@ -45,7 +45,7 @@ const scatterPlot = {
     const missing = data.runs.length - data.runs.filter((_, run) => has(run)).length;
     const lacking = missing ? ` ${plural(missing, "run")} without a value ${missing === 1 ? "is" : "are"} not drawn.` : "";
     const legend = levels[0] === null ? [] : series.map(({ name, style }) => ({ key: name, label: name, colour: style.colour, marker: style.marker }));
-    return { option, legend, height: 340, state: `Drag a rectangle to select runs.${lacking}`, x, y, runsOf: ({ seriesIndex, dataIndex }) => [series[seriesIndex].runs[dataIndex]] };
+    return { option, legend, height: 340, state: `Each dot is a run. Drag a rectangle to select.${lacking}`, x, y, runsOf: ({ seriesIndex, dataIndex }) => [series[seriesIndex].runs[dataIndex]] };
   },
 
   drawn({ chart }) {
