@@ -276,6 +276,19 @@ def test_new_data_are_shown_with_the_view_kept(report: SweepPaths, visit: OpenPa
     page.evaluate("data => report.update(data)", data)
     expect(figure(page, "curves").locator(".chart svg")).to_contain_text("another label")
     assert count(page) == f"{NUM_RUNS // 2} of {NUM_RUNS} runs selected"
+    found = re.search("<main[^>]*>(.*?)</main>", report.report.read_text(), re.DOTALL)
+    assert found is not None
+    newer = found[1].replace('class="answer">', 'class="answer">Newer: ')
+    field = page.locator("#results").get_by_role("searchbox")
+    page.locator("#results th", has_text="lr").first.get_by_role("button").click()
+    order = rows(page).locator("td:first-child").all_text_contents()
+    field.focus()
+    page.evaluate("([data, main]) => report.update(data, main)", [data, newer])
+    expect(page.locator(".answer")).to_contain_text("Newer: ")
+    expect(field).to_be_focused()
+    assert rows(page).locator("td:first-child").all_text_contents() == order
+    assert count(page) == f"{NUM_RUNS // 2} of {NUM_RUNS} runs selected"
+    assert page.locator("figure .interactive").count() == len(INTERACTIVE)  # the figures stay
     page.evaluate(
         'data => report.update(data, \'<p>Another answer</p><section id="figures"><div class="figures">'
         '<figure data-figure="curves" data-title="Curves"></figure></div></section>\')',

@@ -19,7 +19,10 @@ __all__ = ["render_template", "to_html"]
 _BUFFERED_PIECES = 1000  # joined at a time: a page with a large table has very many small pieces
 _CODE_SPAN = re.compile("(?<!`)(`+)(?!`)(.+?)(?<!`)\\1(?!`)", re.DOTALL)  # as in Markdown
 _TEMPLATES = Path(__file__).parent / "templates"
-_CHARTS = ("view", "drawing", "curves", "parallel", "scatter", "intervals", "copying", "figures", "selection", "panel")
+_CHARTS = (
+    *("view", "drawing", "curves", "parallel", "scatter", "intervals"),
+    *("copying", "figures", "selection", "panel", "live"),
+)
 """The modules in `templates/charts` in the order in which they are joined; `start` follows."""
 
 

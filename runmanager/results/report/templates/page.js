@@ -24,7 +24,7 @@ function addControls(box) {
   const titles = headings.map((heading) => heading.textContent.trim());
   const names = titles.map((title) => title.toLowerCase());
   let entries = [...table.tBodies[0].rows].map(readRow);
-  let limit = FIRST_ROWS;
+  let limit = FIRST_ROWS, order = null;
 
   function passing() {
     return entries.filter(part("filter") ? parseFilter(part("filter").value, names) : () => true);
@@ -47,12 +47,19 @@ function addControls(box) {
   function sortBy(column, descending) {
     for (const heading of headings) heading.removeAttribute("aria-sort");
     headings[column].setAttribute("aria-sort", descending ? "descending" : "ascending");
+    order = { title: titles[column], descending };
     entries = [...entries].sort((a, b) => compareFields(a.fields[column], b.fields[column], descending));
     table.tBodies[0].append(...entries.map((entry) => entry.row));
     show();
   }
 
-  const made = { box, passing, show, titles, sortBy, filter: part("filter") };
+  function showAll() {
+    limit = Infinity;
+    show();
+  }
+
+  const scroller = box.querySelector(".wide"), isWhole = () => limit === Infinity;
+  const made = { box, scroller, passing, show, showAll, isWhole, titles, sortBy, order: () => order, filter: part("filter") };
   headings.forEach((heading, column) => {
     const button = document.createElement("button");
     button.type = "button";
@@ -65,7 +72,7 @@ function addControls(box) {
     heading.append(button);
   });
   part("filter")?.addEventListener("input", () => tables.filtered(made));
-  part("all").addEventListener("click", () => { limit = Infinity; show(); });
+  part("all").addEventListener("click", showAll);
   part("copy").addEventListener("click", async (event) => {
     const done = await copyText(asCsv(box, matching()));
     part("count").textContent = done ? "Copied as CSV." : "The browser does not allow copying here: download the CSV instead.";

@@ -57,14 +57,10 @@ const report = {
   update(given, main) {
     const scroll = scrollY;
     readData(typeof given === "string" ? given : JSON.stringify(given));
-    if (main !== undefined) {
-      document.querySelector("main").innerHTML = main;
-      addTables();
-      addBar();
-      addFigures();
-    }
+    const focused = main === undefined ? null : replaceMain(main);
     showView();
-    scrollTo(0, scroll);
+    restoreFocus(focused);
+    scrollTo({ top: scroll, behavior: "instant" });
   },
 };
 window.report = report;
