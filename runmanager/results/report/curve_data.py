@@ -17,7 +17,7 @@ from runmanager.results.table_model.columns import OUTCOMES
 
 __all__ = ["curve_data"]
 
-_MIN_VALUES, _VALUES_PER_RUN = 60_000, 180
+_MIN_VALUES, _VALUES_PER_RUN = 60_000, 140
 """How many values the page may have, so that it stays small: the curves of a small sweep have all."""
 
 _TIMES = ("samples_per_second", "epoch_seconds")

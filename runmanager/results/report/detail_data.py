@@ -10,7 +10,7 @@ from runmanager.text import format_value, printable, shell_command
 
 __all__ = ["detail_data"]
 
-_MAX_CHARACTERS = 400_000  # of the ends of all logs
+_MAX_CHARACTERS = 250_000  # of the ends of all logs
 _MAX_LOG, _MIN_LOG = 3000, 200  # characters of one
 _LOG_LINES = 20
 
