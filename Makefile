@@ -29,7 +29,7 @@ TRUTHS := phase_truth warmup_truth bound_truth compare_truth paired_truth tune_t
 PEERS := $(STAMP:$(VENV)/.installed-%=$(VENV)/.peers-%)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-matrix test-kill test-deaths bench truths bench-gpu lint clean FORCE
+.PHONY: help demo test test-matrix test-kill test-deaths bench truths bench-gpu lint report-library clean FORCE
 
 help:
 	@echo "make demo    run a small grid on the built-in digits, with its tables, in under a minute"
@@ -41,6 +41,7 @@ help:
 	@echo "make bench   measure every speed in docs/benchmarks.md; about half an hour on an idle machine"
 	@echo "make truths  check the measurements against known truths (docs/measurement_evidence.md); about an hour"
 	@echo "make bench-gpu  check and measure an NVIDIA GPU, under ten minutes, into gpu-results/"
+	@echo "make report-library  build the chart library of report.html from web/; needs Node.js and npm"
 	@echo "make clean   remove .venv and caches (never outputs/)"
 
 demo: $(STAMP)
@@ -86,6 +87,10 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict
 	$(BIN)/lint-imports
+
+# The built file is committed, so only a change of web/ needs this.
+report-library:
+	cd web && npm ci --no-audit --no-fund && npm run build
 
 # Also runs if .venv's Python is gone, for instance after a system upgrade.
 $(STAMP): $(if $(wildcard $(BIN)/python),,FORCE)
