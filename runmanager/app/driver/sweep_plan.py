@@ -61,6 +61,7 @@ def write_plan(
         command=command_line(),
         driver=driver,
         default_device=grid.default_device,
+        defaults=grid.defaults,
     )
     return {cell.signature: cell.run for cell in record.planned}
 

@@ -1,5 +1,6 @@
 """Optimiser steps: whole or in pieces, in every precision and memory format, and repeated after out of memory."""
 
+import contextlib
 import copy
 import random
 from collections.abc import Callable
@@ -405,19 +406,15 @@ def test_tf32_needs_an_nvidia_gpu() -> None:
     assert line == "`precision` must be another one on mps, got tf32; only NVIDIA's GPUs have TF32."
 
 
-def test_auto_on_an_accelerator_uses_whole_batches_that_fit() -> None:
+@pytest.mark.parametrize(("on_oom", "size"), [("halve", 8), ("fail", None)])
+def test_only_on_oom_halves_batches_on_an_accelerator(on_oom: str, size: int | None) -> None:
     messages: list[str] = []
     network = Small(8)
-    options = TrainingOptions(micro_batch="auto")
+    options = TrainingOptions(on_oom=on_oom)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
     gpu = torch.device("cuda")
     stepper = build_stepper(options, network, optimizer, device=gpu, in_shape=IMAGES, notify=messages.append)
-    assert stepper.state_dict()["micro_batch"] is None
-    stepper.train(*batch(16, torch.float64))
-    assert stepper.state_dict()["micro_batch"] == 8 and len(messages) == 1
-
-
-def test_auto_uses_pieces_on_the_cpu_unless_whole_batches_are_needed() -> None:
-    assert build(cnn(), micro_batch="auto").state_dict()["micro_batch"] == cache_friendly_size(cnn(), IMAGES)
-    assert build(NORMED, micro_batch="auto").state_dict()["micro_batch"] is None
-    assert build(cnn()).state_dict()["micro_batch"] is None
+    assert stepper.piece_size is None
+    with pytest.raises(torch.OutOfMemoryError) if size is None else contextlib.nullcontext():
+        stepper.train(*batch(16, torch.float64))
+    assert stepper.piece_size == size and len(messages) == (size is not None)
