@@ -1,7 +1,7 @@
 """Check that `channels_last=auto` and `micro_batch=auto`, the defaults, are never slower than the plain way on a CPU.
 
-Each side is a run in a process of its own on random images in memory; the sides differ only in these two settings. Where
-the rule keeps the plain way, both sides compute the same, and the ratio shows the noise.
+Each side is a run in a process of its own on random images in memory; the sides differ in these two settings only.
+Where the rule keeps the plain way, both sides compute the same, and the ratio shows the noise.
 """
 
 import argparse

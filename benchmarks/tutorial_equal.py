@@ -35,7 +35,7 @@ from runmanager.tracking.device.rng import seed_everything
 from runmanager.training.datasets.splits import random_subset
 from runmanager.training.loading.batch_sampler import epoch_seed
 from runmanager.training.models.builtin_models import Network
-from runmanager.training.step.micro_batches import cache_friendly_size
+from runmanager.training.step.piece_size import fast_piece_size
 
 __all__ = ["Case", "Float64Network", "Trained", "measure", "rows", "train_ours", "train_tutorial"]
 
@@ -43,7 +43,7 @@ _NUM_SAMPLES = 20_000
 _NUM_EPOCHS = 3
 _BATCH_SIZES = (1000, 10_000)
 _FIRST_LOSS, _LOSSES, _ACCURACY = Budget(1e-5), Budget(1e-6), Budget(0.5, format="{:g} points".format)
-_AS_CHOSEN = ("channels_last=true", f"micro_batch={cache_friendly_size(Network(), (1, 28, 28))}")
+_AS_CHOSEN = ("channels_last=true", f"micro_batch={fast_piece_size(Network(), (1, 28, 28))}")
 """What `auto` becomes for our network on a CPU, for a class of which that is not known."""
 _STOPPING_RULE = StoppingRule(min_rounds=5, max_rounds=5, max_seconds=120)
 

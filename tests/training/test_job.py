@@ -35,7 +35,7 @@ from runmanager.training.options.groups import (
     SgdOptions,
 )
 from runmanager.training.options.job import CheckpointOptions, TrainingOptions
-from runmanager.training.step import micro_batches, stepper
+from runmanager.training.step import piece_size, stepper
 
 OWN = """
 import random
@@ -237,7 +237,7 @@ def plain_steps(patch):
 
 
 def fast_steps(patch):
-    patch.setattr(micro_batches, "_CACHE_BYTES", 300_000)  # those of some samples of the CNN
+    patch.setattr(piece_size, "_LARGEST_BYTES", 50_000)  # those of some samples of the CNN
 
 
 CHOICES = [(fast_steps, plain_steps, True), (plain_steps, fast_steps, False)]

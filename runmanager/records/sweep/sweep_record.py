@@ -143,8 +143,8 @@ def write_cells(
 
     A known cell keeps the name of its run, so that two drivers never give one cell two folders. `cells` is iterated
     twice; an iterable that creates cells on demand saves memory. Equal values of `axes` are stored once; with None the
-    axes are the settings in which all cells so far differ. `default_device` is stored as given, `defaults` if the sweep begins with
-    this command. `driver` is a process that will run cells until it calls `leave_sweep`.
+    axes are the settings in which all cells so far differ. `default_device` is stored as given, `defaults` if the sweep
+    begins with this command. `driver` is a process that will run cells until it calls `leave_sweep`.
     """
     paths.runs.mkdir(parents=True, exist_ok=True)
     with locked_folder(paths.root):  # two commands for one sweep may run at the same time

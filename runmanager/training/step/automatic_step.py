@@ -21,7 +21,8 @@ from runmanager.training.criteria.loss import Loss
 from runmanager.training.options.job import TrainingOptions
 from runmanager.training.options.step import AUTO, Precision
 from runmanager.training.step.known_networks import draws_by_layout, draws_numbers, is_known, takes_any_batch
-from runmanager.training.step.micro_batches import cache_friendly_size, needs_whole_batches
+from runmanager.training.step.micro_batches import needs_whole_batches
+from runmanager.training.step.piece_size import fast_piece_size
 
 __all__ = ["resolved_channels_last", "resolved_micro_batch"]
 
@@ -71,6 +72,6 @@ def resolved_micro_batch(
         return None
     if not is_known(network) or needs_whole_batches(network) or draws_numbers(network):
         return None
-    size = cache_friendly_size(network, in_shape)
+    size = fast_piece_size(network, in_shape)
     largest = max(options.batch_size, options.eval_batch_size or 0)
     return None if size is None or size >= largest or not takes_any_batch(network, in_shape) else size

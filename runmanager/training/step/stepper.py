@@ -10,8 +10,8 @@ from runmanager.training.criteria.loss import Loss
 from runmanager.training.options.job import TrainingOptions
 from runmanager.training.options.step import OutOfMemory, Precision
 from runmanager.training.step.amp import CountingScaler, autocast, precision_faults, scaler_for, weight_faults
-from runmanager.training.step.cuda_graphs import GraphDevice, GraphedSteps
 from runmanager.training.step.automatic_step import resolved_channels_last, resolved_micro_batch
+from runmanager.training.step.cuda_graphs import GraphDevice, GraphedSteps
 from runmanager.training.step.micro_batches import MicroBatches, Share, piece_faults
 from runmanager.training.step.shape_errors import explain_shape_errors
 from runmanager.validation import fault

@@ -11,7 +11,7 @@ from runmanager.training.criteria.loss import Loss
 from runmanager.training.models.builtin_models import build_model
 from runmanager.training.options.groups import CnnOptions, LogisticOptions, MlpOptions, TorchvisionModelOptions
 from runmanager.training.options.job import TrainingOptions
-from runmanager.training.step import micro_batches
+from runmanager.training.step import piece_size
 from runmanager.training.step.automatic_step import resolved_channels_last, resolved_micro_batch
 from runmanager.training.step.stepper import Stepper, build_stepper
 
@@ -29,11 +29,11 @@ def in_float64() -> Iterator[None]:
     torch.set_default_dtype(torch.float32)
 
 
-def small_cache(monkeypatch: pytest.MonkeyPatch, network: nn.Module, in_shape: tuple[int, ...], samples: int) -> None:
-    """Let the activations of this many samples of the network fit the cache."""
-    whole = micro_batches.cache_friendly_size(network, in_shape)
+def small_blocks(monkeypatch: pytest.MonkeyPatch, network: nn.Module, in_shape: tuple[int, ...], samples: int) -> None:
+    """Let a process keep blocks for this many samples of the network only."""
+    whole = piece_size.fast_piece_size(network, in_shape)
     if whole is not None:
-        monkeypatch.setattr(micro_batches, "_CACHE_BYTES", samples * micro_batches._CACHE_BYTES // whole)
+        monkeypatch.setattr(piece_size, "_LARGEST_BYTES", samples * piece_size._LARGEST_BYTES // whole)
 
 
 def convolutions(*layers: nn.Module, after: tuple[nn.Module, ...] = ()) -> nn.Sequential:
@@ -132,7 +132,7 @@ def test_auto_computes_the_same_as_the_plain_way(monkeypatch: pytest.MonkeyPatch
     make, channels_last, splits = NETWORKS[name]
     in_shape = COLOUR if name[-1].isdigit() or name.endswith("small") else IMAGES
     plain, _ = losses(make(), in_shape, channels_last=False, micro_batch=None)
-    small_cache(monkeypatch, make(), in_shape, samples=4)
+    small_blocks(monkeypatch, make(), in_shape, samples=4)
     found, stepper = losses(make(), in_shape)
     assert (stepper.channels_last, stepper.piece_size is not None) == (channels_last, splits)
     assert found == pytest.approx(plain, rel=1e-9, abs=1e-9)
@@ -156,7 +156,7 @@ def test_a_loss_that_is_no_mean_over_samples_keeps_its_batch_whole(monkeypatch: 
             return (preds @ preds.T).logsumexp(dim=1).mean()
 
     plain, _ = losses(convolutions(), IMAGES, loss=Loss(Contrast()), channels_last=False, micro_batch=None)
-    small_cache(monkeypatch, convolutions(), IMAGES, samples=4)
+    small_blocks(monkeypatch, convolutions(), IMAGES, samples=4)
     found, stepper = losses(convolutions(), IMAGES, loss=Loss(Contrast()))
     assert (stepper.channels_last, stepper.piece_size) == (True, None)
     assert found == pytest.approx(plain, rel=1e-9)
@@ -218,7 +218,7 @@ def test_layers_that_take_samples_for_something_else_keep_their_batch_whole() ->
 
 
 def test_a_resumed_stepper_keeps_the_memory_format_and_the_piece_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    small_cache(monkeypatch, convolutions(), IMAGES, samples=4)
+    small_blocks(monkeypatch, convolutions(), IMAGES, samples=4)
 
     def stepper(**settings: Any) -> tuple[Stepper, nn.Module]:
         network = convolutions()

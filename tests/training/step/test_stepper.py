@@ -18,7 +18,7 @@ from runmanager.training.options.groups import CnnOptions
 from runmanager.training.options.job import TrainingOptions
 from runmanager.training.options.step import Precision
 from runmanager.training.step.amp import CountingScaler, float32_precision, precision_faults
-from runmanager.training.step.micro_batches import MicroBatches, cache_friendly_size, needs_whole_batches
+from runmanager.training.step.micro_batches import MicroBatches, needs_whole_batches
 from runmanager.training.step.stepper import Forward, Stepper, build_stepper
 
 CPU = torch.device("cpu")
@@ -303,25 +303,6 @@ def test_the_setting_for_all_backends_is_overridden() -> None:
 def rounding_of_newer() -> list[str]:
     cudnn: Any = torch.backends.cudnn
     return [each.fp32_precision for each in (torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn)]
-
-
-def test_the_piece_size_follows_from_the_activations() -> None:
-    layer = nn.Sequential(nn.Linear(1024, 1024), nn.ReLU())
-    # The backward pass needs the layer's input and the activation of each sample, 4 KiB each.
-    assert cache_friendly_size(layer, (1024,)) == 40 * 2**20 // 8192
-    assert cache_friendly_size(nn.Linear(2**24, 1, device="meta"), (2**24,)) == 1
-    network = Small(4)
-    states = random.getstate(), torch.get_rng_state()
-    assert cache_friendly_size(network, IMAGES) == 40 * 2**20 // 1024 and network.seen.item() == 0
-    assert random.getstate() == states[0] and torch.equal(torch.get_rng_state(), states[1])
-
-
-def test_a_model_that_needs_data_has_no_calculated_piece_size() -> None:
-    class Looking(nn.Module):
-        def forward(self, images: torch.Tensor) -> torch.Tensor:
-            return images * images.sum().item()
-
-    assert cache_friendly_size(Looking(), IMAGES) is None
 
 
 @pytest.mark.parametrize(
