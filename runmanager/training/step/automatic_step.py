@@ -5,7 +5,7 @@ Both change how a step is computed, and must not change what: so only for networ
 
 | device | `channels_last` | `micro_batch` |
 | --- | --- | --- |
-| CPU | convolutions in fp32 | pieces whose activations stay in the cache, in fp32 |
+| CPU | in fp32, if most convolutions are pointwise or depthwise | in fp32, pieces of a fast size (`piece_size`) |
 | NVIDIA GPU | convolutions under bf16 or fp16 whose channels suit tensor cores | whole batches |
 | others | plain | whole batches |
 
@@ -40,10 +40,16 @@ def resolved_channels_last(
     if options.compile or len(in_shape) != 3 or not convolutions:
         return False
     if device.type == "cpu":
-        is_faster = options.precision == Precision.FP32
+        is_faster = options.precision == Precision.FP32 and _are_mostly_thin(convolutions)
     else:
         is_faster = _suits_tensor_cores(convolutions, Precision(options.precision)) and _has_tensor_cores(device)
     return is_faster and is_known(network) and not draws_by_layout(network, in_shape)
+
+
+def _are_mostly_thin(convolutions: list[nn.Conv2d]) -> bool:
+    """Whether most convolutions are of 1x1 or of single channels; others are as fast or faster with channels first."""
+    thin = [each for each in convolutions if each.kernel_size == (1, 1) or each.groups == each.in_channels > 1]
+    return 2 * len(thin) > len(convolutions)
 
 
 def _has_tensor_cores(device: torch.device) -> bool:

@@ -40,7 +40,8 @@ def convolutions(*layers: nn.Module, after: tuple[nn.Module, ...] = ()) -> nn.Se
     """A network of images with these layers between its convolutions and, after flattening, `after` them."""
     torch.manual_seed(0)
     last = (nn.Flatten(), *after, nn.Linear(8 * 12 * 12, 4))
-    return nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), *layers, nn.Conv2d(8, 8, 3), *last)
+    thin = (nn.Conv2d(8, 8, 3, groups=8), nn.Conv2d(8, 8, 1))
+    return nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), *layers, *thin, *last)
 
 
 def built(options: Any, in_shape: tuple[int, ...] = IMAGES) -> nn.Module:
@@ -88,7 +89,7 @@ def torchvision(architecture: str) -> Callable[[], nn.Module]:
 
 # What `auto` becomes: channels last, and whether a batch is split.
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], bool, bool]] = {
-    "cnn": (lambda: built(CnnOptions()), True, True),
+    "cnn": (lambda: built(CnnOptions()), False, True),
     "mlp": (lambda: built(MlpOptions()), False, True),
     "logistic": (lambda: built(LogisticOptions()), False, True),
     "layers": (lambda: convolutions(nn.GroupNorm(2, 8), nn.Dropout(0.0)), True, True),
@@ -101,7 +102,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], bool, bool]] = {
     "a hook": (lambda: looking(convolutions()), False, False),
     "a replaced forward": (lambda: replaced(convolutions()), False, False),
     "a class of the user": (Transformer, False, False),
-    "resnet18": (torchvision("resnet18"), True, False),
+    "resnet18": (torchvision("resnet18"), False, False),
     "mobilenet_v3_small": (torchvision("mobilenet_v3_small"), True, False),
     "squeezenet1_1": (torchvision("squeezenet1_1"), False, False),
 }
@@ -176,7 +177,7 @@ def test_a_loss_that_is_no_mean_over_samples_keeps_its_batch_whole(monkeypatch: 
     ],
 )
 def test_settings_and_device_decide(changes: dict[str, Any], expected: tuple[bool, bool]) -> None:
-    channels_last, size = resolved(built(CnnOptions()), **changes)
+    channels_last, size = resolved(convolutions(), **changes)
     assert (channels_last, size is not None) == expected
 
 
@@ -218,10 +219,13 @@ def test_layers_that_take_samples_for_something_else_keep_their_batch_whole() ->
 
 
 def test_a_resumed_stepper_keeps_the_memory_format_and_the_piece_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    small_blocks(monkeypatch, convolutions(), IMAGES, samples=4)
+    def wide() -> nn.Module:
+        return convolutions(nn.Conv2d(8, 8, 3, padding=1), nn.Conv2d(8, 8, 1))
+
+    small_blocks(monkeypatch, wide(), IMAGES, samples=4)
 
     def stepper(**settings: Any) -> tuple[Stepper, nn.Module]:
-        network = convolutions()
+        network = wide()
         optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
         options = TrainingOptions(batch_size=BATCH, **settings)
         return build_stepper(
