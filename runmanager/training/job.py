@@ -152,12 +152,6 @@ def build_components(run: NewRun, options: TrainingOptions) -> Components:
         loss=loss,
         apply=compiled,
     )
-    if options.micro_batch == AUTO:
-        size = stepper.piece_size
-        pieces = "whole batches"
-        if size is not None and size < options.batch_size:
-            pieces = f"pieces of at most {pluralize(size, 'sample')}"
-        run.note(f"micro_batch=auto: {pieces}")
     state = job_state(
         network,
         optimizer,
@@ -169,10 +163,18 @@ def build_components(run: NewRun, options: TrainingOptions) -> Components:
         stepper=stepper,
     )
     run.begin(network, loaders.train, optimizer=optimizer, checkpointer=state)
+    if chosen := _chosen(options, stepper):  # after `begin`, because a resumed run keeps its own choice
+        run.add_measurements(chosen=chosen)
     _compile_and_capture(run, options, stepper, compiled, loaders.train)
     with preserve_random_states():  # a metric may draw numbers, and the run is the same without it
         metrics = build_metrics(options.metrics, num_outputs=data.num_classes, device=run.device)
     return Components(loaders, scheduler, stepper, EvaluationMetrics(metrics, loss, options.metrics))
+
+
+def _chosen(options: TrainingOptions, stepper: Stepper) -> dict[str, bool | int | None]:
+    """What the step's settings of `auto` became."""
+    now = {"channels_last": stepper.channels_last, "micro_batch": stepper.piece_size}
+    return {name: value for name, value in now.items() if getattr(options, name) == AUTO}
 
 
 def _run_epochs(run: ActiveRun, options: TrainingOptions, components: Components) -> None:

@@ -65,6 +65,7 @@ def write_plan(
         driver=driver,
         default_device=grid.default_device,
         metric=metric,
+        defaults=grid.defaults,
     )
     return {cell.signature: cell.run for cell in record.planned}
 

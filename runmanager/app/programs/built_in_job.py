@@ -1,6 +1,7 @@
 """The built-in job as a program of sweeps."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from hydra.plugins.launcher import Launcher
@@ -26,6 +27,9 @@ from runmanager.launching.work import Work
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
+from runmanager.records.sweep.changed_defaults import defaults_now, kept_defaults, kept_defaults_note
+from runmanager.records.sweep.sweep_record import read_sweep_record
+from runmanager.text import format_value
 from runmanager.training.options.groups import PairedOptions, SchedulerOptions
 from runmanager.validation import fault
 
@@ -53,6 +57,7 @@ class BuiltInJob:
         self._rules = rules or GridRules()
         self._given: frozenset[str] = frozenset()
         self._configs: dict[str, Config] = {}
+        self._kept: dict[str, Any] = {}
 
     def count_cells(self) -> int:
         return read_override_grid(self._loader, self._words, self._rules).num_cells * max(1, len(self._sides))
@@ -74,18 +79,29 @@ class BuiltInJob:
             paired=_paired_options(grid),
             in_epochs=frozenset(name for name, config in self._configs.items() if config.num_workers),
             extension_obstacle=self._extension_obstacle,
-            notes=excluded_notes(grid.num_excluded),
+            notes=[*self._kept_notes(first), *excluded_notes(grid.num_excluded)],
+            defaults=defaults_now(),
         )
 
     def _grid(self) -> Grid:
-        """The cells; those of a paired sweep with `measure.axis` set, so that it is in every run's record."""
+        """The cells; those of a paired sweep with `measure.axis` set, so that it is in every run's record.
+
+        A named sweep that began with other defaults keeps them for what the command does not set.
+        """
         grid = self._prepared()
+        if kept := _kept_defaults(grid):
+            self._kept = kept
+            self._words += [f"{name}={format_value(value)}" for name, value in kept.items()]
+            grid = self._prepared()
         options = grid.configs[0].measure
         if not isinstance(options, PairedOptions) or options.axis is not None or duel_address() is not None:
             return grid  # the sides of a duel of two commits have equal settings
         axis = infer_compared_axis(grid.axes, grid.sides)
         self._words.append(f"measure.axis={quote_text(axis)}")
         return self._prepared()
+
+    def _kept_notes(self, config: Config) -> list[str]:
+        return [kept_defaults_note(str(config.name), self._kept)] if self._kept else []
 
     def _prepared(self) -> Grid:
         return prepare_cells(self._loader, self._master, self._words, sides=self._sides, rules=self._rules)
@@ -127,6 +143,13 @@ class BuiltInJob:
         if run.action is Action.START_AGAIN and run.stored is not None and run.stored.status is Status.FINISHED:
             words.append("resume=never")  # unfinished runs start again anyway, unless another driver has finished them
         return words
+
+
+def _kept_defaults(grid: Grid) -> dict[str, Any]:
+    """The defaults with which the sweep of these cells began, where they are others now and the command sets none."""
+    config = grid.configs[0]
+    record = None if config.name is None else read_sweep_record(SweepPaths(Path(config.output_root) / config.name))
+    return {} if record is None else kept_defaults(record, [cell.config for cell in grid.cells], given=grid.given)
 
 
 def _paired_options(grid: Grid) -> PairedOptions | None:

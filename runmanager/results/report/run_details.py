@@ -159,7 +159,8 @@ def _measurement_rows(run: StoredRun) -> list[tuple[str, str]]:
     found = run.record.measurements
     values = msgspec.structs.asdict(found)
     known = {name: value for name, value in values.items() if value not in (None, msgspec.UNSET)}
-    rows = [(name, _number(value)) for name, value in known.items() if name != "ceilings"]
+    rows = [(f"{name}=auto", format_value(value)) for name, value in (found.chosen or {}).items()]
+    rows += [(name, _number(value)) for name, value in known.items() if name not in ("ceilings", "chosen")]
     return [*rows, *_utilization_rows(run), *(_peak_rows(found.ceilings) if found.ceilings else [])]
 
 
