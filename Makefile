@@ -11,9 +11,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | tr ' ' '-')
 
 # In the order of the page.
-BENCHMARKS := tutorial_epoch tutorial_run tutorial_equal freed_memory peers sweep_overhead driver_memory two_workers \
-	resident_memory tracking_overhead bridge_overhead tracking_growth table sweeps_listing reading_growth report_size \
-	event_reading board
+BENCHMARKS := tutorial_epoch tutorial_run tutorial_equal freed_memory peers startup sweep_overhead driver_memory \
+	two_workers resident_memory tracking_overhead bridge_overhead tracking_growth table sweeps_listing reading_growth \
+	report_size event_reading board
 # The bounds of the extras in pyproject.toml, and what these versions need.
 OLDEST_FRAMEWORKS := accelerate==1.1.0 huggingface_hub==0.26.5 lightning==2.5.0 pytorch-lightning==2.5.0 \
 	tokenizers==0.21.0 transformers==4.49.0

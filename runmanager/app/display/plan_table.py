@@ -7,8 +7,9 @@ from statistics import median
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from runmanager.app.display.eta import sweep_seconds_left
+from runmanager.app.display.eta import EndedRun, expected_seconds, sweep_seconds_left
 from runmanager.app.display.live_table import duration
+from runmanager.app.display.run_line import planned_epochs, run_label
 from runmanager.launching.plan import PlannedRun
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.status import Status
@@ -29,7 +30,7 @@ def plan_table(
     for heading in ("run", "plan", "why"):
         table.add_column(heading, overflow="fold")
     for run in plan:
-        table.add_row(run.paths.name, run.action, run.why)
+        table.add_row(run_label(run.paths), run.action, run.why)
     counts = Counter(str(run.action) for run in plan)
     summary = ", ".join(f"{number} {action}" for action, number in counts.items())
     where = f"Where: {sweep.runs}" if sweep else "Where: a fresh folder"
@@ -42,14 +43,17 @@ def _estimate(plan: Sequence[PlannedRun], sweep: SweepPaths | None, workers: int
     num_to_run = sum(run.is_to_run for run in plan)
     if not num_to_run:
         return ""
+    records = [run.record for run in (read_sweep(sweep, epochs_of=lambda _: False).runs if sweep else ())]
     measured = [
-        run.record.run_seconds
-        for run in (read_sweep(sweep, epochs_of=lambda _: False).runs if sweep else ())
-        if run.record.status is Status.FINISHED and run.record.run_seconds is not None
+        EndedRun(record.run_seconds, planned_epochs(record))
+        for record in records
+        if record.status is Status.FINISHED and record.run_seconds is not None
     ]
     if not measured:
         return "No run of this sweep is measured yet, so the time cannot be estimated."
     at_once = min(workers, num_to_run)
-    seconds = sweep_seconds_left([], num_waiting=num_to_run, run_seconds=measured, at_once=at_once) or 0.0
+    waiting = [expected_seconds(measured, run.cell.epochs) for run in plan if run.is_to_run]
+    seconds = sweep_seconds_left([], waiting=waiting, at_once=at_once) or 0.0
     how = "one after the other" if at_once == 1 else f"with {at_once} at once"
-    return f"About {duration(seconds)} {how}, at {duration(median(measured))} a run so far."
+    typical = median(each.seconds for each in measured)
+    return f"About {duration(seconds)} {how}, at {duration(typical)} a run so far."
