@@ -1,6 +1,7 @@
 """TensorBoard's fast data server, started before TensorBoard itself: it reads the runs while that is still imported."""
 
 import contextlib
+import importlib
 import os
 import subprocess
 import time
@@ -66,8 +67,7 @@ def _binary() -> str | None:
     if _BINARY in os.environ:
         return os.environ[_BINARY] or None
     try:
-        import tensorboard_data_server
+        found: str | None = importlib.import_module("tensorboard_data_server").server_binary()
     except ImportError:
         return None
-    found: str | None = tensorboard_data_server.server_binary()
     return found
