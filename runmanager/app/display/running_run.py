@@ -8,7 +8,7 @@ from runmanager.app.display.eta import EndedRun, expected_seconds, last_copied_e
 from runmanager.app.display.live_table import LiveRow
 from runmanager.app.display.run_line import logged_results, planned_epochs, run_label
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.run.heartbeat import Beat, read_beat
+from runmanager.records.run.heartbeat import BEAT_SECONDS, Beat, read_beat
 from runmanager.records.run.run_record import EpochRecord, counted_word
 from runmanager.records.storage.reader import read_epochs, read_record, with_program_report
 
@@ -16,6 +16,7 @@ __all__ = ["RunningRun"]
 
 _MARKS_PER_STEP = 2  # of the progress in a heartbeat: the batch, and that it was tracked
 _LEAST_SHARE = 0.05  # of the first epoch, from which its length is estimated
+_LEAST_EPOCH_SECONDS = 10 * BEAT_SECONDS  # of epochs in which heartbeats show how far one is
 _CLOCK_SECONDS = 2.0  # a heartbeat has whole seconds
 
 
@@ -75,10 +76,14 @@ class RunningRun:
         return replace(self, epochs=epochs, seen_at=ended_at, progress=progress, per_epoch=per_epoch, share=0.0)
 
     def with_share(self) -> "RunningRun":
-        """Return the run with the share of its epoch that its heartbeat shows."""
-        beat = self._beat()
+        """Return the run with the share of its epoch that its heartbeat shows; of short epochs it shows none."""
+        own = [epoch for epoch in self.epochs if epoch.epoch > self.before]
         whole = self.per_epoch or _MARKS_PER_STEP * (self.steps or 0)
-        if beat is None or self.progress is None or not whole or self.counted != "epoch":
+        is_short = bool(own) and (own[-1].wall_seconds or 0.0) < _LEAST_EPOCH_SECONDS
+        if is_short or self.progress is None or not whole or self.counted != "epoch":
+            return self
+        beat = self._beat()
+        if beat is None:
             return self
         return replace(self, share=min(0.99, max(self.share, (beat.progress - self.progress) / whole)))
 

@@ -134,7 +134,8 @@ class SweepLogdir:
                 writer.close()
             for each in events:
                 link = folder / each.relative_to(top)
-                link.parent.mkdir(parents=True, exist_ok=True)
+                if link.parent != folder:
+                    link.parent.mkdir(parents=True, exist_ok=True)
                 link.symlink_to(each.absolute())
         self._linked[name] = run, events
 
