@@ -54,11 +54,12 @@ def show_results(
     console.print(_tables(sweep, results, comparison, width=console.width))
     console.print()
     where = [f"Results: {sweep.results('csv')}   Report: {sweep.report}"] if is_written else []
-    tensorboard = f"TensorBoard: {command_name()} tensorboard {shlex.quote(str(sweep.root))}"
+    name = shlex.quote(str(sweep.root))
+    again = f"Again: {command_name()} table {name}   TensorBoard: {command_name()} tensorboard {name}"
     said = answers(results, comparison, runs=contents.runs, metric=metric)
     if without_metrics and _has_only_runs_without_metrics(contents.runs):
         said.append(without_metrics)
-    _print_lines(console, [*where, tensorboard, "", *said])
+    _print_lines(console, [*where, again, "", *said])
 
 
 def _tables(sweep: SweepPaths, results: "Table", comparison: "ComparisonTable", *, width: int) -> "RenderableType":
