@@ -1,12 +1,8 @@
 """The summary printed at a sweep's end: tables, answers in sentences, and the files' paths."""
 
 import dataclasses
-import os
 import shlex
-import shutil
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -16,6 +12,7 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun
+from runmanager.records.sweep.lookup import OUTPUT_ROOT
 from runmanager.text import printable
 
 if TYPE_CHECKING:
@@ -24,7 +21,7 @@ if TYPE_CHECKING:
     from runmanager.results.compare.comparison_table import ComparisonTable
     from runmanager.results.table_model.columns import Table
 
-__all__ = ["command_name", "show_duel", "show_results"]
+__all__ = ["command_on", "show_duel", "show_results"]
 
 _MAX_ROWS = 10  # of each table: more would leave the answers far below the best rows
 
@@ -54,8 +51,7 @@ def show_results(
     console.print(_tables(sweep, results, comparison, width=console.width))
     console.print()
     where = [f"Results: {sweep.results('csv')}   Report: {sweep.report}"] if is_written else []
-    name = shlex.quote(str(sweep.root))
-    again = f"Again: {command_name()} table {name}   TensorBoard: {command_name()} tensorboard {name}"
+    again = f"Again: {command_on(sweep, 'table')}   TensorBoard: {command_on(sweep, 'tensorboard')}"
     said = answers(results, comparison, runs=contents.runs, metric=metric)
     if without_metrics and _has_only_runs_without_metrics(contents.runs):
         said.append(without_metrics)
@@ -63,22 +59,24 @@ def show_results(
 
 
 def _tables(sweep: SweepPaths, results: "Table", comparison: "ComparisonTable", *, width: int) -> "RenderableType":
-    """The best cells, and the pairs that could be compared: the answers say what could not."""
-    from runmanager.results.compare.verdict import NOT_MEASURED
+    """The best cells, and the pairs with an answer: the sentences say what could not be compared."""
+    from runmanager.results.compare.verdict import INCONCLUSIVE, NOT_MEASURED
     from runmanager.results.tables.seeds import collapse_seeds
     from runmanager.results.tables.shorter_runs import without_shorter_runs, without_skipped_cells
     from runmanager.results.tables.sorting import best_first
     from runmanager.results.tables.terminal import render_summary
 
-    name = shlex.quote(str(sweep.root))
-    shown_by = f"`{command_name()} table {name} --all` shows"
-    cells = collapse_seeds(
-        without_shorter_runs(results, shown_by), each=f"`{command_name()} table {name} --each` shows the runs."
-    )
-    measured = dataclasses.replace(comparison, rows=[row for row in comparison.rows if row["verdict"] != NOT_MEASURED])
-    pairs = without_shorter_runs(measured, f"`{command_name()} compare {name} --all` shows")
-    shown = best_first(without_skipped_cells(cells, shown_by))
-    return render_summary(shown, pairs, limit=_MAX_ROWS, all_shown_by=f"{shown_by} all", width=width)
+    table, compare = (f"`{command_on(sweep, name)}" for name in ("table", "compare"))
+    all_shown_by = f"{table} --all` shows"
+    cells = collapse_seeds(without_shorter_runs(results, all_shown_by), each=f"{table} --each` shows the runs.")
+    answered = [
+        row
+        for row in comparison.rows
+        if row["verdict"] not in ((NOT_MEASURED, INCONCLUSIVE) if row.is_stand_in else (NOT_MEASURED,))
+    ]
+    pairs = without_shorter_runs(dataclasses.replace(comparison, rows=answered), f"{compare} --all` shows")
+    shown = best_first(without_skipped_cells(cells, all_shown_by))
+    return render_summary(shown, pairs, limit=_MAX_ROWS, all_shown_by=f"{all_shown_by} all", width=width)
 
 
 def _has_only_runs_without_metrics(runs: Sequence[StoredRun]) -> bool:
@@ -113,9 +111,8 @@ def _print_lines(console: Console, lines: Sequence[str]) -> None:
         console.print(Text(printable(line)), soft_wrap=not console.is_terminal)
 
 
-def command_name() -> str:
-    """Return how to call the `runmanager` command: by its path if it is installed but not on PATH."""
-    installed = Path(sys.executable).with_name("runmanager")
-    if shutil.which("runmanager") or not installed.exists():
-        return "runmanager"
-    return shlex.quote(os.path.relpath(installed))
+def command_on(sweep: SweepPaths, name: str) -> str:
+    """Return a command on the sweep as it is typed here: `runmanager table first`."""
+    root = sweep.root.absolute()
+    is_named = root.parent == OUTPUT_ROOT.absolute() and not root.name.startswith("-")
+    return shlex.join(["runmanager", name, root.name if is_named else str(sweep.root)])

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from runmanager.app.display.eta import EndedRun, expected_seconds, sweep_seconds_left
 from runmanager.app.display.live_table import duration
-from runmanager.app.display.run_line import planned_epochs, run_label
+from runmanager.app.display.run_line import planned_epochs
 from runmanager.launching.plan import PlannedRun
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.status import Status
@@ -30,7 +30,7 @@ def plan_table(
     for heading in ("run", "plan", "why"):
         table.add_column(heading, overflow="fold")
     for run in plan:
-        table.add_row(run_label(run.paths), run.action, run.why)
+        table.add_row(run.paths.name, run.action, run.why)
     counts = Counter(str(run.action) for run in plan)
     summary = ", ".join(f"{number} {action}" for action, number in counts.items())
     where = f"Where: {sweep.runs}" if sweep else "Where: a fresh folder"

@@ -51,15 +51,13 @@ class RunningRun:
         known = replace(
             self,
             metrics=logged_results(record, epochs),
-            counted=counted_word(record),
-            planned=planned_epochs(record) or self.planned,
             copied=last_copied_epoch(record),
             before=record.earlier[-1].last_epoch if record.earlier else 0,
             steps=None if record.cell_command else record.measurements.steps_per_epoch,
         )
         if not epochs or epochs[-1].epoch == 0 or epochs == self.epochs:
             return known
-        return known._with_epochs(epochs)
+        return replace(known, planned=planned_epochs(record), counted=counted_word(record))._with_epochs(epochs)
 
     def _with_epochs(self, epochs: Sequence[EpochRecord]) -> "RunningRun":
         """Return the run with new epochs, whose last one has just ended, or had ended before it was followed."""

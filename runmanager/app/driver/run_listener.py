@@ -1,7 +1,6 @@
 """The driver's part while runs run: display, ends that runs could not record themselves, tables, exit status."""
 
 import contextlib
-import shlex
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -9,7 +8,7 @@ from typing import Self
 
 from rich.console import Console
 
-from runmanager.app.display.final_summary import command_name, show_results
+from runmanager.app.display.final_summary import command_on, show_results
 from runmanager.app.display.progress import RunDisplay
 from runmanager.app.display.run_line import run_label
 from runmanager.app.driver.driver_faults import DriverFaults, require_sweep_folder, write_and_show_results
@@ -28,9 +27,9 @@ from runmanager.records.run.status import Outcome, Status
 from runmanager.records.storage.reader import read_record
 from runmanager.records.storage.run_end import RunEnd, find_end, write_end
 from runmanager.results.write_throttle import WriteThrottle
-from runmanager.text import pluralize
+from runmanager.text import pluralize, shell_command
 
-__all__ = ["SweepListener", "command_name", "write_tables_alone"]
+__all__ = ["SweepListener", "write_tables_alone"]
 
 _INTERRUPTED = 130  # 128 + SIGINT, the shell's convention
 
@@ -261,7 +260,7 @@ class SweepListener(Listener):
                 write_end(paths, record)
         write_and_show_results(self._sweep, self._console, self.faults, quiet=self._quiet, show=self._show)
         if interrupted:
-            self._display.say(f"Interrupted. To resume:  {shlex.join(self._resuming)}")
+            self._display.say(f"Interrupted. To resume:  {shell_command(self._resuming)}")
             return _INTERRUPTED
         records = [stored_record(run) for run in self._plan]
         is_good = all(record is not None and record.status.is_success for record in records)
@@ -272,10 +271,9 @@ class SweepListener(Listener):
         with self.faults.kept("The tables could not be written"):
             self._write_tables()
         if not self._quiet:
-            sweep = shlex.quote(str(self._sweep.root))
             self._display.say("The cells are submitted to Slurm. To follow them:")
-            self._display.say(f"  {command_name()} watch {sweep}")
-            self._display.say(f"  {command_name()} table {sweep}")
+            self._display.say(f"  {command_on(self._sweep, 'watch')}")
+            self._display.say(f"  {command_on(self._sweep, 'table')}")
 
 
 def write_tables_alone(sweep: SweepPaths) -> None:

@@ -10,9 +10,9 @@ __all__ = ["SETTINGS", "TextColumn", "column_widths", "smallest_width", "split_c
 SETTINGS = "settings"
 """A column with all settings of a row."""
 
-_SETTINGS_WIDTH = 28  # at which its text is broken
 _GAP = 2  # between two columns
 _FOLD_WIDTH = 14  # wider text is broken into lines; numbers never are
+_FOLD_WIDTHS = {SETTINGS: 28, "command": 40}  # of columns whose text is long
 _WORDS = ("status", "reason")  # columns of single words, broken only if no other column can be narrower
 _PHRASES = (
     "verdict",
@@ -35,7 +35,7 @@ class TextColumn:
         words = name.replace("_", " ").split()
         widest = max(map(len, texts), default=0)
         self.preferred = max(widest, *map(len, words))
-        broken_at = _SETTINGS_WIDTH if name == SETTINGS else _FOLD_WIDTH
+        broken_at = _FOLD_WIDTHS.get(name, _FOLD_WIDTH)
         self.minimum = min(self.preferred, broken_at) if self.folds else max(widest, min(self.preferred, broken_at))
         smallest = self.minimum
         if name in _PHRASES:
