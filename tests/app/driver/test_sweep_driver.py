@@ -162,7 +162,7 @@ def test_main_job_prints_tables_and_paths(grid: Any) -> None:
     assert "8 runs: 4 finished, 4 skipped." in grid.done.out
     assert "cuda and cpu could not be compared: cuda: skipped (device_unavailable)." in grid.done.out
     assert "outputs/grid/results.csv" in grid.done.out
-    assert "runmanager tensorboard outputs/grid" in grid.done.out
+    assert "runmanager tensorboard grid" in grid.done.out
     assert grid.done.err == ""
 
 
