@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | tr ' ' '-')
 
 # In the order of the page.
-BENCHMARKS := tutorial_epoch tutorial_run tutorial_equal automatic_steps freed_memory peers sweep_overhead \
+BENCHMARKS := tutorial_epoch tutorial_run tutorial_equal automatic_steps freed_memory peers startup sweep_overhead \
 	driver_memory two_workers resident_memory tracking_overhead bridge_overhead tracking_growth table sweeps_listing \
 	reading_growth report_size event_reading board ui_delay
 # The bounds of the extras in pyproject.toml, and what these versions need.

@@ -111,8 +111,10 @@ class Program(Protocol):
         """
         ...
 
-    def check(self, launcher: Launcher, to_run: Sequence[PlannedRun], *, needs_all: bool) -> None:
-        """Check what composing could not, just before the first run; make ready what all runs need.
+    def check(
+        self, launcher: Launcher, to_run: Sequence[PlannedRun], *, needs_all: bool, is_dry_run: bool = False
+    ) -> None:
+        """Check what composing could not, just before the first run; make ready what all runs need, but for a dry run.
 
         Raises `ConfigurationError` with every fault. A missing device is one only if the command `needs_all` cells.
         """

@@ -125,8 +125,11 @@ class BuiltInJob:
         refuse_several_processes(launcher, "the built-in job")
         check_host_capacity(launcher, map(self._configs_of, batches), take_turns=take_turns)
 
-    def check(self, launcher: Launcher, to_run: Sequence[PlannedRun], *, needs_all: bool) -> None:
-        check_cells(launcher, self._configs_of(to_run), given=self._given, needs_all=needs_all)
+    def check(
+        self, launcher: Launcher, to_run: Sequence[PlannedRun], *, needs_all: bool, is_dry_run: bool = False
+    ) -> None:
+        configs = self._configs_of(to_run)
+        check_cells(launcher, configs, given=self._given, needs_all=needs_all, is_dry_run=is_dry_run)
 
     def _configs_of(self, runs: Sequence[PlannedRun]) -> list[Config]:
         return [self._configs[each.cell.signature] for each in runs]

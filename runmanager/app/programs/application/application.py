@@ -184,7 +184,9 @@ class HydraApplication:
     ) -> None:
         """Do nothing: how much an application needs is not known."""
 
-    def check(self, launcher: Launcher, to_run: Sequence[PlannedRun], *, needs_all: bool) -> None:
+    def check(
+        self, launcher: Launcher, to_run: Sequence[PlannedRun], *, needs_all: bool, is_dry_run: bool = False
+    ) -> None:
         if isinstance(launcher, LocalLauncher):
             for device in dict.fromkeys(each.cell.device for each in to_run):
                 launcher.gpu_request(device)  # raises if the launcher's settings exclude it
