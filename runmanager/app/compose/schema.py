@@ -12,6 +12,7 @@ import runmanager
 from runmanager.launching.hydra_internals import get_node
 from runmanager.launching.plan import Resume
 from runmanager.records.settings.values import plain_settings
+from runmanager.training.options.dataset import default_val_size
 from runmanager.training.options.groups import OPTION_TYPES
 from runmanager.training.options.job import TrainingOptions
 from runmanager.validation import fault, limits, suggestion
@@ -61,6 +62,7 @@ class Config(TrainingOptions):
 def register_schema() -> None:
     """Register every setting's type with Hydra, which then rejects values of other types."""
     OmegaConf.register_new_resolver("runmanager.choices", _choices, replace=True)
+    OmegaConf.register_new_resolver("runmanager.val_size", default_val_size, replace=True)
     store = ConfigStore.instance()
     top = _writable(Config)
     for group in (*OPTION_TYPES, "loss"):

@@ -1,6 +1,7 @@
 """The built-in job as a program of sweeps."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from hydra.plugins.launcher import Launcher
@@ -8,6 +9,7 @@ from omegaconf import DictConfig
 
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.compose_cells import Grid, prepare_cells
+from runmanager.app.compose.earlier_defaults import EarlierDefaults
 from runmanager.app.compose.grid_rules import GridRules, excluded_notes
 from runmanager.app.compose.override_grid import read_override_grid
 from runmanager.app.compose.override_quoting import quote_text
@@ -25,6 +27,7 @@ from runmanager.launching.work import Work
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
+from runmanager.records.sweep.sweep_record import SweepRecord, read_sweep_record
 from runmanager.training.options.groups import PairedOptions, SchedulerOptions
 from runmanager.validation import fault
 
@@ -52,6 +55,7 @@ class BuiltInJob:
         self._rules = rules or GridRules()
         self._given: frozenset[str] = frozenset()
         self._configs: dict[str, Config] = {}
+        self._earlier = EarlierDefaults(None, ())
 
     def count_cells(self) -> int:
         return read_override_grid(self._loader, self._words, self._rules).num_cells * max(1, len(self._sides))
@@ -73,7 +77,7 @@ class BuiltInJob:
             paired=_paired_options(grid),
             in_epochs=frozenset(name for name, config in self._configs.items() if config.num_workers),
             extension_obstacle=self._extension_obstacle,
-            notes=excluded_notes(grid.num_excluded),
+            notes=(*excluded_notes(grid.num_excluded), *self._earlier.notes([cell.config for cell in grid.cells])),
         )
 
     def _grid(self) -> Grid:
@@ -87,7 +91,16 @@ class BuiltInJob:
         return self._prepared()
 
     def _prepared(self) -> Grid:
-        return prepare_cells(self._loader, self._master, self._words, sides=self._sides, rules=self._rules)
+        """The cells, with the defaults of their sweep where it began under earlier ones."""
+        grid = self._prepared_by()
+        self._earlier = EarlierDefaults(_sweep_of(grid.configs[0]), grid.given)
+        is_changed = any(self._earlier.words(cell.config) for cell in grid.cells)
+        return self._prepared_by(self._earlier.words) if is_changed else grid
+
+    def _prepared_by(self, earlier: Callable[[Mapping[str, Any]], Sequence[str]] | None = None) -> Grid:
+        return prepare_cells(
+            self._loader, self._master, self._words, sides=self._sides, rules=self._rules, earlier=earlier
+        )
 
     def can_continue(self, run: RunPaths) -> bool:
         return run.checkpoint.exists()
@@ -125,6 +138,11 @@ class BuiltInJob:
         if run.action is Action.START_AGAIN and run.stored is not None and run.stored.status is Status.FINISHED:
             words.append("resume=never")  # unfinished runs start again anyway, unless another driver has finished them
         return words
+
+
+def _sweep_of(config: Config) -> SweepRecord | None:
+    """The record of the sweep that a cell belongs to, if there is one."""
+    return None if config.name is None else read_sweep_record(SweepPaths(Path(config.output_root) / config.name))
 
 
 def _paired_options(grid: Grid) -> PairedOptions | None:

@@ -13,7 +13,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.plugins import Plugins
 from omegaconf import OmegaConf
 
-from runmanager.training.options.dataset import DigitsOptions, DiscOptions, FakeOptions, MnistOptions
+from runmanager.training.options.dataset import DigitsOptions, DiscOptions, FakeOptions, MnistOptions, default_val_size
 from runmanager.training.options.groups import (
     OPTION_TYPES,
     AdamOptions,
@@ -35,6 +35,7 @@ CHOICES = [(group, name) for group, choices in OPTION_TYPES.items() for name in 
 def schemas(monkeypatch):
     Plugins.instance()  # registers Hydra's schemas once in a process, so before the copy
     monkeypatch.setattr(ConfigStore.instance(), "repo", copy.deepcopy(ConfigStore.instance().repo))
+    OmegaConf.register_new_resolver("runmanager.val_size", default_val_size, replace=True)
     for group, choices in OPTION_TYPES.items():
         for name, kind in choices.items():
             node = OmegaConf.structured(kind)

@@ -59,7 +59,13 @@ class _Settings:
         if faults:
             raise ConfigurationError(faults)
         return cls(
-            Storage(given["name"], given["output_root"], Resume(given["resume"]), given["rerun_changed"]),
+            Storage(
+                given["name"],
+                given["output_root"],
+                Resume(given["resume"]),
+                given["rerun_changed"],
+                rerun_with=f"{_key('rerun_changed')}=true",
+            ),
             DriverOptions(
                 dry_run=given["dry_run"],
                 quiet=given["quiet"],
