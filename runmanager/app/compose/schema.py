@@ -25,6 +25,7 @@ __all__ = [
     "group_choices",
     "plain_config",
     "read_config",
+    "register_resolvers",
     "register_schema",
     "unknown_settings",
 ]
@@ -61,8 +62,7 @@ class Config(TrainingOptions):
 
 def register_schema() -> None:
     """Register every setting's type with Hydra, which then rejects values of other types."""
-    OmegaConf.register_new_resolver("runmanager.choices", _choices, replace=True)
-    OmegaConf.register_new_resolver("runmanager.val_size", default_val_size, replace=True)
+    register_resolvers()
     store = ConfigStore.instance()
     top = _writable(Config)
     for group in (*OPTION_TYPES, "loss"):
@@ -72,6 +72,12 @@ def register_schema() -> None:
     for group, choices in OPTION_TYPES.items():
         for name, options in choices.items():
             store.store(group=group, name=f"schema_{name}", node=_writable(options))
+
+
+def register_resolvers() -> None:
+    """Register what the configuration files refer to; needed in each process that reads a composed cell."""
+    OmegaConf.register_new_resolver("runmanager.choices", _choices, replace=True)
+    OmegaConf.register_new_resolver("runmanager.val_size", default_val_size, replace=True)
 
 
 def group_choices(group: str) -> list[str]:

@@ -75,6 +75,23 @@ def test_overrides_keep_their_type(schemas):
     assert whole.holdout == 10000 and isinstance(whole.holdout, int)
 
 
+@pytest.mark.parametrize(
+    ("words", "val_size"),
+    [
+        (["+dataset=digits"], None),
+        (["+dataset=digits", "dataset.size=6000"], 1000),
+        (["+dataset=digits", "dataset.size=3"], 1),
+        (["+dataset=digits", "dataset.size=90000"], None),
+        (["+dataset=digits", "dataset.size=6000", "dataset.holdout=0.2"], None),
+        (["+dataset=digits", "dataset.size=6000", "dataset.val_size=null"], None),
+        (["+dataset=mnist", "dataset.size=600"], 100),
+        (["+dataset=cifar10", "dataset.size=600"], 120),
+    ],
+)
+def test_validation_follows_the_number_of_training_images(schemas, words, val_size):
+    assert OmegaConf.to_object(compose(overrides=words))["dataset"].val_size == val_size
+
+
 def test_custom_takes_any_setting(schemas):
     config = compose(overrides=["+model=custom", "model._target_=mine.Net", "+model.width=64"])
     assert OmegaConf.to_object(config)["model"] == {"name": "custom", "_target_": "mine.Net", "width": 64}

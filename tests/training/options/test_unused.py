@@ -59,7 +59,7 @@ UNUSED = {"tensorboard.graph", "tensorboard.histograms", "tensorboard.confusion_
         ({"scheduler": LATE}, {"scheduler.milestones"}),
         ({"scheduler": LATE, "epochs": 10}, set()),
         (
-            {"scheduler": MultistepOptions(milestones=[5])},
+            {"scheduler": MultistepOptions(milestones=[8])},
             {"scheduler.milestones", "scheduler", "scheduler.gamma"},
         ),
         (
