@@ -22,9 +22,7 @@ def test_dry_run_lists_the_cells_and_writes_nothing(
     assert [[line[0].rpartition("-")[0], *line[1:]] for line in lines[1:5]] == cells
     assert "4 cells: 2 start, 2 skip" in done.out
     assert "Where: outputs/plan/runs" in done.out
-    assert "Speeds cannot be compared along lr: 5 measured epochs a side are needed" in " ".join(
-        done.out.split()
-    )
+    assert "Speeds cannot be compared along lr: 5 measured epochs a side are needed" in " ".join(done.out.split())
     assert list(tmp_path.iterdir()) == []
 
 

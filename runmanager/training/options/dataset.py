@@ -128,7 +128,7 @@ class VisionOptions(DatasetOptions):
     name: str = "vision"
     size: int | None = field(default=None, metadata=limits(ge=1))
     """Training images to use; null uses all."""
-    val_size: int | None = field(default=None, metadata=limits(ge=1) | derived("the share of `size`"))
+    val_size: int | None = field(default=None, metadata=limits(ge=1) | derived("the share of size"))
     """Images of the test split to validate on; null uses all. Not given, it is the share of them that `size` is of all
     training images."""
     holdout: int | float | None = field(default=None, metadata=_HOLDOUT)
