@@ -24,7 +24,7 @@ const learningCurves = {
   draw(figure, colours) {
     const { metric, x, group } = curveChoices(), isLogX = Boolean(view["curves.logx"]), isLogY = Boolean(view["curves.logy"]);
     const curves = groupedCurves(metric, x, group, isLogX, isLogY), off = new Set(listInView("curves.off"));
-    const coloured = curves.slice(0, MAX_COLOURED).map((curve, rank) => ({ ...curve, ...seriesStyle(rank), rank }));
+    const coloured = curves.slice(0, MAX_COLOURED).map((curve, rank) => ({ ...curve, ...seriesStyle(rank), rank, isBest: rank === 0 && Boolean(data.better[metric]) }));
     const marked = new Set(markedRuns()), isMarked = (curve) => curve.runs.some((run) => marked.has(run));
     const others = curves.slice(MAX_COLOURED);
     const grey = [...sampleEvenly(others.filter((curve) => !isMarked(curve)), MAX_GREY), ...others.filter(isMarked)];
@@ -63,10 +63,12 @@ function curveChoices() {
 
 function curveState(metric, x, group, curves, grey) {
   if (!curves.length) return `No selected run has several values of ${metric}.`;
-  const others = curves.length > MAX_COLOURED ? ` (the ${MAX_COLOURED} best of ${curves.length.toLocaleString("en")} in colour, ${grey.length.toLocaleString("en")} in grey)` : "";
+  const isRanked = Boolean(data.better[metric]), first = `${isRanked ? "the" : "the first"} ${MAX_COLOURED}${isRanked ? " best" : ""}`;
+  const best = isRanked ? "The best is the thick one, with a star." : "Which is the best is not known: no direction was declared.";
+  const others = curves.length > MAX_COLOURED ? ` (${first} of ${curves.length.toLocaleString("en")} in colour, ${grey.length.toLocaleString("en")} in grey)` : "";
   const mean = group === "run" ? "" : ": mean and range over the finished runs of a group";
   const thinned = data.curvesAreThinned ? ` Each curve has ${data.curvePoints} of its points, at even steps.` : "";
-  return `${data.metrics[metric]} by ${X_LABELS[x]}${others}${mean}. The best is the thick one, with a star.${thinned}`;
+  return `${data.metrics[metric]} by ${X_LABELS[x]}${others}${mean}. ${best}${thinned}`;
 }
 
 // The curves of the selected runs in groups, the best last value first.
@@ -138,7 +140,7 @@ function extentOf({ points }) {
 }
 
 function curveElements(curve, api, colours) {
-  const isColoured = curve.rank !== undefined, isBest = curve.rank === 0;
+  const isColoured = curve.rank !== undefined, isBest = curve.isBest;
   const colour = curve.isMarked && !isColoured ? colours.text : curve.colour ?? GREY;
   const lineWidth = curve.isMarked ? 4 : isBest ? 2.6 : isColoured ? 1.3 : 0.8;
   const style = { stroke: colour, fill: "none", lineWidth, lineDash: DASHES[curve.dash ?? "solid"], opacity: isColoured || curve.isMarked ? 1 : 0.35 };
