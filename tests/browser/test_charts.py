@@ -80,6 +80,13 @@ def test_all_figures_are_drawn_in_every_window_and_accessible(
         colour = "rgb(27, 31, 36)" if scheme == "light" else "rgb(230, 237, 243)"
         fills = drawn.locator(".chart svg text").evaluate_all("all => all.map(each => getComputedStyle(each).fill)")
         assert colour in fills
+    other: Literal["light", "dark"] = "dark" if scheme == "light" else "light"
+    for each in (other, scheme):
+        before = figure(page, "curves").locator(".chart svg").inner_html()
+        page.emulate_media(color_scheme=each)
+        page.wait_for_function(
+            "before => document.querySelector('[data-figure=curves] .chart svg').innerHTML !== before", arg=before
+        )
     figure(page, "curves").locator("summary", has_text="Copy or save").click()
     rows(page).first.locator("td").nth(1).click()
     expect(page.locator(".panel")).to_be_visible()

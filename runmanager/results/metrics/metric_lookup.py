@@ -25,7 +25,7 @@ from runmanager.results.table_model.logged_columns import LoggedColumns, logged_
 from runmanager.validation import did_you_mean, fault
 
 __all__ = [
-    *("MEMORY", "METRIC_NAMES", "PLAIN_METRICS", "RUN_TIME"),
+    *("MEMORY", "METRIC_NAMES", "PLAIN_METRICS", "RUN_TIME", "SPEEDS"),
     *("any_direction", "default_metrics", "find_metric", "has_metrics", "known_metrics", "requested_metric"),
 ]
 
@@ -59,13 +59,15 @@ OVERALL_THROUGHPUT = Metric(OVERALL_RATE, "speedup", _overall, False, True, f"no
 RUN_TIME = _whole_run("run_seconds", "speedup", adds_up=True)
 MEMORY = _whole_run("peak_memory_bytes", "ratio")
 
-_SPEEDS = (
+SPEEDS = (
     *(THROUGHPUT, OVERALL_THROUGHPUT, _each_epoch("epoch_seconds", more_is_better=False)),
     *(_each_epoch("wall_seconds", more_is_better=False), RUN_TIME),
 )
-_BY_NAME = {metric.name: metric for metric in (*_SPEEDS, MEMORY)}
+"""Throughput and times."""
+
+_BY_NAME = {metric.name: metric for metric in (*SPEEDS, MEMORY)}
 PLAIN_METRICS: Sequence[str] = (
-    *(metric.name for metric in _SPEEDS),
+    *(metric.name for metric in SPEEDS),
     *("accuracy", "val_accuracy", "loss", "val_loss", MEMORY.name),
 )
 """The metrics that any run may have."""

@@ -12,6 +12,7 @@ from runmanager.results.figures.speedups import VERDICT_MARKS, measured_pairs
 from runmanager.results.figures.style import series_style, shades, shades_on_dark
 from runmanager.results.figures.throughput import rate_quartiles
 from runmanager.results.findings.outcomes import outcomes
+from runmanager.results.metrics.metric_lookup import SPEEDS
 from runmanager.results.report.curve_data import curve_data
 from runmanager.results.report.detail_data import detail_data
 from runmanager.results.sweep_snapshot import SweepSnapshot
@@ -25,6 +26,7 @@ __all__ = ["encode_page_data", "page_data", "pair_runs", "run_places"]
 _FORMAT = 1
 _NUM_STYLES = 12  # series in colour
 _HIDDEN_COLUMNS = ("run", "run_dir")
+_OF_SPEED = {metric.name: metric.more_is_better for metric in SPEEDS}
 _DIGITS = 5  # of measured values; the tables show four
 
 
@@ -48,7 +50,7 @@ def page_data(snapshot: SweepSnapshot) -> dict[str, Any]:
         "columns": {name: _column(results, name) for name in _columns(results)},
         "varying": varying_columns(results),
         "outcome": _outcome(results, snapshot.sweep.runs),
-        "better": {name: _word(directions.known(name)) for name in (*curves["metrics"], *_columns(results))},
+        "better": {name: _better(name, directions) for name in (*curves["metrics"], *_columns(results))},
         **curves,
         "rates": [None if run is None else _quartiles(run) for run in runs],
         "pairs": _pairs(snapshot, places),
@@ -75,7 +77,9 @@ def pair_runs(snapshot: SweepSnapshot, places: dict[str, int]) -> list[list[int]
     ]
 
 
-def _word(more_is_better: bool | None) -> str | None:
+def _better(name: str, directions: Directions) -> str | None:
+    """Whether the largest or the smallest value is best, `max` or `min`; None where that is not known."""
+    more_is_better = _OF_SPEED[name] if name in _OF_SPEED else directions.known(name)
     return None if more_is_better is None else "max" if more_is_better else "min"
 
 

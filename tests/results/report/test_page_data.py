@@ -32,7 +32,9 @@ def test_runs_have_their_columns_curves_and_details(sweep, timed):
     assert columns["status"]["values"][-1] == "failed"
     assert columns["val_accuracy"]["values"] == [0.75, 0.75, 0.75, 0.75, None]
     assert [data["cells"]["ofRun"].count(cell) for cell in range(3)] == [2, 2, 1]
-    assert data["outcome"] == "val_accuracy" and data["better"]["val_loss"] == "min"
+    assert data["outcome"] == "val_accuracy"
+    better = {"val_loss": "min", "samples_per_second": "max", "epoch_seconds": "min", "device_name": None}
+    assert {name: data["better"][name] for name in better} == better
     assert list(data["metrics"])[:2] == ["val_accuracy", "accuracy"]
     curve = data["curves"][0]
     assert {name: data["xs"][place] for name, place in curve["x"].items()} == {

@@ -59,7 +59,8 @@ function addControls(box) {
   }
 
   const scroller = box.querySelector(".wide"), isWhole = () => limit === Infinity;
-  const made = { box, scroller, passing, show, showAll, isWhole, titles, sortBy, order: () => order, filter: part("filter") };
+  const parts = { box, scroller, filter: part("filter"), titles };
+  const made = { ...parts, passing, show, showAll, isWhole, sortBy, order: () => order };
   headings.forEach((heading, column) => {
     const button = document.createElement("button");
     button.type = "button";

@@ -17,8 +17,19 @@ function addFigures() {
 }
 
 function addFigure(found, drawer) {
-  const name = found.dataset.figure, part = (tag, className) => element(tag, { class: className });
-  const figure = { name, drawer, element: found, tools: part("div", "tools"), box: part("div", "chart"), legend: part("ul", "legend"), state: part("p", "note state"), isVisible: false, isDirty: true };
+  const name = found.dataset.figure,
+    part = (tag, className) => element(tag, { class: className });
+  const figure = {
+    name,
+    drawer,
+    element: found,
+    tools: part("div", "tools"),
+    box: part("div", "chart"),
+    legend: part("ul", "legend"),
+    state: part("p", "note state"),
+    isVisible: false,
+    isDirty: true,
+  };
   figure.box.setAttribute("aria-hidden", "true"); // the drawing of the file stays for screen readers
   const holder = part("div", "interactive");
   figure.menu = copyMenu(figure);
@@ -58,7 +69,8 @@ function drawFigure(figure) {
   if (!figure.drawer.isPossible() || !width) return;
   figure.width = width;
   showControls(figure);
-  const colours = theme(), drawn = figure.drawer.draw(figure, colours);
+  const colours = theme(),
+    drawn = figure.drawer.draw(figure, colours);
   figure.drawn = drawn;
   figure.box.style.height = `${drawn.height}px`;
   if (!figure.chart) startChart(figure);
@@ -78,7 +90,9 @@ function startChart(figure) {
   figure.chart.on("click", (event) => {
     if (event.componentType === "series") markRuns(figure.drawn.runsOf(event));
   });
-  figure.chart.getZr().on("mousemove", (event) => { figure.pointer = [event.offsetX, event.offsetY]; });
+  figure.chart.getZr().on("mousemove", (event) => {
+    figure.pointer = [event.offsetX, event.offsetY];
+  });
   figure.drawer.listen?.(figure);
 }
 
@@ -107,7 +121,9 @@ function showControls(figure) {
 
 function controlElement({ name, label, choices }) {
   const figure = [...figures.values()].find((each) => name.startsWith(`${each.name}.`));
-  const input = choices ? element("select", { name, "aria-label": label }) : element("input", { name, type: "checkbox" });
+  const input = choices
+    ? element("select", { name, "aria-label": label })
+    : element("input", { name, type: "checkbox" });
   input.addEventListener("change", () => {
     changeView({ [name]: choices ? input.value : input.checked ? "1" : "" });
     drawFigure(figure);
@@ -116,15 +132,29 @@ function controlElement({ name, label, choices }) {
 }
 
 function showLegend(figure, items, colours) {
-  const name = `${figure.name}.off`, off = new Set(listInView(name));
+  const name = `${figure.name}.off`,
+    off = new Set(listInView(name));
   const focused = figure.legend.contains(document.activeElement) ? document.activeElement.dataset.key : null;
-  figure.legend.replaceChildren(...items.map((item) => {
-    const sample = element("span", { class: "swatch" });
-    sample.innerHTML = `<svg width="28" height="14" aria-hidden="true">${swatch(item, colours.page)}</svg>`;
-    const button = element("button", { type: "button", "aria-pressed": String(!off.has(item.key)), "data-key": item.key, onclick: () => switchSeries(figure, name, item.key) }, sample, item.label);
-    return element("li", {}, button);
-  }));
-  if (focused !== null) [...figure.legend.querySelectorAll("button")].find((button) => button.dataset.key === focused)?.focus();
+  figure.legend.replaceChildren(
+    ...items.map((item) => {
+      const sample = element("span", { class: "swatch" });
+      sample.innerHTML = `<svg width="28" height="14" aria-hidden="true">${swatch(item, colours.page)}</svg>`;
+      const button = element(
+        "button",
+        {
+          type: "button",
+          "aria-pressed": String(!off.has(item.key)),
+          "data-key": item.key,
+          onclick: () => switchSeries(figure, name, item.key),
+        },
+        sample,
+        item.label,
+      );
+      return element("li", {}, button);
+    }),
+  );
+  if (focused !== null)
+    [...figure.legend.querySelectorAll("button")].find((button) => button.dataset.key === focused)?.focus();
 }
 
 function switchSeries(figure, name, key) {

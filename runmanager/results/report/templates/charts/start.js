@@ -26,7 +26,8 @@ function refresh() {
 
 // The table of results as the view has it.
 function showView() {
-  const table = resultsTable(), { filter = "", sort = "" } = view;
+  const table = resultsTable(),
+    { filter = "", sort = "" } = view;
   if (table?.filter) table.filter.value = filter;
   const column = table?.titles.indexOf(sort.replace(/^-/, "")) ?? -1;
   if (column >= 0) table.sortBy(column, sort.startsWith("-"));
@@ -35,12 +36,14 @@ function showView() {
 
 function openClickedRow(event) {
   const row = event.target.closest?.("tr[data-runs]");
-  if (row?.dataset.runs && getSelection().isCollapsed && !event.target.closest("a, button")) markRuns(row.dataset.runs.split(" ").map(Number));
+  if (row?.dataset.runs && getSelection().isCollapsed && !event.target.closest("a, button"))
+    markRuns(row.dataset.runs.split(" ").map(Number));
 }
 
 // A link within the page leaves the view in the address.
 function followLink(event) {
-  const link = event.target.closest?.('a[href^="#"]'), target = link && document.getElementById(link.hash.slice(1));
+  const link = event.target.closest?.('a[href^="#"]'),
+    target = link && document.getElementById(link.hash.slice(1));
   if (!target || !Object.keys(view).length) return;
   event.preventDefault();
   target.scrollIntoView();
@@ -49,7 +52,10 @@ function followLink(event) {
 
 function onceSettled(act) {
   let timer = 0;
-  return () => { clearTimeout(timer); timer = setTimeout(act, 100); };
+  return () => {
+    clearTimeout(timer);
+    timer = setTimeout(act, 100);
+  };
 }
 
 const report = {
@@ -73,6 +79,9 @@ addFigures();
 showView();
 document.addEventListener("click", openClickedRow);
 document.addEventListener("click", followLink);
-addEventListener("hashchange", () => { readView(); showView(); });
+addEventListener("hashchange", () => {
+  readView();
+  showView();
+});
 addEventListener("resize", onceSettled(drawFigures));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawFigures);

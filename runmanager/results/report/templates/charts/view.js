@@ -54,7 +54,8 @@ function setLimits(columns, added) {
 }
 
 function isWithin(limit, run) {
-  const [column, low, high] = limit, value = data.columns[column].values[run];
+  const [column, low, high] = limit,
+    value = data.columns[column].values[run];
   if (Array.isArray(low)) return low.includes(String(value));
   return value !== null && value >= low && value <= high;
 }
@@ -94,7 +95,7 @@ function shortNumber(value) {
 }
 
 function fieldText(value) {
-  return typeof value === "number" ? shortNumber(value) : value ?? "N/A";
+  return typeof value === "number" ? shortNumber(value) : (value ?? "N/A");
 }
 
 function plural(count, word) {
