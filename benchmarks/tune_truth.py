@@ -39,7 +39,7 @@ _JOBS: Mapping[str, Sequence[str]] = {
         *("model=mlp", "batch_size=20", "device=cpu"),
     ),
     "compute": ("dataset=fake", "dataset.size=4000", "dataset.val_size=100", "batch_size=200", "device=cpu"),
-    "memory": ("dataset=fake", "dataset.size=8000", "dataset.val_size=100", "batch_size=4000", "device=cpu"),
+    "memory": ("dataset=fake", "dataset.size=8000", "dataset.val_size=100", "batch_size=2000", "device=cpu"),
 }
 _WITHIN = 0.05
 _GROUP = 8  # combinations that are measured together

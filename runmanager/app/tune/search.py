@@ -2,7 +2,7 @@
 
 ```
 factor     its values race against the settings so far, in paired turns; losers are dropped on the way
-taken      the fastest, if it is faster by more than a hundredth; the next factor begins with it
+taken      the fastest, if it is faster by two hundredths or more; the next factor begins with it
 again      factors that were raced before another one changed are raced once more, while there is time
 last       the settings found against the given ones, in new processes: the gain, which no choice flatters
 ```
@@ -22,7 +22,7 @@ _LAST_SHARE = 0.3  # of the time is kept for the last heat
 _LEAST_SHARE = 0.03  # of a step's time: what takes less cannot gain more
 _MAX_PASSES = 2
 
-LEAST_GAIN = 1.01
+LEAST_GAIN = 1.02
 """How many times as fast a value must be to replace another one."""
 
 Settings = Mapping[str, str]
