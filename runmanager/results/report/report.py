@@ -45,7 +45,6 @@ _WORDS = {
     "epoch_seconds": "seconds an epoch",
     "run_seconds": "seconds of the run",
     "peak_memory_bytes": "peak memory",
-    "num_parameters": "parameters",
 }
 """The names of columns as sentences say them."""
 
