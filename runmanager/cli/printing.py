@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from runmanager.records.settings.secrets import redacted
 from runmanager.text import printable
 
 if TYPE_CHECKING:
@@ -61,4 +62,4 @@ def print_warning(line: str) -> None:
 
 def print_error(line: str) -> None:
     """Print an error on stderr."""
-    print(f"error: {printable(line)}", file=sys.stderr)
+    print(f"error: {printable(redacted(line))}", file=sys.stderr)

@@ -11,6 +11,7 @@ from torch import nn
 from runmanager.errors import RecordError, RunManagerError, UsageError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import RunRecord
+from runmanager.records.settings.secrets import secrets_from_environment
 from runmanager.records.storage.reader import StoredRun, read_record
 from runmanager.records.sweep.lookup import find_run
 from runmanager.text import error_line, truncated
@@ -76,7 +77,7 @@ def _model_options(record: RunRecord, paths: RunPaths) -> Any:
     model = record.config.get("model")
     if isinstance(model, Mapping):
         if "_target_" in model:
-            return model
+            return secrets_from_environment(model)
         name = model.get("name")
         if isinstance(name, str) and name in OPTION_TYPES["model"]:
             return OPTION_TYPES["model"][name](**model)

@@ -9,8 +9,9 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 import runmanager
-from runmanager.launching.hydra_internals import get_node
+from runmanager.launching.hydra_internals import get_node, raw_value
 from runmanager.launching.plan import Resume
+from runmanager.records.settings.secrets import is_secret
 from runmanager.records.settings.values import plain_settings
 from runmanager.training.options.groups import OPTION_TYPES
 from runmanager.training.options.job import TrainingOptions
@@ -168,9 +169,24 @@ def _names(options: type[Any]) -> list[str]:
 def plain_config(cfg: DictConfig) -> dict[str, Any]:
     """Convert a composed cell to nested plain values with resolved interpolations, without `hydra`.
 
-    Raises OmegaConf's errors for a value that is missing or cannot be resolved.
+    A secret's interpolation stays as its text. Raises OmegaConf's errors for a value that is missing or cannot be
+    resolved.
     """
-    return {str(key): _plain(cfg[key]) for key in cfg if key != "hydra"}  # without a copy, which would double the time
+    plain = {str(key): _plain(cfg[key]) for key in cfg if key != "hydra"}  # without a copy, which would double the time
+    for key, value in plain.items():
+        if isinstance(value, dict):
+            _restore_interpolations(value, cfg[key], key)
+    return plain
+
+
+def _restore_interpolations(plain: dict[str, Any], node: DictConfig, name: str) -> None:
+    """Put back the texts of the interpolations that give secrets."""
+    for key, value in plain.items():
+        inner = f"{name}.{key}"
+        if isinstance(value, dict):
+            _restore_interpolations(value, node[key], inner)
+        elif isinstance(value, str) and is_secret(inner) and OmegaConf.is_interpolation(node, key):
+            plain[key] = raw_value(get_node(node, key))
 
 
 def _plain(value: Any) -> Any:

@@ -25,6 +25,7 @@ from runmanager.launching.work import Work
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
+from runmanager.records.settings.secrets import secret_axis_notes
 from runmanager.training.options.groups import PairedOptions, SchedulerOptions
 from runmanager.validation import fault
 
@@ -73,7 +74,7 @@ class BuiltInJob:
             paired=_paired_options(grid),
             in_epochs=frozenset(name for name, config in self._configs.items() if config.num_workers),
             extension_obstacle=self._extension_obstacle,
-            notes=excluded_notes(grid.num_excluded),
+            notes=[*excluded_notes(grid.num_excluded), *secret_axis_notes(grid.secrets)],
         )
 
     def _grid(self) -> Grid:

@@ -31,6 +31,7 @@ from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS
 from runmanager.records.run.variables import recorded_variables
 from runmanager.records.settings.naming import readable_name
+from runmanager.records.settings.secrets import masked_words, secret_axis_notes, without_secrets
 from runmanager.records.settings.signature import short_signature, signature
 from runmanager.records.settings.values import differing_settings, flatten
 from runmanager.text import pluralize
@@ -42,6 +43,7 @@ _DEVICE_SETTINGS = ("device", "trainer.accelerator")
 _DEVICE_KINDS = ("auto", "cpu", "cuda", "mps", "xpu")
 _ANY_GPU = "gpu"  # Lightning's name for whichever there is
 _RUN_DIR = "{run_dir}"
+_REPEATED = ("hydra/sweeper=", "hydra.sweeper.unsigned=", "hydra.sweeper.secrets=")
 
 
 @dataclass(frozen=True)
@@ -106,16 +108,18 @@ class HydraApplication:
 
     def compose(self) -> CellGrid:
         grid = self._grid()
-        composed = [self._compose(words, grid.varying) for words in grid.combinations()]
+        varying = without_secrets(grid.varying)
+        composed = [self._compose(words, varying) for words in grid.combinations()]
         remaining = self._remaining(composed, grid)
         faults = dict.fromkeys(line for each in remaining for line in each.faults)
         cells = [each.cell for each in remaining if each.cell is not None]
         if not faults:
-            faults.update(dict.fromkeys(_unsigned_axis_faults(grid.varying, cells)))
+            faults.update(dict.fromkeys(_unsigned_axis_faults(varying, cells)))
         if faults:
             raise ConfigurationError(faults)
-        notes = [*excluded_notes(len(composed) - len(remaining)), *_equal_cells_note(cells)]
-        axes = _axes(grid.varying, cells)
+        notes = [*excluded_notes(len(composed) - len(remaining)), *secret_axis_notes(grid.varying)]
+        notes += _equal_cells_note(cells)
+        axes = _axes(varying, cells)
         return CellGrid(cells, axes, self._storage, notes=notes, default_device=None, code_folder=program_folder())
 
     def _remaining(self, composed: "Sequence[_Composed]", grid: OverrideGrid) -> "Sequence[_Composed]":
@@ -159,7 +163,7 @@ class HydraApplication:
             tuple(words),
             device=self._device(flat),
             unsigned=unsigned,
-            command=(*self._command, *words),
+            command=masked_words((*self._command, *words)),
             variables=recorded_variables(dict.fromkeys(read)),
         )
 
@@ -229,7 +233,7 @@ def _own_command(master: DictConfig) -> tuple[str, ...]:
     given = list(sys.orig_argv)
     program = given[1 : len(given) - len(sys.argv) + 1]
     config = [word for word in sys.argv[1:] if word.startswith(("--config", "-c"))]
-    kept = [word for word in hydra_words(master) if word.startswith(("hydra/sweeper=", "hydra.sweeper.unsigned="))]
+    kept = [word for word in hydra_words(master) if word.startswith(_REPEATED)]
     return ("python", *program, *config, "-m", *kept)
 
 

@@ -28,6 +28,7 @@ from runmanager.launching.hydra_launcher import default_preload
 from runmanager.launching.plan import Resume
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
 from runmanager.records.run.metric_direction import parse_better
+from runmanager.records.settings.secrets import declare_secrets, masked_words, redacted, refuse_masks
 from runmanager.tracking.environment.environment import environment_for_children
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
 from runmanager.validation import fault
@@ -143,6 +144,9 @@ class ApplicationSweeper(Sweeper):
                 raise SystemExit(_report(known)) from None
 
     def _run(self, words: Sequence[str]) -> Any:
+        declare_secrets(map(str, self._given.pop("secrets", None) or ()))
+        masked_words(words)  # from here on no message shows what they hold
+        refuse_masks(words)
         refuse_several_ranks()
         self._refuse_folders()
         settings = _Settings.of(self._given)
@@ -195,5 +199,5 @@ def _report(error: RunManagerError) -> int:
         traceback.print_exception(error)
     lines = error.faults if isinstance(error, ConfigurationError) else str(error).splitlines()
     for line in lines:
-        print(f"error: {line}", file=sys.stderr)
+        print(f"error: {redacted(line)}", file=sys.stderr)
     return _BROKEN_STATUS if isinstance(error, SweepError) else _USAGE_STATUS
