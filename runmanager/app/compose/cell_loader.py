@@ -113,9 +113,9 @@ class CellLoader(BaseConfigLoader):
     def _bad_choice(self, override: Override) -> list[str]:
         group, value = override.key_or_group, override.value()
         options = self._options(group)
-        if override.is_delete() or not isinstance(value, str) or value in options:
+        if override.is_delete() or isinstance(value, list) or value in options or value is None:
             return []
-        way_out = did_you_mean(value, options)
+        way_out = did_you_mean(str(value), options)
         if group == "model" and not way_out:
             way_out = "torchvision's classifiers are `model=torchvision model.architecture=NAME`"
         return [fault(group, f"be one of {', '.join(options)}", value, way_out)]

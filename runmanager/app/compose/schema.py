@@ -11,6 +11,7 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 import runmanager
 from runmanager.launching.hydra_internals import get_node, raw_value
 from runmanager.launching.plan import Resume
+from runmanager.records.files.paths import storage_faults
 from runmanager.records.settings.secrets import is_secret
 from runmanager.records.settings.values import plain_settings
 from runmanager.training.options.groups import OPTION_TYPES
@@ -45,10 +46,7 @@ class Config(TrainingOptions):
 
     def faults(self) -> list[str]:
         """Return every fault as a message."""
-        faults = super().faults()
-        if self.name is not None and (not self.name.strip() or "/" in self.name or self.name in (".", "..")):
-            way_out = "`output_root` sets where it is"
-            faults.append(fault("name", "be the name of one folder", repr(self.name), way_out))
+        faults = [*super().faults(), *storage_faults(self.name, self.output_root)]
         if self.resume == Resume.MUST and self.name is None:
             faults.append(fault("name", "be given with `resume=must`", None, "only named sweeps can be resumed"))
         if self.rerun_changed and self.name is None:

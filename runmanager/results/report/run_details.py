@@ -230,7 +230,7 @@ def _tail_section(path: Path, count: int) -> Section:
 
 def _tail(path: Path) -> list[str]:
     """The last lines of a text file; empty if it does not exist or is not a regular file."""
-    if not path.is_file():  # reading a pipe would block, and a device has no end
+    if path.is_symlink() or not path.is_file():  # a pipe would block, a device has no end, a link may lead anywhere
         return []
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
