@@ -97,7 +97,7 @@ def _drive(driver: SweepDriver, *, debug: bool) -> int:
 def _become(command: Sequence[str], *, debug: bool) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(command[0], list(command), os.environ | ({"HYDRA_FULL_ERROR": "1"} if debug else {}))
+    os.execve(command[0], list(command), os.environ | ({"HYDRA_FULL_ERROR": "1"} if debug else {}))  # noqa: S606  # the words of the command
 
 
 def _options(line: ScriptCommandLine, script: Script) -> ScriptOptions:

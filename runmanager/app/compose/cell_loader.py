@@ -22,6 +22,7 @@ from runmanager.launching.hydra_internals import (
     overrides_dirname,
 )
 from runmanager.records.settings.values import flatten
+from runmanager.text import format_value
 from runmanager.validation import did_you_mean, fault, suggestion
 
 __all__ = ["CellLoader"]
@@ -78,7 +79,10 @@ class CellLoader(BaseConfigLoader):
         return self._choices[key]
 
     def _base(self, master: DictConfig, parsed: Sequence[Override]) -> DictConfig:
-        choices = tuple(each.input_line or "" for each in parsed if self._is_choice(each))
+        chosen = [each for each in parsed if self._is_choice(each)]
+        if any(not each.is_delete() and not isinstance(each.value(), str | list) for each in chosen):
+            raise ConfigCompositionException("a choice of a group is not a name")  # Hydra raises a ValueError
+        choices = tuple(each.input_line or "" for each in chosen)
         if choices not in self._bases:
             name = master.hydra.job.config_name
             self._bases[choices] = _copier_of(self.load_configuration(name, list(choices), RunMode.RUN))
@@ -113,9 +117,10 @@ class CellLoader(BaseConfigLoader):
     def _bad_choice(self, override: Override) -> list[str]:
         group, value = override.key_or_group, override.value()
         options = self._options(group)
-        if override.is_delete() or isinstance(value, list) or value in options or value is None:
+        if override.is_delete() or isinstance(value, list) or value in options:
             return []
-        way_out = did_you_mean(str(value), options)
+        value = format_value(value)
+        way_out = did_you_mean(value, options)
         if group == "model" and not way_out:
             way_out = "torchvision's classifiers are `model=torchvision model.architecture=NAME`"
         return [fault(group, f"be one of {', '.join(options)}", value, way_out)]
