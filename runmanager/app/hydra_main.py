@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from runmanager.app.compose.override_quoting import quote_raw
+from runmanager.app.display.error_line import print_error
 from runmanager.app.display.first_words import show_first_words
 from runmanager.app.sweeper_flags import SweeperFlags
 from runmanager.errors import ConfigurationError, RunManagerError, SweepError
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
-from runmanager.records.settings.secrets import masked_words, redacted, refuse_masks
+from runmanager.records.settings.secrets import masked_words, refuse_masks
 
 __all__ = ["main", "task"]
 
@@ -107,6 +108,8 @@ class _Command:
             elif option in _OPTIONS_WITH_VALUE:
                 if option == word:
                     next(words, None)
+            elif option in _HYDRA_FLAGS and option != word:
+                faults.append(f"`{option}` must be given without a value, got `{word}`.")
             elif option not in _HYDRA_FLAGS:
                 setting = option.lstrip("-").replace("-", "_")
                 faults.append(f"`{word}` must be an option, got an unknown one; a setting is written {setting}=….")
@@ -166,7 +169,7 @@ def _status_of(command: _Command, called: Sequence[str], task: Callable[[Any], A
         if "--debug" in command.flags:
             traceback.print_exc()
         for line in _faults(error, command):
-            print(f"error: {redacted(line)}", file=sys.stderr)
+            print_error(line)
         return _BROKEN_STATUS if isinstance(error, SweepError) else _USAGE_STATUS
     return 0
 

@@ -12,6 +12,7 @@ import yaml
 from hydra.plugins.launcher import Launcher
 
 from runmanager.app.compose.grid_rules import GridRules
+from runmanager.app.display.error_line import print_error
 from runmanager.app.driver.program import Storage
 from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
 from runmanager.app.programs.script.hydra_call import hydra_command
@@ -26,7 +27,7 @@ from runmanager.launching.plan import Resume
 from runmanager.launching.slurm.launcher import SlurmLauncher
 from runmanager.launching.slurm.options import SlurmOptions
 from runmanager.records.run.metric_direction import BETTER, MAX, MIN, parse_better, prefers_larger
-from runmanager.records.settings.secrets import declare_secrets, masked_words, redacted, refuse_masks
+from runmanager.records.settings.secrets import declare_secrets, masked_words, refuse_masks
 from runmanager.tracking.environment.environment import environment_for_children
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
 from runmanager.validation import fault, suggestion
@@ -89,7 +90,7 @@ def _drive(driver: SweepDriver, *, debug: bool) -> int:
         if debug:
             traceback.print_exception(error)
         for text in str(error).splitlines():
-            print(f"error: {redacted(text)}", file=sys.stderr)
+            print_error(text)
         return _BROKEN_STATUS
     return 0
 

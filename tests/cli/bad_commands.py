@@ -40,14 +40,13 @@ _SETTINGS: Sequence[str] = (
         "name=a/b",
         "name=..",
         "name=.hidden",
-        r"name='a\x1b[31mb'",
         "name=\x1b[31mred",
         "name=a\nb",
         "name=' '",
     ),
     *("output_root=", "output_root=' '", "output_root=a\x07b", "resume=perhaps", "resume=must", "rerun_changed=true"),
     *("precision=fp7", "micro_batch=0", "on_oom=hope", "compile=perhaps", "early_stop.patience=-1"),
-    *("checkpoint.every=-1", "checkpoint.keep_best=nothing", "channels_last=9"),
+    *("checkpoint.every=-1", "checkpoint.keep_best=nothing"),
     *(
         "lr=0.1,",
         "lr=range(1,2",
@@ -60,7 +59,7 @@ _SETTINGS: Sequence[str] = (
         "--nothing",
         "--lr=0.1",
     ),
-    *("model=custom", "dataset.size=0", "data_root=\0"),
+    *("model=custom", "dataset.size=0"),
 )
 _OF_JOB: Sequence[Sequence[str]] = (
     ("lr=0.1", "lr=abc", "batch_size=0"),
@@ -125,7 +124,6 @@ _READERS: Sequence[Sequence[str]] = (
     ("nothing",),
     ("table",),
     ("table", "none_such"),
-    ("table", "a\0b"),
     ("table", "grid", "--sort", "nothing"),
     ("table", "grid", "--columns", "nothing"),
     ("table", "grid", "--where", "lr >"),

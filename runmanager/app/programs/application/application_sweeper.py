@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.grid_rules import GridRules
+from runmanager.app.display.error_line import print_error
 from runmanager.app.driver.program import Storage
 from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
 from runmanager.app.programs.application.application import ApplicationOptions, HydraApplication
@@ -28,7 +29,7 @@ from runmanager.launching.hydra_launcher import default_preload
 from runmanager.launching.plan import Resume
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
 from runmanager.records.run.metric_direction import parse_better
-from runmanager.records.settings.secrets import declare_secrets, masked_words, redacted, refuse_masks
+from runmanager.records.settings.secrets import declare_secrets, masked_words, refuse_masks
 from runmanager.tracking.environment.environment import environment_for_children
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
 from runmanager.validation import fault
@@ -199,5 +200,5 @@ def _report(error: RunManagerError) -> int:
         traceback.print_exception(error)
     lines = error.faults if isinstance(error, ConfigurationError) else str(error).splitlines()
     for line in lines:
-        print(f"error: {redacted(line)}", file=sys.stderr)
+        print_error(line)
     return _BROKEN_STATUS if isinstance(error, SweepError) else _USAGE_STATUS
