@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from runmanager.app.compose.override_quoting import quote_raw
+from runmanager.app.display.error_line import print_error
 from runmanager.app.display.first_words import show_first_words
 from runmanager.app.sweeper_flags import SweeperFlags
 from runmanager.errors import ConfigurationError, RunManagerError, SweepError
 from runmanager.records.host.import_path import search_current_folder
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
+from runmanager.records.settings.secrets import masked_words, refuse_masks
 
 __all__ = ["main", "task"]
 
@@ -106,6 +108,8 @@ class _Command:
             elif option in _OPTIONS_WITH_VALUE:
                 if option == word:
                     next(words, None)
+            elif option in _HYDRA_FLAGS and option != word:
+                faults.append(f"`{option}` must be given without a value, got `{word}`.")
             elif option not in _HYDRA_FLAGS:
                 setting = option.lstrip("-").replace("-", "_")
                 faults.append(f"`{word}` must be an option, got an unknown one; a setting is written {setting}=….")
@@ -147,6 +151,7 @@ def main(
     """
     given = list(sys.argv[1:] if argv is None else argv)
     command = _Command.read(given)
+    masked_words(given)  # from here on no message shows what they hold
     with repaired_streams(command.report_lost_output) as output:
         status = _status_of(command, [*program, *given], task)
     return _BROKEN_STATUS if status == 0 and output.has_failed and not command.is_sweep else status
@@ -164,7 +169,7 @@ def _status_of(command: _Command, called: Sequence[str], task: Callable[[Any], A
         if "--debug" in command.flags:
             traceback.print_exc()
         for line in _faults(error, command):
-            print(f"error: {line}", file=sys.stderr)
+            print_error(line)
         return _BROKEN_STATUS if isinstance(error, SweepError) else _USAGE_STATUS
     return 0
 
@@ -176,6 +181,7 @@ def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], A
         show_first_words()
     from runmanager.app.compose.user_presets import preset_faults
 
+    refuse_masks(command.words)
     if faults := [*command.faults(), *preset_faults(command.words)]:
         raise ConfigurationError(faults)
     from runmanager.tracking.environment.rank_check import refuse_several_ranks

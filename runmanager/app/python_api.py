@@ -23,6 +23,7 @@ from runmanager.app.follow.sweep_state import SweepReader
 from runmanager.errors import RecordError, SweepError, UsageError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
+from runmanager.records.settings.secrets import masked_words
 from runmanager.records.sweep.lookup import find_sweep
 from runmanager.records.sweep.sweep_record import read_sweep_record
 from runmanager.results.sweep import Sweep
@@ -72,7 +73,7 @@ def run_sweep(*overrides: str, name: str, output_root: str | PathLike[str] = "ou
     _refuse_invalid_overrides(overrides)
     command = ["-m", *overrides, format_override("name", name), format_override("output_root", os.fspath(output_root))]
     output = _Output()
-    output.print_line(f"$ {shlex.join(['python', '-m', 'runmanager', *command])}")
+    output.print_line(f"$ {shlex.join(masked_words(['python', '-m', 'runmanager', *command]))}")
     driver = _Driver(output)
     with handle_signals((signal.SIGINT,), driver.interrupt):
         lines = driver.drive(command, SweepPaths(Path(output_root) / name))

@@ -16,6 +16,7 @@ from runmanager.errors import ConfigurationError, UsageError
 from runmanager.launching.local.gpus import gpu_names
 from runmanager.records.host.process import usable_cores
 from runmanager.records.run.run_record import Environment, RunRecord
+from runmanager.records.settings.secrets import MASK, masked_names
 from runmanager.records.settings.signature import short_signature, signature, with_later_settings
 from runmanager.records.settings.values import flatten, plain_settings
 from runmanager.text import format_value, full_command
@@ -74,8 +75,9 @@ def reproduce(
 
     It has every setting in which the run differs from today's defaults, and the settings in `shown`, by their dotted
     names; a remark lists those that the command cannot have. Raises `UsageError` if the command would call a stored
-    `_target_` that is not a network of a known package, unless `trust` is set.
+    `_target_` that is not a network of a known package, unless `trust` is set, and for a secret that was not recorded.
     """
+    _refuse_masked(record)
     if record.adopted is not msgspec.UNSET:
         raise UsageError(
             f"Run {record.name} must be one of runmanager's to be reproduced, got one adopted from {record.adopted}, "
@@ -109,6 +111,16 @@ def reproduce(
     if len(grid) > 1:
         words = ["-m", *(word for word in words if not word.startswith("seed=")), f"seed={','.join(map(str, grid))}"]
     return Reproduction((*_PROGRAM, *words), is_proved, () if is_proved else (_OTHER_CELL,))
+
+
+def _refuse_masked(record: RunRecord) -> None:
+    words = (*(record.cell_command or ()), *record.environment.command)
+    masked = masked_names(record.config) or [word.partition("=")[0] for word in words if MASK in word]
+    if masked:
+        raise UsageError(
+            f"`{masked[0]}` of run {record.name} must come from the environment to be reproduced, got a secret whose "
+            f"text was not recorded; run it with {masked[0]}='${{oc.env:NAME}}'."
+        )
 
 
 def _original_command(record: RunRecord, why: str, shown: Collection[str]) -> Reproduction:

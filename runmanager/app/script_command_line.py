@@ -21,6 +21,7 @@ class ScriptFlags:
     unchecked: bool = False
     unsigned: list[str] = field(default_factory=list)
     device: str | None = None
+    secrets: str | None = None
     resume_with: str | None = None
     zip: list[str] = field(default_factory=list)
     points: str | None = None
@@ -41,6 +42,11 @@ class ScriptFlags:
     yes: bool = False
     notify: str | None = None
     restore: bool = False
+
+    @property
+    def secret_names(self) -> list[str]:
+        """The names of further secrets."""
+        return [] if self.secrets is None else self.secrets.split(",")
 
     @property
     def zips(self) -> list[list[str]]:

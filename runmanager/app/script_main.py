@@ -12,6 +12,7 @@ import yaml
 from hydra.plugins.launcher import Launcher
 
 from runmanager.app.compose.grid_rules import GridRules
+from runmanager.app.display.error_line import print_error
 from runmanager.app.driver.program import Storage
 from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
 from runmanager.app.programs.script.hydra_call import hydra_command
@@ -26,6 +27,7 @@ from runmanager.launching.plan import Resume
 from runmanager.launching.slurm.launcher import SlurmLauncher
 from runmanager.launching.slurm.options import SlurmOptions
 from runmanager.records.run.metric_direction import BETTER, MAX, MIN, parse_better, prefers_larger
+from runmanager.records.settings.secrets import declare_secrets, masked_words, refuse_masks
 from runmanager.tracking.environment.environment import environment_for_children
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
 from runmanager.validation import fault, suggestion
@@ -33,6 +35,10 @@ from runmanager.validation import fault, suggestion
 __all__ = ["launcher_of", "main", "program_of"]
 
 _BROKEN_STATUS = 1
+_OF_EACH_CELL = (
+    *("python", "scalar", "metric", "better", "argument", "unchecked", "unsigned", "device", "resume_with"),
+    "secrets",
+)
 _NUMBERS = re.compile(r"[1-9]\d*(,[1-9]\d*)*")
 _PRELOAD = "runmanager.app.programs.script.script_cell"
 _WITHOUT_METRICS = (
@@ -47,13 +53,16 @@ def main(line: ScriptCommandLine) -> int:
     A script that is a Hydra application replaces this process, as its own command with `hydra/sweeper=runmanager`.
     Raises `RunManagerError` where nothing has been run.
     """
-    refuse_several_ranks()
     flags = line.flags
+    declare_secrets(flags.secret_names)
+    masked_words(line.words)  # from here on no message shows what they hold
+    refuse_several_ranks()
     script = find_script(line.program, is_module=line.is_module, python=flags.python)
     if script.is_hydra_application:
         return _become(hydra_command(script, line), debug=line.debug)
     if faults := _faults(flags):
         raise ConfigurationError(faults)
+    refuse_masks(line.settings)
     program = program_of(line, script)
     if line.is_single and program.count_cells() > 1:
         raise UsageError("A single run must have one value of each setting, got a grid; use `runmanager sweep`.")
@@ -86,7 +95,7 @@ def _drive(driver: SweepDriver, *, debug: bool) -> int:
         if debug:
             traceback.print_exception(error)
         for text in str(error).splitlines():
-            print(f"error: {text}", file=sys.stderr)
+            print_error(text)
         return _BROKEN_STATUS
     return 0
 
@@ -94,7 +103,7 @@ def _drive(driver: SweepDriver, *, debug: bool) -> int:
 def _become(command: Sequence[str], *, debug: bool) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(command[0], list(command), os.environ | ({"HYDRA_FULL_ERROR": "1"} if debug else {}))
+    os.execve(command[0], list(command), os.environ | ({"HYDRA_FULL_ERROR": "1"} if debug else {}))  # noqa: S606  # the words of the command
 
 
 def _options(line: ScriptCommandLine, script: Script) -> ScriptOptions:
@@ -129,7 +138,7 @@ def _single_call(flags: ScriptFlags, script: Script) -> tuple[str, ...]:
     """The command that runs one cell, up to its settings."""
     words = ["runmanager", "run"]
     defaults = ScriptFlags()
-    for name in ("python", "scalar", "metric", "better", "argument", "unchecked", "unsigned", "device", "resume_with"):
+    for name in _OF_EACH_CELL:
         value, option = getattr(flags, name), _flag(name)
         if value is True:
             words.append(option)

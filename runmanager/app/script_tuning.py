@@ -136,7 +136,7 @@ class _WholeRuns:
         self._grid = program.compose()
         self.sweep = SweepPaths(Path(line.flags.output_root) / str(line.flags.name))
         self._run_seconds = 0.0
-        self._random = random.Random(0)
+        self._random = random.Random(0)  # noqa: S311  # an order of turns
 
     def needed(self, count: int) -> float:
         return count * self._run_seconds * _LEAST_ROUNDS

@@ -3,12 +3,14 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from runmanager.app.compose.override_quoting import format_override
 
 __all__ = ["SweeperFlags"]
 
-_OPTIONS = ("--zip", "--points", "--exclude", "--notify", "--save")
+_OPTIONS = ("--zip", "--points", "--exclude", "--notify", "--save", "--secrets")
+_LIST = "--secrets"
 _REPEATABLE = "--zip"
 
 
@@ -48,6 +50,8 @@ class SweeperFlags:
     def overrides(self) -> list[str]:
         """The sweeper's settings as overrides."""
         zips = [(value or "").split(",") for option, value in self.given if option == _REPEATABLE]
-        single = {option[2:]: value for option, value in self.given if option != _REPEATABLE}
+        single: dict[str, Any] = {option[2:]: value for option, value in self.given if option != _REPEATABLE}
+        if names := single.get(_LIST[2:]):
+            single[_LIST[2:]] = names.split(",")
         settings = {**({"zip": zips} if zips else {}), **single}
         return [format_override(f"hydra.sweeper.{name}", value) for name, value in settings.items()]

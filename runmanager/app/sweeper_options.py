@@ -42,6 +42,8 @@ class GridSweeperOptions:
     """A condition, as in `table --where`; cells that meet it are left out."""
     notify: str | None = None
     """Where apprise sends a message when the sweep ends: a URL."""
+    secrets: list[str] = field(default_factory=list)
+    """Further settings whose text is masked in all that is written or printed, besides api_key, password and others."""
     save: str | None = None
     """Name of a preset in conf/experiment of the current folder that keeps this grid."""
     tune: Any = None

@@ -37,7 +37,7 @@ from runmanager.cli.hydra_application import PASS_THROUGH
 from runmanager.cli.printing import print_error
 from runmanager.cli.repeated_options import UniqueOptionsCommand
 from runmanager.cli.script_options import SCRIPT_METAVAR, ScriptCommand
-from runmanager.errors import RunManagerError
+from runmanager.errors import ConfigurationError, RunManagerError
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
 
 __all__ = ["app", "main", "run_command"]
@@ -168,6 +168,8 @@ def _status_of(arguments: Sequence[str]) -> int:
 
 def _report_error(error: Exception) -> int:
     """Print an error and return the exit status for it."""
+    if isinstance(error, ConfigurationError):
+        return _print_faults(error.faults, status=2)
     if isinstance(error, RunManagerError):
         return _print_faults(str(error).splitlines(), status=2)
     if isinstance(error, typer.TyperException):

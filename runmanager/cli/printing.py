@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from runmanager.app.display.error_line import print_error
 from runmanager.text import printable
 
 if TYPE_CHECKING:
@@ -59,8 +60,3 @@ def warn_damaged(damaged: Iterable[str]) -> None:
 def print_warning(line: str) -> None:
     """Print a warning on stderr."""
     print(f"warning: {printable(line)}", file=sys.stderr)
-
-
-def print_error(line: str) -> None:
-    """Print an error on stderr."""
-    print(f"error: {printable(line)}", file=sys.stderr)

@@ -10,7 +10,7 @@ _CONNECTION = "SSH_CONNECTION"
 """Environment variable of a session over ssh: client address and port, server address and port."""
 
 _SSH_PORT = "22"
-_EVERYWHERE = ("0.0.0.0", "::")
+_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104  # compared with
 
 
 def _connection() -> tuple[str, str] | None:

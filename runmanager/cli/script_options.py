@@ -44,6 +44,7 @@ _OPTIONS: dict[str, Any] = {
         "A setting, or a glob of several, that does not change what is computed. Repeatable.", metavar="NAME"
     ),
     "device": _option("The setting that names the device. Default: device.", metavar="NAME"),
+    "secrets": _option("Further settings whose text is masked in what is written, as pin,pat.", metavar="NAMES"),
     "resume_with": _option(
         "A setting from the second attempt on, where the file exists; {run_dir} is the run's folder.",
         metavar="NAME=FILE",

@@ -10,9 +10,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import hydra._internal.config_loader_impl as config_loader_impl
+import hydra.core.utils as core_utils
 import yaml
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
@@ -24,6 +26,8 @@ from hydra.types import HydraContext
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf._utils import get_omega_conf_dumper
 from omegaconf.basecontainer import BaseContainer
+
+from runmanager.records.settings.secrets import masked_settings, without_remembered_secrets
 
 __all__ = [
     "HYDRA_VERSIONS",
@@ -45,6 +49,7 @@ __all__ = [
     "overrides_dirname",
     "raw_value",
     "resolvers",
+    "secrets_masked_in_files",
     "settings_yaml",
 ]
 
@@ -150,8 +155,11 @@ def get_node(config: DictConfig | ListConfig, key: Any) -> Any:
 
 
 def settings_yaml(config: DictConfig | ListConfig, *, key: str | None = None) -> str:
-    """Format a configuration as `OmegaConf.to_yaml` does, under `key` if it is given."""
+    """Format a configuration as `OmegaConf.to_yaml` does, under `key` if it is given, with secrets masked."""
     plain: Any = _unresolved(config)
+    if isinstance(plain, dict):
+        plain = masked_settings(plain)
+    plain = without_remembered_secrets(plain)
     text: str = yaml.dump(
         plain if key is None else {key: plain},
         default_flow_style=False,
@@ -182,6 +190,22 @@ def _dumper() -> Any:
     own: Any = get_omega_conf_dumper()
     emitter = getattr(yaml, "CDumper", None)
     return own if emitter is None else type("Dumper", (emitter,), {"yaml_representers": own.yaml_representers})
+
+
+@contextmanager
+def secrets_masked_in_files() -> Iterator[None]:
+    """Make Hydra's `run_job` write a job's settings with secrets masked."""
+    original = core_utils._save_config
+
+    def save(cfg: Any, filename: str, output_dir: Path) -> None:
+        output_dir.mkdir(parents=True, exist_ok=True)
+        (output_dir / filename).write_text(settings_yaml(cfg), encoding="utf-8")
+
+    core_utils._save_config = save
+    try:
+        yield
+    finally:
+        core_utils._save_config = original
 
 
 def raw_value(node: Any) -> Any:

@@ -16,6 +16,7 @@ from runmanager.launching.hydra_internals import (
     flush_loggers,
     job_context,
     job_exception,
+    secrets_masked_in_files,
     settings_yaml,
 )
 from runmanager.launching.local.worker import AnsweredError
@@ -59,13 +60,14 @@ def _prepare(config: DictConfig) -> None:
 
 
 def _run_with_hydra(task: Callable[[DictConfig], Any], config: DictConfig) -> JobReturn:
-    return run_job(
-        task_function=task,
-        config=config,
-        job_dir_key=_DIR,
-        job_subdir_key=_SUBDIR,
-        hydra_context=job_context(config),
-    )
+    with secrets_masked_in_files():
+        return run_job(
+            task_function=task,
+            config=config,
+            job_dir_key=_DIR,
+            job_subdir_key=_SUBDIR,
+            hydra_context=job_context(config),
+        )
 
 
 def _is_plain(hydra: DictConfig) -> bool:

@@ -18,6 +18,7 @@ from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObse
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.settings.naming import readable_name
+from runmanager.records.settings.secrets import declare_secrets
 from runmanager.records.settings.signature import UNSIGNED, short_signature, signature
 from runmanager.records.settings.values import flatten, plain_settings
 from runmanager.records.storage.reader import read_epochs, read_record, read_run, read_sweep
@@ -70,7 +71,8 @@ class RunManager(TutorialCalls):
     and keeps their old files in attempts/. `sinks` replaces all sinks; by default each run logs to TensorBoard as
     `tensorboard` says, to its run.log, and to standard output if `console`. `owns_sweep=False` is for launchers, which
     write sweep.json and the tables themselves. A run that is `running` on another host is taken over after
-    `heartbeat_timeout` seconds without a heartbeat.
+    `heartbeat_timeout` seconds without a heartbeat. `secrets` names settings whose text is masked in what is written,
+    for this process, besides `password`, `secret`, `api_key`, `access_token` and `auth_token`.
     The report is written when the manager is dropped or the process ends, the other tables at each run's end. Several
     threads may each have a run at the same time, from one manager or several.
     Raises `UsageError` for a timeout too short for a living run, and in a process that is one of several ranks.
@@ -90,8 +92,10 @@ class RunManager(TutorialCalls):
         sinks: Sequence[Sink] | None = None,
         owns_sweep: bool = True,
         heartbeat_timeout: float = SILENT_AFTER_SECONDS,
+        secrets: Sequence[str] = (),
     ) -> None:
         self._refuse_ranks()
+        declare_secrets(secrets)
         if faults := timeout_faults("heartbeat_timeout", heartbeat_timeout):
             raise UsageError(faults[0])
         self.paths = fresh_sweep_folder(Path("outputs")) if root is None else SweepPaths(Path(root))
@@ -123,14 +127,12 @@ class RunManager(TutorialCalls):
     ) -> ActiveRun | InactiveRun:
         """Claim the folder of a run with `params`: a mapping, named tuple, dataclass or `argparse.Namespace`.
 
-        Without `device` in `params` the run is on the CPU.
-
-        Entering the run moves the network to its device and begins the sinks. To record errors in building the network
-        too, leave it out here and call `run.begin(network, loader)` inside the run.
+        Without `device` in `params` the run is on the CPU. Entering the run moves the network to its device and begins
+        the sinks. To record errors in building the network too, leave it out here and call `run.begin(network, …)`.
         If the device is missing, the run is recorded as `skipped`; if it is finished, it is kept unless overwritten. In
-        both cases it yields no epochs. With `optimizer` the learning rate is logged.
-        `state` has objects with `state_dict()` and `load_state_dict()`, or generators, by name: they are saved with the
-        network and the random states after each epoch, and a killed run continues after its last epoch.
+        both cases it yields no epochs. With `optimizer` the learning rate is logged. `state` has objects with
+        `state_dict()` and `load_state_dict()`, or generators, by name: they are saved with the network and the random
+        states after each epoch, and a killed run continues after its last epoch.
         `folder` is the run's folder; by default it is named after the settings. `can_resume` promises that `begin` will
         get a checkpointer, so that a killed run can be resumed. A run that is `running` on another host is watched for
         up to `heartbeat_timeout` first. `unsigned` names top-level settings that do not belong to the run's identity;
@@ -221,10 +223,7 @@ class RunManager(TutorialCalls):
         refuse_several_ranks()
 
     def _place(self, settings: Mapping[str, Any]) -> tuple[torch.device, bool]:
-        """Return the device of a run with these settings, and whether its network stays where it is.
-
-        Raises `DeviceUnavailableError`.
-        """
+        """Return a run's device and whether its network stays where it is. Raises `DeviceUnavailableError`."""
         return resolve_device(str(settings.get("device") or "cpu")), False
 
     def _sinks(self) -> Sequence[Sink]:

@@ -3,14 +3,17 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from os import PathLike
 from typing import Any
 
+import torch
 from torch import nn
 
 from runmanager.errors import RecordError, RunManagerError, UsageError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import RunRecord
+from runmanager.records.settings.secrets import secrets_from_environment
 from runmanager.records.storage.reader import StoredRun, read_record
 from runmanager.records.sweep.lookup import find_run
 from runmanager.text import error_line, truncated
@@ -40,21 +43,40 @@ def load_model(run: str | PathLike[str] | StoredRun, best: bool = False, *, trus
     with _settings_errors(paths):
         options = _model_options(record, paths)
     state = _stored_state(paths, record, best=best)
+    build = partial(
+        build_model,
+        options,
+        in_shape=tuple(state["in_shape"]),
+        num_classes=state["num_classes"],
+        resolve=resolve_target if trust else known_network,
+    )
     with preserve_random_states(), _settings_errors(paths):
-        network = build_model(
-            options,
-            in_shape=tuple(state["in_shape"]),
-            num_classes=state["num_classes"],
-            resolve=resolve_target if trust else known_network,
-        )
+        if not trust:
+            with torch.device("meta"):  # without memory: the settings and sizes may ask for any amount
+                _require_fit(build(), state, paths)
+        network = build()
     try:
         network.load_state_dict(state["model"])
     except RuntimeError as error:
-        raise UsageError(
-            f"The weights of run {paths.name} must fit its model, got another one: it has changed since; "
-            f"go back to the code of the run. {str(error).splitlines()[-1].strip()}"
-        ) from error
+        raise _misfit(paths, str(error).splitlines()[-1].strip()) from error
     return network.eval()
+
+
+def _require_fit(sketch: nn.Module, state: Mapping[str, Any], paths: RunPaths) -> None:
+    """Raise `UsageError` if the stored weights do not have the shapes of those of `sketch`."""
+    shapes = {name: tuple(tensor.shape) for name, tensor in sketch.state_dict().items()}
+    stored = {name: tuple(getattr(tensor, "shape", ())) for name, tensor in state["model"].items()}
+    for name in dict.fromkeys((*shapes, *stored)):
+        if shapes.get(name) != stored.get(name):
+            got = f"{stored[name]}, not {shapes[name]}" if name in shapes and name in stored else "one of the two only"
+            raise _misfit(paths, f"{name}: {got}.")
+
+
+def _misfit(paths: RunPaths, detail: str) -> UsageError:
+    return UsageError(
+        f"The weights of run {paths.name} must fit its model, got another one: it has changed since; "
+        f"go back to the code of the run. {detail}"
+    )
 
 
 @contextmanager
@@ -76,7 +98,7 @@ def _model_options(record: RunRecord, paths: RunPaths) -> Any:
     model = record.config.get("model")
     if isinstance(model, Mapping):
         if "_target_" in model:
-            return model
+            return secrets_from_environment(model)
         name = model.get("name")
         if isinstance(name, str) and name in OPTION_TYPES["model"]:
             return OPTION_TYPES["model"][name](**model)

@@ -285,6 +285,18 @@ def test_code_in_a_checkpoint_is_not_run(train, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.parametrize(
+    "changes", [{"num_classes": 10**13}, {"in_shape": [10**6, 10**6, 10]}, {"num_classes": 4}], ids=str
+)
+def test_numbers_in_a_checkpoint_take_no_memory(train, changes):
+    run = train()
+    state = read_state(run.paths.checkpoint)
+    torch.save(state | changes, run.paths.checkpoint)
+    with pytest.raises(UsageError, match=r"must (fit its model|have settings that make its model), got") as error:
+        load_model(run)
+    assert "\n" not in str(error.value) and "allocate" not in str(error.value)
+
+
 class Touching:
     """Creates a file when its pickle is loaded."""
 

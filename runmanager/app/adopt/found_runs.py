@@ -10,6 +10,7 @@ from runmanager.app.adopt.stored_settings import read_yaml_settings, settings_of
 from runmanager.errors import RecordError
 from runmanager.records.files.folder_search import folders_below
 from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.settings.values import plain_settings
 from runmanager.records.storage.reader import read_record, run_names
 from runmanager.results.program_files.folder_metrics import ProgramMetrics, is_metrics_file, read_metrics
 
@@ -85,4 +86,4 @@ def _logged_settings(folder: Path, relative: PurePath, metrics: ProgramMetrics) 
             stored = read_yaml_settings(folder / _HPARAMS)
         except RecordError as error:
             metrics.notes.append(str(error))
-    return stored or metrics.hparams or settings_of_name(relative)
+    return stored or plain_settings(metrics.hparams or settings_of_name(relative))

@@ -23,6 +23,7 @@ from runmanager.launching.hydra_internals import (
     overrides_dirname,
 )
 from runmanager.records.settings.values import flatten
+from runmanager.text import format_value
 from runmanager.validation import did_you_mean, fault, suggestion
 
 __all__ = ["CellLoader"]
@@ -113,7 +114,10 @@ class CellLoader(BaseConfigLoader):
         return self._choices[key]
 
     def _base(self, master: DictConfig, parsed: Sequence[Override]) -> DictConfig:
-        choices = tuple(each.input_line or "" for each in parsed if self._is_choice(each))
+        chosen = [each for each in parsed if self._is_choice(each)]
+        if any(not each.is_delete() and not isinstance(each.value(), str | list) for each in chosen):
+            raise ConfigCompositionException("a choice of a group is not a name")  # Hydra raises a ValueError
+        choices = tuple(each.input_line or "" for each in chosen)
         if self._known is not None and self._known.choices == choices and self._known.keys <= _changed_keys(parsed):
             return self._known.copy()
         if choices not in self._bases:
@@ -150,8 +154,9 @@ class CellLoader(BaseConfigLoader):
     def _bad_choice(self, override: Override) -> list[str]:
         group, value = override.key_or_group, override.value()
         options = self._options(group)
-        if override.is_delete() or not isinstance(value, str) or value in options:
+        if override.is_delete() or isinstance(value, list) or value in options:
             return []
+        value = format_value(value)
         way_out = did_you_mean(value, options)
         if group == "model" and not way_out:
             way_out = "torchvision's classifiers are `model=torchvision model.architecture=NAME`"

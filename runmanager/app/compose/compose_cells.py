@@ -16,6 +16,7 @@ from runmanager.app.compose.schema import CellReader, Config, read_config, unkno
 from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Cell
 from runmanager.records.settings.naming import readable_name
+from runmanager.records.settings.secrets import is_secret, without_secrets
 from runmanager.records.settings.signature import UNSIGNED, short_signature, signature
 from runmanager.records.settings.values import flatten
 from runmanager.training.options.groups import PairedOptions
@@ -29,7 +30,8 @@ class Grid:
     """The cells of a command in order, with their typed settings.
 
     `axes`: the values of each varying setting. `given`: the names of all settings that the command sets. `sides`: the
-    settings in which the sides of a duel differ. `num_excluded` cells of the grid were left out.
+    settings in which the sides of a duel differ. `num_excluded` cells of the grid were left out. `secrets`: the axes
+    whose values do not count.
     """
 
     cells: Sequence[Cell]
@@ -38,6 +40,7 @@ class Grid:
     given: frozenset[str]
     sides: Sequence[str] = ()
     num_excluded: int = 0
+    secrets: Sequence[str] = ()
 
 
 def prepare_cells(
@@ -58,7 +61,7 @@ def prepare_cells(
     grid = read_override_grid(loader, words, rules or GridRules())
     of_sides = [parse_overrides(loader, side) for side in sides]
     between = list(dict.fromkeys(each.get_key_element() for side in of_sides for each in side))
-    varying = grid.varying + between
+    varying = without_secrets(grid.varying + between)
     if bad_sides := _side_faults(grid, of_sides):
         raise ConfigurationError(bad_sides)
     faults: dict[str, None] = {}
@@ -74,7 +77,9 @@ def prepare_cells(
         raise ConfigurationError(["The sides of a duel must differ, got the same settings on both."])
     names = [key.lstrip("+~") for key in between]
     between = [name for name in names if name != "seed"]
-    return Grid(cells, configs, _axes(varying, cells), frozenset(given), between, len(combinations) - len(cells))
+    num_excluded = len(combinations) - len(cells)
+    secrets = list(filter(is_secret, grid.varying))
+    return Grid(cells, configs, _axes(varying, cells), frozenset(given), between, num_excluded, secrets)
 
 
 def prepare_job_cells(loader: CellLoader, master: DictConfig, jobs: Sequence[Sequence[str]]) -> Grid:

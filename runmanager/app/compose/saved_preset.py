@@ -11,6 +11,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from runmanager.app.compose.user_presets import PRESETS, is_of_package, preset_file
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.records.files.atomic_files import replace_file
+from runmanager.records.settings.secrets import masked_words
 from runmanager.validation import fault
 
 __all__ = ["check_preset_name", "preset_text", "save_preset"]
@@ -59,6 +60,12 @@ def preset_text(name: str, words: Sequence[str], hydra_words: Sequence[str]) -> 
         f"`{word}` must be left out with `--save`, got it; a preset holds no other preset and deletes nothing."
         for word in (*words, *hydra_words)
         if word.startswith("~") or word.lstrip("+").startswith(f"{PRESETS}=")
+    ]
+    faults += [
+        f"`{word.partition('=')[0]}` must come from the environment with `--save`, got a text, which no file should "
+        "hold; write ${oc.env:NAME}."
+        for word in (*words, *hydra_words)
+        if masked_words([word]) != (word,)
     ]
     if faults:
         raise ConfigurationError(faults)

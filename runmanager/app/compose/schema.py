@@ -9,8 +9,10 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 import runmanager
-from runmanager.launching.hydra_internals import get_node
+from runmanager.launching.hydra_internals import get_node, raw_value
 from runmanager.launching.plan import Resume
+from runmanager.records.files.paths import storage_faults
+from runmanager.records.settings.secrets import is_secret
 from runmanager.records.settings.values import plain_settings
 from runmanager.training.options.dataset import default_val_size
 from runmanager.training.options.groups import OPTION_TYPES
@@ -46,10 +48,7 @@ class Config(TrainingOptions):
 
     def faults(self) -> list[str]:
         """Return every fault as a message."""
-        faults = super().faults()
-        if self.name is not None and (not self.name.strip() or "/" in self.name or self.name in (".", "..")):
-            way_out = "`output_root` sets where it is"
-            faults.append(fault("name", "be the name of one folder", repr(self.name), way_out))
+        faults = [*super().faults(), *storage_faults(self.name, self.output_root)]
         if self.resume == Resume.MUST and self.name is None:
             faults.append(fault("name", "be given with `resume=must`", None, "only named sweeps can be resumed"))
         if self.rerun_changed and self.name is None:
@@ -176,9 +175,24 @@ def _names(options: type[Any]) -> list[str]:
 def plain_config(cfg: DictConfig) -> dict[str, Any]:
     """Convert a composed cell to nested plain values with resolved interpolations, without `hydra`.
 
-    Raises OmegaConf's errors for a value that is missing or cannot be resolved.
+    A secret's interpolation stays as its text. Raises OmegaConf's errors for a value that is missing or cannot be
+    resolved.
     """
-    return {str(key): _plain(cfg[key]) for key in cfg if key != "hydra"}  # without a copy, which would double the time
+    plain = {str(key): _plain(cfg[key]) for key in cfg if key != "hydra"}  # without a copy, which would double the time
+    for key, value in plain.items():
+        if isinstance(value, dict):
+            _restore_interpolations(value, cfg[key], key)
+    return plain
+
+
+def _restore_interpolations(plain: dict[str, Any], node: DictConfig, name: str) -> None:
+    """Put back the texts of the interpolations that give secrets."""
+    for key, value in plain.items():
+        inner = f"{name}.{key}"
+        if isinstance(value, dict):
+            _restore_interpolations(value, node[key], inner)
+        elif isinstance(value, str) and is_secret(inner) and OmegaConf.is_interpolation(node, key):
+            plain[key] = raw_value(get_node(node, key))
 
 
 def _plain(value: Any) -> Any:

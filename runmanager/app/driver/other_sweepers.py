@@ -19,7 +19,7 @@ from runmanager.app.display.output_console import make_console
 from runmanager.app.display.progress import RunDisplay
 from runmanager.app.driver.driver_faults import DriverFaults, require_sweep_folder, write_and_show_results
 from runmanager.app.driver.host_capacity import check_host_capacity
-from runmanager.app.driver.preflight import check_cells, require_output_root
+from runmanager.app.driver.preflight import check_cells, refuse_literal_secrets, require_output_root
 from runmanager.errors import ConfigurationError, RecordError, RunFailedError, SweepError, UsageError
 from runmanager.launching.hydra_internals import job_exception
 from runmanager.records.files.folder_identity import FolderIdentity
@@ -114,6 +114,7 @@ class OtherSweeper:
         self._num_jobs += len(jobs)
         if self._is_single and self._num_jobs > 1:
             raise UsageError(f"A single run must be one cell, got {self._num_jobs} from `{self._name}`; add -m.")
+        refuse_literal_secrets(launcher, grid.cells)
         check_host_capacity(launcher, [grid.configs])
         check_cells(launcher, grid.configs, given=grid.given, needs_all=self._is_single)
         folder = Path(str(master.hydra.sweep.dir))  # resolved once, so that all jobs get the same date

@@ -14,12 +14,20 @@ from runmanager.errors import ConfigurationError, RunManagerError
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.local.engine import LocalEngine, call_in_process
 from runmanager.launching.local.worker import Returned
-from runmanager.launching.plan import Action, PlannedRun
+from runmanager.launching.plan import Action, Cell, PlannedRun
 from runmanager.launching.slurm.launcher import SlurmLauncher
 from runmanager.records.files.file_errors import require_creatable, require_writable
+from runmanager.records.settings.secrets import masked_names
 from runmanager.training.options.step import Precision
 
-__all__ = ["check_cells", "predict_skipped", "require_creatable_output_root", "require_output_root", "warm_up"]
+__all__ = [
+    "check_cells",
+    "predict_skipped",
+    "refuse_literal_secrets",
+    "require_creatable_output_root",
+    "require_output_root",
+    "warm_up",
+]
 
 _ALWAYS_AVAILABLE = ("auto", "cpu")
 _WAY_OUT = "make room there, or give another one with output_root=…"
@@ -92,6 +100,23 @@ def predict_skipped(launcher: Launcher, plan: Sequence[PlannedRun], *, needs_all
         else each
         for each in plan
     ]
+
+
+def refuse_literal_secrets(launcher: Launcher, cells: Sequence[Cell]) -> None:
+    """Raise `ConfigurationError` for secrets that would reach other processes through files, or be printed.
+
+    The local launcher hands settings to its processes by pipes; ranks and Slurm's jobs read them from files, and
+    launchers of Hydra print or store them.
+    """
+    if isinstance(launcher, LocalLauncher) and launcher.options.processes_per_run == 1:
+        return
+    names = dict.fromkeys(name for cell in cells for name in masked_names(cell.config))
+    if names:
+        raise ConfigurationError(
+            f"`{name}` must come from the environment under this launcher, got a literal text, which it would store; "
+            f"write {name}='${{oc.env:NAME}}'."
+            for name in names
+        )
 
 
 def _runs_here(launcher: Launcher) -> bool:

@@ -12,7 +12,7 @@ from hydra.plugins.launcher import Launcher
 
 from runmanager.launching.plan import RERUN_CHANGED, Cell, PlannedRun, Resume
 from runmanager.launching.work import Work
-from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.files.paths import RunPaths, SweepPaths, storage_faults
 from runmanager.records.run.run_record import RunRecord
 from runmanager.training.options.groups import PairedOptions
 from runmanager.validation import fault
@@ -37,10 +37,7 @@ class Storage:
     def faults(self, key: Callable[[str], str]) -> list[str]:
         """Faults of a user's choice; `key` is how the user names a field: `name` is `--name` in one command."""
         name = self.name
-        faults = []
-        if name is not None and (not name.strip() or "/" in name or name in (".", "..")):
-            way_out = f"`{key('output_root')}` sets where it is"
-            faults.append(fault(key("name"), "be the name of one folder", repr(name), way_out))
+        faults = storage_faults(name, self.output_root, key)
         if name is None and (self.resume is Resume.MUST or self.rerun_changed):
             why = f"`{key('rerun_changed')}`" if self.rerun_changed else f"`{key('resume')}` of must"
             faults.append(fault(key("name"), f"be given with {why}", "none", "only named sweeps can be resumed"))

@@ -18,7 +18,12 @@ from runmanager.app.display.sweep_end import announce_end, notification_faults, 
 from runmanager.app.driver.cell_launching import is_detached, launch_cells
 from runmanager.app.driver.other_drivers import end_silent_runs, stored_record
 from runmanager.app.driver.paired_grouping import Pairing, make_pairing, pairing_notices
-from runmanager.app.driver.preflight import predict_skipped, require_creatable_output_root, require_output_root
+from runmanager.app.driver.preflight import (
+    predict_skipped,
+    refuse_literal_secrets,
+    require_creatable_output_root,
+    require_output_root,
+)
 from runmanager.app.driver.program import CellGrid, Program
 from runmanager.app.driver.run_listener import SweepListener
 from runmanager.app.driver.sweep_plan import assign_folder, most_measured_epochs, plan_sweep, write_plan
@@ -96,6 +101,7 @@ class SweepDriver:
         if not self._options.dry_run:
             self._program.get_ready(self._launcher, num_cells=num_cells)  # while the cells are composed and checked
         grid = self._with_kept_cells(self._program.compose())
+        refuse_literal_secrets(self._launcher, grid.cells)
         self._pairing = make_pairing(grid, self._launcher)
         for line in (*grid.notes, *pairing_notices(grid, self._pairing)):
             self._print_line(line)

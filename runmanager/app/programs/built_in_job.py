@@ -28,6 +28,7 @@ from runmanager.launching.work import Work
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
+from runmanager.records.settings.secrets import secret_axis_notes
 from runmanager.records.sweep.changed_defaults import defaults_now
 from runmanager.records.sweep.sweep_record import SweepRecord, read_sweep_record
 from runmanager.training.options.groups import PairedOptions, SchedulerOptions
@@ -79,7 +80,11 @@ class BuiltInJob:
             paired=_paired_options(grid),
             in_epochs=frozenset(name for name, config in self._configs.items() if config.num_workers),
             extension_obstacle=self._extension_obstacle,
-            notes=(*excluded_notes(grid.num_excluded), *self._earlier.notes([cell.config for cell in grid.cells])),
+            notes=(
+                *excluded_notes(grid.num_excluded),
+                *secret_axis_notes(grid.secrets),
+                *self._earlier.notes([cell.config for cell in grid.cells]),
+            ),
             defaults=defaults_now(),
         )
 

@@ -21,6 +21,7 @@ from runmanager.app.sweeper_options import CONTINUES, GridSweeperOptions
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_internals import hydra_words
 from runmanager.launching.hydra_launcher import register_plugin
+from runmanager.records.settings.secrets import declare_secrets
 from runmanager.validation import fault
 
 __all__ = ["GridSweeper", "register_sweeper"]
@@ -50,12 +51,14 @@ class GridSweeper(Sweeper):
         exclude: str | None,
         notify: str | None,
         save: str | None,
+        secrets: Any = (),
         continues: str | None = None,
         tune: Any = None,
     ) -> None:
         if continues is not None:
             rule, way_out = "be left to the sweeper", "a cell with more `epochs` continues a finished one by itself"
             raise ConfigurationError([fault(CONTINUES, rule, continues, way_out)])
+        declare_secrets(secrets)
         self._params = params
         self._sides = [shlex.split(side) for side in sides or ()]
         self._multirun = multirun

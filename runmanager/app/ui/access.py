@@ -10,9 +10,9 @@ from werkzeug.wrappers import Request, Response
 
 __all__ = ["TOKEN_FIELD", "Access"]
 
-TOKEN_FIELD = "token"
+TOKEN_FIELD = "token"  # noqa: S105  # its name
 _LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
-_ANY = ("0.0.0.0", "::")
+_ANY = ("0.0.0.0", "::")  # noqa: S104  # compared with
 _HOST = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^\s:@/\[\]]+))(?::[0-9]{1,5})?")
 
 

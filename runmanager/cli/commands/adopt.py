@@ -7,7 +7,7 @@ import typer
 
 from runmanager.cli.printing import print_text, print_warning
 from runmanager.errors import UsageError
-from runmanager.records.files.paths import SweepPaths
+from runmanager.records.files.paths import SweepPaths, is_folder_name
 from runmanager.records.sweep.lookup import OUTPUT_ROOT
 from runmanager.text import pluralize
 
@@ -32,7 +32,7 @@ def adopt(
     from runmanager.results.result_files import write_tables
 
     chosen = default_name(folder) if name is None else name
-    if not chosen or "/" in chosen or chosen.startswith(".") or not chosen.isprintable():
+    if not is_folder_name(chosen):
         raise UsageError(f"`--name` must be the name of one folder, got {chosen!r}.")
     wanted = [] if metric is None else [word for word in map(str.strip, metric.split(",")) if word]
     done = adopt_folder(folder, SweepPaths(output_root / chosen), metrics=wanted)

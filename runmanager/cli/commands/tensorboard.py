@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +14,7 @@ import typer
 
 from runmanager.cli.arguments import SweepName
 from runmanager.cli.remote_viewing import forwarding_line
+from runmanager.cli.temporary_folders import temporary_folder
 from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.sweep.lookup import find_sweep
@@ -49,8 +49,8 @@ def tensorboard(
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # unless nohup ignores it
             signal.signal(number, lambda received, _: sys.exit(128 + received))  # exits through the folder's removal
-    with tempfile.TemporaryDirectory(prefix="runmanager-tensorboard-") as folder:
-        _serve(paths, Path(folder), host=host, port=port)
+    with temporary_folder("tensorboard") as folder:
+        _serve(paths, folder, host=host, port=port)
 
 
 def _serve(paths: SweepPaths, folder: Path, *, host: str, port: int | None) -> None:

@@ -20,7 +20,7 @@ from runmanager.text import printable
 __all__ = ["ui"]
 
 _SWITCH_SECONDS = 0.0005  # a request waits that long for the thread that draws, at each file that it looks at
-_ALL_ADDRESSES = ("0.0.0.0", "::")
+_ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104  # compared with
 
 
 def ui(

@@ -294,7 +294,7 @@ def _receive_answer(child: _Child) -> None:
         child.is_pipe_closed = True  # it died before it sent its answer, or while it did
         return
     try:
-        child.answer = pickle.loads(data)
+        child.answer = pickle.loads(data)  # noqa: S301  # from the run's own process
     except Exception as error:
         child.answer = Raised(f"the result cannot be read: {type(error).__name__}: {error}", traceback.format_exc())
     child.answered_at = time.monotonic()

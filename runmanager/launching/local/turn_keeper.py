@@ -194,7 +194,7 @@ class TurnKeeper:
         self._enough = enough
         self._min_rounds = min_rounds
         self._max_seconds = max_seconds
-        self._random = random.Random(seed)
+        self._random = random.Random(seed)  # noqa: S311  # an order of turns
         self._again = again
         self._warmup_turns = warmup_turns
         self._clock = clock

@@ -238,7 +238,7 @@ def _has_finished(each: SubmittedCell) -> bool:
 def read_report(folder: Path, job: str) -> Report | None:
     """Return the report that a job writes at its end; None without one."""
     try:
-        kind, value = pickle.loads((folder / f"{job}_0_result.pkl").read_bytes())
+        kind, value = pickle.loads((folder / f"{job}_0_result.pkl").read_bytes())  # noqa: S301  # of our own job
     except Exception:  # missing, incomplete or damaged: unpickling may raise anything
         return None
     if isinstance(value, Report):

@@ -1,6 +1,7 @@
 """Files that survive a kill at any moment: whole replacement, and appended lines."""
 
 import contextlib
+import errno
 import os
 import stat
 import tempfile
@@ -156,11 +157,16 @@ def _cut_torn_line(path: Path) -> None:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """Read a whole file. Raises `OSError`, also for anything but a regular file, because a pipe would block.
+    """Read a whole file. Raises `OSError`, also for anything but a regular file: a pipe would block, a link lead out.
 
     Takes less than half the time of `Path.read_bytes`, which matters for ten thousand runs.
     """
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise OSError("it must be a regular file, got a link, which is not followed") from None
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise OSError("it must be a regular file")

@@ -1,10 +1,23 @@
 """Paths of all files in sweep folders, in run folders and in the user's cache."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["EPOCHS", "EVENT_WRITER", "RECORD", "RunPaths", "SweepPaths", "cache_folder", "device_peaks_file"]
+from runmanager.validation import fault
+
+__all__ = [
+    "EPOCHS",
+    "EVENT_WRITER",
+    "RECORD",
+    "RunPaths",
+    "SweepPaths",
+    "cache_folder",
+    "device_peaks_file",
+    "is_folder_name",
+    "storage_faults",
+]
 
 RECORD = "run.json"
 """File name of a run's record, for readers of so many runs that a `Path` for each takes too long."""
@@ -14,6 +27,27 @@ EPOCHS = "epochs.jsonl"
 
 EVENT_WRITER = "runmanager"
 """What event files name as their writer, by which they are told from those of the user's program."""
+
+
+_NAME_BYTES = 255  # maximum of one folder, on Linux and macOS
+
+
+def is_folder_name(name: str) -> bool:
+    """Whether a folder of this name lies directly in another one, is not hidden, and can be printed."""
+    if not name.strip() or name.startswith(".") or "/" in name or not name.isprintable():
+        return False
+    return len(name.encode()) <= _NAME_BYTES
+
+
+def storage_faults(name: str | None, output_root: str, key: Callable[[str], str] = str) -> list[str]:
+    """Faults of where a sweep is to be stored; `key` is how the user names a setting. None stands for a new name."""
+    faults = []
+    if name is not None and not is_folder_name(name):
+        way_out = f"`{key('output_root')}` sets where it is"
+        faults.append(fault(key("name"), "be the name of one folder", repr(name), way_out))
+    if not output_root.strip() or not output_root.isprintable():
+        faults.append(fault(key("output_root"), "be a folder", repr(output_root), "leave it out for outputs/"))
+    return faults
 
 
 def cache_folder() -> Path | None:

@@ -4,6 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
+from runmanager.records.settings.secrets import redacted
 from runmanager.text import truncated
 
 __all__ = ["Outcome", "Reason", "Status"]
@@ -50,7 +51,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """How a run ended, as a value that explains itself.
 
     `message` is one line for people, empty if status and reason say it all. A message that is too long, for example an
-    error that quotes its data, is cut to keep tables and pages small; error.txt has all of it.
+    error that quotes its data, is cut to keep tables and pages small; error.txt has all of it. Secrets that this
+    process knows are masked.
     """
 
     status: Status
@@ -58,4 +60,4 @@ class Outcome(msgspec.Struct, frozen=True):
     message: str = ""
 
     def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "message", truncated(self.message))
+        msgspec.structs.force_setattr(self, "message", truncated(redacted(self.message)))

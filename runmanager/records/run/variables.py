@@ -4,17 +4,16 @@ import contextlib
 import hashlib
 import hmac
 import os
-import re
 import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
 from runmanager.records.files.paths import cache_folder
+from runmanager.records.settings.secrets import is_secret_variable
 
 __all__ = ["is_digest", "recorded_variables"]
 
 _DIGEST = "digest:"
-_SECRET = re.compile(r"(^|_)(api_?key|key|token|secret|passw(or)?d|pass|credentials?|auth)(_|$)", re.IGNORECASE)
 _KEY_BYTES = 32
 _NUM_DIGITS = 16
 
@@ -25,17 +24,13 @@ def recorded_variables(names: Iterable[str]) -> dict[str, str]:
     The key is a file of the user's cache that only the user may read: records of two users do not compare.
     """
     values = {name: os.environ[name] for name in names if name in os.environ}
-    key = _key() if any(map(_is_secret, values)) else b""
-    return {name: _digest(value, key) if _is_secret(name) else value for name, value in values.items()}
+    key = _key() if any(map(is_secret_variable, values)) else b""
+    return {name: _digest(value, key) if is_secret_variable(name) else value for name, value in values.items()}
 
 
 def is_digest(recorded: str) -> bool:
     """Whether a recorded value stands for a secret."""
     return recorded.startswith(_DIGEST)
-
-
-def _is_secret(name: str) -> bool:
-    return _SECRET.search(name) is not None
 
 
 def _digest(value: str, key: bytes) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from runmanager.errors import UsageError
+from runmanager.records.settings.secrets import masked_settings
 
 __all__ = ["differing_settings", "find_targets", "flatten", "plain_settings"]
 
@@ -15,10 +16,10 @@ _TARGET_KEY = "_target_"
 
 
 def plain_settings(params: Any) -> dict[str, Any]:
-    """Convert the settings of a run, a mapping, named tuple, dataclass or `argparse.Namespace`, to plain values.
+    """Convert the settings of a run, a mapping, named tuple, dataclass or `argparse.Namespace`, as they are stored.
 
     NumPy's numbers become Python's, functions their qualified name, and other values that JSON cannot express (a
-    `torch.device`, a path, infinity) their text.
+    `torch.device`, a path, infinity) their text. The texts of secrets are masked, here and so in all that is stored.
     Raises `UsageError` for anything else, and for keys that are not strings.
     """
     if params is None:
@@ -34,7 +35,7 @@ def plain_settings(params: Any) -> dict[str, Any]:
             "A run's settings must be a mapping, a named tuple, a dataclass or an argparse.Namespace, "
             f"got {type(params).__name__}; use expand_grid(...) or a dict."
         )
-    return {_key(key): _plain(value) for key, value in params.items()}
+    return masked_settings({_key(key): _plain(value) for key, value in params.items()})
 
 
 def _key(key: Any) -> str:

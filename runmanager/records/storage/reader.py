@@ -36,6 +36,8 @@ __all__ = [
     "read_run",
     "read_sweep",
     "read_tolerantly",
+    "readable_names",
+    "refuse_linked_runs",
     "run_names",
     "with_known_report",
     "with_program_report",
@@ -237,7 +239,7 @@ def read_sweep(
     damaged: list[Damage] = []
     shared = SharedParts()
     with gc_paused():
-        for name in run_names(paths):
+        for name in readable_names(paths, damaged):
             run = read_tolerantly(paths.run(name), damaged, shared=shared, observer=observer, epochs_of=epochs_of)
             if run is not None:
                 runs.append(run)
@@ -288,15 +290,36 @@ def _last_beat(paths: RunPaths, stored: RunRecord) -> Beat | None:
 
 def run_names(paths: SweepPaths) -> list[str]:
     """Return the names of the folders under `runs/`, sorted, without hidden ones (`.new-…` are being claimed)."""
+    return _scan(paths)[0]
+
+
+def readable_names(paths: SweepPaths, damaged: list[Damage]) -> list[str]:
+    """Return the names as `run_names` does; append the links under `runs/`, which are not followed, to `damaged`."""
+    names, links = _scan(paths)
+    damaged += (Damage(path, f"{path} must be a folder, got a link, which is not followed.") for path in links)
+    return names
+
+
+def refuse_linked_runs(paths: SweepPaths) -> None:
+    """Raise `RecordError` if the sweep's `runs` is a link, through which its runs would be written elsewhere."""
+    if paths.runs.is_symlink():
+        raise RecordError(f"{paths.runs} must be a folder, got a link; move what it leads to in its place.")
+
+
+def _scan(paths: SweepPaths) -> tuple[list[str], list[Path]]:
+    """Return the names of the folders of runs, and what is a link in their place."""
+    names, links = [], []
     try:
+        if paths.runs.is_symlink():
+            return [], [paths.runs]
         with os.scandir(paths.runs) as entries:
-            return sorted(entry.name for entry in entries if not entry.name.startswith(".") and _is_folder(entry))
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                if entry.is_symlink():
+                    links.append(Path(entry.path))
+                elif entry.is_dir(follow_symlinks=False):
+                    names.append(entry.name)
     except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # for example a link to itself
-        return False
+        return [], []
+    return sorted(names), sorted(links)

@@ -11,12 +11,12 @@ import msgspec
 
 from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.atomic_files import locked_folder, replace_file
-from runmanager.records.files.paths import SweepPaths
+from runmanager.records.files.paths import SweepPaths, is_folder_name
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import SCHEMA_VERSION
 from runmanager.records.settings.signature import UNSIGNED, with_later_settings, without_unsigned
 from runmanager.records.settings.values import differing_settings, flatten
-from runmanager.records.storage.reader import run_names
+from runmanager.records.storage.reader import refuse_linked_runs, run_names
 from runmanager.records.storage.versioned_file import decode_file, encode_record
 from runmanager.text import truncated
 
@@ -34,8 +34,6 @@ __all__ = [
     "varying_settings",
     "write_cells",
 ]
-
-_NAME_BYTES = 255  # maximum of one folder, on Linux and macOS
 
 
 class PlannedCell(msgspec.Struct, frozen=True, gc=False):
@@ -120,15 +118,10 @@ def read_sweep_record(paths: SweepPaths) -> SweepRecord | None:
         return None
     record = decode_file(paths.record, _DECODER)
     for cell in record.planned:
-        if not _is_folder_name(cell.run):
+        if not is_folder_name(cell.run):
             reason = f"a cell's run must be the name of one folder, got {truncated(repr(cell.run))}"
             raise RecordError(f"{paths.record} is damaged: {reason}")
     return record
-
-
-def _is_folder_name(name: str) -> bool:
-    """Whether a run of this name gets a folder directly below `runs/` that readers find."""
-    return name.isprintable() and name[:1] not in ("", ".") and "/" not in name and len(name.encode()) <= _NAME_BYTES
 
 
 def write_cells(
@@ -150,6 +143,7 @@ def write_cells(
     one, `defaults` if the sweep begins with this command. `driver` is a process that will run cells until it calls
     `leave_sweep`.
     """
+    refuse_linked_runs(paths)
     paths.runs.mkdir(parents=True, exist_ok=True)
     with locked_folder(paths.root):  # two commands for one sweep may run at the same time
         earlier = read_sweep_record(paths)

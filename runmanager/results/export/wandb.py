@@ -55,7 +55,7 @@ def _wandb_id(run: StoredRun) -> str:
 
 def _stored_fingerprint(folder: Path) -> str:
     path = folder / _FINGERPRINT_FILE
-    return path.read_text(errors="replace") if path.exists() else ""
+    return path.read_text(errors="replace") if path.is_file() else ""
 
 
 def _write(wandb: Any, project: str, run: StoredRun, folder: Path) -> None:

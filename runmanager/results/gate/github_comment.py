@@ -1,5 +1,6 @@
 """A comparison as a comment on a pull request: the answer first, the table folded away."""
 
+import re
 from collections.abc import Sequence
 
 from runmanager.results.compare.comparison import with_numbered_reasons
@@ -11,6 +12,7 @@ from runmanager.text import pluralize
 __all__ = ["github_comment"]
 
 _MAX_CHARACTERS = 60_000  # GitHub refuses a comment above 65,536
+_MENTION = re.compile(r"@(?=\w)")  # a name in a setting or a message must not notify its owner
 _HEADINGS = {
     None: "",
     GateStatus.PASSED: ": passed",
@@ -40,4 +42,4 @@ def github_comment(
         folded = [f"The table of {pairs} is too long for a comment: `runmanager compare --format markdown` has it."]
     else:
         folded = ["<details>", f"<summary>{pairs}</summary>", "", table, "", "</details>"]
-    return "\n".join([*lines, *folded, ""])
+    return _MENTION.sub("@\u200b", "\n".join([*lines, *folded, ""]))

@@ -19,7 +19,7 @@ from runmanager.records.storage.reader import (
     order_of_start,
     read_sweep,
     read_tolerantly,
-    run_names,
+    readable_names,
 )
 from runmanager.records.sweep.sweep_record import SweepRecord, read_sweep_record
 from runmanager.results.load.duplicates import drop_duplicates
@@ -69,7 +69,8 @@ class CachedReader:
         now_ns = self._clock()  # before reading, so that concurrent changes are too young to be cached
         damaged: list[Damage] = []
         with gc_paused():
-            found = (self._read(name, damaged, now_ns=now_ns) for name in run_names(self._paths))
+            names = readable_names(self._paths, damaged)
+            found = (self._read(name, damaged, now_ns=now_ns) for name in names)
             runs = [run for run in found if run is not None]
         runs.sort(key=lambda run: order_of_start(run.record.started_at, run.record.name))
         return _with_plan(self._paths, runs, damaged)
@@ -140,7 +141,7 @@ def _read_summaries(
     cached, logged = read_cache(paths)
     to_cache: list[CachedRun] = []
     to_read: list[str] = []
-    for name in run_names(paths):
+    for name in readable_names(paths, damaged):
         entry = cached.get(name)
         if entry is None or entry.stamps != _stamps_of(f"{paths.runs}/{name}") or not _has_settings(entry, planned):
             to_read.append(name)

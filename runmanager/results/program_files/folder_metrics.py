@@ -108,12 +108,13 @@ def _read_folder(paths: list[Path], found: ProgramMetrics) -> Iterator[tuple[str
 def _is_within_limits(path: Path, notes: list[str]) -> bool:
     limit = _MAX_BYTES[METRICS_CSV if path.name == METRICS_CSV else EVENT_FILE]
     try:
-        status = path.stat()
+        status = path.lstat()
     except OSError as error:
         notes.append(f"{path} cannot be read: {error.strerror or error}")
         return False
-    if not stat.S_ISREG(status.st_mode):  # opening a pipe would block
-        notes.append(f"{path} is not a regular file")
+    if not stat.S_ISREG(status.st_mode):  # opening a pipe would block, and a link may lead anywhere
+        is_link = stat.S_ISLNK(status.st_mode)
+        notes.append(f"{path} is {'a link, which is not followed' if is_link else 'not a regular file'}")
         return False
     if status.st_size > limit:
         notes.append(f"{path} must have at most {limit:,} bytes to be read, got {status.st_size:,}")

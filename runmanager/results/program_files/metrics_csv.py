@@ -22,7 +22,7 @@ def read_metrics_csv(path: Path) -> dict[str, MetricSeries]:
     Raises `RecordError` for a file that cannot be read as a table.
     """
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
         with os.fdopen(handle, encoding="utf-8-sig", newline="") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise RecordError(f"{path} is not a regular file")

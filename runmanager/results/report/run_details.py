@@ -231,7 +231,7 @@ def _tail_section(path: Path, count: int) -> Section:
 
 def tail(path: Path, *, max_bytes: int = _TAIL_BYTES) -> list[str]:
     """Return the last lines of a text file, within its last bytes; none if it is not a regular file."""
-    if not path.is_file():  # reading a pipe would block, and a device has no end
+    if path.is_symlink() or not path.is_file():  # a pipe would block, a device has no end, a link may lead anywhere
         return []
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)

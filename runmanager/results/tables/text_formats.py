@@ -100,11 +100,14 @@ def _markdown_line(fields: Sequence[str]) -> str:
 def escape_markdown(text: str) -> str:
     """Escape a line of text for Markdown, in a table or outside; code in backticks stays code."""
     line = " ".join(text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").split())
-    return "".join(part if part.startswith("`") else _EMPHASIS.sub(r"\\\g<0>", part) for part in _CODE.split(line))
+    line = _BLOCK.sub(r"\\\g<0>", line)
+    return "".join(part if part.startswith("`") else _INLINE.sub(r"\\\g<0>", part) for part in _CODE.split(line))
 
 
 _CODE = re.compile("(`[^`]*`)")
-_EMPHASIS = re.compile(r"\*|(?<!\w)_|_(?!\w)")  # an underscore within a word is literal
+_BLOCK = re.compile(r"^(?:[#>+~=-](?= |$)|#+(?= |$)|---|~~~|\[)")  # a heading, quotation, list or rule
+# Emphasis; an underscore within a word is literal. And what makes a link or an image of words in brackets before it.
+_INLINE = re.compile(r"\*|(?<!\w)_|_(?!\w)|(?<=\])[(\[]")
 
 
 def to_latex(table: Table) -> str:
@@ -130,7 +133,7 @@ def to_latex(table: Table) -> str:
 
 
 def _latex_line(fields: Sequence[str]) -> str:
-    return (
-        " & ".join("".join(_LATEX_ESCAPES.get(mark, mark) for mark in " ".join(field.split())) for field in fields)
-        + r" \\"
-    )
+    escaped = ("".join(_LATEX_ESCAPES.get(mark, mark) for mark in " ".join(field.split())) for field in fields)
+    line = " & ".join(escaped)
+    # To the end of the row before, a star or a bracket would be an argument.
+    return ("{}" if line.startswith(("*", "[")) else "") + line + r" \\"

@@ -87,8 +87,10 @@ def read_event_files(paths: Iterable[Path]) -> EventFolder:
     reader = _Reader()
     for path in paths:
         try:
-            if not stat.S_ISREG(path.stat().st_mode):
-                reader.found.damage.append(f"{path} is not a regular file")  # opening a pipe would block
+            if not stat.S_ISREG(mode := path.lstat().st_mode):
+                is_link = stat.S_ISLNK(mode)  # it may lead anywhere; opening a pipe would block
+                what = "a link, which is not followed" if is_link else "not a regular file"
+                reader.found.damage.append(f"{path} is {what}")
                 continue
             with path.open("rb") as file:
                 reader.read(file, path)

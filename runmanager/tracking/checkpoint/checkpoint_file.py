@@ -33,12 +33,19 @@ def write_state(path: Path, state: dict[str, Any]) -> None:
 def read_state(path: Path) -> dict[str, Any]:
     """Read a checkpoint or best.pt to the CPU, restricted to weights and plain values.
 
-    Raises `CheckpointError` for a damaged file or one of another version.
+    Raises `CheckpointError` for a damaged file, one of another version, one whose numbers ask for more memory than its
+    bytes, and a link.
     """
     import torch
 
+    from runmanager.tracking.checkpoint.declared_sizes import require_bounded, require_stored
+
+    if path.is_symlink():
+        raise CheckpointError(path, "must be a regular file, got a link, which is not followed")
     try:
+        require_stored(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
+        require_bounded(state, path)
     except Exception as error:  # pickle, zip and torch raise different errors
         # Their messages are not shown, because torch's suggests loading the file in a way that runs the code in it.
         raise CheckpointError(path, f"is damaged ({type(error).__name__})") from error

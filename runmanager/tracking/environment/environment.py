@@ -19,6 +19,7 @@ from runmanager.records.files.paths import device_peaks_file
 from runmanager.records.host.device_peaks import DevicePeaks, find_device_peaks
 from runmanager.records.host.process import usable_cores
 from runmanager.records.run.run_record import Environment
+from runmanager.records.settings.secrets import SECRETS_VARIABLE, masked_words
 from runmanager.tracking.device.cpu_model import cpu_model
 
 if TYPE_CHECKING:
@@ -114,10 +115,13 @@ def load_average() -> float:
 
 
 def command_line() -> tuple[str, ...]:
-    """Return the words of the command that started this run or its sweep; bytes outside UTF-8 are escaped."""
+    """Return the words of the command that started this run or its sweep, as they are recorded.
+
+    Bytes outside UTF-8 are escaped, and secrets masked.
+    """
     inherited = os.environ.get(COMMAND_VARIABLE)
     words = shlex.split(inherited) if inherited is not None else sys.argv
-    return tuple(word.encode(errors="backslashreplace").decode() for word in words)
+    return masked_words(word.encode(errors="backslashreplace").decode() for word in words)
 
 
 @contextmanager
@@ -125,10 +129,11 @@ def environment_for_children(command: Sequence[str]) -> Iterator[None]:
     """Pass command and commit to child processes through environment variables, so that no run calls git again."""
     commit, clean = git_commit(Path.cwd())
     variables = {
-        COMMAND_VARIABLE: shlex.join(_without_notification(command)),
+        COMMAND_VARIABLE: shlex.join(masked_words(_without_notification(command))),
         COMMIT_VARIABLE: (commit or "") + ("-dirty" if clean is False else ""),
     }
-    before = {name: os.environ.get(name) for name in (*variables, DRIVEN_VARIABLE, RUN_VARIABLE, ATTEMPT_VARIABLE)}
+    others = (DRIVEN_VARIABLE, RUN_VARIABLE, ATTEMPT_VARIABLE, SECRETS_VARIABLE)
+    before = {name: os.environ.get(name) for name in (*variables, *others)}
     os.environ.update(variables)
     for name in (RUN_VARIABLE, ATTEMPT_VARIABLE):
         os.environ.pop(name, None)  # a sweep that a cell starts has cells of its own

@@ -11,6 +11,7 @@ from typing import Any
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.status import Outcome, Reason, Status
+from runmanager.records.settings.secrets import redacted
 from runmanager.text import encodable, error_line, first_line
 
 __all__ = ["divergence_of", "is_out_of_memory", "outcome_of", "outcome_of_epochs", "write_traceback"]
@@ -82,6 +83,6 @@ def is_out_of_memory(error: BaseException) -> bool:
 def write_traceback(error: BaseException, path: Path) -> None:
     """Write the traceback to error.txt; after the record, which has its first line, as the disk may be full."""
     try:
-        replace_file(path, encodable("".join(traceback.format_exception(error))))
+        replace_file(path, redacted(encodable("".join(traceback.format_exception(error)))))
     except OSError as fault:
         _log.warning("%s could not be written: %s", path, fault)

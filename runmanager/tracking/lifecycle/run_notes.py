@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from runmanager.records.settings.secrets import redacted
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.text import encodable, truncated
 
@@ -39,4 +40,4 @@ class RunNotes:
 
 
 def _bounded(line: str) -> str:
-    return truncated(encodable(line))
+    return truncated(redacted(encodable(line)))

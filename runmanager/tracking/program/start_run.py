@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.host.standard_streams import show_line
 from runmanager.records.run.run_record import RANK_0_ALONE, RunRecord
 from runmanager.records.run.status import Status
+from runmanager.records.settings.secrets import declare_secrets
 from runmanager.records.settings.signature import signature
 from runmanager.records.settings.values import flatten, plain_settings
 from runmanager.records.storage.reader import read_record
@@ -60,6 +61,7 @@ def start_run(
     record_every: int | None = None,
     options: RunOptions | None = None,
     tensorboard: TensorBoardOptions | None = None,
+    secrets: Sequence[str] = (),
 ) -> ActiveRun | InactiveRun:
     """Start the run of this program: the cell that a launcher started it for, else a sweep of one run.
 
@@ -84,10 +86,14 @@ def start_run(
     One process records a run. Workers of a `DataLoader` get a run that yields nothing. Of several ranks, all call
     `start_run` after the process group was initialised, and rank 0 records: at the end of each epoch, or interval of
     steps, it gets what the others have measured, and all stop together.
+
+    The texts of settings named `password`, `secret`, `api_key`, `access_token` and `auth_token` are masked in all that
+    is written; `secrets` are the names of others, for this process.
     Raises `UsageError` while a run of this process is open, for invalid settings, in a second process of a cell, and
     for a `state` in one of several ranks; `DeviceUnavailableError` in a cell whose device is missing; `RankError` in a
     rank whose rank 0 is gone.
     """
+    declare_secrets(secrets)
     options = _with_interval(options or RunOptions(), record_every)
     checkpointer = loop_checkpointer(model, loader, state, optimizer=optimizer, options=options, allows_none=True)
     start = _Start(model, params, options, tensorboard, can_resume=state is not None)
@@ -231,7 +237,7 @@ class _Start:
         return self.unrecorded(Path(first.folder) if first is not None and first.folder else None)
 
     def _settings(self) -> dict[str, Any]:
-        return command_line_settings() if self._params is None else plain_settings(self._params)
+        return plain_settings(command_line_settings() if self._params is None else self._params)
 
     def standalone(self, root: str | Path | None) -> ActiveRun | InactiveRun:
         """Start a sweep of one run."""

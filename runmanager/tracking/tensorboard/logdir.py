@@ -97,7 +97,7 @@ class SweepLogdir:
         paths = self._sweep.run(run)
         if not paths.heartbeat.exists():
             self._searched.add(run)
-        own = [path for path in files_below(paths.root, is_event_file, [], without=_ATTEMPTS) if path.is_file()]
+        own = _regular(files_below(paths.root, is_event_file, [], without=_ATTEMPTS))
         events = own or self._original_events(run)
         if events and not (is_linked and events == linked):
             self._linked.pop(name, None)
@@ -112,7 +112,7 @@ class SweepLogdir:
         if not original:
             return []
         self._adopted.add(run)
-        return [path for path in files_below(Path(original), is_event_file, []) if path.is_file()]
+        return _regular(files_below(Path(original), is_event_file, []))
 
     def _overrides(self, run: str, text_settings: Sequence[str]) -> Summary | None:
         """Build the summary to read before the run's own file: settings that must be text in all runs.
@@ -138,6 +138,11 @@ class SweepLogdir:
                     link.parent.mkdir(parents=True, exist_ok=True)
                 link.symlink_to(each.absolute())
         self._linked[name] = run, events
+
+
+def _regular(paths: Sequence[Path]) -> list[Path]:
+    """Leave out pipes, which would block, and links, which may lead out of the run's folder."""
+    return [path for path in paths if path.is_file() and not path.is_symlink()]
 
 
 def _axes_first(plan: SweepRecord, cell: PlannedCell) -> dict[str, Any]:

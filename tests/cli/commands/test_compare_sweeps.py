@@ -139,6 +139,14 @@ def test_several_conditions_and_a_comment(command: Callable, tmp_path: Path) -> 
     assert command(*words).out.startswith("### Comparison of new with old\n")
 
 
+def test_names_in_a_comment_notify_and_link_to_nothing(command: Callable, tmp_path: Path) -> None:
+    write(tmp_path / "@owner", 2.0)
+    write(tmp_path / "[new](https:evil)", 3.0, environment=NEW, first=100)
+    out = command("compare", str(tmp_path / "@owner"), str(tmp_path / "[new](https:evil)"), "--format", "github").out
+    assert "@\u200bowner" in out and "@owner" not in out
+    assert r"[new]\(https:evil)" in out and "](https" not in out
+
+
 def test_conditions_within_one_sweep_name_the_duel_of_both_sides(command: Callable, tmp_path: Path) -> None:
     write(tmp_path / "one", 2.0, seeds=20)
     words = "compare", str(tmp_path / "one"), "--axis", "batch_size", "--fail-if", "slower", "--format", "json"

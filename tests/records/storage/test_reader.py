@@ -186,7 +186,8 @@ def test_unnameable_folders_and_circular_links_do_not_stop_the_reader(tmp_path: 
     (sweep.runs / "circle").symlink_to("circle")
     contents = read_sweep(sweep)
     assert [run.folder for run in contents.runs] == ["good"]
-    (damage,) = contents.damaged
+    circle, damage = contents.damaged
+    assert circle.message == f"{sweep.runs}/circle must be a folder, got a link, which is not followed."
     assert damage.message == rf"{sweep.runs}/caf\udce9 must have a name in UTF-8, got another one; rename the folder."
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from runmanager.results.table_model.columns import Row, Table
 from runmanager.results.table_model.formatting import human, human_columns
-from runmanager.results.tables.text_formats import escape_markdown, to_csv, to_json, to_markdown
+from runmanager.results.tables.text_formats import escape_markdown, to_csv, to_json, to_latex, to_markdown
 
 ROW = {"lr": 1e-05, "hidden": [8, 4], "status": "finished", "reason": None, "accuracy": 0.98765, "loss": None}
 TABLE = Table(
@@ -107,6 +107,11 @@ def test_a_setting_name_with_a_pipe_is_escaped_in_markdown():
         ("model._target_=a.B", r"model.\_target\_=a.B"),
         ("2 * 3 * 4", r"2 \* 3 \* 4"),
         ("say `x_ * _y`\nand _z_", r"say `x_ * _y` and \_z\_"),
+        ("![a](http://evil/x.png) [b][c] `d[0](e)`", r"![a]\(http://evil/x.png) [b]\[c] `d[0](e)`"),
+        ("[a]: http://evil", r"\[a]: http://evil"),
+        ("# no heading", r"\# no heading"),
+        ("> no quotation", r"\> no quotation"),
+        ("-0.5 - #3", "-0.5 - #3"),
     ],
 )
 def test_text_is_escaped_for_markdown(text, escaped):
@@ -118,3 +123,9 @@ def test_markdown_has_the_table_its_legend_and_notes():
         ["name", "loss"], [Row({"name": "a|b<i>", "loss": 2.0})], shown=("name", "loss"), legend="L.", notes=("N.",)
     )
     assert to_markdown(table) == "| name | loss |\n| --- | ---: |\n| a\\|b&lt;i> | 2.000 |\n\nL.\n\nN.\n"
+
+
+def test_a_row_of_latex_does_not_begin_with_an_argument_of_the_row_before():
+    table = Table(["a", "b"], [{"a": "[2pt]", "b": "50% {x}_1"}, {"a": "*", "b": r"\input{x}"}], shown=("a", "b"))
+    rows = to_latex(table).splitlines()[4:6]
+    assert rows == [r"{}[2pt] & 50\% \{x\}\_1 \\", r"{}* & \textbackslash{}input\{x\} \\"]

@@ -32,6 +32,7 @@ from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS
 from runmanager.records.run.variables import recorded_variables
 from runmanager.records.settings.naming import readable_name
+from runmanager.records.settings.secrets import masked_words, secret_axis_notes, without_secrets
 from runmanager.records.settings.signature import short_signature, signature
 from runmanager.records.settings.values import differing_settings, flatten
 from runmanager.text import pluralize
@@ -42,7 +43,7 @@ __all__ = ["ApplicationOptions", "HydraApplication"]
 _PROCESSES = "hydra.launcher.processes_per_run"  # counts as a setting where it is not 1
 _DEVICE_SETTINGS = ("device", "trainer.accelerator")
 _DEVICE_KINDS = ("auto", "cpu", "cuda", "mps", "xpu")
-_KEPT = ("hydra/sweeper=", "hydra.sweeper.unsigned=", f"{_PROCESSES}=")
+_KEPT = ("hydra/sweeper=", "hydra.sweeper.unsigned=", "hydra.sweeper.secrets=", f"{_PROCESSES}=")
 _ANY_GPU = "gpu"  # Lightning's name for whichever there is
 _RUN_DIR = "{run_dir}"
 
@@ -111,16 +112,18 @@ class HydraApplication:
 
     def compose(self) -> CellGrid:
         grid = self._grid
-        composed = [self._compose(words, grid.varying) for words in grid.combinations()]
+        varying = without_secrets(grid.varying)
+        composed = [self._compose(words, varying) for words in grid.combinations()]
         remaining = self._remaining(composed, grid)
         faults = dict.fromkeys(line for each in remaining for line in each.faults)
         cells = [each.cell for each in remaining if each.cell is not None]
         if not faults:
-            faults.update(dict.fromkeys(_unsigned_axis_faults(grid.varying, cells)))
+            faults.update(dict.fromkeys(_unsigned_axis_faults(varying, cells)))
         if faults:
             raise ConfigurationError(faults)
-        notes = [*excluded_notes(len(composed) - len(remaining)), *_equal_cells_note(cells)]
-        axes = _axes(grid.varying, cells)
+        notes = [*excluded_notes(len(composed) - len(remaining)), *secret_axis_notes(grid.varying)]
+        notes += _equal_cells_note(cells)
+        axes = _axes(varying, cells)
         return CellGrid(cells, axes, self._storage, notes=notes, default_device=None, code_folder=program_folder())
 
     def _remaining(self, composed: "Sequence[_Composed]", grid: OverrideGrid) -> "Sequence[_Composed]":
@@ -165,7 +168,7 @@ class HydraApplication:
             tuple(words),
             device=self._device(flat),
             unsigned=unsigned,
-            command=(*self._command, *words),
+            command=masked_words((*self._command, *words)),
             variables=recorded_variables(dict.fromkeys(read)),
         )
 

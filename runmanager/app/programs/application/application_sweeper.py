@@ -18,11 +18,13 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.grid_rules import GridRules
 from runmanager.app.compose.override_grid import read_override_grid
+from runmanager.app.display.error_line import print_error
 from runmanager.app.programs.notification_setting import forget_notification
 from runmanager.errors import ConfigurationError, RunManagerError, SweepError
 from runmanager.launching.hydra_internals import hydra_words
 from runmanager.launching.hydra_launcher import LocalLauncher, default_preload
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
+from runmanager.records.settings.secrets import declare_secrets, masked_words, refuse_masks
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
 
 __all__ = ["ApplicationSweeper"]
@@ -73,6 +75,9 @@ class ApplicationSweeper(Sweeper):
                 raise SystemExit(_report(known)) from None
 
     def _run(self, words: Sequence[str]) -> Any:
+        declare_secrets(map(str, self._given.pop("secrets", None) or ()))
+        masked_words(words)  # from here on no message shows what they hold
+        refuse_masks(words)
         refuse_several_ranks()
         self._refuse_folders()
         given = self._given
@@ -144,5 +149,5 @@ def _report(error: RunManagerError) -> int:
         traceback.print_exception(error)
     lines = error.faults if isinstance(error, ConfigurationError) else str(error).splitlines()
     for line in lines:
-        print(f"error: {line}", file=sys.stderr)
+        print_error(line)
     return _BROKEN_STATUS if isinstance(error, SweepError) else _USAGE_STATUS

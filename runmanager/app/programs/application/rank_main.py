@@ -49,9 +49,9 @@ def read_returned(path: Path) -> FoundMetrics:
 
 
 def _main(file: Path) -> None:
-    call: RankCall = pickle.loads(file.read_bytes())
+    call: RankCall = pickle.loads(file.read_bytes())  # noqa: S301  # of the supervisor
     restore_interpreter_state(call.state)
-    work: Work = pickle.loads(call.work)  # after the main module, of which it may have objects
+    work: Work = pickle.loads(call.work)  # noqa: S301  # after the main module, of which it may have objects
     rank = int(os.environ.get("RANK", "0"))
     if rank:
         _write_apart(work.arguments[1], rank)

@@ -17,4 +17,4 @@ if __name__ == "__main__":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
-    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])  # noqa: S606  # the words of the command

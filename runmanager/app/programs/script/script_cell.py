@@ -5,7 +5,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from runmanager.launching.local.gpus import find_gpus
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.status import Outcome, Reason, Status
+from runmanager.records.settings.secrets import masked_settings, masked_words, redacted, secrets_from_environment
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.text import encodable
 
@@ -76,7 +77,8 @@ class ScriptCall:
 
     def words(self, run: RunPaths, *, resumed_from: Path | None) -> list[str]:
         """Return the command of an attempt with all arguments."""
-        settings = dict(self.settings)
+        texts = secrets_from_environment({name: each.text for name, each in self.settings.items()})
+        settings = {name: replace(each, text=texts[name]) for name, each in self.settings.items()}
         if self.resume_with is not None and resumed_from is not None:
             settings[self.resume_with.name] = Setting(str(resumed_from), str(resumed_from))
         run_dir = str(run.root.absolute())
@@ -90,6 +92,9 @@ def run_script_cell(spec: CellSpec, call: ScriptCall) -> None:
 
 
 def _run(folder: RunFolder, call: ScriptCall) -> ProgramEnd:
+    # From here on this process masks them in what it writes.
+    masked_settings({name: each.text for name, each in call.settings.items()})
+    masked_words(call.fixed)
     if call.versions is not None:
         python, libraries = call.versions.python, call.versions.libraries
         environment = msgspec.structs.replace(folder.record.environment, python=python, libraries=libraries)
@@ -111,7 +116,7 @@ def _run(folder: RunFolder, call: ScriptCall) -> ProgramEnd:
     ended, traceback, rank = outcome_of_ranks(end, folder.paths) if is_ranked else (*outcome_of_script(end), None)
     if traceback is not None:
         with contextlib.suppress(OSError):  # a full disk: the record has the traceback's last line
-            replace_file(folder.paths.error, encodable(traceback))
+            replace_file(folder.paths.error, redacted(encodable(traceback)))
     found = FoundMetrics(printed=printed.metrics(), notes=[*printed.notes(), *_lost_output(end)])
     # A script that does not report itself may have used a GPU, and ranks are not the process that was started.
     memory = None if find_gpus() or is_ranked else end.peak_memory_bytes

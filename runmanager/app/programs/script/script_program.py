@@ -27,6 +27,13 @@ from runmanager.launching.work import Work
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.import_path import modules_like_standard
 from runmanager.records.settings.naming import readable_name
+from runmanager.records.settings.secrets import (
+    masked_settings,
+    masked_words,
+    secret_axis_notes,
+    secrets_from_environment,
+    without_secrets,
+)
 from runmanager.records.settings.signature import short_signature, signature
 from runmanager.text import pluralize
 from runmanager.validation import suggestion
@@ -95,18 +102,21 @@ class ScriptProgram:
         )
         every = self._grid.combinations()
         combinations = self._remaining(every)
+        for cell in combinations:
+            secrets_from_environment({name: each.text for name, each in cell.items()})  # raises if a variable is unset
         if faults := [line for each in combinations for line in argument_faults(each, options.form, self._check.flags)]:
             raise ConfigurationError(faults)
         self._code = self._script.hash_code()
         self._logs_itself = self._script.uses_runmanager(self._code or ())
         self._versions = None if self._script.python == sys.executable else ask_interpreter(self._script.python)
-        axes = {name: _distinct(name, combinations) for name in self._grid.varying}
+        axes = {name: _distinct(name, combinations) for name in without_secrets(self._grid.varying)}
         if len(options.processes) > 1:
             axes[_PROCESSES] = list(options.processes)
         numbers = options.processes or (None,)
         cells = [self._cell(settings, axes, number) for settings in combinations for number in numbers]
         libraries = None if self._versions is None else self._versions.libraries
-        notes = [*excluded_notes(len(every) - len(combinations)), *self._notes(cells)]
+        notes = [*excluded_notes(len(every) - len(combinations)), *secret_axis_notes(self._grid.varying)]
+        notes += self._notes(cells)
         return CellGrid(cells, axes, self._storage, notes=notes, default_device=None, libraries=libraries)
 
     def _name_faults(self, names: Sequence[str]) -> list[str]:
@@ -145,10 +155,11 @@ class ScriptProgram:
         if processes is not None:
             values[_PROCESSES], later[_PROCESSES] = processes, 1
             call = (*call[:2], f"--{_PROCESSES}", str(processes), *call[2:])
-        config = values | {_free_key(values): self._about_script()}
+        config = masked_settings(values | {_free_key(values): self._about_script()})
         unsigned = tuple(name for name in settings if self._is_unsigned(name))
         identity = signature(config, unsigned=unsigned, later=later)
-        self._settings[identity], self._processes[identity] = settings, processes or 1
+        self._settings.setdefault(identity, settings)
+        self._processes[identity] = processes or 1
         words = tuple(_word(name, setting) for name, setting in settings.items())
         fixed = ("--", *self._options.fixed) if self._options.fixed else ()
         return Cell(
@@ -158,13 +169,13 @@ class ScriptProgram:
             words,
             device=self._device_of(values),
             unsigned=unsigned,
-            command=(*call, *words, *fixed),
+            command=masked_words((*call, *words, *fixed)),
         )
 
     def _about_script(self) -> dict[str, Any]:
         about: dict[str, Any] = {"program": self._script.name}
         if self._options.fixed:
-            about["arguments"] = list(self._options.fixed)
+            about["arguments"] = list(masked_words(self._options.fixed))
         if self._options.form is not None:
             about["form"] = self._options.form
         return about

@@ -173,6 +173,8 @@ class SweeperConfig:
     """Whether larger or smaller values of that number are better; null goes by its name."""
     resume_with: str | None = None
     """An override NAME=FILE that a cell gets from its second attempt on, where the file exists."""
+    secrets: list[str] = field(default_factory=list)
+    """Further settings whose text is masked in all that is written or printed, besides api_key, password and others."""
     heartbeat_timeout: float = 60.0
     """Seconds without a heartbeat after which a run on another host counts as gone."""
     zip: Any = None

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from runmanager.app.programs.script.output.secret_filter import SecretFilter
+from runmanager.records.settings.secrets import remembered_secrets
 from runmanager.signals import handle_signals
 
 __all__ = ["ScriptEnd", "child_environment", "run_script"]
@@ -76,8 +78,9 @@ def run_script(
 ) -> ScriptEnd:
     """Run a script to its end and return how it ended.
 
-    Its output goes to `log` unchanged, in the order in which it comes, and each part of it to the scanner of its
-    stream, `stdout` or `stderr`. `meanwhile` is called several times a second. A SIGTERM to this process is passed on.
+    Its output goes to `log` in the order in which it comes, unchanged but for secrets that this process knows, and each
+    part of it to the scanner of its stream, `stdout` or `stderr`. `meanwhile` is called several times a second. A
+    SIGTERM to this process is passed on.
     Whatever becomes of this process, the script and what it has started die with it, if this process leads its process
     group. Raises `OSError` if the script cannot be started.
     """
@@ -132,6 +135,7 @@ class _Copier:
     def __init__(self, log: Path, scanners: Mapping[str, Callable[[bytes], object]]) -> None:
         self._log = log
         self._scanners = scanners
+        self._filters = {name: SecretFilter(remembered_secrets()) for name in ("stdout", "stderr")}
         self._file: IO[bytes] | None = None
         self.tail = b""
         self.lost: OSError | None = None
@@ -142,6 +146,8 @@ class _Copier:
         return self
 
     def __exit__(self, *_: object) -> None:
+        for each in self._filters.values():
+            self._log_bytes(each.rest())
         if self._file is not None:
             self._file.close()
 
@@ -165,13 +171,16 @@ class _Copier:
                     return
 
     def _take(self, name: str, data: bytes) -> None:
-        if self._file is not None:
-            with self._keeping_on():
-                self._file.write(data)
+        self._log_bytes(self._filters[name].take(data))
         if name == "stderr":
             self.tail = (self.tail + data)[-_TAIL_BYTES:]
         if name in self._scanners:
             self._scanners[name](data)
+
+    def _log_bytes(self, data: bytes) -> None:
+        if self._file is not None and data:
+            with self._keeping_on():
+                self._file.write(data)
 
     @contextlib.contextmanager
     def _keeping_on(self) -> Iterator[None]:

@@ -1,0 +1,42 @@
+"""Tests of the temporary folders of commands."""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from runmanager.cli.temporary_folders import temporary_folder
+
+HOLD = """
+import sys
+from runmanager.cli.temporary_folders import temporary_folder
+with temporary_folder("tensorboard") as folder:
+    (folder / "file").touch()
+    print(folder, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_the_folder_of_a_killed_command_goes_with_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    living, killed = (
+        subprocess.Popen([sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    )
+    assert living.stdout is not None and killed.stdout is not None
+    held, abandoned = (Path(each.stdout.readline().strip()) for each in (living, killed))
+    killed.kill()
+    killed.communicate()
+    others = [tmp_path / "runmanager-tensorboard-1-1", tmp_path / "runmanager-tensorboard-999999999-1-x"]
+    others[0].mkdir()
+    others[1].symlink_to(held)
+    with temporary_folder("tensorboard") as folder:
+        assert sorted(tmp_path.iterdir()) == sorted([held, folder, *others])
+        assert (held / "file").exists() and not abandoned.exists() and list(folder.iterdir()) == []
+    living.communicate("")
+    assert sorted(tmp_path.iterdir()) == sorted(others)
