@@ -34,8 +34,7 @@ def test_an_epoch_and_an_end_are_news(client: Client, live: tuple[SweepPaths, Ru
         news = client.get(seen)
     running = news.text.partition('id="running"')[2].partition("</section>")[0]
     assert "<td" in running and "0.505" in running and ">9<" in running
-    report = client.until("/sweep/first", 'id="results"').text
-    assert "0.505" in report.partition('id="results"')[2]
+    client.until("/sweep/first", "0.505", below='id="results"')
     dead = ProcessIdentity(
         pid=2**22 + 1, start_ticks=1, boot_id=ProcessIdentity.current().boot_id, host=ProcessIdentity.current().host
     )
