@@ -11,9 +11,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | tr ' ' '-')
 
 # In the order of the page.
-BENCHMARKS := tutorial_epoch tutorial_run tutorial_equal freed_memory peers sweep_overhead driver_memory two_workers \
-	resident_memory tracking_overhead bridge_overhead tracking_growth table sweeps_listing reading_growth report_size \
-	event_reading board ui_delay
+BENCHMARKS := tutorial_epoch tutorial_run tutorial_equal automatic_steps freed_memory peers startup sweep_overhead \
+	driver_memory two_workers resident_memory tracking_overhead bridge_overhead tracking_growth table sweeps_listing \
+	reading_growth report_size event_reading board ui_delay
 # The bounds of the extras in pyproject.toml, and what these versions need.
 OLDEST_FRAMEWORKS := accelerate==1.1.0 huggingface_hub==0.26.5 lightning==2.5.0 pytorch-lightning==2.5.0 \
 	tokenizers==0.21.0 transformers==4.49.0
@@ -24,12 +24,12 @@ HYDRA_TESTS := tests/launching/test_hydra_suites.py tests/launching/test_hydra_i
 	tests/launching/test_hydra_launcher.py tests/launching/test_hydra_job.py tests/app/programs/application \
 	tests/app/driver/test_other_sweepers.py tests/app/compose
 # The accuracy of the measurements where the truth is known, for docs/measurement_evidence.md.
-TRUTHS := phase_truth warmup_truth bound_truth compare_truth paired_truth gate_truth
+TRUTHS := phase_truth warmup_truth bound_truth compare_truth paired_truth tune_truth gate_truth
 # The tools to compare with. Without a network they are skipped, and the page says so.
 PEERS := $(STAMP:$(VENV)/.installed-%=$(VENV)/.peers-%)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-matrix test-kill test-deaths bench truths bench-gpu lint clean FORCE
+.PHONY: help demo test test-matrix test-kill test-deaths bench truths bench-gpu lint report-library clean FORCE
 
 help:
 	@echo "make demo    run a small grid on the built-in digits, with its tables, in under a minute"
@@ -41,6 +41,7 @@ help:
 	@echo "make bench   measure every speed in docs/benchmarks.md; about half an hour on an idle machine"
 	@echo "make truths  check the measurements against known truths (docs/measurement_evidence.md); about an hour"
 	@echo "make bench-gpu  check and measure an NVIDIA GPU, under ten minutes, into gpu-results/"
+	@echo "make report-library  build the chart library of report.html from web/; needs Node.js and npm"
 	@echo "make clean   remove .venv and caches (never outputs/)"
 
 demo: $(STAMP)
@@ -86,6 +87,10 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict
 	$(BIN)/lint-imports
+
+# The built file is committed, so only a change of web/ needs this.
+report-library:
+	cd web && npm ci --no-audit --no-fund && npm run build
 
 # Also runs if .venv's Python is gone, for instance after a system upgrade.
 $(STAMP): $(if $(wildcard $(BIN)/python),,FORCE)

@@ -1,6 +1,9 @@
-"""What a bridge adds to an epoch: trainings of Lightning and Transformers with and without it, in turns.
+"""What a bridge adds to an epoch: trainings of Lightning and Transformers with and without it, step by step in turns.
 
-The first epoch is warm-up: in it the graph is drawn, and the work of a step counted. It is not timed.
+Each round is an epoch of both sides, up to the record of it, and the trainings go on over several rounds, as most of an
+epoch's cost is in its steps. The first epoch of a training is warm-up: in it the graph is drawn, and the work of a step
+counted. It is not timed. Freed memory is kept on both sides, as in a run: else the layout of memory would decide how
+much of it each step maps again, and the sides would differ by more than a bridge costs.
 
 python -m benchmarks.bridge_overhead --write
 """
@@ -8,7 +11,7 @@ python -m benchmarks.bridge_overhead --write
 import itertools
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +28,14 @@ from runmanager.integrations.lightning import RunManagerLogger
 from runmanager.integrations.transformers import RunManagerCallback
 from runmanager.training.models.builtin_models import build_model
 from runmanager.training.options.groups import CnnOptions
+from runmanager.training.step.allocator import keep_freed_memory
 
 __all__ = ["in_parts", "measure"]
 
-_STOPPING_RULE = StoppingRule(min_rounds=7, max_rounds=30, max_seconds=90.0, half_width=0.005)
+_STOPPING_RULE = StoppingRule(min_rounds=20, max_rounds=60, max_seconds=140.0, half_width=0.003)
 _BUDGET = Budget(1.02)
-_NUM_TIMED_EPOCHS, _NUM_STEPS, _BATCH_SIZE = 1, 125, 200
+_NUM_TIMED_EPOCHS, _NUM_STEPS, _BATCH_SIZE = 10, 125, 200
+_NUM_PARTS = _NUM_STEPS + 1  # of an epoch: its steps, and what follows the last of them
 
 Pause = Callable[[bool], None]
 """Ends a part, which is timed or not, and returns when the next one may begin."""
@@ -39,32 +44,74 @@ Pause = Callable[[bool], None]
 def measure(settings: Settings) -> list[Row]:
     """Return a row for each framework."""
     torch.set_num_threads(1)
+    keep_freed_memory()
     return [_row(settings, name, train) for name, train in (("Lightning", _lightning), ("Transformers", _transformers))]
 
 
 def _row(settings: Settings, name: str, train: Callable[[Pause, Path | None], None]) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         roots = (Path(folder) / str(number) for number in itertools.count())
-        contenders = {
-            "without": lambda: in_parts(lambda pause: train(pause, None)),
-            "with": lambda: in_parts(lambda pause: train(pause, next(roots))),
+        sides = {
+            "without": _Trainings(lambda: in_parts(lambda pause: train(pause, None))),
+            "with": _Trainings(lambda: in_parts(lambda pause: train(pause, next(roots)))),
         }
-        seconds = run_parts_interleaved(contenders, stopping_rule=settings.stopping_rule, seed=settings.seed)
-    per_epoch = {side: [each / _NUM_TIMED_EPOCHS for each in spent] for side, spent in seconds.items()}
+        contenders = {name: side.next_epoch for name, side in sides.items()}
+        try:
+            seconds = run_parts_interleaved(contenders, stopping_rule=settings.stopping_rule, seed=settings.seed)
+        finally:
+            for side in sides.values():
+                side.leave()
     what = f"wall time of an epoch of {name}, {_NUM_STEPS} steps: with the bridge / without"
-    return ratio_row(what, ours=per_epoch["with"], other=per_epoch["without"], budget=_BUDGET)[0]
+    return ratio_row(what, ours=seconds["with"], other=seconds["without"], budget=_BUDGET)[0]
 
 
-def in_parts(work: Callable[[Pause], None]) -> Iterator[bool]:
-    """Do `work`, in a thread that runs only while the next part is requested; yield whether each part is timed."""
+class _Trainings:
+    """Trainings of one side, one after the other, of which each round gets an epoch."""
+
+    def __init__(self, begin: Callable[[], Generator[bool, None, None]]) -> None:
+        self._begin = begin
+        self._parts: Generator[bool, None, None] | None = None
+        self._num_epochs = 0
+
+    def next_epoch(self) -> Iterator[bool]:
+        """Yield for each part of an epoch whether it is timed; the last epoch of a training has its end too."""
+        if self._parts is None:
+            self._parts, self._num_epochs = self._begin(), 0
+        self._num_epochs += 1
+        num_timed = 0
+        for is_timed in self._parts:
+            num_timed += is_timed
+            yield is_timed
+            if num_timed == _NUM_PARTS and self._num_epochs < _NUM_TIMED_EPOCHS:
+                return
+        self._parts = None
+
+    def leave(self) -> None:
+        """Leave the training that has not ended."""
+        if self._parts is not None:
+            self._parts.close()
+
+
+class _Left(Exception):
+    """Raised in a training that is left before its end."""
+
+
+def in_parts(work: Callable[[Pause], None]) -> Generator[bool, None, None]:
+    """Do `work`, in a thread that runs only while the next part is requested; yield whether each part is timed.
+
+    If the generator is closed, the work is left by an exception.
+    """
     turn, ended = threading.Semaphore(0), threading.Semaphore(0)
     parts: list[bool] = []
     errors: list[BaseException] = []
+    is_left = threading.Event()
 
     def pause(is_timed: bool) -> None:
         parts.append(is_timed)
         ended.release()
         turn.acquire()
+        if is_left.is_set():
+            raise _Left
 
     def run() -> None:
         turn.acquire()
@@ -82,7 +129,13 @@ def in_parts(work: Callable[[Pause], None]) -> Iterator[bool]:
         ended.acquire()
         if not parts:
             break
-        yield parts.pop()
+        try:
+            yield parts.pop()
+        except GeneratorExit:
+            is_left.set()
+            turn.release()
+            thread.join()
+            raise
     thread.join()
     if errors:
         raise errors[0]
@@ -117,15 +170,15 @@ class _Module(lightning.LightningModule):
 
 
 class _Turns:
-    """Ends a part with each step; those of the first epoch are not timed."""
+    """Ends a part with each step and each epoch; those of the first epoch are not timed."""
 
     def __init__(self, pause: Pause) -> None:
         self._pause = pause
         self._num_begun = 0
 
     def begin_epoch(self) -> None:
-        if self._num_begun < 2:
-            self._pause(False)
+        """End the part before: the start of the training, or the end of an epoch."""
+        self._pause(self._num_begun > 1)
         self._num_begun += 1
 
     def end_part(self) -> None:
@@ -157,9 +210,11 @@ def _lightning(pause: Pause, root: Path | None) -> None:
         enable_model_summary=False,
         enable_progress_bar=False,
     )
-    trainer.fit(_Module(), DataLoader(_data(), _BATCH_SIZE))
-    if logger is not None and logger.run is not None:
-        logger.run.end()
+    try:
+        trainer.fit(_Module(), DataLoader(_data(), _BATCH_SIZE))
+    finally:
+        if logger is not None and logger.run is not None:
+            logger.run.end()
 
 
 class _Model(torch.nn.Module):
@@ -209,9 +264,11 @@ def _transformers(pause: Pause, root: Path | None) -> None:
         callbacks = [*([bridge] if bridge else []), _TransformersTurns(_Turns(pause))]
         trainer = transformers.Trainer(_Model(), arguments, _collate, _data(), callbacks=callbacks)
         trainer.remove_callback(transformers.PrinterCallback)
-        trainer.train()
-    if bridge is not None and bridge.run is not None:
-        bridge.run.end()
+        try:
+            trainer.train()
+        finally:
+            if bridge is not None and bridge.run is not None:
+                bridge.run.end()
 
 
 if __name__ == "__main__":

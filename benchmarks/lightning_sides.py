@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks.mnist_sides import serve_our_epochs
-from benchmarks.our_training import CNN_ON_MNIST, FASTEST
+from benchmarks.our_training import CNN_ON_MNIST, FASTEST, PLAIN_STEPS
 from benchmarks.side_processes import Turns
 from benchmarks.tutorial import LEARNING_RATE, TutorialNetwork, training_set, tutorial_loader
 from runmanager.training.datasets.registry import load_dataset
@@ -27,8 +27,8 @@ from runmanager.training.step.allocator import keep_freed_memory
 __all__ = ["BATCH_SIZE", "NUM_SAMPLES", "SIDES"]
 
 NUM_SAMPLES, BATCH_SIZE = 20_000, 1000
-_PLAIN = ("loader=resident",)
-"""The setting that Lightning gets too."""
+_PLAIN = ("loader=resident", *PLAIN_STEPS)
+"""The loader that Lightning gets too, and steps as it makes them."""
 
 
 def _fastest(data: Path, device: str, turns: Turns) -> None:
@@ -37,7 +37,7 @@ def _fastest(data: Path, device: str, turns: Turns) -> None:
 
 
 def _plain(data: Path, device: str, turns: Turns) -> None:
-    """Run our epochs with default settings except for the loader."""
+    """Run our epochs with Lightning's loader and plain steps, so that only the loop differs."""
     serve_our_epochs([*_args(data, device), *_PLAIN], turns)
 
 

@@ -13,7 +13,14 @@ from pathlib import Path
 import torch
 
 from benchmarks.interleaving import timed
-from benchmarks.our_training import CNN_ON_MNIST, EpochListener, compose_cell, fastest_settings, train
+from benchmarks.our_training import (
+    CNN_ON_MNIST,
+    EpochListener,
+    compose_cell,
+    default_settings,
+    fastest_settings,
+    train,
+)
 from benchmarks.side_processes import Turns
 from benchmarks.tutorial import (
     LEARNING_RATE,
@@ -51,8 +58,8 @@ def _tutorial_epochs(data: Path, batch_size: int, device: str, turns: Turns) -> 
 
 
 def _our_epochs(data: Path, batch_size: int, device: str, turns: Turns) -> None:
-    """Run our epochs in one run."""
-    serve_our_epochs([*_args(data, batch_size, device), *fastest_settings(device)], turns)
+    """Run our epochs in one run, on a CPU with default settings."""
+    serve_our_epochs([*_args(data, batch_size, device), *default_settings(device)], turns)
 
 
 def serve_our_epochs(args: Sequence[str], turns: Turns) -> None:

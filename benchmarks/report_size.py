@@ -1,4 +1,4 @@
-"""Time to write the report of a thousand runs, and the size of the page."""
+"""Time to write the report of a thousand runs, the size of the page, and its first paint and interactions."""
 
 import tempfile
 from functools import partial
@@ -7,6 +7,7 @@ from pathlib import Path
 from benchmarks.command_line import Settings, run_benchmark
 from benchmarks.interleaving import StoppingRule, run_interleaved
 from benchmarks.processes import run_python
+from benchmarks.report_page import page_rows
 from benchmarks.rows import Budget, Row, format_megabytes, format_seconds, measurement_row
 from benchmarks.stored_sweep import write_stored_sweep
 from runmanager.records.files.paths import SweepPaths
@@ -50,7 +51,7 @@ def measure(settings: Settings) -> list[Row]:
         rows.append(measurement_row(f"{what}: processor time", seconds[kind], budget=Budget(5, format=format_seconds)))
         rows.append(measurement_row(f"{what}: elapsed time", elapsed[kind][1:]))
         rows.append(measurement_row(f"{what}: size", [sizes[kind]], budget=Budget(5e6, format=format_megabytes)))
-    return rows
+    return [*rows, *page_rows(settings.stopping_rule.max_rounds)]
 
 
 def _cpu_seconds(sweep: SweepPaths, elapsed: list[float]) -> float:

@@ -1,8 +1,8 @@
 """Epoch time of the tutorial and ours with the same network, images, batch size and number of optimiser steps.
 
-Ours uses its fastest settings, and its seconds come from its record. Further rows show the share of the machine's
-fastest matrix product that each side reaches: the time of the epoch's FLOP at that rate, measured in the same rounds,
-divided by the epoch's seconds.
+Ours uses its default settings, on CUDA its fastest ones, and its seconds come from its record. Further rows show the
+share of the machine's fastest matrix product that each side reaches: the time of the epoch's FLOP at that rate,
+measured in the same rounds, divided by the epoch's seconds.
 """
 
 import tempfile

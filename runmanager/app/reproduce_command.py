@@ -16,7 +16,7 @@ from runmanager.errors import ConfigurationError, UsageError
 from runmanager.launching.local.gpus import gpu_names
 from runmanager.records.host.process import usable_cores
 from runmanager.records.run.run_record import Environment, RunRecord
-from runmanager.records.settings.signature import short_signature, signature
+from runmanager.records.settings.signature import short_signature, signature, with_later_settings
 from runmanager.records.settings.values import flatten, plain_settings
 from runmanager.text import format_value, full_command
 from runmanager.tracking.device.cpu_model import cpu_model
@@ -131,6 +131,8 @@ def _overrides(config: Mapping[str, Any], shown: Collection[str]) -> list[str]:
     """
     wanted = flatten({key: value for key, value in config.items() if key not in _LOCATION_SETTINGS})
     defaults = _flat([])
+    # A setting that the run did not know may have another default today.
+    wanted |= {name: value for name, value in with_later_settings(wanted).items() if name in defaults}
     kinds = {group: f"{group}.name" for group in _GROUPS}
     _refuse_unsafe_names(wanted, defaults, kinds)
     choices = [

@@ -30,7 +30,7 @@ from runmanager.tracking.environment.environment import environment_for_children
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
 from runmanager.validation import fault, suggestion
 
-__all__ = ["main"]
+__all__ = ["launcher_of", "main", "program_of"]
 
 _BROKEN_STATUS = 1
 _NUMBERS = re.compile(r"[1-9]\d*(,[1-9]\d*)*")
@@ -54,7 +54,7 @@ def main(line: ScriptCommandLine) -> int:
         return _become(hydra_command(script, line), debug=line.debug)
     if faults := _faults(flags):
         raise ConfigurationError(faults)
-    program = ScriptProgram(script, line.settings, _options(line, script), _storage(flags))
+    program = program_of(line, script)
     if line.is_single and program.count_cells() > 1:
         raise UsageError("A single run must have one value of each setting, got a grid; use `runmanager sweep`.")
     driver = DriverOptions(
@@ -69,7 +69,12 @@ def main(line: ScriptCommandLine) -> int:
         without_metrics=_WITHOUT_METRICS,
     )
     with environment_for_children(line.words):
-        return _drive(SweepDriver(program, _launcher(flags), driver), debug=line.debug)
+        return _drive(SweepDriver(program, launcher_of(flags), driver), debug=line.debug)
+
+
+def program_of(line: ScriptCommandLine, script: Script) -> ScriptProgram:
+    """Return the script of a command as a program of sweeps."""
+    return ScriptProgram(script, line.settings, _options(line, script), _storage(line.flags))
 
 
 def _drive(driver: SweepDriver, *, debug: bool) -> int:
@@ -160,8 +165,8 @@ def _storage(flags: ScriptFlags) -> Storage:
     return Storage(flags.name, flags.output_root, Resume(flags.resume), flags.rerun_changed)
 
 
-def _launcher(flags: ScriptFlags) -> Launcher:
-    """The launcher that the options describe. Raises `ConfigurationError` with their faults."""
+def launcher_of(flags: ScriptFlags) -> Launcher:
+    """Return the launcher that the options describe. Raises `ConfigurationError` with their faults."""
     try:
         return _slurm_launcher(flags) if flags.launcher == "slurm" else _local_launcher(flags)
     except ConfigurationError as error:

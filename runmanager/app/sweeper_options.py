@@ -44,3 +44,5 @@ class GridSweeperOptions:
     """Where apprise sends a message when the sweep ends: a URL."""
     save: str | None = None
     """Name of a preset in conf/experiment of the current folder that keeps this grid."""
+    tune: Any = None
+    """Set by `runmanager tune`: what the race of settings is asked for."""

@@ -30,6 +30,7 @@ from runmanager.cli.commands.show import show
 from runmanager.cli.commands.sweep import sweep
 from runmanager.cli.commands.table import table
 from runmanager.cli.commands.tensorboard import tensorboard
+from runmanager.cli.commands.tune import TuneCommand, tune
 from runmanager.cli.commands.ui import ui
 from runmanager.cli.commands.watch import watch
 from runmanager.cli.hydra_application import PASS_THROUGH
@@ -97,6 +98,7 @@ for _command, _words in _LAUNCHING_COMMANDS:
     app.command(context_settings=_settings, options_metavar="[OVERRIDES]...", epilog=_example(_command, _words))(
         _command
     )
+app.command(cls=TuneCommand, epilog=_example(tune, "model=cnn batch_size=10000 --seconds 60"))(tune)
 for _command, _words in _OTHER_COMMANDS:
     app.command(_name(_command), cls=UniqueOptionsCommand, epilog=_example(_command, _words))(_command)
 

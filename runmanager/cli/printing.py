@@ -16,10 +16,12 @@ __all__ = ["console", "print_error", "print_text", "print_warning", "render", "w
 
 
 def console() -> "Console":
-    """Return a console on stdout."""
+    """Return a console on stdout; in a pipe nothing is cut."""
     from rich.console import Console
 
-    return Console(highlight=False)
+    from runmanager.app.display.output_console import width_of_output
+
+    return Console(highlight=False, width=width_of_output())
 
 
 def render(target: "Console", renderable: "RenderableType", *lines: str) -> str:

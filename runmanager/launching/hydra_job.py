@@ -11,6 +11,7 @@ from hydra.core.utils import JobReturn, JobRuntime, JobStatus, configure_log, ru
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from runmanager.launching.hydra_internals import (
+    OWN_CALLBACK,
     copy_without_hydra,
     flush_loggers,
     job_context,
@@ -70,7 +71,8 @@ def _run_with_hydra(task: Callable[[DictConfig], Any], config: DictConfig) -> Jo
 def _is_plain(hydra: DictConfig) -> bool:
     """Whether Hydra would do nothing around the task but write its files and configure its logging."""
     stays = hydra.job.chdir is False or (hydra.job.chdir is None and version.base_at_least("1.2"))
-    return stays and not hydra.job.env_set and not hydra.callbacks
+    callbacks = [each for each in hydra.callbacks.values() if each is None or each.get("_target_") != OWN_CALLBACK]
+    return stays and not hydra.job.env_set and not callbacks
 
 
 def _run_plain(task: Callable[[DictConfig], Any], config: DictConfig) -> Any:

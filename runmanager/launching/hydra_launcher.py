@@ -32,6 +32,7 @@ from runmanager.launching.options import LocalOptions, OnError
 from runmanager.launching.task_reference import TaskReference
 from runmanager.launching.work import Work, do_work
 from runmanager.records.run.status import Outcome
+from runmanager.validation import fault
 
 __all__ = [
     "JobFacts",
@@ -40,6 +41,7 @@ __all__ = [
     "ProcessLauncher",
     "ReturnRecorder",
     "default_preload",
+    "refuse_several_processes",
     "refuse_stall_timeout",
     "register",
     "register_plugin",
@@ -93,6 +95,14 @@ class ProcessLauncher(Launcher):
         return TaskReference.of(self._task), config
 
 
+def refuse_several_processes(launcher: Launcher, whose: str) -> None:
+    """Raise `ConfigurationError` for several `processes_per_run` where the jobs run in one process each."""
+    if isinstance(launcher, LocalLauncher) and (number := launcher.options.processes_per_run) > 1:
+        rule = f"be 1 for {whose}, which runs in one process"
+        way_out = "a script under `runmanager sweep --processes`, or a Hydra application, may have several ranks"
+        raise ConfigurationError([fault("hydra.launcher.processes_per_run", rule, number, way_out)])
+
+
 def refuse_stall_timeout(seconds: float | None) -> None:
     """Raise `ConfigurationError` for a `stall_timeout` where the jobs write no heartbeat."""
     if seconds is not None:
@@ -135,6 +145,7 @@ class LocalLauncher(ProcessLauncher):
             retries=Retries(self.options.retries, tuple(self.options.retry_on)),
             stop_on_error=self.options.on_error == OnError.STOP,
             turns=turns,
+            threads=self.options.threads,
         )
 
     def gpu_request(self, device: str | None) -> GpuRequest:
@@ -154,7 +165,7 @@ class LocalLauncher(ProcessLauncher):
 
     def _default_request(self) -> GpuRequest:
         per_run = self.options.gpus_per_run
-        return GpuRequest(1 if per_run is None else per_run)
+        return GpuRequest(self.options.processes_per_run if per_run is None else per_run)
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Run the jobs and return a result for each; a job that died is a failed one."""
@@ -173,6 +184,7 @@ class LocalLauncher(ProcessLauncher):
     def _jobs(self, job_overrides: Sequence[Sequence[str]], first: int) -> Iterator[Job]:
         if not self.facts:
             refuse_stall_timeout(self.options.stall_timeout)
+            refuse_several_processes(self, "a job of another sweeper")
         for index, overrides in enumerate(job_overrides):
             if not self.listener.wants(first + index):
                 continue

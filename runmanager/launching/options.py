@@ -36,6 +36,10 @@ class LocalOptions:
     """GPUs that a run gets; null is one if the machine has GPUs and the run uses one."""
     runs_per_gpu: int = field(default=1, metadata=limits(ge=1))
     """Runs that may share a GPU."""
+    processes_per_run: int = field(default=1, metadata=limits(ge=1))
+    """Ranks of a run, which torchrun starts and which end as one; for Hydra applications only."""
+    threads: int | None = field(default=None, metadata=limits(ge=1))
+    """Threads of a run; null is OMP_NUM_THREADS, else an equal share of the cores."""
     timeout: float | None = field(default=None, metadata=limits(gt=0, way_out="null sets no limit"))
     """Seconds after which a run is killed; null sets no limit."""
     stall_timeout: float | None = field(default=None, metadata=limits(gt=0, way_out="null sets no limit"))

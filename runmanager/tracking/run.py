@@ -190,6 +190,7 @@ class ActiveRun(LoopCalls, JobCalls):
             self._epochs.begin_with_batch(batch, full_batch_size(loader))
         elif self.is_resumed:
             self._sinks.begin(network, None)
+        self._measurements.expect_steps(loader)
         measured, session = self._measurements.measurements(), self._turns and self._turns.session
         known = None if network is None else num_parameters(network)
         self._folder.write(num_parameters=known, measurements=measured, session=session)

@@ -11,6 +11,7 @@ of torch, look up each name below in its source, run `tests/tracking/test_torch_
 | `OpOverload._schema` | which arguments an operator changes in place |
 | `UntypedStorage._cdata` | identity of a storage, which has no address on `meta` |
 | `Module._forward_hooks` and the like, `_global_*_hooks` | calls of model copies without user hooks |
+| `Tensor._backward_hooks`, `_post_accumulate_grad_hooks` | hooks that see or change a parameter's gradient |
 | `OptimizedModule._orig_mod` | the module that `torch.compile` wraps |
 | `Module._compiled_call_impl` | whether `Module.compile` was called |
 | `_NormBase`, `_InstanceNorm` | all layers that normalise by batch statistics |
@@ -45,6 +46,7 @@ __all__ = [
     "backward_pass",
     "clean_up_failed_capture",
     "compiled_module",
+    "has_gradient_hooks",
     "is_compiled",
     "module_hooks",
     "process_group_store",
@@ -83,6 +85,11 @@ def module_hooks(module: torch.nn.Module, table: str) -> dict[int, Any]:
     """Return the module's own hooks in a table (`CALL_HOOK_TABLES` or `STATE_DICT_HOOK_TABLES`): the live mapping."""
     hooks: dict[int, Any] = vars(module).get(table, {})
     return hooks
+
+
+def has_gradient_hooks(parameter: torch.Tensor) -> bool:
+    """Return whether each backward pass runs hooks on the parameter's gradient, which may change it."""
+    return bool(parameter._backward_hooks) or bool(getattr(parameter, "_post_accumulate_grad_hooks", None))
 
 
 def compiled_module(network: torch.nn.Module) -> torch.nn.Module | None:

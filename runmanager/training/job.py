@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from runmanager.errors import UsageError
@@ -36,7 +37,7 @@ from runmanager.training.step.optimizers import build_optimizer
 from runmanager.training.step.schedulers import build_scheduler
 from runmanager.training.step.stepper import Stepper, build_stepper
 
-__all__ = ["train_run"]
+__all__ = ["Components", "NewRun", "build_components", "train_run"]
 
 _NUM_WARMUPS = 3  # as in PyTorch's notes on CUDA graphs
 
@@ -84,8 +85,23 @@ def train_run(
     return run.record
 
 
+class NewRun(Protocol):
+    """What the components of a job need of the run that they are built for."""
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def note(self, line: str) -> None: ...
+
+    def note_deviation(self, line: str) -> None: ...
+
+    def add_measurements(self, **measurements: Any) -> None: ...
+
+    def begin(self, network: Any, loader: Any, *, optimizer: Any, checkpointer: Any) -> None: ...
+
+
 @dataclass(frozen=True)
-class _Components:
+class Components:
     """What the epochs of a run need."""
 
     loaders: Loaders
@@ -97,7 +113,7 @@ class _Components:
 def _train(run: ActiveRun, options: TrainingOptions) -> None:
     seed_everything(options.seed)
     keep_freed_memory()
-    components = _build_and_begin(run, options)
+    components = build_components(run, options)
     _run_epochs(run, options, components)
     if components.stepper.num_skipped:
         steps = pluralize(run.num_steps, "step")
@@ -113,7 +129,7 @@ def _train(run: ActiveRun, options: TrainingOptions) -> None:
         )
 
 
-def _build_and_begin(run: ActiveRun, options: TrainingOptions) -> _Components:
+def build_components(run: NewRun, options: TrainingOptions) -> Components:
     """Build all components in a fixed order, as they draw random numbers, and begin the run."""
     loss = build_loss(options.loss)
     data_root = Path(options.data_root)
@@ -136,12 +152,6 @@ def _build_and_begin(run: ActiveRun, options: TrainingOptions) -> _Components:
         loss=loss,
         apply=compiled,
     )
-    if options.micro_batch == AUTO:
-        size = stepper.piece_size
-        pieces = "whole batches"
-        if size is not None and size < options.batch_size:
-            pieces = f"pieces of at most {pluralize(size, 'sample')}"
-        run.note(f"micro_batch=auto: {pieces}")
     state = job_state(
         network,
         optimizer,
@@ -153,13 +163,21 @@ def _build_and_begin(run: ActiveRun, options: TrainingOptions) -> _Components:
         stepper=stepper,
     )
     run.begin(network, loaders.train, optimizer=optimizer, checkpointer=state)
+    if chosen := _chosen(options, stepper):  # after `begin`, because a resumed run keeps its own choice
+        run.add_measurements(chosen=chosen)
     _compile_and_capture(run, options, stepper, compiled, loaders.train)
     with preserve_random_states():  # a metric may draw numbers, and the run is the same without it
         metrics = build_metrics(options.metrics, num_outputs=data.num_classes, device=run.device)
-    return _Components(loaders, scheduler, stepper, EvaluationMetrics(metrics, loss, options.metrics))
+    return Components(loaders, scheduler, stepper, EvaluationMetrics(metrics, loss, options.metrics))
 
 
-def _run_epochs(run: ActiveRun, options: TrainingOptions, components: _Components) -> None:
+def _chosen(options: TrainingOptions, stepper: Stepper) -> dict[str, bool | int | None]:
+    """What the step's settings of `auto` became."""
+    now = {"channels_last": stepper.channels_last, "micro_batch": stepper.piece_size}
+    return {name: value for name, value in now.items() if getattr(options, name) == AUTO}
+
+
+def _run_epochs(run: ActiveRun, options: TrainingOptions, components: Components) -> None:
     loaders, scheduler, stepper = components.loaders, components.scheduler, components.stepper
     if options.evaluate_first:
         for epoch in run.evaluation_before_training():
@@ -178,7 +196,7 @@ def _run_epochs(run: ActiveRun, options: TrainingOptions, components: _Component
         evaluate_epoch(stepper, epoch.eval_batches(loaders.validation), track=track)
 
 
-def _evaluate(epoch: Epoch, components: _Components) -> None:
+def _evaluate(epoch: Epoch, components: Components) -> None:
     """Evaluate an epoch, and log the metrics, which it computes when its clock has stopped."""
     track, metrics = tracker(epoch.track_eval, components.stepper.loss), components.metrics
 
@@ -191,7 +209,7 @@ def _evaluate(epoch: Epoch, components: _Components) -> None:
 
 
 def _compile_and_capture(
-    run: ActiveRun, options: TrainingOptions, stepper: Stepper, compiled: CompiledNetwork | None, loader: EpochLoader
+    run: NewRun, options: TrainingOptions, stepper: Stepper, compiled: CompiledNetwork | None, loader: EpochLoader
 ) -> None:
     """Compile the steps on full batches, and let them be captured, as the settings ask."""
     if compiled is not None:
@@ -204,7 +222,7 @@ def _compile_and_capture(
         )
 
 
-def _loaders(run: ActiveRun, options: TrainingOptions, data: Data) -> Loaders:
+def _loaders(run: NewRun, options: TrainingOptions, data: Data) -> Loaders:
     loaders = build_loaders(
         options.loader,
         data,

@@ -9,7 +9,7 @@ from runmanager.training.loading.loaders import EpochLoader
 from runmanager.training.loop import tracker, train_epoch
 from runmanager.training.step.stepper import Stepper
 
-__all__ = ["measure_in_turns"]
+__all__ = ["endless_batches", "measure_in_turns"]
 
 
 def measure_in_turns(
@@ -33,7 +33,7 @@ def measure_in_turns(
         return
     epoch = run.unrecorded_epoch()
     batches = run.measured_batches(
-        _endless_batches(loader, first_epoch),
+        endless_batches(loader, first_epoch),
         num_steps=len(loader) if num_workers else block_steps,
         most_steps=len(loader),
         leads_in=not num_workers,
@@ -41,7 +41,8 @@ def measure_in_turns(
     train_epoch(stepper, epoch.batches(batches), track=tracker(epoch.track, stepper.loss))
 
 
-def _endless_batches(loader: EpochLoader, epoch: int) -> Iterator[Any]:
+def endless_batches(loader: EpochLoader, epoch: int) -> Iterator[Any]:
+    """Yield the batches of epoch number `epoch` and of all that follow."""
     while True:
         loader.set_epoch(epoch)
         yield from loader

@@ -164,6 +164,10 @@ def test_a_run_sees_its_own_gpus(
         (("gpus=[0]", "gpus_per_run=2"), ["`hydra.launcher.gpus_per_run` must be at most the number of GPUs here (0)"]),
         (("gpus_per_run=1",), ["`hydra.launcher.gpus_per_run` must be at most 0, as this machine has no GPU, got 1."]),
         (("retry_on=[luck]",), ["`hydra.launcher.retry_on` must hold only exception, exit, out_of_memory,"]),
+        (
+            ("processes_per_run=2",),
+            ["`hydra.launcher.processes_per_run` must be 1 for the built-in job, which runs"],
+        ),
         (("on_error=cry",), ["`hydra.launcher.on_error` must be one of continue, stop, got cry."]),
         (("timeout=-1",), ["`hydra.launcher.timeout` must be above 0 and finite, got -1.0; null sets no limit."]),
         (

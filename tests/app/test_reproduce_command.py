@@ -59,6 +59,14 @@ def test_the_command_gives_the_cell_of_the_run(words: str) -> None:
     assert tuple(shlex.split(found.line)) == found.command
 
 
+def test_a_setting_that_the_run_did_not_know_has_the_value_that_it_had_in_effect() -> None:
+    config = composed("lr=0.5", "channels_last=false", "micro_batch=null")
+    older = {name: value for name, value in config.items() if name not in ("channels_last", "micro_batch", "metrics")}
+    found = reproduce(stored(older))
+    assert found.command[3:] == ("lr=0.5", "channels_last=false", "micro_batch=null")
+    assert found.is_proved
+
+
 def test_several_seeds_are_one_command() -> None:
     config = composed("seed=3", "lr=0.5")
     found = reproduce(stored(config), seeds=[3, 4, 3])

@@ -2,7 +2,12 @@
 
 import pytest
 
+from runmanager.app.compose.schema import conf_folder
+from runmanager.app.hydra_main import _FLAGS
+from runmanager.app.sweeper_flags import _OPTIONS
 from runmanager.cli.main import run_command
+
+CONFIG = conf_folder() / "config.yaml"
 
 
 def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -59,3 +64,10 @@ def test_unknown_name_is_one_line_with_the_nearest(capsys: pytest.CaptureFixture
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"error: `help` must name a setting or a command, got '{word}'; did you mean")
     assert nearest in line
+
+
+@pytest.mark.parametrize("command", ["sweep", "run", "python -m runmanager"])
+def test_help_names_every_flag_of_the_built_in_job(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    text = CONFIG.read_text() if command.startswith("python") else printed(capsys, command)
+    in_words = text.partition("Options for a script")[0]  # where they would not tell what the job takes
+    assert [flag for flag in (*_FLAGS, *_OPTIONS) if flag not in in_words] == []

@@ -25,12 +25,16 @@ from runmanager.training.loop import evaluate_epoch, train_epoch
 from runmanager.training.options.dataset import FakeOptions
 from runmanager.training.options.groups import (
     AdamOptions,
+    ConstantOptions,
     DataLoaderOptions,
+    MlpOptions,
     OneCycleOptions,
     ResidentOptions,
     SgdOptions,
 )
+from runmanager.training.options.job import TrainingOptions
 from runmanager.training.options.step import Precision
+from runmanager.training.speed_race import SoloTurns, train_in_turns
 from runmanager.training.step.amp import float32_precision, precision_faults, scaler_for
 from runmanager.training.step.cuda_graphs import CudaGraphs
 from runmanager.training.step.micro_batches import MicroBatches
@@ -392,3 +396,21 @@ def test_a_step_that_does_not_fit_next_to_the_captured_one_is_out_of_memory() ->
         else:
             losses = [stepper.train(*batch)[0].item() for _ in range(5)]
             assert "out of memory" in notes[0] and losses == sorted(losses, reverse=True)
+
+
+@needs_cuda
+@pytest.mark.parametrize("graphs", [False, True])
+def test_a_contender_of_a_race_takes_its_turns_on_the_gpu(graphs: bool) -> None:
+    job = TrainingOptions(
+        device="cuda",
+        dataset=FakeOptions(size=400, val_size=20),
+        model=MlpOptions(),
+        optimizer=AdamOptions(),
+        scheduler=ConstantOptions(),
+        loader=DataLoaderOptions(),
+        batch_size=20,
+        micro_batch=None,
+        graphs=graphs,
+    )
+    seen = train_in_turns(job, SoloTurns(0.0, least=8))
+    assert seen["device"] == "cuda" and {"data", "transfer", "compute"} <= set(seen["shares"])

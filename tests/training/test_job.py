@@ -35,6 +35,7 @@ from runmanager.training.options.groups import (
     SgdOptions,
 )
 from runmanager.training.options.job import CheckpointOptions, TrainingOptions
+from runmanager.training.step import piece_size, stepper
 
 OWN = """
 import random
@@ -214,19 +215,52 @@ def test_a_run_interrupted_within_an_epoch_repeats_it(job, loader):
     assert (resumed.paths.attempts / "1" / "error.txt").exists()
 
 
-WAYS = [{"channels_last": True}, {"micro_batch": 5}, {"micro_batch": "auto"}, {"precision": "bf16"}]
+WAYS = [{"channels_last": True, "micro_batch": None}, {"channels_last": False, "micro_batch": 5}, {"precision": "bf16"}]
+SMALL_IMAGES = FakeOptions(size=40, val_size=20, in_shape=[1, 16, 16], num_classes=3)
 
 
 @pytest.mark.parametrize("way", WAYS, ids=repr)
 def test_resuming_works_with_every_kind_of_step(job, way):
-    images = FakeOptions(size=40, val_size=20, in_shape=[1, 16, 16], num_classes=3)
-    cell = {"dataset": images, "model": CnnOptions(), "epochs": 2, **way}
+    cell = {"dataset": SMALL_IMAGES, "model": CnnOptions(), "epochs": 2, **way}
     whole = job("whole", **cell)
     job("broken", **cell, stop_after=1)
     assert_equal(job("broken", **cell), whole)
     assert whole.record.measurements.precision == way.get("precision", "fp32")
-    chosen = "micro_batch=auto: whole batches"  # the batches of this cell are small enough
-    assert any(note.startswith(chosen) for note in whole.record.notes) == (way == {"micro_batch": "auto"})
+    plain = {"channels_last": False, "micro_batch": None}  # by default, under bf16
+    assert whole.record.measurements.chosen == (msgspec.UNSET if "micro_batch" in way else plain)
+
+
+def plain_steps(patch):
+    """Another machine, whose rule is to compute steps the plain way."""
+    patch.setattr(stepper, "resolved_channels_last", lambda *args, **kwargs: False)
+    patch.setattr(stepper, "resolved_micro_batch", lambda *args, **kwargs: None)
+
+
+def fast_steps(patch):
+    """A machine whose rule is to store channels last, and to split batches of 16 samples."""
+    patch.setattr(stepper, "resolved_channels_last", lambda *args, **kwargs: True)
+    patch.setattr(piece_size, "_LARGEST_BYTES", 50_000)  # those of some samples of the CNN
+
+
+CHOICES = [(fast_steps, plain_steps, True), (plain_steps, fast_steps, False)]
+
+
+@pytest.mark.parametrize(("here", "elsewhere", "channels_last"), CHOICES, ids=["fast first", "plain first"])
+def test_a_resumed_run_keeps_what_auto_became(job, monkeypatch, here, elsewhere, channels_last):
+    cell = {"dataset": SMALL_IMAGES, "model": CnnOptions(), "epochs": 3, "num_workers": 1}
+    with monkeypatch.context() as patch:
+        here(patch)
+        whole = job("whole", **cell)
+        job("broken", **cell, stop_after=1)
+    chosen = whole.record.measurements.chosen
+    assert (chosen["channels_last"], chosen["micro_batch"] is not None) == (channels_last, channels_last)
+    with monkeypatch.context() as patch:
+        elsewhere(patch)
+        resumed = job("broken", **cell)
+        other = job("other", **cell)
+    assert_equal(resumed, whole)
+    assert resumed.record.measurements.chosen == chosen != other.record.measurements.chosen
+    assert [each.loss for each in other.epochs] == pytest.approx([each.loss for each in whole.epochs], rel=1e-5)
 
 
 TIGHT = {"model": {"name": "custom", "_target_": "own.Tight"}, "on_oom": "halve", "epochs": 2}

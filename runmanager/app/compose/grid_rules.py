@@ -3,15 +3,16 @@
 import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from runmanager.app.compose.points_file import read_points
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.records.settings.grid import size_fault
-from runmanager.results.table_model.columns import Row
-from runmanager.results.tables.where_condition import AVAILABLE_COLUMNS_HINT, Condition, parse_condition
 from runmanager.text import pluralize
 from runmanager.validation import fault, suggestion
+
+if TYPE_CHECKING:
+    from runmanager.results.tables.where_condition import Condition
 
 __all__ = ["GridRules", "KnownSettings", "excluded_notes", "varying_names"]
 
@@ -38,7 +39,7 @@ class GridRules:
 
     zips: tuple[tuple[str, ...], ...] = ()
     points: tuple[tuple[str, ...], ...] = ()
-    exclude: Condition | None = None
+    exclude: "Condition | None" = None
     key: Callable[[str], str] = str
 
     @classmethod
@@ -55,7 +56,10 @@ class GridRules:
         except UsageError as error:
             faults.append(str(error))
         try:
-            condition = None if exclude is None else parse_condition(exclude)
+            if exclude is not None:
+                from runmanager.results.tables.where_condition import parse_condition  # late: few grids have one
+
+                condition = parse_condition(exclude)
         except UsageError as error:
             faults.append(str(error).replace(_WHERE, f"`{key('exclude')}`"))
         if faults:
@@ -120,6 +124,9 @@ class GridRules:
         """
         if self.exclude is None:
             return [True] * len(cells)
+        from runmanager.results.table_model.columns import Row
+        from runmanager.results.tables.where_condition import AVAILABLE_COLUMNS_HINT
+
         names = dict.fromkeys(name for cell in cells for name in cell.values)
         found = {word: _column(word, names) for word in self.exclude.words}
         columns = {word: column for word, column in found.items() if column is not None}

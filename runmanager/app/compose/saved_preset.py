@@ -13,11 +13,11 @@ from runmanager.errors import ConfigurationError, UsageError
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.validation import fault
 
-__all__ = ["preset_text", "save_preset"]
+__all__ = ["check_preset_name", "preset_text", "save_preset"]
 
 _NAME = re.compile(r"\w[\w-]*", re.ASCII)
 # How this one command runs, and where its end is announced, which may be secret.
-_FLAGS = ("multirun", "dry_run", "quiet", "yes", "notify", "save")
+_FLAGS = ("multirun", "dry_run", "quiet", "yes", "notify", "save", "tune")
 _NOT_SAVED = ("hydra.mode", *(f"hydra.sweeper.{name}" for name in _FLAGS))
 
 
@@ -27,10 +27,8 @@ def save_preset(name: str, words: Sequence[str], hydra_words: Sequence[str], *, 
     Without `overwrites`, asks in a terminal before it replaces another one. Raises `UsageError` if it may not, and
     `ConfigurationError` for what no preset can hold.
     """
-    if not _NAME.fullmatch(name):
-        raise UsageError(fault("--save", "be a name of letters, digits, _ and -", name))
-    if is_of_package(name):
-        raise UsageError(fault("--save", "be another name than that of a preset of this package", name))
+    if faults := check_preset_name(name, overwrites=True):
+        raise UsageError(faults[0])
     path = preset_file(name)
     text = preset_text(name, words, hydra_words)
     if path.exists() and path.read_text("utf-8") != text and not overwrites and not _confirms(str(path)):
@@ -38,6 +36,17 @@ def save_preset(name: str, words: Sequence[str], hydra_words: Sequence[str], *, 
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, text.encode())
     print(f"Written: {path}. To run it:  runmanager sweep {PRESETS}={name}")
+
+
+def check_preset_name(name: str, *, overwrites: bool) -> list[str]:
+    """Return the fault of a name that no preset of the user can have, or has already unless one `overwrites` it."""
+    if not _NAME.fullmatch(name):
+        return [fault("--save", "be a name of letters, digits, _ and -", name)]
+    if is_of_package(name):
+        return [fault("--save", "be another name than that of a preset of this package", name)]
+    if not overwrites and preset_file(name).exists():
+        return [fault("--save", "be a new name", f"{name}, and {preset_file(name)} exists", "--yes overwrites it")]
+    return []
 
 
 def preset_text(name: str, words: Sequence[str], hydra_words: Sequence[str]) -> str:

@@ -2,40 +2,81 @@
 
 import heapq
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import median
 
-from runmanager.records.run.run_record import EpochRecord
+from runmanager.records.run.attempts import epochs_of_other_runs
+from runmanager.records.run.run_record import EpochRecord, RunRecord
+from runmanager.records.run.status import Status
 
-__all__ = ["run_seconds_left", "sweep_seconds_left"]
+__all__ = ["EndedRun", "expected_seconds", "last_copied_epoch", "own_seconds", "run_seconds_left", "sweep_seconds_left"]
 
 
-def run_seconds_left(epochs: Sequence[EpochRecord], planned: int) -> float | None:
+@dataclass(frozen=True)
+class EndedRun:
+    """What a finished run took itself: its seconds, and its number of epochs, 0 if unknown.
+
+    Epochs that it copied from a shorter run count in neither.
+    """
+
+    seconds: float
+    epochs: int = 0
+
+    @classmethod
+    def of(cls, record: RunRecord, epochs: Sequence[EpochRecord]) -> "EndedRun | None":
+        """Return that of a run, given its epochs; None unless it has finished and was timed."""
+        if record.status is not Status.FINISHED or record.run_seconds is None:
+            return None
+        copied = last_copied_epoch(record)
+        is_counted = bool(epochs) and record.interval != "steps"
+        return cls(own_seconds(record.run_seconds, epochs, copied), epochs[-1].epoch - copied if is_counted else 0)
+
+
+def last_copied_epoch(record: RunRecord) -> int:
+    """Return the last epoch of a run that another run has made, 0 if it made all itself."""
+    return max(epochs_of_other_runs(record), default=0)
+
+
+def own_seconds(seconds: float, epochs: Sequence[EpochRecord], copied: int) -> float:
+    """Return the seconds of a run without those of the epochs up to `copied`, which another run has made."""
+    before = [epoch.run_seconds or 0.0 for epoch in epochs if 0 < epoch.epoch <= copied]
+    return max(0.0, seconds - max(before, default=0.0))
+
+
+def run_seconds_left(epochs: Sequence[EpochRecord], planned: int, *, copied: int = 0) -> float | None:
     """Estimate the seconds of the remaining epochs from the median wall time; None before the first epoch has ended.
 
-    Warm-up epochs count only while no others exist.
+    Warm-up epochs count only while no others exist, epochs up to `copied`, of another run, never.
     """
-    timed = [epoch for epoch in epochs if epoch.epoch > 0 and epoch.wall_seconds is not None]
+    timed = [epoch for epoch in epochs if epoch.epoch > copied and epoch.wall_seconds is not None]
     steady = [epoch for epoch in timed if not epoch.warmup] or timed
     if not steady or not planned:
         return None
     return max(0, planned - timed[-1].epoch) * median(epoch.wall_seconds or 0.0 for epoch in steady)
 
 
-def sweep_seconds_left(
-    running: Sequence[float | None], *, num_waiting: int, run_seconds: Sequence[float], at_once: int
-) -> float | None:
-    """Estimate the seconds until the last run ends; None without a measurement to estimate from.
-
-    `running` has the seconds left of each running run, None if unknown. Each waiting run takes the median of
-    `run_seconds` and starts when one of the `at_once` slots is free.
-    """
-    typical = median(run_seconds) if run_seconds else None
-    if typical is None and (num_waiting or None in running):
+def expected_seconds(ended: Sequence[EndedRun], epochs: int) -> float | None:
+    """Estimate the seconds of a run of so many epochs (0: unknown) from others; None without any."""
+    if not ended:
         return None
-    free_at = [typical if left is None else left for left in running]
-    slots = [left for left in free_at if left is not None]
+    if epochs and all(each.epochs for each in ended):
+        return epochs * median(each.seconds / each.epochs for each in ended)
+    return median(each.seconds for each in ended)
+
+
+def sweep_seconds_left(
+    running: Sequence[float | None], *, waiting: Sequence[float | None], at_once: int
+) -> float | None:
+    """Estimate the seconds until the last run ends; None if those of any run are unknown.
+
+    `running` has the seconds left of each running run, `waiting` those of each run to come, in order, which starts when
+    one of the `at_once` slots is free.
+    """
+    if None in running or None in waiting:
+        return None
+    slots = [left for left in running if left is not None]
     slots += [0.0] * (at_once - len(slots))
     heapq.heapify(slots)
-    for _ in range(num_waiting):
-        heapq.heapreplace(slots, slots[0] + (typical or 0.0))
+    for seconds in waiting:
+        heapq.heapreplace(slots, slots[0] + (seconds or 0.0))
     return max(slots, default=0.0)

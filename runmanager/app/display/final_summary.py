@@ -1,11 +1,9 @@
 """The summary printed at a sweep's end: tables, answers in sentences, and the files' paths."""
 
-import os
+import dataclasses
 import shlex
-import shutil
-import sys
 from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
@@ -14,9 +12,18 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun
+from runmanager.records.sweep.lookup import OUTPUT_ROOT
 from runmanager.text import printable
 
-__all__ = ["command_name", "show_duel", "show_results"]
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from runmanager.results.compare.comparison_table import ComparisonTable
+    from runmanager.results.table_model.columns import Table
+
+__all__ = ["command_on", "show_duel", "show_results"]
+
+_MAX_ROWS = 10  # of each table: more would leave the answers far below the best rows
 
 
 def show_results(
@@ -28,7 +35,7 @@ def show_results(
     metric: str | None = None,
     without_metrics: str = "",
 ) -> None:
-    """Print the results, the comparison if any, and the answers; with `is_written`, also the files' paths.
+    """Print the results, the comparison if any, with `is_written` the files' paths, and last the answers.
 
     `observer` may know runs that vanished. The best cell is that by `metric`, if the runs recorded it. Where runs
     finished and none recorded any metric, `without_metrics` is added.
@@ -37,27 +44,39 @@ def show_results(
     from runmanager.results.findings.answer_sentences import answers
     from runmanager.results.load.loader import read_results
     from runmanager.results.tables.results_table import result_rows
-    from runmanager.results.tables.seeds import collapse_seeds
-    from runmanager.results.tables.shorter_runs import without_shorter_runs
-    from runmanager.results.tables.terminal import render_comparison, render_results
 
     contents, plan = read_results(sweep, observer=observer)
     results, comparison = result_rows(contents, plan), compare_with_stand_in(contents, plan)
     console.print()
-    in_table = "`runmanager table --all` shows"
-    shown = collapse_seeds(without_shorter_runs(results, in_table))
-    console.print(render_results(shown, width=console.width))
-    if comparison.rows:
-        console.print()
-        pairs = without_shorter_runs(comparison, "`runmanager compare --all` shows")
-        console.print(render_comparison(pairs, width=console.width))
+    console.print(_tables(sweep, results, comparison, width=console.width))
     console.print()
     where = [f"Results: {sweep.results('csv')}   Report: {sweep.report}"] if is_written else []
-    tensorboard = f"TensorBoard: {command_name()} tensorboard {shlex.quote(str(sweep.root))}"
+    again = f"Again: {command_on(sweep, 'table')}   TensorBoard: {command_on(sweep, 'tensorboard')}"
     said = answers(results, comparison, runs=contents.runs, metric=metric)
     if without_metrics and _has_only_runs_without_metrics(contents.runs):
         said.append(without_metrics)
-    _print_lines(console, [*said, "", *where, tensorboard])
+    _print_lines(console, [*where, again, "", *said])
+
+
+def _tables(sweep: SweepPaths, results: "Table", comparison: "ComparisonTable", *, width: int) -> "RenderableType":
+    """The best cells, and the pairs with an answer: the sentences say what could not be compared."""
+    from runmanager.results.compare.verdict import INCONCLUSIVE, NOT_MEASURED
+    from runmanager.results.tables.seeds import collapse_seeds
+    from runmanager.results.tables.shorter_runs import without_shorter_runs, without_skipped_cells
+    from runmanager.results.tables.sorting import best_first
+    from runmanager.results.tables.terminal import render_summary
+
+    table, compare = (f"`{command_on(sweep, name)}" for name in ("table", "compare"))
+    all_shown_by = f"{table} --all` shows"
+    cells = collapse_seeds(without_shorter_runs(results, all_shown_by), each=f"{table} --each` shows the runs.")
+    answered = [
+        row
+        for row in comparison.rows
+        if row["verdict"] not in ((NOT_MEASURED, INCONCLUSIVE) if row.is_stand_in else (NOT_MEASURED,))
+    ]
+    pairs = without_shorter_runs(dataclasses.replace(comparison, rows=answered), f"{compare} --all` shows")
+    shown = best_first(without_skipped_cells(cells, all_shown_by))
+    return render_summary(shown, pairs, limit=_MAX_ROWS, all_shown_by=f"{all_shown_by} all", width=width)
 
 
 def _has_only_runs_without_metrics(runs: Sequence[StoredRun]) -> bool:
@@ -92,9 +111,8 @@ def _print_lines(console: Console, lines: Sequence[str]) -> None:
         console.print(Text(printable(line)), soft_wrap=not console.is_terminal)
 
 
-def command_name() -> str:
-    """Return how to call the `runmanager` command: by its path if it is installed but not on PATH."""
-    installed = Path(sys.executable).with_name("runmanager")
-    if shutil.which("runmanager") or not installed.exists():
-        return "runmanager"
-    return shlex.quote(os.path.relpath(installed))
+def command_on(sweep: SweepPaths, name: str) -> str:
+    """Return a command on the sweep as it is typed here: `runmanager table first`."""
+    root = sweep.root.absolute()
+    is_named = root.parent == OUTPUT_ROOT.absolute() and not root.name.startswith("-")
+    return shlex.join(["runmanager", name, root.name if is_named else str(sweep.root)])

@@ -23,6 +23,7 @@ class LiveRow:
 
     `metrics` are the last values that it logged or printed, None for one that is not finite. `counted` is what the
     number of its last record counts, `epoch` or `step`; `planned` is 0 where it is not known how many there will be.
+    `share` is how much of the epoch under way is done.
     """
 
     label: str
@@ -34,6 +35,7 @@ class LiveRow:
     planned: int = 0
     seconds: float | None = None
     seconds_left: float | None = None
+    share: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,8 @@ class Layout:
         """Return the row of a run; a running one has a progress bar as its state."""
         style = _STYLES.get(row.status, "red")
         done = row.epoch.epoch if row.epoch is not None else 0
-        state = _bar(done / row.planned) if row.status == "running" and row.planned else row.status
+        is_running = row.status == "running" and row.planned
+        state = _bar((done + row.share) / row.planned) if is_running else row.status
         text = Text.assemble(
             (_SYMBOLS.get(row.status, "✗"), style), f" {_shortened(row.label, self.label):{self.label}} "
         )

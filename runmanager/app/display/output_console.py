@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 from rich.console import Console
 
-__all__ = ["make_console"]
+__all__ = ["make_console", "width_of_output"]
+
+_WHOLE = 10_000  # characters, wider than any table
 
 
 def make_console(environment: Mapping[str, str] = os.environ) -> Console:
@@ -17,7 +19,16 @@ def make_console(environment: Mapping[str, str] = os.environ) -> Console:
     if is_in_notebook(environment):
         return Console(highlight=False, force_terminal=False, no_color=True)
     # FORCE_COLOR forces colours without a terminal, as in a log, where lines still cannot be redrawn.
-    return Console(highlight=False, force_interactive=None if sys.stdout.isatty() else False)
+    interactive = None if sys.stdout.isatty() else False
+    return Console(highlight=False, force_interactive=interactive, width=width_of_output(environment))
+
+
+def width_of_output(environment: Mapping[str, str] = os.environ) -> int | None:
+    """Return the width of what is printed: that of the terminal as None, and elsewhere one in which nothing is cut.
+
+    The environment variable `COLUMNS` is the width of either.
+    """
+    return None if sys.stdout.isatty() or "COLUMNS" in environment else _WHOLE
 
 
 def is_in_notebook(environment: Mapping[str, str]) -> bool:

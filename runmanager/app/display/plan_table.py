@@ -7,8 +7,9 @@ from statistics import median
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from runmanager.app.display.eta import sweep_seconds_left
+from runmanager.app.display.eta import EndedRun, expected_seconds, sweep_seconds_left
 from runmanager.app.display.live_table import duration
+from runmanager.app.display.run_line import planned_epochs
 from runmanager.launching.plan import PlannedRun
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.status import Status
@@ -42,14 +43,17 @@ def _estimate(plan: Sequence[PlannedRun], sweep: SweepPaths | None, workers: int
     num_to_run = sum(run.is_to_run for run in plan)
     if not num_to_run:
         return ""
+    records = [run.record for run in (read_sweep(sweep, epochs_of=lambda _: False).runs if sweep else ())]
     measured = [
-        run.record.run_seconds
-        for run in (read_sweep(sweep, epochs_of=lambda _: False).runs if sweep else ())
-        if run.record.status is Status.FINISHED and run.record.run_seconds is not None
+        EndedRun(record.run_seconds, planned_epochs(record))
+        for record in records
+        if record.status is Status.FINISHED and record.run_seconds is not None
     ]
     if not measured:
         return "No run of this sweep is measured yet, so the time cannot be estimated."
     at_once = min(workers, num_to_run)
-    seconds = sweep_seconds_left([], num_waiting=num_to_run, run_seconds=measured, at_once=at_once) or 0.0
+    waiting = [expected_seconds(measured, run.cell.epochs) for run in plan if run.is_to_run]
+    seconds = sweep_seconds_left([], waiting=waiting, at_once=at_once) or 0.0
     how = "one after the other" if at_once == 1 else f"with {at_once} at once"
-    return f"About {duration(seconds)} {how}, at {duration(median(measured))} a run so far."
+    typical = median(each.seconds for each in measured)
+    return f"About {duration(seconds)} {how}, at {duration(typical)} a run so far."

@@ -1,9 +1,8 @@
 """Progress of running runs: a live table in a terminal, plain lines elsewhere."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -12,22 +11,17 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from runmanager.app.display.eta import run_seconds_left, sweep_seconds_left
+from runmanager.app.display.eta import EndedRun, expected_seconds, last_copied_epoch, own_seconds, sweep_seconds_left
 from runmanager.app.display.live_layout import LiveLayout
 from runmanager.app.display.live_table import Layout, LiveRow, footer
 from runmanager.app.display.rich_internals import PausableLive
-from runmanager.app.display.run_line import (
-    end_reason,
-    logged_results,
-    planned_epochs,
-    run_label,
-    run_line,
-)
+from runmanager.app.display.run_line import end_reason, logged_results, planned_epochs, run_label, run_line
+from runmanager.app.display.running_run import RunningRun
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import EpochRecord, RunRecord, counted_word
 from runmanager.records.run.status import Status
-from runmanager.records.storage.reader import read_epochs, read_record, with_program_report
+from runmanager.records.storage.reader import read_epochs, read_record
 from runmanager.text import printable
 
 __all__ = ["LiveRegion", "RunDisplay", "terminal_region"]
@@ -36,51 +30,6 @@ _ERROR_LINES = 20
 _ERROR_WIDTH = 1000  # characters of such a line: an error may quote its data
 _REDRAWS_PER_SECOND = 4  # each takes the driver a millisecond
 _OTHER_LINES = 4  # of the live region in addition to its rows, and room for the cursor
-
-
-@dataclass
-class _Running:
-    """A running run, as last read."""
-
-    paths: RunPaths
-    planned: int
-    counted: str = "epoch"
-    measure_seconds: float = 0.0  # the limit of its measurement side by side, after its epochs
-    epochs: Sequence[EpochRecord] = ()
-    metrics: Mapping[str, float | None] = field(default_factory=dict)  # the last values that it logged or printed
-    seen_at: float = field(default_factory=time.monotonic)  # when it started, or when its last epoch was read
-
-    def as_read(self) -> "_Running":
-        """Return the run as its files have it now. Raises `RecordError`."""
-        record = with_program_report(self.paths, read_record(self.paths))  # what only the program itself knows
-        epochs = read_epochs(self.paths)
-        metrics = logged_results(record, epochs)
-        if not epochs or epochs[-1].epoch == 0 or epochs == self.epochs:
-            return replace(self, metrics=metrics)
-        known = replace(self, planned=planned_epochs(record), counted=counted_word(record), metrics=metrics)
-        return replace(known, epochs=epochs, seen_at=time.monotonic())
-
-    def seconds(self, now: float) -> float:
-        before = (self.epochs[-1].run_seconds if self.epochs else None) or 0.0
-        return before + now - self.seen_at
-
-    def seconds_left(self, now: float) -> float | None:
-        left = run_seconds_left(self.epochs, self.planned)
-        return None if left is None else max(0.0, left + self.measure_seconds - (now - self.seen_at))
-
-    def row(self, now: float) -> LiveRow:
-        epoch = self.epochs[-1] if self.epochs else None
-        left = self.seconds_left(now)
-        return LiveRow(
-            run_label(self.paths),
-            "running",
-            epoch=epoch,
-            metrics=self.metrics,
-            counted=self.counted,
-            planned=self.planned,
-            seconds=self.seconds(now),
-            seconds_left=left,
-        )
 
 
 class LiveRegion(Protocol):
@@ -111,7 +60,8 @@ class RunDisplay:
     time left for each run and for the sweep; ended rows stay. Elsewhere each start and end is one plain line. With
     `quiet`, only runs that ended badly are shown. `longest_label` is the length of the longest run label; `live_region`
     creates the region for the running rows. Logged metrics have columns where there is room, the requested `metric`
-    first.
+    first. `to_come` has the number of epochs of each run that is to be done, 0 if unknown, by the name of its folder.
+    Runs in `skipped` have no device here: they are not counted, and not shown if they end as expected.
     """
 
     def __init__(
@@ -122,14 +72,18 @@ class RunDisplay:
         quiet: bool = False,
         longest_label: int = 0,
         metric: str | None = None,
+        to_come: Mapping[str, int] | None = None,
+        skipped: Collection[str] = (),
         live_region: Callable[[Console, Callable[[], RenderableType]], LiveRegion] = terminal_region,
     ) -> None:
         self._console = console
         self._quiet = quiet
         self._num_runs = num_runs
         self._ended: dict[str, str] = {}
-        self._run_seconds: list[float] = []
-        self._running: dict[str, _Running] = {}
+        self._measured: list[EndedRun] = []
+        self._to_come = dict(to_come or {})
+        self._skipped = frozenset(skipped)
+        self._running: dict[str, RunningRun] = {}
         self._max_at_once = 1
         self._seen: dict[str, tuple[object, ...]] = {}
         self._began = time.monotonic()
@@ -173,42 +127,53 @@ class RunDisplay:
 
     def _render_live_region(self) -> RenderableType:
         """The running rows that fit into the terminal, and the footer."""
-        now = time.monotonic()
+        now = time.time()
         running = list(self._running.values())  # a copy, as a thread redraws the table
         shown = running[: max(1, self._console.height - _OTHER_LINES)]
         layout = self._fit()
-        rows = [layout.row(each.row(now)) for each in shown]
+        rows = [layout.row(each.row(now, self._measured)) for each in shown]
         if not self._has_header:
             rows.insert(0, layout.header())
         if len(shown) < len(running):
             rows.append(Text(f"… and {len(running) - len(shown)} more running", style="dim"))
         return Group(*rows, self._footer(running, now))
 
-    def _footer(self, running: Sequence[_Running], now: float) -> Text:
+    def _footer(self, running: Sequence[RunningRun], now: float) -> Text:
         ended = list(self._ended.values())
         num_waiting = max(0, self._num_runs - len(ended) - len(running))
         counts = [(word, ended.count(word)) for word in dict.fromkeys(ended)]
-        left = sweep_seconds_left(
-            [each.seconds_left(now) for each in running],
-            num_waiting=num_waiting,
-            run_seconds=self._run_seconds,
-            at_once=self._max_at_once,
-        )
+        lefts = [each.seconds_left(now, self._measured) for each in running]
+        left = sweep_seconds_left(lefts, waiting=self._waiting(num_waiting), at_once=self._max_at_once)
         counts += [("running", len(running)), ("to come", num_waiting)]
         is_over = not running and not num_waiting
-        line = footer(counts, seconds=now - self._began, seconds_left=left if running else None, is_over=is_over)
+        line = footer(
+            counts, seconds=time.monotonic() - self._began, seconds_left=left if running else None, is_over=is_over
+        )
         line.overflow = "crop" if self._console.options.ascii_only else "ellipsis"
         return line
 
-    def started(self, paths: RunPaths, planned: int, *, measure_seconds: float = 0.0) -> None:
+    def _waiting(self, number: int) -> list[float | None]:
+        """The expected seconds of the runs that wait, in order."""
+        named = list(self._to_come.items())  # a copy, as a thread redraws the table
+        epochs = [count for name, count in named if name not in self._running and name not in self._ended]
+        epochs = [*epochs, *[0] * number][:number]
+        return [expected_seconds(self._measured, count) for count in epochs]
+
+    def started(
+        self, paths: RunPaths, planned: int, *, measure_seconds: float = 0.0, since: float | None = None
+    ) -> None:
         """Show a run as running, if it is not shown yet: a paired run has several processes.
 
-        `planned` is its number of epochs, `measure_seconds` the limit of its measurement after them.
+        `planned` is its number of epochs, `measure_seconds` the limit of its measurement after them, `since` when its
+        process began, in seconds since 1970, by default now.
         """
-        if paths.name in self._running:
+        if paths.name in self._running or paths.name in self._skipped:
             return
         self._ended.pop(paths.name, None)  # an earlier attempt may have ended badly
-        self._running[paths.name] = _Running(paths, planned, measure_seconds=measure_seconds)
+        began = time.time() if since is None else min(since, time.time())
+        self._running[paths.name] = RunningRun(
+            paths, planned, measure_seconds=measure_seconds, since=began, seen_at=began
+        )
         self._max_at_once = max(self._max_at_once, len(self._running))
         if not self._quiet and not self.is_live:
             self.say(f"[{len(self._ended) + len(self._running)}/{self._num_runs}] {run_label(paths)} started")
@@ -216,13 +181,16 @@ class RunDisplay:
     def follow(self, running: Sequence[RunPaths]) -> None:
         """Read what the running runs have recorded meanwhile."""
         for paths in running:
-            if not self.is_live or not self._has_changed(paths):
+            known = self._running.get(paths.name)
+            if not self.is_live or known is None:
                 continue
-            try:
-                self._running[paths.name] = new = self._running[paths.name].as_read()
-                self._columns.note(new.row(time.monotonic()))
-            except RecordError:
-                continue  # reported when the run ends
+            if self._has_changed(paths):
+                try:
+                    known = known.as_read()
+                except RecordError:
+                    continue  # reported when the run ends
+                self._columns.note(known.row(time.time()))
+            self._running[paths.name] = known.with_share()
 
     def _has_changed(self, paths: RunPaths) -> bool:
         marks = tuple(_mark(path) for path in (paths.epochs, paths.record, paths.reported))
@@ -233,15 +201,19 @@ class RunDisplay:
     def ended(self, paths: RunPaths, record: RunRecord | None = None) -> None:
         """Print the permanent row or line of a run that has ended. `record` is read unless it is given."""
         self.dropped(paths)
-        self.counted(paths)
         try:
             record, epochs = record or read_record(paths).observed(), read_epochs(paths)
         except RecordError as error:
+            self.counted(paths)
             self.say(str(error))
             return
+        if paths.name in self._skipped:
+            if record.status is Status.SKIPPED:
+                return
+            self._num_runs += 1  # it found a device, or something else went wrong
         self._ended[paths.name] = str(record.status)
-        if record.status is Status.FINISHED and record.run_seconds is not None:
-            self._run_seconds.append(record.run_seconds)
+        if (measured := EndedRun.of(record, epochs)) is not None:
+            self._measured.append(measured)
         if self._quiet and record.status.is_success:
             return
         if self.is_live:
@@ -262,7 +234,7 @@ class RunDisplay:
             metrics=logged_results(record, epochs),
             counted=counted_word(record),
             planned=planned_epochs(record),
-            seconds=record.run_seconds,
+            seconds=own_seconds(record.run_seconds, epochs, last_copied_epoch(record)) if record.run_seconds else None,
         )
         self._columns.note(row)
         layout = self._fit()
@@ -313,9 +285,11 @@ class RunDisplay:
         """Stop showing a run as running."""
         self._running.pop(paths.name, None)
 
-    def counted(self, paths: RunPaths) -> None:
-        """Count a run as ended without printing it."""
+    def counted(self, paths: RunPaths, record: RunRecord | None = None) -> None:
+        """Count a run as ended without printing it; with its `record` it also tells how long runs take."""
         self._ended.setdefault(paths.name, "ended before")
+        if record is not None and record.status is Status.FINISHED and record.run_seconds is not None:
+            self._measured.append(EndedRun(record.run_seconds, planned_epochs(record)))
 
     def count_to(self, num_runs: int) -> None:
         """Set the total number of runs."""

@@ -16,22 +16,26 @@ from runmanager.launching.local.engine import LocalEngine, call_in_process
 from runmanager.launching.local.worker import Returned
 from runmanager.launching.plan import Action, PlannedRun
 from runmanager.launching.slurm.launcher import SlurmLauncher
-from runmanager.records.files.file_errors import require_writable
+from runmanager.records.files.file_errors import require_creatable, require_writable
 from runmanager.training.options.step import Precision
 
-__all__ = ["check_cells", "predict_skipped", "require_output_root", "warm_up"]
+__all__ = ["check_cells", "predict_skipped", "require_creatable_output_root", "require_output_root", "warm_up"]
 
 _ALWAYS_AVAILABLE = ("auto", "cpu")
 _WAY_OUT = "make room there, or give another one with output_root=…"
 require_output_root = partial(require_writable, "`output_root`", way_out=_WAY_OUT)
 """A context that raises `UsageError` if a folder under `output_root` cannot be written."""
+require_creatable_output_root = partial(require_creatable, "`output_root`", way_out=_WAY_OUT)
+"""Raises the same error before anything is written."""
 
 
-def check_cells(launcher: Launcher, configs: Sequence[Config], *, given: Container[str], needs_all: bool) -> None:
+def check_cells(
+    launcher: Launcher, configs: Sequence[Config], *, given: Container[str], needs_all: bool, is_dry_run: bool = False
+) -> None:
     """Check everything that can be known of cells before the first one starts, and fetch missing datasets.
 
-    `given`: the settings that the command sets. Raises `ConfigurationError` with every fault. A missing device is one
-    only if the command `needs_all` of its cells, as a single run or a duel does.
+    `given`: the settings that the command sets. Nothing is fetched for a dry run. Raises `ConfigurationError` with
+    every fault. A missing device is one only if the command `needs_all` of its cells, as a single run or a duel does.
     """
     if not configs:
         return
@@ -47,6 +51,7 @@ def check_cells(launcher: Launcher, configs: Sequence[Config], *, given: Contain
         compiled=_distinct([config.device for config in here if config.compile]),
         pieces=_distinct([(config.model, config.loss, config.micro_batch, config.on_oom) for config in configs]),
         data_root=Path(configs[0].data_root),
+        downloads=not is_dry_run,
     )
     if faults := _call_in_process(launcher, run_preflight, request):
         raise ConfigurationError(faults)

@@ -35,7 +35,8 @@ class PreflightRequest:
     `accelerator_settings`: settings that only accelerators use (`loader.pin_memory`), each with the devices of the
     cells that set it; one must be an accelerator. `precisions`: the distinct pairs of device and precision on this
     host. `compiled`: the devices for which code is compiled on this host. `pieces`: the distinct tuples of model, loss,
-    `micro_batch` and `on_oom`.
+    `micro_batch` and `on_oom`. `downloads`: whether missing datasets are downloaded; otherwise only the folder for them
+    is checked.
     """
 
     parts: Sequence[Parts]
@@ -45,6 +46,7 @@ class PreflightRequest:
     compiled: Sequence[str]
     pieces: Sequence[tuple[Any, Mapping[str, Any], int | str | None, str]]
     data_root: Path
+    downloads: bool = True
 
 
 def missing_devices(names: Sequence[str]) -> dict[str, str]:
@@ -64,12 +66,12 @@ def missing_devices(names: Sequence[str]) -> dict[str, str]:
 
 
 def run_preflight(request: PreflightRequest) -> list[str]:
-    """Fetch or build missing datasets, and return every fault as a message.
+    """Fetch or build missing datasets, if the request says so, and return every fault as a message.
 
     Called in another process, so that the driver never imports torch.
     """
     from runmanager.training.custom_targets import resolve_target
-    from runmanager.training.datasets.registry import prepare_dataset
+    from runmanager.training.datasets.registry import download_faults, must_be_downloaded, prepare_dataset
 
     faults = [*missing_devices(request.devices).values(), *_accelerator_faults(request.accelerator_settings)]
     faults += _precision_faults(request.precisions) + _compiler_faults(request.compiled)
@@ -83,6 +85,9 @@ def run_preflight(request: PreflightRequest) -> list[str]:
         try:
             if isinstance(dataset, Mapping):
                 resolve_target(dataset, group="dataset")
+            if not request.downloads and must_be_downloaded(dataset, data_root=request.data_root):
+                faults += download_faults(dataset, data_root=request.data_root)
+                continue
             prepare_dataset(dataset, data_root=request.data_root)
             if not isinstance(dataset, Mapping):  # a custom dataset is built only by the run, as it may be slow
                 faults += _fitting_faults(dataset, parts, request)

@@ -59,7 +59,7 @@ class CellGrid:
     `libraries` are the versions that the cells will run with, where they are not those of this process. `code_folder`:
     what the names of the cells' code files are relative to, where that is not the current folder. `extension_obstacle`:
     what keeps a cell from going on from a finished run with fewer epochs, empty if nothing does; without it all cells
-    start from their first epoch.
+    start from their first epoch. `defaults`: see `SweepRecord`.
     """
 
     cells: Sequence[Cell]
@@ -73,6 +73,7 @@ class CellGrid:
     libraries: Mapping[str, str] | None = None
     code_folder: str | None = None
     extension_obstacle: Callable[[Cell, RunRecord], str] | None = None
+    defaults: Mapping[str, Any] | None = None
 
 
 class Program(Protocol):
@@ -110,8 +111,10 @@ class Program(Protocol):
         """
         ...
 
-    def check(self, launcher: Launcher, to_run: Sequence[PlannedRun], *, needs_all: bool) -> None:
-        """Check what composing could not, just before the first run; make ready what all runs need.
+    def check(
+        self, launcher: Launcher, to_run: Sequence[PlannedRun], *, needs_all: bool, is_dry_run: bool = False
+    ) -> None:
+        """Check what composing could not, just before the first run; make ready what all runs need, but for a dry run.
 
         Raises `ConfigurationError` with every fault. A missing device is one only if the command `needs_all` cells.
         """

@@ -1,19 +1,18 @@
 """The driver's part while runs run: display, ends that runs could not record themselves, tables, exit status."""
 
 import contextlib
-import shlex
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
 from rich.console import Console
 
-from runmanager.app.display.final_summary import command_name, show_results
+from runmanager.app.display.final_summary import command_on, show_results
 from runmanager.app.display.progress import RunDisplay
 from runmanager.app.display.run_line import run_label
 from runmanager.app.driver.driver_faults import DriverFaults, require_sweep_folder, write_and_show_results
-from runmanager.app.driver.other_drivers import follow_other_drivers, stored_record
+from runmanager.app.driver.other_drivers import epochs_to_do, follow_other_drivers, stored_record
 from runmanager.app.follow.sweep_state import SweepReader
 from runmanager.errors import RecordError
 from runmanager.launching.local.engine import Job, Listener, ProcessExit
@@ -28,9 +27,9 @@ from runmanager.records.run.status import Outcome, Status
 from runmanager.records.storage.reader import read_record
 from runmanager.records.storage.run_end import RunEnd, find_end, write_end
 from runmanager.results.write_throttle import WriteThrottle
-from runmanager.text import pluralize
+from runmanager.text import pluralize, shell_command
 
-__all__ = ["SweepListener", "command_name", "write_tables_alone"]
+__all__ = ["SweepListener", "write_tables_alone"]
 
 _INTERRUPTED = 130  # 128 + SIGINT, the shell's convention
 
@@ -40,7 +39,8 @@ class SweepListener(Listener):
 
     Other drivers may run cells of the same sweep. Their cells are left to them and followed until they end; `observer`
     judges runs on other hosts. `show` prints the results, `resuming` is the command that resumes the sweep. The
-    live table and lines have the requested `metric` first. `faults` collects errors outside the runs.
+    live table and lines have the requested `metric` first. `skipped` says of runs why they will be skipped: they are
+    not counted. `faults` collects errors outside the runs.
     """
 
     def __init__(
@@ -55,6 +55,7 @@ class SweepListener(Listener):
         show: Callable[[SweepPaths, Console, bool], None] = show_results,
         resuming: Sequence[str] = (),
         metric: str | None = None,
+        skipped: Mapping[str, str] | None = None,
     ) -> None:
         self._sweep = sweep
         self._plan = plan
@@ -77,20 +78,36 @@ class SweepListener(Listener):
         self._folder = FolderIdentity(sweep.root)
         self._ends: dict[int, RunEnd | None] = {}  # None: another process has the run
         self._unwritten: dict[str, tuple[RunPaths, RunRecord]] = {}
-        shown = [*to_run, *self._elsewhere]
-        longest = max((len(run_label(each.paths)) for each in shown), default=0)
-        self._display = RunDisplay(console, num_runs=len(shown), quiet=quiet, longest_label=longest, metric=metric)
+        self._skipped = (
+            {each.paths.name: skipped[each.cell.signature] for each in to_run if each.cell.signature in skipped}
+            if skipped
+            else {}
+        )
+        shown = [each for each in (*to_run, *self._elsewhere) if each.paths.name not in self._skipped]
+        self._display = RunDisplay(
+            console,
+            num_runs=len(shown),
+            quiet=quiet,
+            longest_label=max((len(run_label(each.paths)) for each in shown), default=0),
+            metric=metric,
+            to_come={each.paths.name: epochs_to_do(each, sweep) for each in shown},
+            skipped=self._skipped,
+        )
 
     def __enter__(self) -> Self:
         if not self._quiet:
             kept = sum(each.action is Action.KEEP for each in self._plan)
             known = f", {kept} finished already" if kept else ""
-            self._display.say(f"{pluralize(len(self._to_run), 'run')} to do{known}, in {self._sweep.root}")
+            if self._skipped:
+                whys = ", ".join(dict.fromkeys(self._skipped.values()))
+                known += f", {pluralize(len(self._skipped), 'cell')} skipped ({whys})"
+            to_do = pluralize(len(self._to_run) - len(self._skipped), "run")
+            self._display.say(f"{to_do} to do{known}, in {self._sweep.root}")
             for each in self._plan:
                 is_kept_though = each.action is Action.KEEP and each.changes
                 is_special = each.action in (Action.LEAVE, Action.MEASURE) or each.continuation is not None
                 if is_special or is_kept_though or each.variables:
-                    self._display.say(f"{each.paths.name}: {each.why}")
+                    self._display.say(f"{run_label(each.paths)}: {each.why}")
         self._display.__enter__()
         return self
 
@@ -243,7 +260,7 @@ class SweepListener(Listener):
                 write_end(paths, record)
         write_and_show_results(self._sweep, self._console, self.faults, quiet=self._quiet, show=self._show)
         if interrupted:
-            self._display.say(f"Interrupted. To resume:  {shlex.join(self._resuming)}")
+            self._display.say(f"Interrupted. To resume:  {shell_command(self._resuming)}")
             return _INTERRUPTED
         records = [stored_record(run) for run in self._plan]
         is_good = all(record is not None and record.status.is_success for record in records)
@@ -254,10 +271,9 @@ class SweepListener(Listener):
         with self.faults.kept("The tables could not be written"):
             self._write_tables()
         if not self._quiet:
-            sweep = shlex.quote(str(self._sweep.root))
             self._display.say("The cells are submitted to Slurm. To follow them:")
-            self._display.say(f"  {command_name()} watch {sweep}")
-            self._display.say(f"  {command_name()} table {sweep}")
+            self._display.say(f"  {command_on(self._sweep, 'watch')}")
+            self._display.say(f"  {command_on(self._sweep, 'table')}")
 
 
 def write_tables_alone(sweep: SweepPaths) -> None:

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from runmanager.app.display.sweep_end import announce_end, notification_faults, 
 from runmanager.app.driver.cell_launching import is_detached, launch_cells
 from runmanager.app.driver.other_drivers import end_silent_runs, stored_record
 from runmanager.app.driver.paired_grouping import Pairing, make_pairing, pairing_notices
-from runmanager.app.driver.preflight import predict_skipped, require_output_root
+from runmanager.app.driver.preflight import predict_skipped, require_creatable_output_root, require_output_root
 from runmanager.app.driver.program import CellGrid, Program
 from runmanager.app.driver.run_listener import SweepListener
 from runmanager.app.driver.sweep_plan import assign_folder, plan_sweep, write_plan
@@ -106,15 +106,31 @@ class SweepDriver:
         batches = self._batches(to_run)
         self._program.check_capacity(self._launcher, batches, take_turns=self._pairing is not None)
         if self._options.dry_run:
+            require_creatable_output_root(Path(storage.output_root) if sweep is None else sweep.root)
+            if isinstance(self._launcher, SlurmLauncher):
+                self._launcher.check()
+            self._program.check(self._launcher, to_run, needs_all=self._needs_all(grid), is_dry_run=True)
             self._show(predict_skipped(self._launcher, plan, needs_all=self._needs_all(grid)), sweep, grid)
             return []
         if end_silent_runs(plan, self._observer, apart_from=self._queued, say=self._print_line):
             plan = self._planned(grid, sweep)
             to_run = [each for each in plan if each.is_to_run]
         self._program.check(self._launcher, to_run, needs_all=self._needs_all(grid))
+        skipped = self._to_be_skipped(to_run)
         with require_output_root(Path(storage.output_root)):
             sweep = sweep or fresh_sweep_folder(Path(storage.output_root))
-        return self._run(grid, plan, sweep)
+        return self._run(grid, plan, sweep, skipped)
+
+    def _to_be_skipped(self, to_run: Sequence[PlannedRun]) -> dict[str, str]:
+        """Why cells will be skipped, by signature: their processes record it, but there is nothing to do in them.
+
+        What another program does without its device is not known, nor which devices other launchers find.
+        """
+        own = [each for each in to_run if not each.cell.command]
+        found = (
+            predict_skipped(self._launcher, own, needs_all=False) if isinstance(self._launcher, LocalLauncher) else []
+        )
+        return {each.cell.signature: each.why for each in found if each.action is Action.SKIP}
 
     def _with_kept_cells(self, grid: CellGrid) -> CellGrid:
         """The grid without the cells that were removed from its sweep, unless they are to be restored."""
@@ -189,11 +205,13 @@ class SweepDriver:
         if answer.strip().lower() not in ("y", "yes"):
             raise UsageError("Nothing was run.")
 
-    def _run(self, grid: CellGrid, plan: Sequence[PlannedRun], sweep: SweepPaths) -> Sequence[JobReturn]:
+    def _run(
+        self, grid: CellGrid, plan: Sequence[PlannedRun], sweep: SweepPaths, skipped: Mapping[str, str]
+    ) -> Sequence[JobReturn]:
         driver = ProcessIdentity.current()
         os.environ[DRIVEN_VARIABLE] = "1"
         with require_output_root(sweep.root.parent):
-            names = write_plan(sweep, plan, grid, driver)
+            names = write_plan(sweep, plan, grid, driver, metric=self._options.metric)
         detached = is_detached(self._launcher)
         try:
             plan = [assign_folder(each, sweep, names) for each in plan]
@@ -206,6 +224,7 @@ class SweepDriver:
                 quiet=self._options.quiet,
                 observer=self._observer,
                 metric=self._options.metric,
+                skipped=skipped,
                 show=show_duel if grid.sides else self._show_results,
                 resuming=self._resuming_command(grid, sweep),
             )

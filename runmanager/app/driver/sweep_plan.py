@@ -51,9 +51,12 @@ def plan_sweep(program: Program, grid: CellGrid, sweep: SweepPaths | None) -> li
 
 
 def write_plan(
-    sweep: SweepPaths, plan: Sequence[PlannedRun], grid: CellGrid, driver: ProcessIdentity
+    sweep: SweepPaths, plan: Sequence[PlannedRun], grid: CellGrid, driver: ProcessIdentity, *, metric: str | None = None
 ) -> dict[str, str]:
-    """Write sweep.json; return the name of each cell's run by the cell's signature."""
+    """Write sweep.json; return the name of each cell's run by the cell's signature.
+
+    `metric` is the one that the command ranks cells by, if it names one.
+    """
     record = write_cells(
         sweep,
         PlannedCells(plan),
@@ -61,6 +64,8 @@ def write_plan(
         command=command_line(),
         driver=driver,
         default_device=grid.default_device,
+        metric=metric,
+        defaults=grid.defaults,
     )
     return {cell.signature: cell.run for cell in record.planned}
 

@@ -1,6 +1,7 @@
 """Following a sweep from its files: shows which cells start, advance and end, until the last has ended."""
 
 import contextlib
+import datetime
 from collections import Counter
 from collections.abc import Callable
 
@@ -155,7 +156,7 @@ class Follower:
         ended = [cell for cell in state.cells if cell.is_ended and not _has_just_vanished(cell, state)]
         for cell in ended:
             self._ended[cell.paths.name] = cell.record
-            self._display.counted(cell.paths)
+            self._display.counted(cell.paths, cell.record)
         for cell in ended:
             if cell.record is None or not cell.record.status.is_success:
                 self._display.ended(cell.paths, cell.record)
@@ -170,7 +171,10 @@ class Follower:
                 self._running[name] = cell.paths
                 self._ended.pop(name, None)
                 seconds = paired_measure_seconds(cell.record.config)
-                self._display.started(cell.paths, planned_epochs(cell.record), measure_seconds=seconds)
+                began = cell.record.resumed_at or cell.record.started_at
+                since = datetime.datetime.fromisoformat(began).timestamp() if began else None
+                planned = planned_epochs(cell.record)
+                self._display.started(cell.paths, planned, measure_seconds=seconds, since=since)
             elif (
                 cell.is_ended
                 and self._ended.get(name, _NOT_ENDED) != cell.record

@@ -1,6 +1,7 @@
 """The built-in job as a program of sweeps."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from hydra.plugins.launcher import Launcher
@@ -20,11 +21,15 @@ from runmanager.app.driver.remote_sessions import duel_address
 from runmanager.app.programs.run_folder_overrides import run_folder_overrides
 from runmanager.app.sweeper_options import CONTINUES
 from runmanager.errors import ConfigurationError
+from runmanager.launching.hydra_launcher import refuse_several_processes
 from runmanager.launching.plan import Action, Cell, PlannedRun, Resume
 from runmanager.launching.work import Work
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
+from runmanager.records.sweep.changed_defaults import defaults_now, kept_defaults, kept_defaults_note
+from runmanager.records.sweep.sweep_record import read_sweep_record
+from runmanager.text import format_value
 from runmanager.training.options.groups import PairedOptions, SchedulerOptions
 from runmanager.validation import fault
 
@@ -52,6 +57,7 @@ class BuiltInJob:
         self._rules = rules or GridRules()
         self._given: frozenset[str] = frozenset()
         self._configs: dict[str, Config] = {}
+        self._kept: dict[str, Any] = {}
 
     def count_cells(self) -> int:
         return read_override_grid(self._loader, self._words, self._rules).num_cells * max(1, len(self._sides))
@@ -73,18 +79,29 @@ class BuiltInJob:
             paired=_paired_options(grid),
             in_epochs=frozenset(name for name, config in self._configs.items() if config.num_workers),
             extension_obstacle=self._extension_obstacle,
-            notes=excluded_notes(grid.num_excluded),
+            notes=[*self._kept_notes(first), *excluded_notes(grid.num_excluded)],
+            defaults=defaults_now(),
         )
 
     def _grid(self) -> Grid:
-        """The cells; those of a paired sweep with `measure.axis` set, so that it is in every run's record."""
+        """The cells; those of a paired sweep with `measure.axis` set, so that it is in every run's record.
+
+        A named sweep that began with other defaults keeps them for what the command does not set.
+        """
         grid = self._prepared()
+        if kept := _kept_defaults(grid):
+            self._kept = kept
+            self._words += [f"{name}={format_value(value)}" for name, value in kept.items()]
+            grid = self._prepared()
         options = grid.configs[0].measure
         if not isinstance(options, PairedOptions) or options.axis is not None or duel_address() is not None:
             return grid  # the sides of a duel of two commits have equal settings
         axis = infer_compared_axis(grid.axes, grid.sides)
         self._words.append(f"measure.axis={quote_text(axis)}")
         return self._prepared()
+
+    def _kept_notes(self, config: Config) -> list[str]:
+        return [kept_defaults_note(str(config.name), self._kept)] if self._kept else []
 
     def _prepared(self) -> Grid:
         return prepare_cells(self._loader, self._master, self._words, sides=self._sides, rules=self._rules)
@@ -105,10 +122,14 @@ class BuiltInJob:
     def check_capacity(
         self, launcher: Launcher, batches: Sequence[Sequence[PlannedRun]], *, take_turns: bool = False
     ) -> None:
+        refuse_several_processes(launcher, "the built-in job")
         check_host_capacity(launcher, map(self._configs_of, batches), take_turns=take_turns)
 
-    def check(self, launcher: Launcher, to_run: Sequence[PlannedRun], *, needs_all: bool) -> None:
-        check_cells(launcher, self._configs_of(to_run), given=self._given, needs_all=needs_all)
+    def check(
+        self, launcher: Launcher, to_run: Sequence[PlannedRun], *, needs_all: bool, is_dry_run: bool = False
+    ) -> None:
+        configs = self._configs_of(to_run)
+        check_cells(launcher, configs, given=self._given, needs_all=needs_all, is_dry_run=is_dry_run)
 
     def _configs_of(self, runs: Sequence[PlannedRun]) -> list[Config]:
         return [self._configs[each.cell.signature] for each in runs]
@@ -125,6 +146,13 @@ class BuiltInJob:
         if run.action is Action.START_AGAIN and run.stored is not None and run.stored.status is Status.FINISHED:
             words.append("resume=never")  # unfinished runs start again anyway, unless another driver has finished them
         return words
+
+
+def _kept_defaults(grid: Grid) -> dict[str, Any]:
+    """The defaults with which the sweep of these cells began, where they are others now and the command sets none."""
+    config = grid.configs[0]
+    record = None if config.name is None else read_sweep_record(SweepPaths(Path(config.output_root) / config.name))
+    return {} if record is None else kept_defaults(record, [cell.config for cell in grid.cells], given=grid.given)
 
 
 def _paired_options(grid: Grid) -> PairedOptions | None:

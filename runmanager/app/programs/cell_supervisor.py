@@ -241,7 +241,7 @@ class _Supervisor:
         known, metrics = merged_metrics(paths, known, end.metrics)
         outcome = self._outcome(end, report, known)
         facts = {name: getattr(known, name) for name in _REPORTED}
-        facts["environment"] = self._device.added_to(known.environment)
+        facts["environment"] = self._device.added_to(known.environment, is_child=end.is_child)
         earlier = self._folder.record  # a resumed run has the time and the memory of its earlier attempts
         reported = report if report is not None and report.attempt == earlier.attempt else ProgramReport()
         if reported.run_seconds is None:

@@ -51,6 +51,7 @@ class GridSweeper(Sweeper):
         notify: str | None,
         save: str | None,
         continues: str | None = None,
+        tune: Any = None,
     ) -> None:
         if continues is not None:
             rule, way_out = "be left to the sweeper", "a cell with more `epochs` continues a finished one by itself"
@@ -62,6 +63,7 @@ class GridSweeper(Sweeper):
         self._points = points
         self._exclude = exclude
         self._save = save
+        self._tune = tune
         self._options = DriverOptions(
             is_single=not multirun,
             dry_run=dry_run,
@@ -86,6 +88,12 @@ class GridSweeper(Sweeper):
         """Run the grid; called by Hydra with the overrides that are not Hydra's."""
         words = [f"{key}={value}" for key, value in self._params.items()] + arguments
         self._refuse_folders()
+        if self._tune is not None:
+            from runmanager.app.tune.built_in_tuning import tune_built_in
+
+            return tune_built_in(
+                self._loader, self._master, words, self._launcher, {str(key): each for key, each in self._tune.items()}
+            )
         rules = GridRules.read(zip_=self._zip, points=self._points, exclude=self._exclude, key="--{}".format)
         self._refuse_hidden_grid(words, rules)
         program = BuiltInJob(self._loader, self._master, words, sides=self._sides, rules=rules)
@@ -94,6 +102,7 @@ class GridSweeper(Sweeper):
             save_preset(self._save, words, hydra_words(self._master), overwrites=self._options.yes)
             return []
         forget_notification(self._master)
+        self._loader.remember(self._master)
         return SweepDriver(program, self._launcher, self._options).run()
 
     def _refuse_folders(self) -> None:

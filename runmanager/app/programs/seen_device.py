@@ -24,17 +24,21 @@ def is_device_missing(device: str | None) -> bool:
 class SeenDevice:
     """What this process used."""
 
-    def added_to(self, environment: Environment) -> Environment:
-        """Return the environment with the device, unless the program has reported it."""
+    def added_to(self, environment: Environment, *, is_child: bool = False) -> Environment:
+        """Return the environment with the device, unless the program has reported it.
+
+        `is_child`: the program was a child of this process.
+        """
         if environment.device_name is not None:
             return environment
-        return msgspec.structs.replace(environment, device_name=self._name(environment))
+        return msgspec.structs.replace(environment, device_name=self._name(environment, is_child=is_child))
 
-    def _name(self, environment: Environment) -> str | None:
+    def _name(self, environment: Environment, *, is_child: bool) -> str | None:
         cuda = _initialised_cuda()
         if cuda is not None:
             return str(cuda.get_device_name())
-        return environment.cpu_model if "torch" in sys.modules or not find_gpus() else None
+        was_seen = "torch" in sys.modules and not is_child
+        return environment.cpu_model if was_seen or not find_gpus() else None
 
     def peak_memory_bytes(self) -> int:
         """Return the peak of what this process allocated on the accelerator; on CPU its peak resident memory."""

@@ -12,8 +12,10 @@ __all__ = ["run"]
 def run(ctx: typer.Context) -> int:
     """Run one combination of the settings.
 
-    Without PROGRAM the same as `python -m runmanager OVERRIDES`. `--cfg job` prints the settings, `--hydra-help`
-    explains Hydra's own flags, `--dry-run` runs nothing. A preset that holds a grid is a sweep here too.
+    Without PROGRAM it is the built-in job, the same as `python -m runmanager OVERRIDES`. Among the overrides stand
+    `--dry-run`, `--quiet`, `--yes`, `--restore`, `--debug`, `--zip NAMES`, `--points FILE`, `--exclude CONDITION`,
+    `--save NAME` and `--notify URL`, which mean what they mean for a script. `--cfg job` prints the settings,
+    `--hydra-help` explains Hydra's own flags. A preset that holds a grid is a sweep here too.
 
     PROGRAM is a script: a path that ends in `.py`, or `-m MODULE`, which is run once, with the settings as its
     arguments. What stands after `--` is passed to it as it is.

@@ -1,6 +1,5 @@
 """`runmanager tensorboard`: a sweep and its runs in TensorBoard."""
 
-import contextlib
 import errno
 import importlib.util
 import os
@@ -21,6 +20,7 @@ from runmanager.records.sweep.lookup import find_sweep
 from runmanager.text import printable
 
 if TYPE_CHECKING:
+    from runmanager.tracking.tensorboard.board_server import BoardServer
     from runmanager.tracking.tensorboard.logdir import SweepLogdir
     from runmanager.tracking.tensorboard.sweep_summary import SweepSummaryWriter
 
@@ -53,19 +53,25 @@ def tensorboard(
 
 
 def _serve(paths: SweepPaths, folder: Path, *, host: str, port: int | None) -> None:
-    from runmanager.tracking.tensorboard.logdir import SweepLogdir
-    from runmanager.tracking.tensorboard.sweep_summary import SweepSummaryWriter
+    from runmanager.tracking.tensorboard.board_server import BoardServer
 
-    runs = SweepLogdir(paths, folder)
-    runs.refresh()
-    sweep = SweepSummaryWriter(paths, runs)
-    sweep.declare()
-    bound = _launch(runs.root, title=paths.name, host=host, port=port)
-    print(f"TensorBoard of {paths.root}: {_address(host, bound)} (Ctrl-C ends it)", flush=True)
-    faults: set[str] = set()
-    while True:
-        time.sleep(_REFRESH_SECONDS)
-        _refresh(runs, sweep, faults)
+    with BoardServer() as board:  # imports TensorBoard, which takes longer than the links
+        from runmanager.tracking.tensorboard.data_server import data_server
+        from runmanager.tracking.tensorboard.logdir import SweepLogdir
+        from runmanager.tracking.tensorboard.sweep_summary import SweepSummaryWriter
+
+        runs = SweepLogdir(paths, folder)
+        runs.refresh()
+        sweep = SweepSummaryWriter(paths, runs)
+        sweep.declare()
+        with data_server(runs.root, folder, reload_seconds=_REFRESH_SECONDS) as data:
+            bound = _launch(board, runs.root, data.address(), title=paths.name, host=host, port=port)
+            print(f"TensorBoard of {paths.root}: {_address(host, bound)} (Ctrl-C ends it)", flush=True)
+            faults: set[str] = set()
+            while True:
+                time.sleep(_REFRESH_SECONDS)
+                board.require_life()
+                _refresh(runs, sweep, faults)
 
 
 def _refresh(runs: "SweepLogdir", sweep: "SweepSummaryWriter", faults: set[str]) -> None:
@@ -86,26 +92,15 @@ def _address(host: str, port: int) -> str:
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
-def _launch(folder: Path, *, title: str, host: str, port: int | None) -> int:
-    """Start the server and return its port. A port that was taken since it was found free is skipped."""
-    from tensorboard import default, program  # late: the import takes a second
+def _launch(board: "BoardServer", folder: Path, data: str, *, title: str, host: str, port: int | None) -> int:
+    """Serve the folder and return the port. A port that was taken since it was found free is skipped."""
+    from runmanager.tracking.tensorboard.board_server import serving_options
 
     while True:  # `free_port` raises when no port is left
         chosen = free_port(host, port)
-        server = program.TensorBoard(plugins=default.get_plugins())
-        server.configure(["tensorboard", *serving_options(folder, title=title, host=host, port=chosen)])
-        with contextlib.suppress(program.TensorBoardPortInUseError):
-            server.launch()
+        options = serving_options(folder, title=title, host=host, port=chosen, reload_seconds=_REFRESH_SECONDS)
+        if board.serve(options, data_server=data):
             return chosen
-
-
-def serving_options(folder: Path, *, title: str, host: str, port: int) -> list[str]:
-    """Options of TensorBoard for a folder of runs that are being written."""
-    return [
-        *("--logdir", str(folder), "--window_title", title),
-        *("--host", host, "--port", str(port)),
-        *("--reload_interval", str(_REFRESH_SECONDS)),
-    ]
 
 
 def free_port(host: str, port: int | None) -> int:

@@ -67,7 +67,7 @@ class LocalEngine:
     second kills them. They die when the driver dies, however it dies. `slots` are the GPU slots. With `stop_on_error`
     no job starts after the first that did not succeed and is not tried again. A process that has answered but does not
     exit, held up by a thread or a loader's worker, is killed after `exit_timeout` seconds; its answer stands. With
-    `turns` all jobs live together, and only one at a time uses the machine.
+    `turns` all jobs live together, and only one at a time uses the machine. `threads` are those of a job.
     """
 
     def __init__(
@@ -79,10 +79,12 @@ class LocalEngine:
         retries: Retries | None = None,
         stop_on_error: bool = False,
         turns: Turns | None = None,
+        threads: int | None = None,
         exit_timeout: float = _EXIT_TIMEOUT,
     ) -> None:
         self._workers = workers
         self._turns = turns
+        self._given_threads = threads
         self._exit_timeout = exit_timeout
         self._slots = slots or GpuSlots()
         self._retries = retries or Retries()
@@ -189,7 +191,9 @@ class LocalEngine:
             listener.halted()
 
     def _threads(self) -> int:
-        """Return the number of threads per job: OMP_NUM_THREADS, else an equal share of the cores."""
+        """Return the number of threads per job: the given one, OMP_NUM_THREADS, or an equal share of the cores."""
+        if self._given_threads is not None:
+            return self._given_threads
         given = os.environ.get("OMP_NUM_THREADS", "")
         return int(given) if given.isdigit() and int(given) > 0 else max(1, usable_cores() // self._num_working)
 

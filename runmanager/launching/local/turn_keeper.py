@@ -169,7 +169,8 @@ class TurnKeeper:
     First every job gets the turns that it requests for training. When all request measured turns, the rounds begin:
     one turn per job and round. They end when `enough`, called from `min_rounds` on, returns True for the rounds so far,
     or after `max_seconds`, or when fewer than two jobs are left. These seconds count from `measuring_since` on, by
-    `clock`, or from the first measured turn. The jobs in `again` have ended before, and only take measured turns.
+    `clock`, or from the first measured turn. The jobs in `again` have ended before, and only take measured turns. Of
+    these the first `warmup_turns` of each job do not count.
 
     `start_seconds` is how long the processes took until all could take turns; `rounds_since` is when the first round
     that counts began. Both are None until then. `imported` has the files that jobs have reported.
@@ -184,6 +185,7 @@ class TurnKeeper:
         measuring_since: float | None = None,
         seed: int = 0,
         again: Collection[int] = (),
+        warmup_turns: int = WARMUP_TURNS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.session = secrets.token_hex(4)
@@ -197,6 +199,7 @@ class TurnKeeper:
         self._max_seconds = max_seconds
         self._random = random.Random(seed)
         self._again = again
+        self._warmup_turns = warmup_turns
         self._clock = clock
         self._members: dict[int, _Member] = {}
         self._waited: dict[int, float] = {}
@@ -241,6 +244,11 @@ class TurnKeeper:
         waiting = now - member.requested_at if member is not None and member.request is not None else 0.0
         return now - self._waited.get(key, 0.0) - waiting
 
+    def end_turns(self, keys: Collection[int]) -> None:
+        """Tell jobs that wait that their turns are over; called by `enough`. The others continue when they are gone."""
+        for key in keys:
+            self._reply(key, None)
+
     def receive(self, ready: Sequence[object]) -> None:
         """Read the requests from those of `pipes` that are ready, and grant the next turn."""
         for key, member in list(self._members.items()):
@@ -274,6 +282,8 @@ class TurnKeeper:
             if self._is_over():
                 self._end_turns()
                 return
+            if any(member.request is None for member in members.values()):
+                return  # some were told to end, and must be gone before the next turn
             self._begin_round()
         self._measure(self._order.pop(0))
 
@@ -281,7 +291,9 @@ class TurnKeeper:
         now = self._clock()
         if self.measuring_since is None:
             self.measuring_since = now
-        if self.rounds_since is None and all(each.num_measured >= WARMUP_TURNS for each in self._members.values()):
+        if self.rounds_since is None and all(
+            each.num_measured >= self._warmup_turns for each in self._members.values()
+        ):
             self.rounds_since = now
         self._round_number += 1
         self._order = self._random.sample(list(self._members), len(self._members))
@@ -291,7 +303,7 @@ class TurnKeeper:
     def _measure(self, key: int) -> None:
         member = self._members[key]
         position = len(self._members) - len(self._order)
-        member.is_warm = member.num_measured >= WARMUP_TURNS
+        member.is_warm = member.num_measured >= self._warmup_turns
         member.num_measured += 1
         self._grant(key, Grant(self._round_number, position, not member.is_warm, self._core))
 
@@ -316,7 +328,7 @@ class TurnKeeper:
         self._reply(key, grant)
 
     def _end_turns(self) -> None:
-        for key in list(self._members):
+        for key in [key for key, member in self._members.items() if member.request is not None]:
             self._reply(key, None)
             self._members.pop(key).pipe.close()
 

@@ -28,7 +28,7 @@ from runmanager.launching.slurm.job_follower import SubmittedCell, follow, outco
 from runmanager.launching.slurm.job_registry import locked_job_registry, read_job_registry, states_in_queue
 from runmanager.launching.slurm.options import SlurmOptions
 from runmanager.launching.slurm.queue import SlurmQueue
-from runmanager.launching.slurm.submit import require_submitit, submit
+from runmanager.launching.slurm.submit import require_slurm, require_submitit, submit
 from runmanager.launching.work import Work
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.run_end import end_gone_run
@@ -91,6 +91,12 @@ class SlurmLauncher(ProcessLauncher):
         if interrupted:
             raise KeyboardInterrupt
         return returns
+
+    def check(self) -> None:
+        """Raise `RunManagerError` for what would keep `launch` from submitting anything; nothing is written."""
+        require_slurm(self.options)
+        if self._queue.states(()) is None:
+            _require_answer(None)
 
     def settle(self, plan: Sequence[PlannedRun], sweep: SweepPaths) -> bool:
         """Write the end of each run whose job is gone without having written it; return whether there were any.

@@ -14,7 +14,7 @@ from runmanager.errors import RunManagerError, UsageError
 from runmanager.launching.slurm.job import SlurmRequest, run_slurm_job
 from runmanager.launching.slurm.options import SlurmOptions
 
-__all__ = ["require_submitit", "submit"]
+__all__ = ["require_slurm", "require_submitit", "submit"]
 
 # Files that submitit writes before it calls sbatch, and renames when the job has a number.
 _UNNUMBERED_FILE = re.compile(r"[0-9a-f]{32}\.pkl|\.submission_file_[0-9a-f]{32}\.sh")
@@ -26,6 +26,25 @@ def require_submitit() -> None:
         raise UsageError(
             "`hydra/launcher=slurm` must find the package submitit, got none; pip install 'torch-runmanager[slurm]'."
         )
+
+
+def require_slurm(options: SlurmOptions) -> None:
+    """Raise what `submit` would before it asks Slurm: where its commands are missing, and for impossible options."""
+    import submitit
+
+    with _commands_required():
+        submitit.SlurmExecutor(Path("slurm")).update_parameters(**_parameters("check", options, None))
+
+
+@contextlib.contextmanager
+def _commands_required() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        raise RunManagerError(
+            f"`hydra/launcher=slurm` must run where Slurm's commands are, got: {error} Use a login node of the "
+            "cluster, or `hydra/launcher=local`."
+        ) from error
 
 
 def submit(requests: Sequence[SlurmRequest], options: SlurmOptions, *, after: str | None) -> list[str]:
@@ -42,6 +61,7 @@ def submit(requests: Sequence[SlurmRequest], options: SlurmOptions, *, after: st
         _job_environment_hidden(),
         contextlib.redirect_stderr(io.StringIO()),
         warnings.catch_warnings(),
+        _commands_required(),
     ):
         warnings.simplefilter("ignore")  # submitit's, about what is not used here
         try:
@@ -52,11 +72,6 @@ def submit(requests: Sequence[SlurmRequest], options: SlurmOptions, *, after: st
         except (submitit.core.utils.FailedJobError, submitit.core.utils.FailedSubmissionError) as error:
             lines = str(error).strip().splitlines() or [type(error).__name__]
             raise RunManagerError(f"Slurm must accept the jobs, got: {lines[-1]}") from error
-        except RuntimeError as error:
-            raise RunManagerError(
-                f"`hydra/launcher=slurm` must run where Slurm's commands are, got: {error} Use a login node of the "
-                "cluster, or `hydra/launcher=local`."
-            ) from error
     return [str(job.job_id) for job in jobs]
 
 

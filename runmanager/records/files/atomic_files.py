@@ -167,6 +167,8 @@ def read_bytes(path: str | Path) -> bytes:
         parts = []
         while part := os.read(handle, _CHUNK):
             parts.append(part)
+            if len(part) < _CHUNK:  # of a regular file only the end gives less
+                break
         return parts[0] if len(parts) == 1 else b"".join(parts)
     finally:
         os.close(handle)

@@ -1,6 +1,7 @@
 """Errors of files and folders as one clear line: damaged, no room on the disk, not writable."""
 
 import errno
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,10 @@ import msgspec
 
 from runmanager.errors import NoRoomError, RecordError, UsageError
 
-__all__ = ["UNDECODABLE", "UNREADABLE", "damaged_file_error", "explain_disk_full", "require_writable"]
+__all__ = [
+    *("UNDECODABLE", "UNREADABLE", "creation_obstacle", "damaged_file_error", "explain_disk_full"),
+    *("require_creatable", "require_writable"),
+]
 
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for content that it cannot decode, text that is not UTF-8 included."""
@@ -77,4 +81,25 @@ def require_writable(what: str, folder: Path, *, way_out: str) -> Iterator[None]
         if error.errno == errno.EFBIG:  # no other folder would help
             raise UsageError(str(error)) from error
         cause = error.strerror or str(error)
-        raise UsageError(f"{what} must be a folder that can be written, got '{folder}': {cause}; {way_out}.") from error
+        raise UsageError(_unwritable(what, folder, cause, way_out)) from error
+
+
+def creation_obstacle(folder: Path) -> str:
+    """Return what keeps files from being written to a folder that may not exist yet; empty if nothing does.
+
+    Nothing is written, so a full disk is not seen.
+    """
+    nearest = next(each for each in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(each))
+    if not nearest.is_dir():
+        return os.strerror(errno.ENOTDIR)
+    return "" if os.access(nearest, os.W_OK | os.X_OK) else os.strerror(errno.EACCES)
+
+
+def require_creatable(what: str, folder: Path, *, way_out: str) -> None:
+    """Raise the `UsageError` of `require_writable` if nothing can be written below `folder`; write nothing."""
+    if problem := creation_obstacle(folder):
+        raise UsageError(_unwritable(what, folder, problem, way_out))
+
+
+def _unwritable(what: str, folder: Path, problem: str, way_out: str) -> str:
+    return f"{what} must be a folder that can be written, got '{folder}': {problem}; {way_out}."

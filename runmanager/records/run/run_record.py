@@ -115,7 +115,8 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
 
     `first_batch_seconds` is the time until the loader's first batch in the first epoch, including the start of its
     workers. `compile_seconds` is the time of compilation before the first epoch of the last attempt; it is not part of
-    any epoch. `precision` is that of the products with weights: `fp32`, `tf32`, `bf16`, `fp16`, `fp64`.
+    any epoch. `precision` is that of the products with weights: `fp32`, `tf32`, `bf16`, `fp16`, `fp64`. `chosen` says
+    what settings of `auto` became, by their names; it is left out where there are none.
 
     The work of a step is that between two tracked ones, in the mean of the first steps: all calls of the network, their
     backward passes and, where it can be traced, the optimiser's step; not the loss. `step_units` has the unit that it
@@ -135,6 +136,7 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
     steps_per_epoch: int | None = None
     compile_seconds: float | None = None
     precision: str | None = None
+    chosen: dict[str, bool | int | None] | msgspec.UnsetType = msgspec.UNSET
     flop_per_step: int | None = None
     operations_per_step: int | None = None
     bytes_per_step: int | None = None

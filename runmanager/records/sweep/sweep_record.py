@@ -30,6 +30,7 @@ __all__ = [
     "open_sweep",
     "plan_cell",
     "read_sweep_record",
+    "settings_of_cells",
     "varying_settings",
     "write_cells",
 ]
@@ -54,7 +55,9 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
     number of cells after each of them. `default_device` is the device of cells without a setting `device`: the CPU if
     it is left out, None if it is unknown, as for programs of other people. `drivers` are the processes that run cells
     now; a killed one stays until the next one begins. `removed` are the signatures of cells whose runs were removed by
-    command, which a rerun leaves out.
+    command, which a rerun leaves out. `metric` is the one that a command has asked to rank cells by. `defaults` are
+    those with which the sweep began, of settings whose default has changed since the first version
+    (`CHANGED_DEFAULTS`); an older sweep, and one of another program, has none.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -70,6 +73,8 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
     cells_after: tuple[int, ...] = ()
     default_device: str | msgspec.UnsetType | None = msgspec.UNSET
     removed: tuple[str, ...] = ()
+    metric: str | msgspec.UnsetType = msgspec.UNSET
+    defaults: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
     def __post_init__(self) -> None:
         if not self.commands:  # a record written before there was a list
@@ -100,8 +105,13 @@ def plan_cell(
 
 def varying_settings(record: SweepRecord | None, cell: PlannedCell) -> list[str]:
     """Return the settings in which `cell` and the cells of a sweep's record differ."""
-    known = [] if record is None else [_with_shared(each, record.settings) for each in record.planned]
-    return differing_settings([each.settings for each in (*known, cell)])
+    known = [] if record is None else settings_of_cells(record)
+    return differing_settings([*known, cell.settings])
+
+
+def settings_of_cells(record: SweepRecord) -> list[dict[str, Any]]:
+    """Return all settings of each planned cell, the shared ones included."""
+    return [_with_shared(each, record.settings).settings for each in record.planned]
 
 
 def read_sweep_record(paths: SweepPaths) -> SweepRecord | None:
@@ -129,18 +139,24 @@ def write_cells(
     command: Sequence[str],
     driver: ProcessIdentity | None = None,
     default_device: str | msgspec.UnsetType | None = msgspec.UNSET,
+    metric: str | None = None,
+    defaults: Mapping[str, Any] | None = None,
 ) -> SweepRecord:
     """Add `cells` to sweep.json after those of earlier commands for the same sweep; a removed one is so no longer.
 
     A known cell keeps the name of its run, so that two drivers never give one cell two folders. `cells` is iterated
     twice; an iterable that creates cells on demand saves memory. Equal values of `axes` are stored once; with None the
-    axes are the settings in which all cells so far differ. `default_device` is stored as given. `driver` is a process
-    that will run cells until it calls `leave_sweep`.
+    axes are the settings in which all cells so far differ. `default_device` is stored as given, `metric` if there is
+    one, `defaults` if the sweep begins with this command. `driver` is a process that will run cells until it calls
+    `leave_sweep`.
     """
     paths.runs.mkdir(parents=True, exist_ok=True)
     with locked_folder(paths.root):  # two commands for one sweep may run at the same time
-        record = add_cells(read_sweep_record(paths), cells, axes=axes, command=command)
-        record = msgspec.structs.replace(record, default_device=default_device)
+        earlier = read_sweep_record(paths)
+        record = add_cells(earlier, cells, axes=axes, command=command)
+        record = msgspec.structs.replace(record, default_device=default_device, metric=metric or record.metric)
+        if earlier is None and defaults is not None:
+            record = msgspec.structs.replace(record, defaults=dict(defaults))
         drivers = [each for each in record.drivers if each != driver and each.is_alive() is not False]
         record = msgspec.structs.replace(record, drivers=(*drivers, *([driver] if driver else [])))
         replace_file(paths.record, encode_record(record))
@@ -206,6 +222,8 @@ def add_cells(
         drivers=earlier.drivers if earlier else (),
         default_device=earlier.default_device if earlier else msgspec.UNSET,
         removed=tuple(removed),
+        metric=earlier.metric if earlier else msgspec.UNSET,
+        defaults=earlier.defaults if earlier else msgspec.UNSET,
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runmanager.records.run.run_record import Environment
+from runmanager.records.run.run_record import Environment, RunRecord
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.cell_pairing import SEED
 from runmanager.results.compare.comparability import differences
@@ -66,6 +66,7 @@ def pair_caveats(sides: Sequence[Side]) -> list[str]:
         *outlier_caveats(sides),
         *_deviations(sides),
         *_unlike_precision(sides),
+        *_unlike_choices(sides),
         *environment,
         *uncommitted,
         *partial,
@@ -102,6 +103,25 @@ def _unlike_precision(sides: Sequence[Side]) -> list[str]:
         return []
     text = ", ".join(f"{' and '.join(kinds)} ({label})" for label, kinds in found.items() if kinds)
     return [f"precision of products differs: {text}"]
+
+
+def _unlike_choices(sides: Sequence[Side]) -> list[str]:
+    """Name what settings of `auto` became, where that is not the same in all runs of the sides."""
+    runs = [run.record for side in sides for run in side.finished]
+    names = dict.fromkeys(name for record in runs for name in record.measurements.chosen or {})
+    return [line for name in names if (line := _unlike_values(sides, name))]
+
+
+def _unlike_values(sides: Sequence[Side], name: str) -> str:
+    found = {side.label: list(dict.fromkeys(_value_used(run.record, name) for run in side.finished)) for side in sides}
+    if len({value for values in found.values() for value in values}) < 2:
+        return ""
+    text = ", ".join(f"{' and '.join(values)} ({label})" for label, values in found.items())
+    return f"{name} differs: {text}"
+
+
+def _value_used(record: RunRecord, name: str) -> str:
+    return format_value({**record.settings, **(record.measurements.chosen or {})}.get(name))
 
 
 def _deviations(sides: Sequence[Side]) -> list[str]:

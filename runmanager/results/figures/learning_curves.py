@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["learning_curve_figures"]
+__all__ = ["METRIC_LABELS", "learning_curve_figures"]
 
 _MAX_CURVES = 12
 _MAX_GREY_CURVES = 200
 _MAX_MARKERS = 8  # per curve
 _MAX_POINTS = 500  # per coloured curve, more than the figure's width can show
 _MAX_GREY_POINTS = 12_000  # of all grey curves together
-_LABELS = {
+METRIC_LABELS = {
     "val_accuracy": "validation accuracy (fraction)",
     "accuracy": "training accuracy (fraction)",
     "val_loss": "validation loss",
@@ -72,7 +72,7 @@ def learning_curve_figures(runs: Mapping[str, StoredRun], results: Table) -> lis
     for outcome in outcomes(results, list(runs.values())):
         curves = [curve for cell in cells if (curve := _curve(cell, runs, outcome)) is not None]
         if any(len(curve.numbers) > 1 for curve in curves):
-            label = _LABELS.get(outcome.name, outcome.name)
+            label = METRIC_LABELS.get(outcome.name, outcome.name)
             curves.sort(key=partial(_rank, more_is_better=outcome.metric.more_is_better))
             draw = partial(_draw, curves, label)
             return [
@@ -115,7 +115,8 @@ def _values(run: StoredRun, outcome: Outcome) -> tuple[str, dict[int, float]]:
     known = {epoch.epoch: value for epoch in run.epochs if (value := outcome.of_epoch(epoch)) is not None}
     counted = counted_word(run.record)
     if not known:
-        known = metric_by_step(run.paths, outcome.name, run.record.origins or {})
+        record = run.record
+        known = metric_by_step(run.paths, outcome.name, record.origins or {}, adopted=record.adopted)
         counted = "step"
     return counted, {number: value if is_drawable(value) else math.nan for number, value in known.items()}
 

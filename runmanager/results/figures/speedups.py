@@ -20,29 +20,26 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["speedup_figures"]
+__all__ = ["VERDICT_MARKS", "measured_pairs", "speedup_figures"]
 
 _LABEL_CHARACTERS = 40  # of the x label, as the row labels make the frame narrow
 
-# By verdict: its colour, and a marker that points to the side of its interval.
-_MARKS = {
+VERDICT_MARKS = {
     **dict.fromkeys(("faster", "better"), (series_style(0).colour, ">")),
     **dict.fromkeys(("slower", "worse"), (series_style(3).colour, "<")),
     NO_DIFFERENCE: (GREY, "o"),
     INCONCLUSIVE: (GREY, "d"),
 }
+"""By verdict: its colour, and a marker that points to the side of its interval."""
 
 
 def speedup_figures(comparison: ComparisonTable) -> list[SweepFigure]:
     """A row for each measured pair, largest effect first; an even sample of many, and no figure for fewer than two."""
-    effect = effect_column(comparison.columns)
-    measured = [row for row in comparison.rows if row.effect is not None]
+    measured, all_labels, _ = measured_pairs(comparison)
     if len(measured) < 2:
         return []
-    measured.sort(key=lambda row: -float(row[effect]))
-    shown = sample_evenly(measured, MAX_ROWS)
-    have_same_sides = len(set(map(_sides, measured))) == 1
-    labels = [_label(row, comparison, with_sides=not have_same_sides) for row in shown]
+    effect = effect_column(comparison.columns)
+    shown, labels = sample_evenly(measured, MAX_ROWS), sample_evenly(all_labels, MAX_ROWS)
     others = len(comparison.rows) - len(measured)
     unmeasured = f" {pluralize(others, 'pair')} could not be measured." if others else ""
     condition = _condition_of_difference([bool(row.effect and row.effect.tolerance) for row in shown])
@@ -54,6 +51,26 @@ def speedup_figures(comparison: ComparisonTable) -> list[SweepFigure]:
     return [
         SweepFigure("speedups", title, caption, _description(shown, labels, measured), partial(_draw, shown, labels))
     ]
+
+
+def measured_pairs(comparison: ComparisonTable) -> tuple[list[ComparisonRow], list[str], str]:
+    """Return the measured pairs, largest effect first, a label for each, and the label of their axis."""
+    measured = [row for row in comparison.rows if row.effect is not None]
+    if not measured:
+        return [], [], ""
+    effect = effect_column(comparison.columns)
+    measured.sort(key=lambda row: -float(row[effect]))
+    have_same_sides = len(set(map(_sides, measured))) == 1
+    labels = [_label(row, comparison, with_sides=not have_same_sides) for row in measured]
+    return measured, labels, _axis_label(measured)
+
+
+def _axis_label(rows: Sequence[ComparisonRow]) -> str:
+    effect, of = rows[0].metric.effect, rows[0].metric.name
+    all_sides = set(map(_sides, rows))
+    candidate, baseline = all_sides.pop() if len(all_sides) == 1 else ("candidate", "baseline")
+    by = "-" if effect == "difference" else "/"
+    return f"{effect}: {candidate} {by} {baseline}, {of.replace('_', ' ')}"
 
 
 def _condition_of_difference(bands: Sequence[bool]) -> str:
@@ -98,14 +115,10 @@ def _draw(rows: Sequence[ComparisonRow], labels: Sequence[str]) -> "Figure":
     for at, row in enumerate(rows):
         if row.effect is not None and (reach := row.effect.tolerance):
             axes.barh(at, 2 * reach, left=no_effect - reach, height=1.0, color=GREY, alpha=0.25, linewidth=0)
-    for verdict, (colour, marker) in _MARKS.items():
+    for verdict, (colour, marker) in VERDICT_MARKS.items():
         _draw_verdict(axes, rows, verdict, colour, marker)
     set_number_scale(axes, "x", log=not is_difference)
-    of = rows[0].metric.name
-    all_sides = {_sides(row) for row in rows}
-    candidate, baseline = all_sides.pop() if len(all_sides) == 1 else ("candidate", "baseline")
-    by = "-" if is_difference else "/"
-    axes.set_xlabel(wrapped(f"{effect}: {candidate} {by} {baseline}, {of.replace('_', ' ')}", _LABEL_CHARACTERS))
+    axes.set_xlabel(wrapped(_axis_label(rows), _LABEL_CHARACTERS))
     add_legend_below(figure, columns=3)
     return figure
 

@@ -17,7 +17,7 @@ from runmanager.results.table_model.formatting import number
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["throughput_figures"]
+__all__ = ["rate_quartiles", "throughput_figures"]
 
 _MAX_SEEDS = 10  # dots per row
 _SEED_SPREAD = 0.5  # of a row's height
@@ -66,13 +66,15 @@ def throughput_figures(runs: Mapping[str, StoredRun], results: Table) -> list[Sw
 
 def _row(cell: GridCell, runs: Mapping[str, StoredRun]) -> _Row | None:
     measured = [row for row in cell.rows if row["samples_per_second"] is not None]
-    quartiles = sorted((_quartiles(runs[row["run"]]) for row in measured), key=lambda each: -each[1])
+    known = [found for row in measured if (found := rate_quartiles(runs[row["run"]])) is not None]
+    quartiles = sorted(known, key=lambda each: -each[1])
     return _Row(cell.label, str(cell.value("device")), quartiles) if quartiles else None
 
 
-def _quartiles(run: StoredRun) -> _Quartiles:
+def rate_quartiles(run: StoredRun) -> _Quartiles | None:
+    """Return the quartiles of a run's samples per second over its measured epochs; None without any."""
     rates = sorted(rate for epoch in run.epochs if not epoch.warmup and (rate := epoch.samples_per_second))
-    return quantile(rates, 0.25), quantile(rates, 0.5), quantile(rates, 0.75)
+    return (quantile(rates, 0.25), quantile(rates, 0.5), quantile(rates, 0.75)) if rates else None
 
 
 def _description(rows: Sequence[_Row]) -> str:

@@ -55,9 +55,10 @@ class Outcome:
 def outcomes(results: Table, runs: Sequence[StoredRun], *, requested: str | None = None) -> Iterator[Outcome]:
     """Yield what may be the outcome, the preferred one first: `OUTCOMES`, then logged metrics with a known direction.
 
-    A `requested` metric comes before all of them, where the runs recorded it and its direction is known. `results` has
-    a row for each run; `runs` are their records.
+    A `requested` metric, by default that of the table, comes before all of them, where the runs recorded it and its
+    direction is known. `results` has a row for each run; `runs` are their records.
     """
+    requested = requested or results.metric
     if requested is not None and (metric := requested_metric(requested, runs)) is not None:
         yield Outcome(metric, results, runs)
     for name in default_metrics(runs):

@@ -79,7 +79,8 @@ def _kinds_counted_differently(run: StoredRun) -> set[WorkKind]:
     batch have the same number of operators each, on data that stays in caches. Lower precisions halve the bytes.
     """
     settings = run.record.settings
-    if settings.get("compile") or settings.get("micro_batch") is not None or run.record.deviations:
+    micro_batch = {**settings, **(run.record.measurements.chosen or {})}.get("micro_batch")
+    if settings.get("compile") or micro_batch is not None or run.record.deviations:
         return {"memory", "launch"}
     kinds: set[WorkKind] = {"launch"} if settings.get("graphs") else set()
     return kinds | ({"memory"} if settings.get("precision") in ("bf16", "fp16") else set())

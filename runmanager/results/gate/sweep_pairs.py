@@ -8,6 +8,7 @@ from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.settings.values import differing_settings
 from runmanager.records.storage.reader import SweepContents
+from runmanager.records.sweep.changed_defaults import CHANGED_DEFAULTS
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.cell_pairing import Axis, Pair, hashable, pair_cells
 from runmanager.results.compare.comparison import compare_matches
@@ -24,6 +25,7 @@ from runmanager.text import format_value, pluralize
 __all__ = ["SWEEP_AXIS", "TwoSweeps", "read_two_sweeps"]
 
 SWEEP_AXIS = "sweep"
+_ABSENT = object()
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class TwoSweeps:
         ]
         if not any(each.cells for each in gathered):
             raise UsageError(f"The sweeps {' and '.join(self.names)} must have cells to compare, got none.")
-        left_out = self._of_one_sweep(gathered)
+        left_out = self._of_one_sweep(gathered) | _of_other_defaults(gathered, self.names)
         cells: list[Cell] = []
         for each in gathered:
             for cell in each.cells:
@@ -107,11 +109,35 @@ class TwoSweeps:
         gathered = [
             gather_cells(each.runs, each.damaged, plan) for each, plan in zip(self.contents, self.plans, strict=True)
         ]
-        found = self._of_one_sweep(gathered)
-        if not found:
-            return []
-        count = pluralize(len(found), "setting")
-        return [f"{count} that only one of the sweeps knows are not matched: {', '.join(found.values())}."]
+        notes = []
+        if found := self._of_one_sweep(gathered):
+            count = pluralize(len(found), "setting")
+            notes.append(f"{count} that only one of the sweeps knows are not matched: {', '.join(found.values())}.")
+        if changed := _of_other_defaults(gathered, self.names):
+            count = pluralize(len(changed), "setting")
+            notes.append(f"{count} whose default has changed are not matched: {', '.join(changed.values())}.")
+        return notes
+
+
+def _of_other_defaults(gathered: Sequence[Cells], names: Sequence[str]) -> dict[str, str]:
+    """Settings that have an earlier default in the whole of one sweep and the present one in the other, as text.
+
+    Only those that change nothing but the speed.
+    """
+    found: dict[str, str] = {}
+    for name, change in CHANGED_DEFAULTS.items():
+        if not change.same_results:
+            continue
+        values = [
+            {hashable({**each.shared, **cell.own}.get(name, _ABSENT)) for cell in each.cells} for each in gathered
+        ]
+        before, now = {hashable(change.before)}, {hashable(change.now)}
+        if values in ([before, now], [now, before]):
+            shown = [change.before, change.now] if values[0] == before else [change.now, change.before]
+            found[name] = " and ".join(
+                f"{name}={format_value(value)} ({of})" for value, of in zip(shown, names, strict=True)
+            )
+    return found
 
 
 def read_two_sweeps(baseline: SweepPaths, candidate: SweepPaths) -> TwoSweeps:

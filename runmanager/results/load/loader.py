@@ -2,7 +2,10 @@
 
 import time
 from collections.abc import Callable, Container, Sequence
+from functools import partial
 from pathlib import Path
+
+import msgspec
 
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths, SweepPaths
@@ -20,7 +23,8 @@ from runmanager.records.storage.reader import (
 )
 from runmanager.records.sweep.sweep_record import SweepRecord, read_sweep_record
 from runmanager.results.load.duplicates import drop_duplicates
-from runmanager.results.load.logged_values import LoggedNames
+from runmanager.results.load.logged_values import LoggedNames, LoggedNamesTable
+from runmanager.results.load.parallel_reading import in_parts
 from runmanager.results.load.run_summary import RunSummary, SweepSummary, planned_signatures, summarize_run
 from runmanager.results.load.summary_cache import CachedRun, RunStamps, is_settled, read_cache, stamps_of, write_cache
 
@@ -119,32 +123,58 @@ def _read_plan(paths: SweepPaths) -> tuple[SweepRecord | None, list[Damage]]:
         return None, [Damage(paths.record, str(error))]
 
 
+class _ReadRuns(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Runs as read from their files, each with whether it may be cached, and what was damaged."""
+
+    runs: list[tuple[CachedRun, bool]]
+    damaged: list[tuple[str, str]]
+    logged_names: list[LoggedNames]
+
+
+_READ_RUNS = msgspec.msgpack.Decoder(_ReadRuns)
+
+
 def _read_summaries(
     paths: SweepPaths, damaged: list[Damage], planned: Container[str], *, now_ns: int, caches_few: bool
 ) -> tuple[list[RunSummary], Sequence[LoggedNames]]:
     cached, logged = read_cache(paths)
-    runs: list[RunSummary] = []
     to_cache: list[CachedRun] = []
-    shared = SharedParts()
-    num_new = 0
+    to_read: list[str] = []
     for name in run_names(paths):
-        folder = f"{paths.runs}/{name}"
-        stamps = _stamps_of(folder)
         entry = cached.get(name)
-        if entry is None or entry.stamps != stamps or not _has_settings(entry.summary, planned):
-            num_damaged = len(damaged)
-            run = read_tolerantly(RunPaths(Path(folder)), damaged, shared=shared)
-            if run is None:
-                continue
-            entry = CachedRun(stamps, summarize_run(run, planned, logged))
-            if len(damaged) > num_damaged or not is_settled(run, stamps, now_ns=now_ns):
-                runs.append(entry.summary)
-                continue
-            num_new += 1
-        runs.append(entry.summary)
-        to_cache.append(entry)
-    write_cache(paths, to_cache, logged, num_new=num_new, even_few=caches_few)
+        if entry is None or entry.stamps != _stamps_of(f"{paths.runs}/{name}") or not _has_settings(entry, planned):
+            to_read.append(name)
+        else:
+            to_cache.append(entry)
+    runs = [entry.summary for entry in to_cache]
+    num_cached = len(to_cache)
+    for part in in_parts(to_read, partial(_read_runs, str(paths.runs), planned=planned, now_ns=now_ns), _READ_RUNS):
+        damaged += (Damage(Path(path), message) for path, message in part.damaged)
+        indices = [logged.index_of(names) for names in part.logged_names]
+        for entry, is_settled_run in part.runs:
+            if indices[entry.summary.logged] != entry.summary.logged:
+                summary = msgspec.structs.replace(entry.summary, logged=indices[entry.summary.logged])
+                entry = CachedRun(entry.stamps, summary)
+            runs.append(entry.summary)
+            if is_settled_run:
+                to_cache.append(entry)
+    write_cache(paths, to_cache, logged, num_new=len(to_cache) - num_cached, even_few=caches_few)
     return runs, logged.names
+
+
+def _read_runs(folder: str, names: Sequence[str], *, planned: Container[str], now_ns: int) -> _ReadRuns:
+    runs: list[tuple[CachedRun, bool]] = []
+    damaged: list[Damage] = []
+    shared, logged = SharedParts(), LoggedNamesTable()
+    for name in names:
+        root = f"{folder}/{name}"
+        stamps = _stamps_of(root)
+        num_damaged = len(damaged)
+        run = read_tolerantly(RunPaths(Path(root)), damaged, shared=shared)
+        if run is not None:
+            may_be_cached = len(damaged) == num_damaged and is_settled(run, stamps, now_ns=now_ns)
+            runs.append((CachedRun(stamps, summarize_run(run, planned, logged)), may_be_cached))
+    return _ReadRuns(runs, [(str(each.path), each.message) for each in damaged], logged.names)
 
 
 def _stamps_of(folder: str) -> RunStamps:
@@ -155,5 +185,5 @@ def _stamps_of(folder: str) -> RunStamps:
         return None, None  # reported when the run is read
 
 
-def _has_settings(run: RunSummary, planned: Container[str]) -> bool:
-    return run.own_settings is not None or run.signature in planned
+def _has_settings(entry: CachedRun, planned: Container[str]) -> bool:
+    return entry.summary.own_settings is not None or entry.summary.signature in planned

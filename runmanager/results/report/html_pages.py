@@ -19,6 +19,11 @@ __all__ = ["render_template", "to_html"]
 _BUFFERED_PIECES = 1000  # joined at a time: a page with a large table has very many small pieces
 _CODE_SPAN = re.compile("(?<!`)(`+)(?!`)(.+?)(?<!`)\\1(?!`)", re.DOTALL)  # as in Markdown
 _TEMPLATES = Path(__file__).parent / "templates"
+_CHARTS = (
+    *("view", "drawing", "curves", "parallel", "scatter", "intervals"),
+    *("copying", "figures", "selection", "panel", "live"),
+)
+"""The modules in `templates/charts` in the order in which they are joined; `start` follows."""
 
 
 def to_html(table: Table, *, title: str = "Results") -> str:
@@ -29,8 +34,8 @@ def to_html(table: Table, *, title: str = "Results") -> str:
 def render_template(template: str, **values: Any) -> str:
     """Render a page or a fragment from `templates/`; values are escaped, control characters made visible.
 
-    The page's Content-Security-Policy lets the browser run the page's own script, identified by its hash, and load
-    nothing.
+    The page's Content-Security-Policy lets the browser run the page's own scripts, identified by their hashes, and
+    load nothing.
     """
     stream = _environment().get_template(template).stream(**values)
     stream.enable_buffering(_BUFFERED_PIECES)
@@ -49,11 +54,18 @@ def _environment() -> "jinja2.Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    script = (_TEMPLATES / "page.js").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    environment.globals.update(script=script, script_hash=f"sha256-{digest}")
+    tables, library = (_TEMPLATES / name for name in ("page.js", "echarts.js"))
+    charts = [tables, *(_TEMPLATES / "charts" / f"{name}.js" for name in (*_CHARTS, "start"))]
+    environment.globals.update(table_scripts=[_script(tables)], chart_scripts=[_script(library), _script(*charts)])
     environment.filters.update(sentence=_sentence, verbatim=_verbatim)
     return environment
+
+
+def _script(*files: Path) -> tuple[str, str]:
+    """The text of a script that consists of these files, and its hash as a content policy names it."""
+    script = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return script, f"'sha256-{digest}'"
 
 
 def _printable(value: Any) -> Any:

@@ -28,12 +28,15 @@ _LONG_TEXT = 60  # characters; longer fields get a wide column
 class HtmlRow:
     """The `<td>` elements of a row, and its lines of CSV: one for each run that it stands for.
 
+    `runs` are the places of the row's runs in the page's data, separated by spaces; None if no figure selects the row.
+
     The page sorts and filters by an element's `data-value` if it has one, else by its text: a number in full precision,
     empty for a missing value. The elements are made here because a template takes several times as long.
     """
 
     fields: "Markup"
     csv: str
+    runs: str | None = None
 
 
 @dataclass(frozen=True)
@@ -63,11 +66,13 @@ def build_html_table(
     file: str,
     whole: Table | None = None,
     of_row: Mapping[str, Sequence[Row]] | None = None,
+    runs: Sequence[Sequence[int]] | None = None,
 ) -> HtmlTable:
     """Prepare `table` for a page; the copied CSV has the columns of the `whole` table, by default of `table` itself.
     `link` returns the address that the first field of a row leads to, if any.
 
     `of_row` maps the `run` of a row to the rows of the whole table that it stands for, by default the row itself.
+    `runs` has for each row the places of its runs in the page's data.
     """
     from markupsafe import Markup
 
@@ -81,8 +86,9 @@ def build_html_table(
         HtmlRow(
             Markup("".join([field(row) for field in fields])),
             _csv(exported, [row] if of_row is None else of_row[row["run"]]),
+            None if runs is None else " ".join(map(str, runs[number])),
         )
-        for row in table.rows
+        for number, row in enumerate(table.rows)
     ]
     return HtmlTable(
         title=title,

@@ -4,7 +4,7 @@ import dataclasses
 import datetime
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runmanager.records.host.process import ProcessIdentity
@@ -14,15 +14,16 @@ from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.comparison import with_numbered_reasons
 from runmanager.results.compare.comparison_table import ComparisonTable
-from runmanager.results.figures.figure import inline_svg
 from runmanager.results.findings.bottleneck import bottleneck_notes
 from runmanager.results.findings.crossover import crossover_lines
 from runmanager.results.findings.headlines import headlines
 from runmanager.results.findings.recommendations import next_steps
 from runmanager.results.findings.roofline import roofline_rows
 from runmanager.results.findings.sample_size import detectable_by_more_runs
+from runmanager.results.report.figure_views import figure_views
 from runmanager.results.report.html_pages import render_template
 from runmanager.results.report.html_table import HtmlTable, build_html_table
+from runmanager.results.report.page_data import encode_page_data, page_data, pair_runs, run_places
 from runmanager.results.sweep_snapshot import SweepSnapshot
 from runmanager.results.table_model.columns import Row, Table
 from runmanager.results.table_model.environment_text import FACTS
@@ -38,7 +39,9 @@ _IN_CSV = "the CSV files of the sweep have"
 
 
 def render_report(snapshot: SweepSnapshot, *, now: datetime.datetime) -> str:
-    """Render report.html, with styles, script and figures inline: the page loads nothing.
+    """Render report.html, with styles, scripts, figures and their data inline: the page loads nothing.
+
+    Where devices are compared, the comparison and its figures come first, else the learning curves and the results.
 
     `now` is printed only if runs are pending or running, so that the report of a completed sweep is reproducible.
     """
@@ -47,6 +50,9 @@ def render_report(snapshot: SweepSnapshot, *, now: datetime.datetime) -> str:
     failures = _failures(sweep)
     work = roofline_rows(sweep, plan)
     is_attended = _is_attended(plan)
+    data, places = page_data(snapshot), run_places(results)
+    is_of_speed = any(row.effect is not None and not row.is_stand_in for row in comparison.rows)
+    figures = figure_views(snapshot.figures, data, is_of_speed=is_of_speed)
     steps = next_steps(
         results,
         comparison,
@@ -58,11 +64,12 @@ def render_report(snapshot: SweepSnapshot, *, now: datetime.datetime) -> str:
         is_attended=is_attended,
         runs=sweep.runs,
     )
+    compared, shown = ("comparison", ("Comparison", comparison)), ("results", ("Results", results))
     sections = {
         "next": ("What to do next", steps),
-        "comparison": ("Comparison", comparison),
-        "figures": ("Figures", snapshot.figures),
-        "results": ("Results", results),
+        **dict([compared] if is_of_speed else []),
+        "figures": ("Figures", figures),
+        **dict([shown] if is_of_speed else [shown, compared]),
         "failures": ("Runs without a result", failures.rows),
         "work": ("What these runs achieve", work.rows),
         "method": ("How it was measured", True),
@@ -76,18 +83,27 @@ def render_report(snapshot: SweepSnapshot, *, now: datetime.datetime) -> str:
         failure_count=_failure_count(failures),
         steps=steps,
         contents=[(anchor, heading) for anchor, (heading, content) in sections.items() if content],
-        comparison=_comparison_table(comparison, snapshot.crossover_limits),
+        is_of_speed=is_of_speed,
+        data=encode_page_data(data),
+        comparison=_comparison_table(comparison, snapshot.crossover_limits, pair_runs(snapshot, places)),
         crossings=[line for line in crossover_lines(snapshot.crossovers) if line not in sentences],
         work=build_html_table(work, title="What these runs achieve", file="work.csv") if work.rows else None,
-        figures=[(figure, inline_svg(figure)) for figure in snapshot.figures],
-        results=_results_table(results),
-        failures=build_html_table(failures, title="Runs without a result", file="failures.csv"),
+        figures=figures,
+        results=_results_table(results, places),
+        failures=build_html_table(
+            failures,
+            title="Runs without a result",
+            file="failures.csv",
+            runs=[[places[row["run"]]] if row["run"] in places else [] for row in failures.rows],
+        ),
         run_notes=_run_notes(sweep.runs),
         facts=_facts(sweep.runs, plan),
     )
 
 
-def _comparison_table(comparison: ComparisonTable, crossover_limits: Sequence[str]) -> HtmlTable:
+def _comparison_table(
+    comparison: ComparisonTable, crossover_limits: Sequence[str], runs: Sequence[Sequence[int]]
+) -> HtmlTable:
     noted = dataclasses.replace(comparison, notes=(*comparison.notes, *crossover_limits))
     return build_html_table(
         with_numbered_reasons(without_shorter_runs(noted, _IN_CSV)),
@@ -95,17 +111,21 @@ def _comparison_table(comparison: ComparisonTable, crossover_limits: Sequence[st
         # comparison.csv in the sweep's folder lacks the rows of a stand-in axis, so the download has another name.
         file="comparison_shown.csv" if any(row.is_stand_in for row in comparison.rows) else "comparison.csv",
         whole=comparison,
+        runs=[of_row for of_row, row in zip(runs, comparison.rows, strict=True) if not row.is_continued],
     )
 
 
-def _results_table(results: Table) -> HtmlTable:
+def _results_table(results: Table, places: Mapping[str, int]) -> HtmlTable:
     shown = without_shorter_runs(results, _IN_CSV)
+    of_row = {runs[0]["run"]: runs for runs in seed_groups(shown)}
+    table = collapse_seeds(shown, each="The copied CSV has a line for each run.")
     return build_html_table(
-        collapse_seeds(shown, each="The copied CSV has a line for each run."),
+        table,
         title="Results",
         file="results.csv",
         whole=results,
-        of_row={runs[0]["run"]: runs for runs in seed_groups(shown)},
+        of_row=of_row,
+        runs=[[places[run["run"]] for run in of_row[row["run"]]] for row in table.rows],
     )
 
 

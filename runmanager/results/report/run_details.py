@@ -22,7 +22,7 @@ from runmanager.results.table_model.logged_columns import rate_name
 from runmanager.results.table_model.sections import Section
 from runmanager.text import format_value
 
-__all__ = ["run_headline", "run_sections"]
+__all__ = ["run_headline", "run_sections", "tail"]
 
 _SHOWN_EPOCHS = 10
 _SHOWN_METRICS = 4
@@ -159,7 +159,8 @@ def _measurement_rows(run: StoredRun) -> list[tuple[str, str]]:
     found = run.record.measurements
     values = msgspec.structs.asdict(found)
     known = {name: value for name, value in values.items() if value not in (None, msgspec.UNSET)}
-    rows = [(name, _number(value)) for name, value in known.items() if name != "ceilings"]
+    rows = [(f"{name}=auto", format_value(value)) for name, value in (found.chosen or {}).items()]
+    rows += [(name, _number(value)) for name, value in known.items() if name not in ("ceilings", "chosen")]
     return [*rows, *_utilization_rows(run), *(_peak_rows(found.ceilings) if found.ceilings else [])]
 
 
@@ -223,16 +224,16 @@ def _file_rows(paths: RunPaths) -> list[tuple[str, str]]:
 
 
 def _tail_section(path: Path, count: int) -> Section:
-    lines = _tail(path)
+    lines = tail(path)
     cut = f" (the last {count} lines)" if len(lines) > count else ""
     return Section(f"{path.name}{cut}", lines=lines[-count:])
 
 
-def _tail(path: Path) -> list[str]:
-    """The last lines of a text file; empty if it does not exist or is not a regular file."""
+def tail(path: Path, *, max_bytes: int = _TAIL_BYTES) -> list[str]:
+    """Return the last lines of a text file, within its last bytes; none if it is not a regular file."""
     if not path.is_file():  # reading a pipe would block, and a device has no end
         return []
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _TAIL_BYTES))
+        file.seek(max(0, size - max_bytes))
         return file.read().decode(errors="replace").splitlines()

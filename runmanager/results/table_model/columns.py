@@ -85,6 +85,7 @@ class Table:
     the metrics and rates that the runs' own programs logged; `directions` are those that were declared, by column.
     `notes` are lines about the whole table, `legend` explains its values. `num_unread` counts the
     runs without a row, whose records cannot be read. `labels` are the columns with the tags and notes of people.
+    `metric` is the one that a command for the sweep has asked to rank cells by.
     """
 
     columns: list[str]
@@ -99,6 +100,7 @@ class Table:
     shows_empty: bool = False
     num_unread: int = 0
     labels: tuple[str, ...] = ()
+    metric: str | None = None
 
 
 def column_of(setting: str) -> str:

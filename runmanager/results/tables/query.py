@@ -21,8 +21,8 @@ from runmanager.results.tables.names import split_names, unquoted
 from runmanager.results.tables.pivot import PivotAxes, parse_pivot, pivot
 from runmanager.results.tables.results_table import result_rows, row_notes
 from runmanager.results.tables.seeds import collapse_seeds
-from runmanager.results.tables.shorter_runs import without_shorter_runs
-from runmanager.results.tables.sorting import sort_key, sorted_by
+from runmanager.results.tables.shorter_runs import without_shorter_runs, without_skipped_cells
+from runmanager.results.tables.sorting import best_first, sort_key, sorted_by
 from runmanager.results.tables.where_condition import AVAILABLE_COLUMNS_HINT, Condition, parse_condition
 from runmanager.text import pluralize
 from runmanager.validation import did_you_mean, fault, field_faults, limits
@@ -30,6 +30,7 @@ from runmanager.validation import did_you_mean, fault, field_faults, limits
 __all__ = ["TableQuery"]
 
 _ALL_EPOCHS = {"epochs", "settings.epochs", "run"}  # who names them means each number of epochs
+_OF_SKIPPED = {"status", "reason", "run"}  # who names them means skipped cells too
 _MAX_VALUES = 5  # of a column, named in a note
 
 
@@ -97,8 +98,9 @@ class TableQuery:
     ) -> Table:
         """The queried part of a sweep's results table.
 
-        With `collapses`, runs that differ only in the seed become one row, unless the query names the seed or the run,
-        and runs that a longer one continues are left out, unless it names the epochs or the run, or `shows_all`.
+        With `collapses`, for people, runs that differ only in the seed become one row, unless the query names the seed
+        or the run; runs that a longer one continues are left out, unless it names the epochs or the run, and skipped
+        cells, unless it names the state or the run, both unless `shows_all`; and the best cell comes first.
         Raises `UsageError`, with the nearest name, for a name that is neither a column nor a setting.
         """
         resolved = _resolve_in_sweep(sweep, plan, self.words)
@@ -122,6 +124,7 @@ class TableQuery:
         return found
 
     def _applied(self, resolved: "_ResolvedTable", *, collapses: bool, leaves_out: bool = False) -> Table:
+        is_for_people = collapses
         collapses = collapses and not self.each and not {SEED, "run"} & {*self.columns, self.sort}
         if self.where is not None:
             resolved = resolved.filtered(self.where)
@@ -133,8 +136,12 @@ class TableQuery:
         if collapses:
             needed = {*resolved.table.shown, *self.columns, *resolved.columns.values(), sort or ""}
             resolved = resolved.changed(partial(collapse_seeds, only=needed))
+        if leaves_out and not _OF_SKIPPED & {*self.words}:
+            resolved = resolved.changed(without_skipped_cells)
         if sort is not None:
             resolved = resolved.changed(lambda table: sorted_by(table, sort, better=self.better))
+        elif is_for_people:
+            resolved = resolved.changed(best_first)
         return resolved.with_columns(self.columns, "--columns").table if self.columns else resolved.table
 
 

@@ -132,6 +132,7 @@ def result_rows(
         ),
         legend=f"{LEGEND} {LOGGED_LEGEND}" if in_metrics else LEGEND,
         num_unread=_num_unread(summary),
+        metric=plan.metric if plan and isinstance(plan.metric, str) else None,
     )
     of_runs = summary.labels.runs
     return labelled(table, [of_runs.get(folder_of(row)) for row in rows]) if of_runs else table

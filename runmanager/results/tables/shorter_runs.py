@@ -1,12 +1,15 @@
-"""Leaving out runs with fewer epochs that a longer run continues, in tables for people."""
+"""Rows that tables for people leave out: runs with fewer epochs that a longer run continues, and skipped cells."""
 
 import dataclasses
+from collections import Counter
+from collections.abc import Sequence
 from typing import TypeVar
 
-from runmanager.results.table_model.columns import Table
-from runmanager.text import pluralize
+from runmanager.records.run.status import Status
+from runmanager.results.table_model.columns import Row, Table, setting_name
+from runmanager.text import format_value, pluralize
 
-__all__ = ["ALL_SHOWS", "without_shorter_runs"]
+__all__ = ["ALL_SHOWS", "without_shorter_runs", "without_skipped_cells"]
 
 ALL_SHOWS = "--all shows"
 """What shows the rows that are left out, for commands with that option."""
@@ -24,3 +27,26 @@ def without_shorter_runs(table: _T, shown_by: str = ALL_SHOWS) -> _T:
     left_out = pluralize(count, f"{of} with fewer epochs is", f"{of}s with fewer epochs are")
     note = f"{left_out} left out, as longer runs continue them; {shown_by} {'it' if count == 1 else 'them'}."
     return dataclasses.replace(table, rows=rows, notes=(*table.notes, note))
+
+
+def without_skipped_cells(table: Table, shown_by: str = ALL_SHOWS) -> Table:
+    """Return a results table without the rows of skipped cells, with a note in one line of which they are and why."""
+    skipped = [row for row in table.rows if row["status"] == Status.SKIPPED]
+    if not skipped:
+        return table
+    others = [row for row in table.rows if row["status"] != Status.SKIPPED]
+    reasons = ", ".join(Counter(str(row["reason"]) for row in skipped if row["reason"]))
+    which = pluralize(len(skipped), "cell{} is", "cells{} are").format(_what_sets_apart(table, skipped, others))
+    note = f"{which} skipped{f' ({reasons})' if reasons else ''}; {shown_by} {'it' if len(skipped) == 1 else 'them'}."
+    return dataclasses.replace(table, rows=others, notes=(note, *table.notes))
+
+
+def _what_sets_apart(table: Table, rows: Sequence[Row], others: Sequence[Row]) -> str:
+    """Return the settings that all of the `rows` share and none of the others has, as ` with device=cuda`."""
+    names = table.settings if others else ("device",)
+    found = []
+    for name in names:
+        values = {format_value(row.values.get(name)) for row in rows}
+        if len(values) == 1 and not values & {format_value(row[name]) for row in others}:
+            found.append(f"{setting_name(name)}={values.pop()}")
+    return f" with {', '.join(found)}" if found else ""

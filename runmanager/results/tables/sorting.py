@@ -6,11 +6,51 @@ from collections.abc import Iterable
 from typing import Any
 
 from runmanager.errors import UsageError
-from runmanager.results.table_model.columns import OUTCOMES, Table
+from runmanager.records.run.status import Status
+from runmanager.results.metrics.loss_functions import OF_THE_LOSS
+from runmanager.results.table_model.columns import OUTCOMES, Row, Table
+from runmanager.results.tables.seeds import SEEDS
 from runmanager.text import format_value
 from runmanager.validation import fault
 
-__all__ = ["sort_key", "sorted_by", "sorted_values"]
+__all__ = ["best_first", "ranked_column", "sort_key", "sorted_by", "sorted_values"]
+
+_DEVICE = "device"
+
+
+def best_first(table: Table) -> Table:
+    """A results table for people: the best cell first, unless devices are compared, whose times are the result.
+
+    Rows without a result keep their order, after the others.
+    """
+    column = ranked_column(table)
+    devices = {row.values.get(_DEVICE) for row in table.rows if row.values.get("status") != Status.SKIPPED}
+    if column is None or len(devices) > 1:
+        return table
+    known = [row for row in table.rows if _is_result(row, column)]
+    others = [row for row in table.rows if not _is_result(row, column)]
+    known.sort(key=lambda row: sort_key(row[column]), reverse=bool(table.directions.known(column)))
+    return dataclasses.replace(table, rows=[*known, *others])
+
+
+def ranked_column(table: Table) -> str | None:
+    """The column by which people rank the rows of a results table: the first metric whose direction is known.
+
+    None where no finished run has one. Losses count only where all rows have the same loss.
+    """
+    of_loss = [name for name in table.settings if name.removeprefix("settings.").partition(".")[0] == "loss"]
+    has_several_losses = any(len({sort_key(row[name]) for row in table.rows}) > 1 for name in of_loss)
+    of_training = [name for name in table.logged if name.startswith("train")]
+    outcomes = [name for name in OUTCOMES if name in table.columns and not (has_several_losses and name in OF_THE_LOSS)]
+    for name in (*outcomes, *(each for each in table.logged if each not in of_training), *of_training):
+        if table.directions.known(name) is not None and any(_is_result(row, name) for row in table.rows):
+            return name
+    return None
+
+
+def _is_result(row: Row, column: str) -> bool:
+    is_finished = bool(row.values.get(SEEDS)) or row.values.get("status") == Status.FINISHED
+    return is_finished and not _is_missing(row[column])
 
 
 def sorted_by(table: Table, column: str, *, better: str | None = None) -> Table:

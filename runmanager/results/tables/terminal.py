@@ -1,7 +1,7 @@
 """Results and comparison tables for the terminal, fitted to its width, with a legend below."""
 
 import dataclasses
-import textwrap
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -9,30 +9,30 @@ from runmanager.results.compare.comparison import with_numbered_reasons
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
 from runmanager.results.compare.verdict import INCONCLUSIVE, NOT_MEASURED
 from runmanager.results.load.several_sweeps import SWEEP
-from runmanager.results.table_model.columns import EFFECTS, MISSING, Row, Table, effect_column
+from runmanager.results.table_model.columns import MISSING, Row, Table, effect_column, setting_name
 from runmanager.results.table_model.formatting import human_columns, human_field, is_number
+from runmanager.results.table_model.text_columns import (
+    SETTINGS,
+    TextColumn,
+    column_widths,
+    smallest_width,
+    split_columns,
+)
 from runmanager.results.tables.labelled import NOTE
 from runmanager.results.tables.seeds import SEEDS
+from runmanager.results.tables.sorting import ranked_column
 from runmanager.text import format_value, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table as RichTable
 
-__all__ = ["render_comparison", "render_listing", "render_results"]
+__all__ = ["render_comparison", "render_listing", "render_results", "render_summary"]
 
 _DEFAULT_WIDTH = 80
-_GAP = 2  # between two columns
 _MAX_NAMED = 10  # omitted columns
-_FOLD_WIDTH = 14  # wider text is broken into lines; numbers never are
-_WORDS = ("status", "reason")  # columns of single words, broken only if no other column can be narrower
-_PHRASES = (
-    "verdict",
-    "compared",
-    "states",
-    "axes",
-    "created",
-    "tags",
-)  # columns of a few words, which are broken first
+_REASON, _STATUS, _FINISHED = "reason", "status", "finished"
+_ALL = "--all shows all"
 _STYLES = {"finished": "green", "running": "cyan", "skipped": "yellow", "failed": "red", "killed": "red"}
 _STYLES |= {"crashed": "red", NOT_MEASURED: "yellow", INCONCLUSIVE: "yellow"}
 _STYLES |= dict.fromkeys(("faster", "better"), "green") | dict.fromkeys(("slower", "worse"), "magenta")
@@ -51,34 +51,60 @@ _OMITTED_LAST = ("baseline", "candidate")
 def render_results(table: Table, *, limit: int | None = 50, width: int = _DEFAULT_WIDTH) -> "RenderableType":
     """Render the first `limit` rows of a results table (None: all) in `width` terminal columns.
 
-    A table without rows is rendered as its notes. If the settings alone do not fit, the run's name replaces them.
-    Logged metrics are omitted after the other columns that may be. A pivot has rows without a run; its last columns are
-    omitted first.
+    A table without rows is rendered as its notes. If the settings alone do not fit, one column has all of them. The
+    metric by which the rows are ranked always stays; reasons and states that say nothing go first, and other logged
+    metrics after the other columns. A pivot has rows without a run; its last columns are omitted first.
     """
-    if not table.rows:
-        return _render_notes(table)
+    return _render_notes(table) if not table.rows else _fit_results(table, limit=limit, width=width).rendered()
+
+
+def render_summary(
+    results: Table, comparison: ComparisonTable, *, limit: int, all_shown_by: str, width: int = _DEFAULT_WIDTH
+) -> "RenderableType":
+    """Render a results table and its comparison, up to `limit` rows each, with one legend below both.
+
+    `all_shown_by` completes the sentence that there are more rows.
+    """
+    from rich.console import Group
+
+    if not results.rows:
+        return _render_notes(results)
+    found = _fit_results(results, limit=limit, width=width, all_shown_by=all_shown_by)
+    if not comparison.rows:
+        return found.rendered()
+    pairs = _fit_comparison(comparison, limit=limit, width=width, all_shown_by=all_shown_by)
+    return Group(found.table(), "", found.followed_by(pairs).rendered())
+
+
+def _fit_results(table: Table, *, limit: int | None, width: int, all_shown_by: str = _ALL) -> "_Fitted":
     rows = table.rows[:limit]
     names = human_columns(table)
     columns = _columns(table, rows, names)
-    logged = _omitted_logged(table, names)
-    omittable = (*reversed(table.foreign), *(name for name in _OMITTED_FIRST if name not in logged))
-    omittable = (*omittable, *(name for name in table.labels if name.endswith(NOTE)))  # long; tags are short
+    ranked = ranked_column(table)
+    logged = tuple(name for name in _omitted_logged(table, names) if name != ranked)
+    notes = [name for name in table.labels if name.endswith(NOTE)]  # long; tags are short
+    is_fine = all(row.values.get(_STATUS) == _FINISHED for row in table.rows)
+    omittable = (*reversed(table.foreign), _REASON, *([_STATUS] if is_fine else []), *_OMITTED_FIRST, *notes)
+    omittable = tuple(name for name in omittable if name != ranked and name not in logged)
     if not all("run" in row.values for row in rows):
         omittable = tuple(reversed(names[1:]))
     elif _min_width(columns, (*omittable, *logged)) > width:
-        # A sweep's name is needed in addition to that of a run.
-        settings = [name for name in table.settings if name != SWEEP]
-        names = ["run", *(name for name in names if name not in ("run", *settings))]
-        columns = min(columns, _columns(table, rows, names), key=lambda each: _min_width(each, (*omittable, *logged)))
+        # A sweep's name stays beside the settings.
+        settings = [name for name in table.settings if name != SWEEP and name in names]
+        others = [name for name in names if name not in settings]
+        in_one = TextColumn(SETTINGS, [_in_one(table, row, settings) for row in rows], is_number=False)
+        together = [in_one, *_columns(table, rows, others)]
+        columns = min(columns, together, key=lambda each: _min_width(each, (*omittable, *logged)))
         if _min_width(columns, (*omittable, *logged)) > width:
             omittable = (*omittable, *_OMITTED_FROM_RESULTS)
-    return _render(
-        columns,
-        [*_cut_note(table, rows, _row_noun(table)), table.legend, *table.notes],
-        width,
-        omittable=omittable,
-        logged=logged,
-    )
+    cut = _cut_note(table, rows, _row_noun(table), all_shown_by)
+    return _fit(columns, table, cut, width, omittable=omittable, logged=logged)
+
+
+def _in_one(table: Table, row: Row, settings: Sequence[str]) -> str:
+    """The settings of a row in one field, without those that it does not have."""
+    present = [name for name in settings if name not in row.absent_settings]
+    return ", ".join(f"{setting_name(name)}={human_field(table, row, name)}" for name in present)
 
 
 def render_listing(table: Table, *, limit: int | None = 50, width: int = _DEFAULT_WIDTH) -> "RenderableType":
@@ -86,8 +112,9 @@ def render_listing(table: Table, *, limit: int | None = 50, width: int = _DEFAUL
     if not table.rows:
         return _render_notes(table)
     rows, names = table.rows[:limit], human_columns(table)
-    legend = [*_cut_note(table, rows, "sweeps"), table.legend, *table.notes]
-    return _render(_columns(table, rows, names), legend, width, omittable=(), logged=tuple(reversed(names[1:])))
+    cut = _cut_note(table, rows, "sweeps")
+    columns = _columns(table, rows, names)
+    return _fit(columns, table, cut, width, omittable=(), logged=tuple(reversed(names[1:]))).rendered()
 
 
 def _omitted_logged(table: Table, names: Sequence[str]) -> tuple[str, ...]:
@@ -113,14 +140,18 @@ def _row_noun(table: Table) -> str:
     return "cells" if SEEDS in table.columns else "runs" if "run" in table.columns else "rows"
 
 
-def _columns(table: Table, rows: Sequence[Row], names: Sequence[str]) -> "list[_Column]":
-    return [_Column(name, [human_field(table, row, name) for row in rows], is_number(table, name)) for name in names]
+def _columns(table: Table, rows: Sequence[Row], names: Sequence[str]) -> "list[TextColumn]":
+    return [TextColumn(name, [human_field(table, row, name) for row in rows], is_number(table, name)) for name in names]
 
 
 def render_comparison(
     table: ComparisonTable, *, limit: int | None = 50, width: int = _DEFAULT_WIDTH
 ) -> "RenderableType":
     """Render the first `limit` rows of a comparison (None: all), with their reasons as numbered notes below."""
+    return _fit_comparison(table, limit=limit, width=width).rendered()
+
+
+def _fit_comparison(table: ComparisonTable, *, limit: int | None, width: int, all_shown_by: str = _ALL) -> "_Fitted":
     noted = with_numbered_reasons(dataclasses.replace(table, rows=table.rows[:limit], notes=()))
     rows = noted.rows
     effect = effect_column(table.columns)
@@ -133,14 +164,16 @@ def render_comparison(
         "note": lambda row: str(row["note"]),
     }
     settings = [name for name in human_columns(table) if name in table.settings]
-    matched = [_Column(name, [_setting(row, name) for row in rows], is_number(table, name)) for name in settings]
+    matched = [TextColumn(name, [_setting(row, name) for row in rows], is_number(table, name)) for name in settings]
     answers = [
-        _Column(name, [format_(row) for row in rows], name in (effect, *_VALUES)) for name, format_ in formats.items()
+        TextColumn(name, [format_(row) for row in rows], name in (effect, *_VALUES))
+        for name, format_ in formats.items()
     ]
     columns = [*matched, *answers]
     if matched and _min_width(columns, _OMITTED_FIRST) > width:
-        columns = [_Column("at", [_settings(row, settings) for row in rows], is_number=False), *answers]
-    return _render(columns, [*_cut_note(table, rows, "pairs"), *noted.notes, table.legend, *table.notes], width)
+        columns = [TextColumn("at", [_settings(row, settings) for row in rows], is_number=False), *answers]
+    before = [*_cut_note(table, rows, "pairs", all_shown_by), *noted.notes]
+    return _fit(columns, table, before, width, omittable=_OMITTED_FIRST)
 
 
 def _compared(row: ComparisonRow, *, several: bool) -> str:
@@ -176,120 +209,75 @@ def _interval(row: ComparisonRow) -> str:
     )
 
 
-def _cut_note(table: Table, rows: Sequence[Any], noun: str) -> list[str]:
+def _cut_note(table: Table, rows: Sequence[Any], noun: str, all_shown_by: str = _ALL) -> list[str]:
     if len(rows) == len(table.rows):
         return []
-    return [f"The first {len(rows)} of {len(table.rows):,} {noun}; --all shows all."]
+    return [f"The first {len(rows)} of {len(table.rows):,} {noun}; {all_shown_by}."]
 
 
-class _Column:
-    """The texts of a column and the widths that it may have: `preferred`, `minimum`, and `smallest` in an emergency."""
-
-    def __init__(self, name: str, texts: Sequence[str], is_number: bool) -> None:
-        self.name = name
-        self.texts = texts
-        self.is_number = is_number
-        self.folds = not is_number and name not in ("95% interval", "note", *EFFECTS)
-        words = name.replace("_", " ").split()
-        widest = max(map(len, texts), default=0)
-        self.preferred = max(widest, *map(len, words))
-        self.minimum = min(self.preferred, _FOLD_WIDTH) if self.folds else max(widest, min(self.preferred, _FOLD_WIDTH))
-        smallest = self.minimum
-        if name in _PHRASES:
-            smallest = min(smallest, max(len(word) for text in [name, *texts] for word in text.split()))
-        if name in _WORDS:
-            self.minimum = self.preferred
-        # As a last resort a mean stands above its deviation, and the ends of an interval above each other; numbers are
-        # never broken.
-        parts = [len(part) for text in texts for part in _parts(text)]
-        has_two_parts = not self.folds and any(len(_parts(text)) > 1 for text in texts)
-        self.smallest = max(*parts, *map(len, words)) if has_two_parts else smallest
-
-    def heading(self, width: int) -> str:
-        return textwrap.fill(self.name.replace("_", " "), width)
-
-    def fields(self, width: int) -> list[str]:
-        """The texts; a mean with its deviation or an interval takes two lines if one is too narrow."""
-        return [text if self.folds or len(text) <= width else "\n".join(_parts(text)) for text in self.texts]
-
-
-def _parts(text: str) -> list[str]:
-    return text.replace(" ± ", "\n± ").replace(" to ", "\nto ").split("\n")
-
-
-def _total_minimum(columns: Sequence[_Column]) -> int:
-    return sum(column.minimum for column in columns) + _GAP * (len(columns) - 1)
-
-
-def _total_smallest(columns: Sequence[_Column]) -> int:
-    return sum(column.smallest for column in columns) + _GAP * (len(columns) - 1)
-
-
-def _min_width(columns: Sequence[_Column], omittable: Sequence[str]) -> int:
+def _min_width(columns: Sequence[TextColumn], omittable: Sequence[str]) -> int:
     """The width that the columns need without those that may be omitted."""
-    return _total_smallest([column for column in columns if column.name not in (*omittable, *_OMITTED_LAST)])
+    return smallest_width([column for column in columns if column.name not in (*omittable, *_OMITTED_LAST)])
 
 
-def _render(
-    columns: Sequence[_Column],
-    legend: Sequence[str],
-    width: int,
-    *,
-    omittable: Sequence[str] = _OMITTED_FIRST,
-    logged: Sequence[str] = (),
-) -> "RenderableType":
-    from rich import box
-    from rich.console import Group
-    from rich.table import Table as RichTable
-    from rich.text import Text
+@dataclasses.dataclass(frozen=True)
+class _Fitted:
+    """The columns of a table that fit into a width, and the lines below it: the legend among notes."""
 
-    shown, omitted = _fit(columns, width, omittable, logged)
-    if omitted:
-        more = len(omitted) - _MAX_NAMED
-        named = ", ".join(omitted[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
-        legend = [*legend, f"Omitted for lack of space: {named}."]
-    table = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    widths = _widths(shown, width)
-    for column, column_width in zip(shown, widths, strict=True):
-        justify: Literal["right", "left"] = "right" if column.is_number else "left"
-        heading = Text(printable(column.heading(column_width)))
-        table.add_column(heading, justify=justify, width=column_width, overflow="fold")
-    texts = (column.fields(column_width) for column, column_width in zip(shown, widths, strict=True))
-    for fields in zip(*texts, strict=True):
-        table.add_row(*(Text(field, style=_STYLES.get(field, "")) for field in fields))
-    return Group(table, "", *(Text(printable(line), style="dim") for line in legend))
+    columns: Sequence[TextColumn]
+    width: int
+    notes_before: Sequence[str]
+    legend: str
+    notes: Sequence[str]
+
+    def table(self) -> "RichTable":
+        from rich import box
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        table = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+        widths = column_widths(self.columns, self.width)
+        for column, column_width in zip(self.columns, widths, strict=True):
+            justify: Literal["right", "left"] = "right" if column.is_number else "left"
+            heading = Text(printable(column.heading(column_width)))
+            table.add_column(heading, justify=justify, width=column_width, overflow="fold")
+        texts = (column.fields(width) for column, width in zip(self.columns, widths, strict=True))
+        for fields in zip(*texts, strict=True):
+            table.add_row(*(Text(field, style=_STYLES.get(field, "")) for field in fields))
+        return table
+
+    def rendered(self) -> "RenderableType":
+        from rich.console import Group
+        from rich.text import Text
+
+        lines = [*self.notes_before, *([self.legend] if self.legend else []), *self.notes]
+        return Group(self.table(), "", *(Text(printable(line), style="dim") for line in lines))
+
+    def followed_by(self, other: "_Fitted") -> "_Fitted":
+        """The other table, with the notes of both and one legend, in which no sentence is repeated."""
+        sentences = dict.fromkeys(re.split(r"(?<=\.) ", f"{self.legend} {other.legend}"))
+        before, notes = [*self.notes_before, *other.notes_before], [*self.notes, *other.notes]
+        return dataclasses.replace(other, notes_before=before, legend=" ".join(sentences).strip(), notes=notes)
 
 
 def _fit(
-    columns: Sequence[_Column], width: int, omittable: Sequence[str], logged: Sequence[str]
-) -> tuple[list[_Column], list[str]]:
-    """The columns that fit into `width`, and the names of the omitted ones.
-
-    The `logged` columns are omitted in their order, if the others do not fit at their smallest width.
-    """
-    shown, omitted = list(columns), []
-    for names, total in ((omittable, _total_minimum), (logged, _total_smallest)):
-        for name in names:
-            if total(shown) <= width:
-                break
-            if any(column.name == name for column in shown):
-                shown = [column for column in shown if column.name != name]
-                omitted.append(name)
-    if _total_minimum(shown) > width:
-        if _total_smallest(shown) > width:
-            omitted += [column.name for column in shown if column.name in _OMITTED_LAST]
-            shown = [column for column in shown if column.name not in _OMITTED_LAST]
-        for column in shown:
-            column.minimum = column.smallest
-    return shown, omitted
-
-
-def _widths(columns: Sequence[_Column], width: int) -> list[int]:
-    """The minimum width of each column; spare width goes to the first columns, up to their preferred width."""
-    spare = max(0, width - _total_minimum(columns))
-    widths = []
-    for column in columns:
-        more = min(spare, column.preferred - column.minimum)
-        widths.append(column.minimum + more)
-        spare -= more
-    return widths
+    columns: Sequence[TextColumn],
+    table: Table,
+    notes_before: Sequence[str],
+    width: int,
+    *,
+    omittable: Sequence[str],
+    logged: Sequence[str] = (),
+) -> _Fitted:
+    """The columns that fit into `width`, with notes that name the others (see `split_columns`)."""
+    shown, omitted = split_columns(columns, width, omittable=omittable, logged=logged, last=_OMITTED_LAST)
+    reasons = [text for column in columns if column.name == _REASON for text in column.texts if text]
+    named = [name for name in omitted if name != _STATUS and (name != _REASON or not reasons)]
+    notes = list(table.notes)
+    if _REASON in omitted and reasons:
+        notes = [*notes, f"Reasons: {'; '.join(dict.fromkeys(reasons))}."]
+    if named:
+        more = len(named) - _MAX_NAMED
+        names = ", ".join(named[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+        notes = [*notes, f"Omitted for lack of space: {names}."]
+    return _Fitted(shown, width, notes_before, table.legend, notes)

@@ -15,6 +15,7 @@ from runmanager.results.table_model.formatting import human_columns, human_field
 __all__ = ["csv_fields", "escape_markdown", "iter_json", "to_csv", "to_json", "to_latex", "to_markdown"]
 
 _JSON_TYPES = (list, dict)
+_FORMULA = re.compile(r"[=+\-@\t\r](?!(?:[\d.]+(?:[eE][+-]?\d+)?|inf|nan)\Z)")  # not of a number, such as -0.5
 _LATEX_ESCAPES: Mapping[str, str] = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -28,10 +29,13 @@ _LATEX_ESCAPES: Mapping[str, str] = {
 
 
 def to_csv(table: Table) -> str:
-    """All columns as CSV: floats in full precision, `True` and `False`, lists as JSON, missing values empty."""
+    """All columns as CSV: floats in full precision, `True` and `False`, lists as JSON, missing values empty.
+
+    A text that a spreadsheet would take for a formula, as it begins with `=`, `+`, `-` or `@`, begins with `'`.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table.columns)
+    writer.writerow([_without_formula(name) for name in table.columns])
     writer.writerows(csv_fields(row, table.columns) for row in table.rows)
     return text.getvalue()
 
@@ -40,7 +44,17 @@ def csv_fields(row: Row, columns: Sequence[str]) -> list[Any]:
     """A row's values for the csv module."""
     # It writes floats by repr, which reads back as the same number, and None as an empty field.
     values = row.values
-    return [json.dumps(value) if isinstance(value := values[name], _JSON_TYPES) else value for name in columns]
+    return [_csv_field(values[name]) for name in columns]
+
+
+def _csv_field(value: Any) -> Any:
+    if isinstance(value, str):
+        return _without_formula(value)
+    return json.dumps(value) if isinstance(value, _JSON_TYPES) else value
+
+
+def _without_formula(text: str) -> str:
+    return f"'{text}" if _FORMULA.match(text) else text
 
 
 def to_json(table: Table) -> str:

@@ -1,7 +1,7 @@
 """Measurements of a run other than its epochs' times: work, memory, energy and outside load."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from statistics import median
 from typing import Any
 
@@ -68,6 +68,7 @@ class RunMeasurements:
         self._meter = open_gpu_meter(device, is_shared=family is not None)
         self._sampler = ResourceSampler(self._meter, family=family)
         self._known = Measurements()
+        self._expects_steps = False
         self._energy_before: float | None = None
         self._joules: dict[int, float] = {}
         self.warmup: Sequence[int] = ()
@@ -141,6 +142,16 @@ class RunMeasurements:
         """Add values measured elsewhere, by the field names of `Measurements`."""
         self._known = msgspec.structs.replace(self._known, **measurements)
 
+    def expect_steps(self, loader: Any) -> None:
+        """Take the length of a loader for the steps of an epoch until the first epoch has shown them.
+
+        Readers of the record then see how far that epoch is.
+        """
+        with suppress(Exception):  # a loader without a length, or of any other kind
+            if self._known.first_batch_seconds is None and (count := len(loader)):
+                self._known = msgspec.structs.replace(self._known, steps_per_epoch=count)
+                self._expects_steps = True
+
     def epoch_begins(self, *, trains: bool = True) -> None:
         """Prepare for an epoch whose clock is about to start; unless it `trains`, its calls are not observed."""
         if self._work is not None and trains:
@@ -165,7 +176,8 @@ class RunMeasurements:
         after = None if self._meter is None else self._meter.energy_joules()
         if after is not None and self._energy_before is not None:
             self._joules[record.epoch] = after - self._energy_before
-        if self._known.steps_per_epoch is None and num_steps:
+        if (self._known.steps_per_epoch is None or self._expects_steps) and num_steps:
+            self._expects_steps = False
             self._known = msgspec.structs.replace(
                 self._known, steps_per_epoch=num_steps, first_batch_seconds=epoch.first_batch_seconds
             )

@@ -1,7 +1,6 @@
 """Log directory that shows a sweep in TensorBoard: links to its runs under short names."""
 
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from runmanager.records.sweep.sweep_record import PlannedCell, SweepRecord, read
 from runmanager.results.tfevents.reader import is_event_file
 from runmanager.tracking.tensorboard.event_writer import EventWriter
 from runmanager.tracking.tensorboard.hparams import mixed_type_settings, session_start
+from runmanager.tracking.tensorboard.served_folder import ServedFolder
 
 __all__ = ["SweepLogdir"]
 
@@ -35,9 +35,8 @@ class SweepLogdir:
 
     def __init__(self, sweep: SweepPaths, folder: Path) -> None:
         """`folder` must be empty and is for this object alone; TensorBoard reads `root` in it and shows its name."""
-        self.root = folder / sweep.name
-        self.root.mkdir()
-        self._staging = folder / ".staging"
+        self.served = ServedFolder(folder, sweep.name)
+        self.root = self.served.root
         self._sweep = sweep
         self._plan_version: tuple[int, int] | None = None
         self._cells: dict[str, Mapping[str, Any]] = {}
@@ -64,15 +63,13 @@ class SweepLogdir:
         if self._read_cells():
             self._names = short_names(self._cells, lone=self._sweep.name)
         found = {name: events for run, name in self._names.items() if (events := self._events(run, name))}
-        for name in self._linked.keys() - found.keys():
-            shutil.rmtree(self.root / name)
-            del self._linked[name]
         new = {run: name for run, name in self._names.items() if name in found and name not in self._linked}
-        if not new:
-            return
-        text_settings = mixed_type_settings(self.cells)
+        text_settings = mixed_type_settings(self.cells) if new else ()
         for run, name in new.items():
             self._link(run, name, found[name], self._overrides(run, text_settings))
+        for name in self._linked.keys() - found.keys():  # last, so that renamed runs are always shown
+            self.served.remove(name)
+            del self._linked[name]
 
     def _read_cells(self) -> bool:
         """Read the settings of all cells, started or not; return whether they changed."""
@@ -128,20 +125,18 @@ class SweepLogdir:
 
     def _link(self, run: str, name: str, events: list[Path], overrides: Summary | None) -> None:
         """Link a run's files under `name`, those of several folders in folders; they appear in one step."""
-        shutil.rmtree(self._staging, ignore_errors=True)
-        shutil.rmtree(self.root / name, ignore_errors=True)  # of an earlier attempt
-        self._staging.mkdir()
-        if overrides is not None:
-            writer = EventWriter(self._staging, self._staging / _OVERRIDES)
-            writer.summary(overrides)
-            writer.close()
         parents = [each.parent for each in events]
         top = self._sweep.run(run).root if run not in self._adopted else os.path.commonpath(parents)
-        for each in events:
-            link = self._staging / each.relative_to(top)
-            link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to(each.resolve())
-        self._staging.rename(self.root / name)
+        with self.served.replacing(name) as folder:
+            if overrides is not None:
+                writer = EventWriter(folder, folder / _OVERRIDES)
+                writer.summary(overrides)
+                writer.close()
+            for each in events:
+                link = folder / each.relative_to(top)
+                if link.parent != folder:
+                    link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(each.absolute())
         self._linked[name] = run, events
 
 

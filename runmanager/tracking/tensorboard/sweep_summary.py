@@ -10,7 +10,6 @@
 | `custom_scalars__config__` | layout | if a run logged metrics or units: their charts in the Custom Scalars tab |
 """
 
-import shutil
 import struct
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -56,11 +55,11 @@ class SweepSummaryWriter:
         self._runs = runs
         self._clock = clock
         self._observer = HeartbeatObserver()
-        self._staging = runs.root.parent / ".sweep"
         self._current_name = ""
         self._num_written = 0
         self._drawn_state: Hashable = None
         self._is_warm = False
+        self._has_failed = False
         self._due = clock()
 
     def declare(self) -> None:
@@ -78,16 +77,19 @@ class SweepSummaryWriter:
         began = self._clock()
         if began < self._due or not self._runs.has_begun:
             return False
+        failed_before, self._has_failed = self._has_failed, True
         try:
-            if (state := self._state()) == self._drawn_state:
-                return False
-            self._draw()
-            self._drawn_state = state
-            return True
+            if has_changed := (state := self._state()) != self._drawn_state:
+                self._draw()
+                self._drawn_state = state
+            self._has_failed = False
+            return has_changed
         finally:
             ended = self._clock()
-            # The first drawing includes imports, so its time does not count.
-            self._due = ended + (ended - began) / _MAX_COST if self._is_warm else ended
+            # The first drawing includes imports, so its time does not count. A first failure is tried again soon: a
+            # file that was just being replaced should not keep what is new from the page.
+            is_free = not self._is_warm or (self._has_failed and not failed_before)
+            self._due = ended if is_free else ended + (ended - began) / _MAX_COST
             self._is_warm = True
 
     def _state(self) -> Hashable:
@@ -112,19 +114,18 @@ class SweepSummaryWriter:
         self._replace(_name(num_ended, len(self._runs.cells)), summaries)
 
     def _replace(self, name: str, summaries: Sequence[Summary]) -> None:
-        """Replace the last folder by one with this name."""
-        shutil.rmtree(self._staging, ignore_errors=True)
-        self._staging.mkdir()
+        """Replace the last folder by one with this name; at every moment one of them is served."""
         # Ascending: if the folder's name stays the same, TensorBoard continues with the next file.
         self._num_written += 1
-        writer = EventWriter(self._staging, self._staging / f"events.out.tfevents.{self._num_written:010d}.sweep")
-        for summary in summaries:
-            writer.summary(summary)
-        writer.close()
-        if self._current_name:
-            shutil.rmtree(self._runs.root / self._current_name, ignore_errors=True)
-        self._staging.rename(self._runs.root / name)
-        self._current_name = name
+        served = self._runs.served
+        with served.replacing(name) as folder:
+            writer = EventWriter(folder, folder / f"events.out.tfevents.{self._num_written:010d}.sweep")
+            for summary in summaries:
+                writer.summary(summary)
+            writer.close()
+        before, self._current_name = self._current_name, name
+        if before not in ("", name):
+            served.remove(before)
 
 
 def _name(num_ended: int, num_cells: int) -> str:

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -32,14 +33,14 @@ _LEAD_IN = 0.1  # untimed steps per timed step
 
 
 class RunTurns:
-    """The turns of one run, granted by `source`; measured turns are appended to the file at `path`.
+    """The turns of one run, granted by `source`; measured turns are appended to the file at `path`, if there is one.
 
     `interruption` is polled while the run waits, and is set off when the granting process is gone, as too little has
     been measured by then. `waited_seconds` is the time spent waiting so far, which belongs to no phase.
     `is_over` is set once enough has been measured.
     """
 
-    def __init__(self, source: TurnSource, path: Path, interruption: Interruption) -> None:
+    def __init__(self, source: TurnSource, path: Path | None, interruption: Interruption) -> None:
         self.session = source.session
         self.waited_seconds = 0.0
         self.is_over = False
@@ -52,18 +53,25 @@ class RunTurns:
         self._next_turn(is_measured=False)
 
     def measured_batches(
-        self, batches: Iterator[Any], timer: PhaseTimer, *, num_steps: int | None, most_steps: int, leads_in: bool
+        self,
+        batches: Iterator[Any],
+        timer: PhaseTimer,
+        *,
+        num_steps: int | None,
+        most_steps: int,
+        leads_in: bool,
+        least_steps: int = 1,
     ) -> Iterator[Any]:
         """Yield from `batches`, endless pairs (images, labels), in measured turns until enough has been measured.
 
         A turn has `num_steps` steps. After each, the device is waited for, the turn is recorded, and the next one is
         awaited. With `num_steps=None` a turn has as many steps as take a tenth of a second at the speed of the fastest
-        turn so far, `most_steps` at most: slow first turns on a busy machine then shorten later ones only until one
-        turn is fast. With `leads_in` the first steps of a turn are not timed, as they find cold caches.
+        turn so far, between `least_steps` and `most_steps`: slow first turns on a busy machine then shorten later ones
+        only until one turn is fast. With `leads_in` the first steps of a turn are not timed, as they find cold caches.
         """
-        steps, fastest = num_steps or 1, math.inf
+        steps, fastest = num_steps or least_steps, math.inf
         samples, seconds = 0, 0.0
-        with LineAppender(self._path) as lines:
+        with nullcontext() if self._path is None else LineAppender(self._path) as lines:
             while (grant := self._next_turn(is_measured=True, samples=samples, seconds=seconds)) is not None:
                 if leads_in:
                     yield from islice(batches, math.ceil(steps * _LEAD_IN))
@@ -73,10 +81,11 @@ class RunTurns:
                     samples += len(batch[1])
                     yield batch
                 seconds = sum(timer.resolve().values())
-                lines.append(msgspec.json.encode(self._turn_record(grant, steps, samples, seconds)))
+                if lines is not None:
+                    lines.append(msgspec.json.encode(self._turn_record(grant, steps, samples, seconds)))
                 fastest = min(fastest, seconds / steps)
                 if num_steps is None:
-                    steps = min(most_steps, max(1, round(_BLOCK_SECONDS / max(fastest, 1e-9))))
+                    steps = min(most_steps, max(least_steps, round(_BLOCK_SECONDS / max(fastest, 1e-9))))
         self.is_over = not self._interruption.is_interrupted
 
     def _turn_record(self, grant: Grant, steps: int, samples: int, seconds: float) -> Turn:

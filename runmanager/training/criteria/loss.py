@@ -142,8 +142,6 @@ class Loss:
         if self.kind is not Kind.CLASSES or labels.is_floating_point():
             return None
         weight = getattr(self.function, "weight", None)
-        if weight is None and labels.ndim == 1 and self.ignored == IGNORED:
-            return None
         counts = labels != self.ignored
         return (
             counts.sum(dtype=sum_type(labels.device))

@@ -16,7 +16,7 @@ from runmanager.errors import DatasetError
 from runmanager.training.datasets.torchvision_files import SOURCES, VisionSource, missing_files
 from runmanager.training.models.torchvision_models import import_torchvision
 
-__all__ = ["download"]
+__all__ = ["download", "unwritable_folder"]
 
 _TIMEOUT_SECONDS = 60  # without data; a network that drops packets must not hang the command
 _FAILURES = (OSError, RuntimeError, EOFError, http.client.HTTPException, tarfile.TarError, zlib.error)
@@ -41,6 +41,14 @@ def download(name: str, *, data_root: Path) -> None:
                 f"Dataset '{name}' must be in {folder}, and could not be downloaded: {_one_line(error)}; "
                 f"run it again with a network connection, copy the files there, or use `dataset=digits`."
             ) from error
+
+
+def unwritable_folder(name: str, data_root: Path, problem: str) -> DatasetError:
+    """Return the error of a data folder that a download cannot be written to."""
+    return DatasetError(
+        f"Dataset '{name}' must be downloaded, but {data_root.absolute()} cannot be written ({problem}); "
+        "choose another folder with `data_root=…` or RUNMANAGER_DATA."
+    )
 
 
 def _one_line(error: Exception) -> str:
@@ -68,10 +76,7 @@ def _download_lock(data_root: Path, name: str) -> Iterator[None]:
         data_root.mkdir(parents=True, exist_ok=True)
         file = (data_root / ".download.lock").open("w")
     except OSError as error:
-        raise DatasetError(
-            f"Dataset '{name}' must be downloaded, but {data_root.absolute()} cannot be written ({_one_line(error)}); "
-            "choose another folder with `data_root=…` or RUNMANAGER_DATA."
-        ) from error
+        raise unwritable_folder(name, data_root, _one_line(error)) from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -8,16 +8,17 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from runmanager.errors import UsageError
+from runmanager.records.files.file_errors import creation_obstacle
 from runmanager.tracking.epoch_metrics.prediction_task import IGNORED
 from runmanager.training.custom_targets import resolve_target
 from runmanager.training.datasets.custom_dataset import custom_sets
 from runmanager.training.datasets.digits import digits_are_cached, digits_sets
-from runmanager.training.datasets.download import download
+from runmanager.training.datasets.download import download, unwritable_folder
 from runmanager.training.datasets.synthetic import disc_sets, fake_sets
-from runmanager.training.datasets.torchvision_files import SOURCES, vision_sets
+from runmanager.training.datasets.torchvision_files import SOURCES, missing_files, vision_sets
 from runmanager.training.options.dataset import DigitsOptions, DiscOptions, FakeOptions, VisionOptions
 
-__all__ = ["Data", "load_dataset", "prepare_dataset"]
+__all__ = ["Data", "download_faults", "load_dataset", "must_be_downloaded", "prepare_dataset"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,17 @@ def prepare_dataset(options: Any, *, data_root: Path) -> None:
         download(options.name, data_root=data_root.expanduser())
     elif isinstance(options, DigitsOptions) and options.holdout is None and not digits_are_cached(options, seed=0):
         digits_sets(options, seed=0)  # with a holdout they depend on the seed, so each run builds them
+
+
+def must_be_downloaded(options: Any, *, data_root: Path) -> bool:
+    """Whether `prepare_dataset` would download the dataset."""
+    return isinstance(options, VisionOptions) and bool(missing_files(SOURCES[options.name], data_root.expanduser()))
+
+
+def download_faults(options: VisionOptions, *, data_root: Path) -> list[str]:
+    """Return what would keep `prepare_dataset` from downloading the dataset, without writing anything."""
+    problem = creation_obstacle(data_root.expanduser())
+    return [str(unwritable_folder(options.name, data_root.expanduser(), problem))] if problem else []
 
 
 def load_dataset(options: Any, *, data_root: Path, seed: int, ignored: int = IGNORED) -> Data:

@@ -11,7 +11,7 @@ from runmanager.training.options.criteria import (
     unknown_metric_faults,
 )
 from runmanager.training.options.groups import MeasureOptions, PairedOptions
-from runmanager.training.options.step import OutOfMemory, Precision, step_faults
+from runmanager.training.options.step import AUTO, OutOfMemory, Precision, step_faults
 from runmanager.validation import MAX_COUNT, GroupOptions, allowed, did_you_mean, fault, field_faults, limits
 
 __all__ = ["CheckpointOptions", "TrainingOptions"]
@@ -52,10 +52,10 @@ class TrainingOptions:
     """Evaluate the untrained model too, as epoch 0."""
     precision: str = field(default="fp32", metadata=limits(choices=list(Precision)))
     """The type in which products are computed: bf16 and fp16 by autocast, tf32 rounds products of float32."""
-    channels_last: bool = False
-    """Store weights and images with their channels last: the same results up to rounding, often faster."""
-    micro_batch: int | str | None = field(default=None, metadata=limits(ge=1) | allowed("null, auto, at least 1"))
-    """Samples of a step that are computed at once; null computes all, `auto` chooses a fast number."""
+    channels_last: bool | str = field(default=AUTO, metadata=allowed("true, false, auto"))
+    """Store weights and images with their channels last; `auto` does so where it is faster and computes the same."""
+    micro_batch: int | str | None = field(default=AUTO, metadata=limits(ge=1) | allowed("null, auto, at least 1"))
+    """Samples of a step that are computed at once; null computes all, `auto` fewer where faster and the same."""
     on_oom: str = field(default="fail", metadata=limits(choices=list(OutOfMemory)))
     """What a step that does not fit into memory does: `fail` the run, or `halve`, again in smaller pieces."""
     compile: bool = False
@@ -94,6 +94,7 @@ class TrainingOptions:
         faults = field_faults(self) + self._device_faults()
         faults += step_faults(
             precision=self.precision,
+            channels_last=self.channels_last,
             micro_batch=self.micro_batch,
             on_oom=self.on_oom,
             device=self.device,

@@ -34,10 +34,20 @@ class OutOfMemory(StrEnum):
 
 
 def step_faults(
-    *, precision: str, micro_batch: int | str | None, on_oom: str, device: str, compile: bool, graphs: bool | str
+    *,
+    precision: str,
+    channels_last: bool | str,
+    micro_batch: int | str | None,
+    on_oom: str,
+    device: str,
+    compile: bool,
+    graphs: bool | str,
 ) -> list[str]:
     """Check the settings of a step that limits of single fields cannot express: one line for each fault."""
     faults = []
+    if isinstance(channels_last, str) and channels_last != AUTO:
+        rule, way_out = "be true, false or auto", "auto chooses by device and model"
+        faults.append(fault("channels_last", rule, repr(channels_last), way_out))
     if isinstance(micro_batch, str) and micro_batch != AUTO:
         rule, way_out = "be null, auto or a number of samples", "null computes the whole batch at once"
         faults.append(fault("micro_batch", rule, repr(micro_batch), way_out))
@@ -49,9 +59,6 @@ def step_faults(
         if on_oom == OutOfMemory.HALVE:
             way_out = "smaller pieces change the step; set a size that fits with `micro_batch`"
             faults.append(fault("on_oom", f"be fail with `{name}=true`", on_oom, way_out))
-    if graphs is True and micro_batch == AUTO:
-        way_out = "on a GPU auto halves batches that do not fit, and a captured step cannot change"
-        faults.append(fault("micro_batch", "be null or a number with `graphs=true`", micro_batch, way_out))
     return faults
 
 

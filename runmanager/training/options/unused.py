@@ -140,7 +140,7 @@ def _unused_of_data(cell: TrainingOptions) -> dict[str, str]:
 
 def _unused_of_step(cell: TrainingOptions) -> dict[str, str]:
     unused = {}
-    if cell.channels_last and (reason := _no_channels(cell)):
+    if cell.channels_last is True and (reason := _no_channels(cell)):
         way_out = "its inputs have no channels"
         unused["channels_last"] = fault("channels_last", f"be false with {reason}", "true", way_out)
     if cell.graphs is True and cell.device.partition(":")[0] not in ("auto", *CAPTURING_DEVICES):

@@ -5,13 +5,14 @@ import ctypes
 import os
 import sys
 
-__all__ = ["keep_freed_memory"]
+__all__ = ["LARGEST_KEPT_BYTES", "keep_freed_memory"]
 
 # The numbers of the parameters in malloc.h.
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 
-_MMAP_THRESHOLD_BYTES = 32 * 2**20  # the largest value that glibc accepts
+LARGEST_KEPT_BYTES = 32 * 2**20
+"""The largest block that is kept; glibc accepts no higher threshold."""
 _TRIM_THRESHOLD_BYTES = 2**30
 _USER_SETTINGS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES", "LD_PRELOAD")
 
@@ -29,5 +30,5 @@ def keep_freed_memory() -> None:
         return
     with contextlib.suppress(OSError, AttributeError):  # another C library
         libc = ctypes.CDLL("libc.so.6")
-        libc.mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES)
+        libc.mallopt(_M_MMAP_THRESHOLD, LARGEST_KEPT_BYTES)
         libc.mallopt(_M_TRIM_THRESHOLD, _TRIM_THRESHOLD_BYTES)

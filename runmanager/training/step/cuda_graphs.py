@@ -57,10 +57,7 @@ def graph_device(options: TrainingOptions, device: torch.device) -> GraphDevice 
     if not options.graphs or device.type not in CAPTURING_DEVICES:
         return None
     can_change = (
-        options.on_oom == OutOfMemory.HALVE
-        or options.micro_batch == AUTO
-        or isinstance(options.model, Mapping)
-        or not is_of_torch(options.loss)
+        options.on_oom == OutOfMemory.HALVE or isinstance(options.model, Mapping) or not is_of_torch(options.loss)
     )
     return None if options.graphs == AUTO and can_change else CudaGraphs(device)
 

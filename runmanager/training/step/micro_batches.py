@@ -8,21 +8,13 @@ import torch
 
 from runmanager.text import pluralize
 from runmanager.tracking.device.rng import random_states, restore_random_states
-from runmanager.tracking.introspect.isolation import isolated
-from runmanager.tracking.introspect.model_copy import copy_to_meta
 from runmanager.tracking.lifecycle.outcome import is_out_of_memory
-from runmanager.tracking.torch_internals import InstanceNormBase, NormBase, storage_id
+from runmanager.tracking.torch_internals import InstanceNormBase, NormBase
 from runmanager.training.criteria.loss import Loss
 from runmanager.training.options.step import OutOfMemory
 from runmanager.validation import fault
 
-__all__ = ["MicroBatches", "Share", "cache_friendly_size", "needs_whole_batches", "piece_faults"]
-
-_CACHE_BYTES = 40 * 2**20
-"""The activation size of a piece at which an epoch is fastest: somewhat more than a CPU's last-level cache.
-
-Smaller pieces have more overhead; larger ones read their activations from memory.
-"""
+__all__ = ["MicroBatches", "Share", "needs_whole_batches", "piece_faults"]
 
 Share = float | torch.Tensor | None
 """What a piece contributes to the mean loss of its batch; None if it is the whole batch."""
@@ -128,31 +120,6 @@ class _Snapshot:
         restore_random_states(self._random, self._device)
         for buffer, value in self._buffers:
             buffer.copy_(value)
-
-
-def cache_friendly_size(network: torch.nn.Module, in_shape: tuple[int, ...]) -> int | None:
-    """The number of samples of `in_shape` in a piece whose activations stay in a CPU's cache.
-
-    Calculated, not measured, so that it is the same in every run: the samples for which the backward pass needs
-    `_CACHE_BYTES`, counted on a copy on the `meta` device. None if the model cannot run without data, or its backward
-    pass needs no activations.
-    """
-    saved: dict[int, torch.UntypedStorage] = {}  # by address, because two operators may save the same tensor
-
-    def save(tensor: torch.Tensor) -> torch.Tensor:
-        saved[storage_id(tensor)] = tensor.untyped_storage()
-        return tensor
-
-    try:
-        with isolated(network):
-            meta_network, _ = copy_to_meta(network)
-            with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
-                meta_network(torch.empty((2, *in_shape), device="meta"))
-    except Exception:  # a model may raise anything without data
-        return None
-    own = {storage_id(each) for each in (*meta_network.parameters(), *meta_network.buffers())}
-    sample_bytes = sum(storage.nbytes() for key, storage in saved.items() if key not in own) / 2
-    return max(1, int(_CACHE_BYTES / sample_bytes)) if sample_bytes else None
 
 
 def needs_whole_batches(network: torch.nn.Module) -> bool:

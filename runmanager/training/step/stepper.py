@@ -8,16 +8,11 @@ import torch
 from runmanager.errors import ConfigurationError
 from runmanager.training.criteria.loss import Loss
 from runmanager.training.options.job import TrainingOptions
-from runmanager.training.options.step import AUTO, OutOfMemory, Precision
+from runmanager.training.options.step import OutOfMemory, Precision
 from runmanager.training.step.amp import CountingScaler, autocast, precision_faults, scaler_for, weight_faults
+from runmanager.training.step.automatic_step import resolved_channels_last, resolved_micro_batch
 from runmanager.training.step.cuda_graphs import GraphDevice, GraphedSteps
-from runmanager.training.step.micro_batches import (
-    MicroBatches,
-    Share,
-    cache_friendly_size,
-    needs_whole_batches,
-    piece_faults,
-)
+from runmanager.training.step.micro_batches import MicroBatches, Share, piece_faults
 from runmanager.training.step.shape_errors import explain_shape_errors
 from runmanager.validation import fault
 
@@ -45,32 +40,19 @@ def build_stepper(
     faults = precision_faults(precision, device) + weight_faults(network, precision)
     loss = loss or Loss()
     faults += piece_faults(network, loss, micro_batch=options.micro_batch, on_oom=options.on_oom)
-    if options.channels_last and len(in_shape) != 3:
+    if options.channels_last is True and len(in_shape) != 3:
         faults.append(fault("channels_last", "be false for samples that are not images", f"samples {tuple(in_shape)}"))
     if faults:
         raise ConfigurationError(faults)
-    forward = Forward(network, loss, precision=precision, channels_last=options.channels_last, apply=apply)
-    pieces = _micro_batches(options, network, loss, device, in_shape, notify)
+    channels_last = resolved_channels_last(options, network, device=device, in_shape=in_shape)
+    forward = Forward(network, loss, precision=precision, channels_last=channels_last, apply=apply)
+    pieces = MicroBatches(
+        resolved_micro_batch(options, network, loss, device=device, in_shape=in_shape),
+        halve_on_oom=options.on_oom == OutOfMemory.HALVE,
+        notify=notify,
+        weigh=loss.num_counted,
+    )
     return Stepper(forward, optimizer, pieces=pieces, scaler=scaler_for(precision, device))
-
-
-def _micro_batches(
-    options: TrainingOptions,
-    network: torch.nn.Module,
-    loss: Loss,
-    device: torch.device,
-    in_shape: tuple[int, ...],
-    notify: Callable[[str], None],
-) -> MicroBatches:
-    halve_on_oom = options.on_oom == OutOfMemory.HALVE
-    if options.micro_batch != AUTO:
-        assert not isinstance(options.micro_batch, str)
-        return MicroBatches(options.micro_batch, halve_on_oom=halve_on_oom, notify=notify, weigh=loss.num_counted)
-    if needs_whole_batches(network) or not loss.splits:
-        return MicroBatches()
-    size = cache_friendly_size(network, in_shape) if device.type == "cpu" else None
-    halve_on_oom = halve_on_oom or device.type != "cpu"
-    return MicroBatches(size, halve_on_oom=halve_on_oom, notify=notify, weigh=loss.num_counted)
 
 
 class Forward:
@@ -92,10 +74,20 @@ class Forward:
         self.network = network
         self.loss = loss or Loss()
         self._precision = precision
-        self._channels_last = channels_last
+        self._channels_last = False
         self._apply = network if apply is None else apply
-        if channels_last:
-            network.to(memory_format=torch.channels_last)
+        self.channels_last = channels_last
+
+    @property
+    def channels_last(self) -> bool:
+        """Whether weights and images are stored with their channels last; setting it moves the weights."""
+        return self._channels_last
+
+    @channels_last.setter
+    def channels_last(self, value: bool) -> None:
+        if value != self._channels_last:
+            self.network.to(memory_format=torch.channels_last if value else torch.contiguous_format)
+            self._channels_last = value
 
     def __call__(
         self, images: torch.Tensor, labels: torch.Tensor, *, is_piece: bool = False
@@ -115,7 +107,8 @@ class Stepper:
     ```
 
     Both return the mean loss over the batch, a scalar, and the predictions (batch, …). Without an `optimizer`
-    only `evaluate` works. The state holds what a resumed run must know: the piece size and the gradient scaler.
+    only `evaluate` works. The state holds what a resumed run must know: the memory format, the piece size and the
+    gradient scaler.
     """
 
     def __init__(
@@ -190,6 +183,11 @@ class Stepper:
             self._scaler.update()
 
     @property
+    def channels_last(self) -> bool:
+        """Whether weights and images are stored with their channels last."""
+        return self._forward.channels_last
+
+    @property
     def piece_size(self) -> int | None:
         """The largest number of samples that are computed at once; None for whole batches."""
         return self._pieces.size
@@ -202,10 +200,11 @@ class Stepper:
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run needs to continue as an uninterrupted one would."""
         scaler = {} if self._scaler is None else self._scaler.state_dict()
-        return {"micro_batch": self._pieces.size, "scaler": scaler}
+        return {"channels_last": self.channels_last, "micro_batch": self._pieces.size, "scaler": scaler}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned."""
+        self._forward.channels_last = state.get("channels_last", self.channels_last)  # older versions did not store it
         self._pieces.size = state["micro_batch"]
         if self._scaler is not None and state["scaler"]:
             self._scaler.load_state_dict(state["scaler"])

@@ -160,6 +160,34 @@ def test_combined_overrides_compose_as_in_hydra(
     assert composed(ours, master, words) == composed(hydras, master, words)
 
 
+def test_a_remembered_master_is_composed_no_second_time(
+    loaders: tuple[ConfigLoaderImpl, CellLoader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hydras, _ = loaders
+    command = "hydra.launcher.workers=2 model=mlp lr=0.3 epochs=7 tensorboard={enabled:false} seed=1,2"
+    master = hydras.load_configuration("config", command.split(), RunMode.MULTIRUN)
+    loads: list[Any] = []
+    load = CellLoader.load_configuration
+    monkeypatch.setattr(CellLoader, "load_configuration", lambda *args: loads.append(args) or load(*args))
+
+    def loads_for(line: str, master: DictConfig) -> int:
+        ours = CellLoader(hydras)
+        ours.remember(master)
+        assert composed(ours, master, line.split()) == composed(hydras, master, line.split()), line
+        count = len(loads)
+        loads.clear()
+        return count
+
+    whole = "model=mlp lr=0.3 epochs=7 tensorboard={enabled:false} seed=1"
+    for line in (whole, f"{whole} +extra=1 ~batch_size", f"{whole} hydra.sweep.dir=x model.hidden=[9]"):
+        assert loads_for(line, master) == 0, line
+    # Another choice, a value that is not set again, or one that cannot be set twice.
+    for line in ("lr=0.3 epochs=7 tensorboard={enabled:false} seed=1", "model=mlp lr=0.3 seed=1"):
+        assert loads_for(line, master) == 1, line
+    added = hydras.load_configuration("config", ["+extra=1"], RunMode.MULTIRUN)
+    assert loads_for("+extra=1", added) == 1
+
+
 def test_a_cell_does_not_affect_the_next(loaders: tuple[ConfigLoaderImpl, CellLoader]) -> None:
     hydras, ours = loaders
     master = hydras.load_configuration("config", [], RunMode.MULTIRUN)

@@ -96,3 +96,36 @@ def test_pin_memory_is_accepted_if_one_cell_uses_it(
     done = command("-m", *tiny, "epochs=1", "device=cpu,cuda", "loader.pin_memory=true", "name=pinned")
     assert done.status == 0, done.err
     assert [each.status for each in sweep("pinned").records] == ["finished", "skipped"]
+
+
+REFUSED_BY_A_DRY_RUN = {
+    **{name: REFUSED[name] for name in ("no architecture", "nothing to pin for", "too small for the model")},
+    "no folder for the data": (["dataset=mnist", "data_root=a_file/data"], "Dataset 'mnist' must be downloaded, but "),
+    "no folder for the sweep": (["output_root=a_file/outputs"], "`output_root` must be a folder that can be written"),
+    "no cluster": (["hydra/launcher=slurm", "hydra.launcher.time=5"], "must run where Slurm's commands are"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_BY_A_DRY_RUN)
+def test_a_dry_run_refuses_what_a_run_refuses(
+    command: Callable[..., Any], tiny: tuple[str, ...], tmp_path: Path, name: str
+) -> None:
+    words, said = REFUSED_BY_A_DRY_RUN[name]
+    if name == "no cluster":
+        pytest.importorskip("submitit")
+    (tmp_path / "a_file").touch()
+    kept = [word for word in tiny if not (words[0] == "dataset=mnist" and word.startswith("dataset"))]
+    before = sorted(tmp_path.iterdir())
+    planned = command("-m", *kept, *words, "--dry-run", PATH="/nowhere")
+    assert sorted(tmp_path.iterdir()) == before
+    tried = command("-m", *kept, *words, PATH="/nowhere")
+    assert planned.status == tried.status == 2, planned.out
+    (plan_fault,), (fault,) = planned.faults, tried.faults
+    assert plan_fault.partition(" (")[0] == fault.partition(" (")[0] and said in fault
+
+
+def test_a_dry_run_downloads_nothing(command: Callable[..., Any], tiny: tuple[str, ...], tmp_path: Path) -> None:
+    kept = [word for word in tiny if not word.startswith("dataset")]
+    done = command("-m", *kept, "dataset=mnist", "data_root=new", "--dry-run", **OFFLINE)
+    assert done.status == 0, done.err
+    assert "1 cell: 1 start" in done.out and not list(tmp_path.iterdir())

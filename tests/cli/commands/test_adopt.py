@@ -132,7 +132,8 @@ def test_a_multirun_becomes_a_sweep_that_every_command_reads(
     assert record["adopted"].startswith(str(hydra_results))
     assert len(Sweep("outputs/first").runs) == 7
     command("report", "first")
-    assert "adopted" in Path("outputs/first/report.html").read_text()
+    page = Path("outputs/first/report.html").read_text()
+    assert "adopted" in page and "Learning curves: validation loss by step" in page, "from the original files"
 
     refused = command("reproduce", f"first/{name}")
     assert (refused.status, len(refused.err.splitlines())) == (2, 1)

@@ -275,3 +275,9 @@ def test_threads_are_divided_among_workers_unless_given_and_loaders_work(
     out, err = driver.communicate(timeout=120)
     num_threads = int(given or max(1, usable_cores() // workers))
     assert sorted(out.splitlines()) == [f"0 Returned(value={num_threads})", "1 Returned(value=4950)"], err
+
+
+def test_threads_that_are_given_to_the_engine_count_more_than_the_environment(start_driver: Any) -> None:
+    driver = start_driver(WITH_TORCH.replace("workers=workers", "threads=5"), "1", "torch", OMP_NUM_THREADS="3")
+    out, err = driver.communicate(timeout=120)
+    assert "0 Returned(value=5)" in out.splitlines(), err

@@ -192,3 +192,20 @@ def test_processes_take_turns_and_a_killed_one_blocks_no_other(turn_jobs: Any, r
         else:
             assert key == holder
             holder = None
+
+
+def test_a_job_whose_turns_are_ended_is_gone_before_the_next_turn() -> None:
+    def enough(rounds: Any) -> bool:
+        if len(rounds) == 3:
+            group.keeper.end_turns([2])
+        return len(rounds) == 6
+
+    group = Group(enough=enough)
+    for key in range(3):
+        group.add(key)
+    group.play()
+    takers = [sorted(keys) for keys in group.rounds().values()]
+    warm = len(takers) - 6
+    assert takers == [[0, 1, 2]] * (warm + 3) + [[0, 1]] * 3
+    assert group.most_working == 1
+    assert [sorted(each) for each in group.keeper.rounds] == [[0, 1, 2]] * 3 + [[0, 1]] * 3

@@ -158,6 +158,25 @@ def test_lower_precision_of_products_on_one_side_is_named(contents, steady, kind
     assert outcome(sweep) == ("faster", "; ".join([ONE_RUN, expected] if expected else [ONE_RUN]))
 
 
+@pytest.mark.parametrize(
+    ("sides", "expected"),
+    [
+        (
+            ({"channels_last": True, "micro_batch": 426}, {"channels_last": False, "micro_batch": None}),
+            ["channels_last differs: true (cpu), false (cuda)", "micro_batch differs: 426 (cpu), null (cuda)"],
+        ),
+        (({"micro_batch": 426}, None), ["micro_batch differs: 426 (cpu), auto (cuda)"]),
+        (({"channels_last": False}, {"channels_last": False}), []),
+        ((None, None), []),
+    ],
+)
+def test_what_auto_became_is_named_where_sides_differ(contents, steady, sides, expected):
+    cpu, cuda = ({"measurements": Measurements(chosen=chosen or msgspec.UNSET)} for chosen in sides)
+    settings = {"channels_last": "auto", "micro_batch": "auto"}
+    sweep = contents((CPU | settings, steady(1.0), cpu), (CUDA | settings, steady(0.5), cuda))
+    assert outcome(sweep) == ("faster", "; ".join([ONE_RUN, *expected]))
+
+
 def test_requested_precision_is_not_a_caveat(contents, steady):
     sides = [
         (CUDA | {"precision": kind}, steady(seconds), {"measurements": Measurements(precision=kind)})

@@ -130,6 +130,8 @@ def test_unclear_bottleneck_is_none(run, facts):
         ({"operations_per_step": 6000}, {"compile": False, "graphs": False}, True),
         ({"operations_per_step": 6000}, {"micro_batch": 10}, False),
         ({"bytes_per_step": 7 * 10**9}, {"micro_batch": "auto"}, False),
+        ({"bytes_per_step": 7 * 10**9, "chosen": {"micro_batch": None}}, {"micro_batch": "auto"}, True),
+        ({"bytes_per_step": 7 * 10**9, "chosen": {"micro_batch": 400}}, {"micro_batch": "auto"}, False),
         ({"flop_per_step": 8 * 10**10}, {"micro_batch": "auto"}, True),
         ({"bytes_per_step": 7 * 10**9}, {"precision": "bf16"}, False),
         ({"operations_per_step": 6000}, {"precision": "bf16"}, True),

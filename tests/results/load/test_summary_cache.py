@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+import sys
 import time
 import zlib
 from collections.abc import Callable
@@ -251,3 +253,42 @@ def test_the_cache_has_the_names_of_metrics_once(sweep: SweepPaths) -> None:
     table(sweep)
     content = sweep.summaries.read_bytes()
     assert content.count(b"val/f1") == content.count(b"tokens") == 1
+
+
+IN_PARTS = """
+import os, sys
+from pathlib import Path
+from runmanager.records.files.paths import SweepPaths
+from runmanager.results.load import loader, parallel_reading
+from runmanager.results.tables.results_table import result_rows
+
+forks, fork = [], os.fork
+os.fork = lambda: forks.append(fork()) or forks[-1]
+parallel_reading.usable_cores = lambda: 3
+sweep = SweepPaths(Path(sys.argv[1]))
+tables = []
+for least in (1000, 20):
+    parallel_reading._MIN_RUNS = least
+    sweep.summaries.unlink(missing_ok=True)
+    tables.append(result_rows(*loader.read_summary(sweep)))
+if sys.argv[2] == "killed":
+    decode, parallel_reading._Worker._answer = None, lambda self, into: os._exit(1)
+    sweep.summaries.unlink(missing_ok=True)
+    tables.append(result_rows(*loader.read_summary(sweep)))
+assert all(table == tables[0] for table in tables)
+print(len(tables[0].rows), len(tables[0].notes), len(forks), len(tables[0].logged))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there the threads of a process can be counted")
+@pytest.mark.parametrize(("what", "num_forks"), [("whole", 2), ("killed", 4)])
+def test_a_first_reading_in_several_processes_is_the_same(
+    stored: SweepPaths, tmp_path: Path, what: str, num_forks: int
+) -> None:
+    shutil.copytree(stored.root, tmp_path / "many")
+    paths = SweepPaths(tmp_path / "many")
+    *_, last = sorted(paths.runs.iterdir())
+    RunPaths(last).record.write_text("{")  # is read by another process, and still named
+    RunPaths(first(paths).root).epochs.write_bytes(b'{"epoch":1,"metrics":{"f1":0.5}}\n')
+    done = subprocess.run([sys.executable, "-c", IN_PARTS, str(paths.root), what], capture_output=True, text=True)
+    assert done.stdout.split() == [str(NUM_RUNS - 1), "1", str(num_forks), "1"], done.stderr

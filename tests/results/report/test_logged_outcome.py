@@ -5,6 +5,7 @@ import re
 
 import msgspec
 
+from runmanager.records.sweep.sweep_record import write_cells
 from runmanager.results.result_files import write_tables
 
 COLUMNS = dict.fromkeys(("loss", "accuracy", "val_loss", "val_accuracy"))
@@ -22,3 +23,15 @@ def test_answer_figures_and_next_steps_are_by_the_logged_outcome(sweep, timed):
     assert "Learning curves: val/ppl by epoch." in page
     assert "through its settings to its samples per second and val/ppl" in page
     assert f"runmanager best {sweep.paths.root} --metric val/ppl prints" in page
+
+
+def test_a_metric_that_a_command_asks_for_comes_first(sweep, timed):
+    for lr in (1, 2):
+        epochs = [msgspec.structs.replace(each, metrics={"zeal": float(lr)}) for each in timed([1.0] * 6)]
+        sweep.run({"lr": lr}, epochs, better={"zeal": "max"})
+    write_cells(sweep.paths, [], axes={"lr": [1, 2]}, command=("train",), metric="zeal")
+    write_cells(sweep.paths, [], axes={}, command=("train", "again"))  # it asks for none
+    write_tables(sweep.paths)
+    page = html.unescape(re.sub("<[^>]*>", "", sweep.paths.report.read_text()))
+    assert "The best zeal is 2" in page and "Learning curves: zeal by epoch." in page
+    assert "The best val_accuracy" not in page

@@ -12,7 +12,7 @@ from runmanager.results.compare.comparison import CompareOptions, compare
 from runmanager.results.tables.query import TableQuery
 from runmanager.results.tables.results_table import result_rows
 from runmanager.results.tables.seeds import collapse_seeds
-from runmanager.results.tables.terminal import render_comparison, render_results
+from runmanager.results.tables.terminal import render_comparison, render_results, render_summary
 
 CONFIGS = [
     {"lr": 0.01, "batch_size": size, "num_workers": workers, "device": device}
@@ -131,7 +131,7 @@ def test_markup_in_a_setting_is_literal(contents, timed):
     assert "[red]x[/red]" in printed(render_results(result_rows(sweep, None)))
 
 
-@pytest.mark.parametrize(("count", "name"), [(2, "optimizer"), (12, "run")])
+@pytest.mark.parametrize(("count", "name"), [(2, "optimizer"), (12, "settings")])
 def test_many_settings_are_folded_without_losing_characters(contents, timed, count, name):
     settings = {f"optimizer.long_option_{at}": "v" * 30 for at in range(count)}
     runs = [(settings, timed([1.0, 2.0]), {}), (dict.fromkeys(settings, "w"), timed([1.0, 2.0]), {})]
@@ -139,7 +139,7 @@ def test_many_settings_are_folded_without_losing_characters(contents, timed, cou
     text = printed(render_results(table))
     assert max(map(len, text.splitlines())) <= 80
     assert f"\n{name}" in text
-    assert text.count("v") >= (count * 30 if name != "run" else table.rows[0]["run"].count("v"))
+    assert text.count("v") >= count * 30
     for number in ("2.000", "500.0", "0.6250"):
         assert number in text
 
@@ -172,8 +172,77 @@ def test_a_comparison_without_pairs_explains_why(contents, timed):
 
 def test_results_fit_40_columns_without_breaking_numbers(contents, timed):
     runs = [({"lr": lr / 100, "device": "cpu"}, timed([9.0] + [0.0033955] * 5, samples=400)) for lr in range(1, 5)]
-    text = printed(render_results(result_rows(contents(*((*run, {}) for run in runs)), None), width=40), width=40)
-    assert max(map(len, text.splitlines())) <= 40
-    for whole in ("0.01", "finished", "117,800"):
+    text = printed(render_results(result_rows(contents(*((*run, {}) for run in runs)), None), width=30), width=30)
+    assert max(map(len, text.splitlines())) <= 30
+    for whole in ("0.01", "0.8750", "117,800"):
         assert whole in text
     assert "epoch_seconds" in text.partition("Omitted for lack of space:")[2]
+
+
+LOSSES = {0.1: 0.5, 0.01: 0.25, 0.001: 0.75}
+
+
+@pytest.fixture
+def regression(contents, timed):
+    """Three cells with a loss only, the best one neither first nor fastest, and one that failed and is no result."""
+    failed = {"status": Status.FAILED, "reason": Reason.OUT_OF_MEMORY}
+    runs = []
+    for seconds, (lr, loss) in enumerate(LOSSES.items(), start=1):
+        losses = {"accuracy": None, "val_accuracy": None, "loss": loss, "val_loss": loss}
+        epochs = [msgspec.structs.replace(each, **losses) for each in timed([9.0] + [float(seconds)] * 5)]
+        settings = {"lr": lr, "optimizer.name": "sgd", "optimizer.momentum": lr / 2, "model.hidden_size": 7 * seconds}
+        runs.append((settings, epochs, failed if lr == 0.1 else {}))
+    return contents(*runs)
+
+
+def lines_of(text):
+    """The rows of a rendered table, without heading and legend."""
+    return text.split("─\n")[1].split("\n\n")[0].splitlines()
+
+
+def test_the_best_result_comes_first_and_its_metric_stays_in_a_narrow_terminal(regression):
+    table = TableQuery.parse().of_sweep(regression, None, collapses=True)
+    assert [row["lr"] for row in table.rows] == [0.01, 0.001, 0.1]  # a failed run is no result
+    text = printed(render_results(table, width=60), 60)
+    assert "0.2500" in lines_of(text)[0] and "val" in text
+    assert "out_of_memory" not in "".join(lines_of(text)) and "Reasons: out_of_memory." in text
+    assert "Omitted for lack of space: loss, epochs, epoch_seconds." in text
+    by_file = TableQuery.parse().of_sweep(regression, None)
+    assert [row["lr"] for row in by_file.rows] == [0.1, 0.01, 0.001]  # files: the fastest first
+
+
+def test_times_come_first_where_devices_are_compared(contents, timed):
+    sides = [("cpu", 2.0, 0.9), ("cuda", 1.0, 0.5)]
+    runs = [
+        ({"device": device}, [msgspec.structs.replace(e, val_accuracy=best) for e in timed([9.0] + [seconds] * 5)], {})
+        for device, seconds, best in sides
+    ]
+    rows = TableQuery.parse().of_sweep(contents(*runs), None, collapses=True).rows
+    assert [row["device"] for row in rows] == ["cuda", "cpu"]
+
+
+def test_skipped_cells_are_one_line_unless_they_are_asked_for(grid):
+    query = TableQuery.parse()
+    table = query.of_sweep(grid, None, collapses=True)
+    assert len(table.rows) == 6
+    assert "2 cells with" not in "".join(table.notes)  # other cells on cuda were not skipped
+    assert table.notes[0] == "2 cells are skipped (device_unavailable); --all shows them."
+    assert len(query.of_sweep(grid, None, collapses=True, shows_all=True).rows) == 8
+    assert len(query.of_sweep(grid, None).rows) == 8
+    asked = TableQuery.parse(where="status==skipped").of_sweep(grid, None, collapses=True)
+    assert len(asked.rows) == 2
+
+
+def test_what_sets_skipped_cells_apart_is_named(contents, timed):
+    skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
+    cells = [({"lr": lr, "device": device}, device) for lr in (1, 2) for device in ("cpu", "cuda")]
+    runs = [(cell, [], skipped) if device == "cuda" else (cell, timed([1.0]), {}) for cell, device in cells]
+    table = TableQuery.parse().of_sweep(contents(*runs), None, collapses=True)
+    assert table.notes[0] == "2 cells with device=cuda are skipped (device_unavailable); --all shows them."
+
+
+def test_a_summary_has_one_legend_and_no_sentence_twice(grid):
+    text = printed(render_summary(result_rows(grid, None), compare(grid, None), limit=3, all_shown_by="X shows all"))
+    assert "The first 3 of 8 runs; X shows all." in text and "The first 3 of 4 pairs; X shows all." in text
+    assert " ".join(text.split()).count("N/A is not measured.") == 1
+    assert text.index("verdict") < text.index("Times and throughput") < text.index("hold jointly")

@@ -38,6 +38,18 @@ def test_a_setting_with_commas_quotes_and_line_breaks_reads_back():
     assert next(csv.DictReader(io.StringIO(text, newline="")))["x"] == awkward
 
 
+@pytest.mark.parametrize("text", ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "-", "--lr"])
+def test_a_csv_has_no_formulas(text):
+    table = to_csv(Table([text], [Row({text: text})]))
+    assert next(csv.reader(io.StringIO(table))) == [f"'{text}"]
+    assert next(csv.DictReader(io.StringIO(table)))[f"'{text}"] == f"'{text}"
+
+
+@pytest.mark.parametrize("text", ["-1", "-0.5", "+1e-3", "-inf", "1-1", "a=1"])
+def test_numbers_and_other_texts_in_a_csv_are_unchanged(text):
+    assert to_csv(Table(["x"], [Row({"x": text})])) == f"x\n{text}\n"
+
+
 def test_json_is_a_list_of_rows_with_null_for_nan_and_missing_values():
     text = to_json(Table(["b", "a"], [Row({"a": float("nan"), "b": True}), Row({"a": None, "b": [1]})]))
     assert json.loads(text) == [{"b": True, "a": None}, {"b": [1], "a": None}]

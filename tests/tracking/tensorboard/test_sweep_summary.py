@@ -211,6 +211,17 @@ def test_drawing_takes_a_limited_share_of_the_time(grid: Served) -> None:
     assert grid.sweep.refresh()
 
 
+def test_a_failed_drawing_keeps_what_is_shown_and_is_tried_again(grid: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert grid.refresh() and (shown := grid.shown)
+    grid.add({"batch_size": 10, "device": "cpu"})
+    with monkeypatch.context() as broken:
+        broken.setattr("runmanager.results.sweep_snapshot.SweepSnapshot.read", lambda *_, **__: {}[0])
+        with pytest.raises(KeyError):
+            grid.refresh()
+    assert grid.shown == shown
+    assert grid.refresh() and grid.shown == ["sweep of 5 runs"]
+
+
 def test_columns_are_declared_before_drawing(tmp_path: Path) -> None:
     sweep = SweepPaths(tmp_path / "grid")
     begin(sweep, *CELLS)

@@ -94,6 +94,7 @@ WEIGHTS = torch.tensor([0.1, 1.0, 3.0])
 @pytest.mark.parametrize(
     ("loss", "masks"),
     [
+        (nn.CrossEntropyLoss(), False),
         (nn.CrossEntropyLoss(ignore_index=2), False),
         (nn.CrossEntropyLoss(ignore_index=2, label_smoothing=0.2), True),
         (nn.CrossEntropyLoss(weight=WEIGHTS, ignore_index=0, label_smoothing=0.1), True),
@@ -107,7 +108,7 @@ def test_pieces_of_labels_with_unequal_weights_give_the_gradient_of_the_whole_ba
     generator = torch.Generator().manual_seed(0)
     images = torch.rand(11, 2, 4, 4, generator=generator, dtype=torch.float64)
     labels = torch.randint(3, (11, 4, 4) if masks else (11,), generator=generator)
-    labels[:3] = 2  # whole pieces are ignored
+    labels[:3] = loss.ignore_index  # whole pieces are ignored
 
     def trained(pieces: MicroBatches) -> tuple[Tensor, list[Tensor]]:
         torch.manual_seed(1)

@@ -77,6 +77,7 @@ UNUSED = {"tensorboard.graph", "tensorboard.histograms", "tensorboard.confusion_
         ({"device": "cuda:1", "graphs": True}, set()),
         ({"device": "auto", "graphs": True}, set()),
         ({"channels_last": True}, {"channels_last"}),
+        ({"channels_last": "auto"}, set()),
         ({"channels_last": True, "model": CnnOptions()}, set()),
         ({"channels_last": True, "model": CnnOptions(), "dataset": DiscOptions()}, DISC | {"channels_last"}),
         (

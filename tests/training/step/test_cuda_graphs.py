@@ -237,7 +237,7 @@ def test_out_of_memory_during_a_required_capture_is_raised():
         ({"graphs": "auto", "model": {"_target_": "mine.Net"}}, "cuda", False),
         ({"graphs": True, "model": {"_target_": "mine.Net"}}, "cuda", True),
         ({"graphs": "auto", "on_oom": "halve"}, "cuda", False),
-        ({"graphs": "auto", "micro_batch": "auto"}, "cuda", False),
+        ({"graphs": "auto", "micro_batch": None}, "cuda", True),
         ({"graphs": "auto", "micro_batch": 10}, "cuda", True),
     ],
 )

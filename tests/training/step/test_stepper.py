@@ -1,5 +1,6 @@
 """Optimiser steps: whole or in pieces, in every precision and memory format, and repeated after out of memory."""
 
+import contextlib
 import copy
 import random
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from runmanager.training.options.groups import CnnOptions
 from runmanager.training.options.job import TrainingOptions
 from runmanager.training.options.step import Precision
 from runmanager.training.step.amp import CountingScaler, float32_precision, precision_faults
-from runmanager.training.step.micro_batches import MicroBatches, cache_friendly_size, needs_whole_batches
+from runmanager.training.step.micro_batches import MicroBatches, needs_whole_batches
 from runmanager.training.step.stepper import Forward, Stepper, build_stepper
 
 CPU = torch.device("cpu")
@@ -304,25 +305,6 @@ def rounding_of_newer() -> list[str]:
     return [each.fp32_precision for each in (torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn)]
 
 
-def test_the_piece_size_follows_from_the_activations() -> None:
-    layer = nn.Sequential(nn.Linear(1024, 1024), nn.ReLU())
-    # The backward pass needs the layer's input and the activation of each sample, 4 KiB each.
-    assert cache_friendly_size(layer, (1024,)) == 40 * 2**20 // 8192
-    assert cache_friendly_size(nn.Linear(2**24, 1, device="meta"), (2**24,)) == 1
-    network = Small(4)
-    states = random.getstate(), torch.get_rng_state()
-    assert cache_friendly_size(network, IMAGES) == 40 * 2**20 // 1024 and network.seen.item() == 0
-    assert random.getstate() == states[0] and torch.equal(torch.get_rng_state(), states[1])
-
-
-def test_a_model_that_needs_data_has_no_calculated_piece_size() -> None:
-    class Looking(nn.Module):
-        def forward(self, images: torch.Tensor) -> torch.Tensor:
-            return images * images.sum().item()
-
-    assert cache_friendly_size(Looking(), IMAGES) is None
-
-
 @pytest.mark.parametrize(
     ("frozen", "wanted"), [(False, True), (True, False)], ids=["in training mode", "always in eval mode"]
 )
@@ -405,19 +387,15 @@ def test_tf32_needs_an_nvidia_gpu() -> None:
     assert line == "`precision` must be another one on mps, got tf32; only NVIDIA's GPUs have TF32."
 
 
-def test_auto_on_an_accelerator_uses_whole_batches_that_fit() -> None:
+@pytest.mark.parametrize(("on_oom", "size"), [("halve", 8), ("fail", None)])
+def test_only_on_oom_halves_batches_on_an_accelerator(on_oom: str, size: int | None) -> None:
     messages: list[str] = []
     network = Small(8)
-    options = TrainingOptions(micro_batch="auto")
+    options = TrainingOptions(on_oom=on_oom)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
     gpu = torch.device("cuda")
     stepper = build_stepper(options, network, optimizer, device=gpu, in_shape=IMAGES, notify=messages.append)
-    assert stepper.state_dict()["micro_batch"] is None
-    stepper.train(*batch(16, torch.float64))
-    assert stepper.state_dict()["micro_batch"] == 8 and len(messages) == 1
-
-
-def test_auto_uses_pieces_on_the_cpu_unless_whole_batches_are_needed() -> None:
-    assert build(cnn(), micro_batch="auto").state_dict()["micro_batch"] == cache_friendly_size(cnn(), IMAGES)
-    assert build(NORMED, micro_batch="auto").state_dict()["micro_batch"] is None
-    assert build(cnn()).state_dict()["micro_batch"] is None
+    assert stepper.piece_size is None
+    with pytest.raises(torch.OutOfMemoryError) if size is None else contextlib.nullcontext():
+        stepper.train(*batch(16, torch.float64))
+    assert stepper.piece_size == size and len(messages) == (size is not None)

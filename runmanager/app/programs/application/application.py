@@ -5,12 +5,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from hydra.errors import HydraException
 from hydra.plugins.launcher import Launcher
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from runmanager.app.compose.cell_loader import CellLoader
@@ -38,8 +39,10 @@ from runmanager.tracking.environment.code_hashes import hash_user_code, program_
 
 __all__ = ["ApplicationOptions", "HydraApplication"]
 
+_PROCESSES = "hydra.launcher.processes_per_run"  # counts as a setting where it is not 1
 _DEVICE_SETTINGS = ("device", "trainer.accelerator")
 _DEVICE_KINDS = ("auto", "cpu", "cuda", "mps", "xpu")
+_KEPT = ("hydra/sweeper=", "hydra.sweeper.unsigned=", f"{_PROCESSES}=")
 _ANY_GPU = "gpu"  # Lightning's name for whichever there is
 _RUN_DIR = "{run_dir}"
 
@@ -91,12 +94,14 @@ class HydraApplication:
         self._storage = storage
         self._options = options
         self._command = _own_command(master)
+        self._processes = int(OmegaConf.select(master, _PROCESSES, default=1))
         self._code: dict[tuple[str, ...], dict[str, str] | None] = {}
         self._notes: tuple[str, ...] = ()
 
     def count_cells(self) -> int:
-        return self._grid().num_cells
+        return self._grid.num_cells
 
+    @cached_property
     def _grid(self) -> OverrideGrid:
         return read_override_grid(self._loader, self._words, self._options.rules)
 
@@ -105,7 +110,7 @@ class HydraApplication:
             launcher.engine.get_ready(num_jobs=num_cells)
 
     def compose(self) -> CellGrid:
-        grid = self._grid()
+        grid = self._grid
         composed = [self._compose(words, grid.varying) for words in grid.combinations()]
         remaining = self._remaining(composed, grid)
         faults = dict.fromkeys(line for each in remaining for line in each.faults)
@@ -133,7 +138,7 @@ class HydraApplication:
 
     def _compose(self, words: list[str], varying: Sequence[str]) -> "_Composed":
         try:
-            config = self._loader.load_sweep_config(self._master, words)
+            config = self._loader.load_sweep_config(self._master, words, notes_overrides=False)
         except (HydraException, OmegaConfBaseException) as error:
             return _Composed(words, None, faults=(_first_line(error),))
         with open_dict(config):
@@ -149,7 +154,8 @@ class HydraApplication:
         settings = identity.settings
         flat = flatten(settings)
         unsigned = tuple(name for name in flat if _is_unsigned(name, self._options.unsigned))
-        signed = signature(settings, unsigned=unsigned, later={})
+        ranks = {_PROCESSES: self._processes} if self._processes > 1 else {}
+        signed = signature(settings | ranks, unsigned=unsigned, later={})
         shown = {key.lstrip("+~"): _value_of(flat, config, key.lstrip("+~")) for key in varying}
         read = [each for name, names in identity.variables.items() if name not in unsigned for each in names]
         return Cell(
@@ -178,7 +184,9 @@ class HydraApplication:
     ) -> None:
         """Do nothing: how much an application needs is not known."""
 
-    def check(self, launcher: Launcher, to_run: Sequence[PlannedRun], *, needs_all: bool) -> None:
+    def check(
+        self, launcher: Launcher, to_run: Sequence[PlannedRun], *, needs_all: bool, is_dry_run: bool = False
+    ) -> None:
         if isinstance(launcher, LocalLauncher):
             for device in dict.fromkeys(each.cell.device for each in to_run):
                 launcher.gpu_request(device)  # raises if the launcher's settings exclude it
@@ -187,8 +195,12 @@ class HydraApplication:
             self._notes = (f"hydra/launcher={choice} ran this cell: a death of its process is seen by readers only",)
 
     def work(self, launcher: Any, run: PlannedRun, sweep: SweepPaths, *, key: int, is_again: bool) -> Work:
-        words = self._overrides(run, sweep, is_again=is_again)
-        return Work(run_supervised, (self._spec(run), launcher.work(words, key)))
+        job = launcher.work(self._overrides(run, sweep, is_again=is_again), key)
+        if self._processes == 1:
+            return Work(run_supervised, (self._spec(run), job))
+        from runmanager.app.programs.application.ranked_task import ranked_work
+
+        return ranked_work(self._spec(run), job, processes=self._processes)
 
     def hydra_overrides(self, run: PlannedRun, sweep: SweepPaths) -> list[str]:
         self._task.specs[run.paths.name] = self._spec(run)
@@ -229,7 +241,7 @@ def _own_command(master: DictConfig) -> tuple[str, ...]:
     given = list(sys.orig_argv)
     program = given[1 : len(given) - len(sys.argv) + 1]
     config = [word for word in sys.argv[1:] if word.startswith(("--config", "-c"))]
-    kept = [word for word in hydra_words(master) if word.startswith(("hydra/sweeper=", "hydra.sweeper.unsigned="))]
+    kept = [word for word in hydra_words(master) if word.startswith(_KEPT)]
     return ("python", *program, *config, "-m", *kept)
 
 

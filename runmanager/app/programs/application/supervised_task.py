@@ -1,6 +1,7 @@
 """The task of a Hydra application under the supervisor of its cell."""
 
 import functools
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,18 +16,19 @@ from runmanager.errors import RunBusyError
 from runmanager.launching.work import Work, do_work
 from runmanager.records.storage.run_folder import RunFolder
 
-__all__ = ["SupervisedTask", "run_supervised"]
+__all__ = ["SupervisedTask", "run_supervised", "supervise_task"]
 
 
 def run_supervised(spec: CellSpec, job: Work) -> float | None:
-    """Run a job of Hydra under the supervisor of its cell, in the cell's own process; return its number for Hydra.
+    """Run a job of Hydra under the supervisor of its cell, in the cell's own process; return its number for Hydra."""
+    return supervise_task(spec, lambda folder: ProgramEnd(metrics=returned_metrics(do_work(job), name=spec.metric)))
+
+
+def supervise_task(spec: CellSpec, run_program: Callable[[RunFolder], ProgramEnd]) -> float | None:
+    """Run a cell's program under its supervisor; return the number that it returned.
 
     The driver reads how it ended from its record; what another process runs is left to it.
     """
-
-    def run_program(folder: RunFolder) -> ProgramEnd:
-        return ProgramEnd(metrics=returned_metrics(do_work(job), name=spec.metric))
-
     try:
         end = supervise_cell(spec, run_program)
     except RunBusyError:

@@ -6,13 +6,14 @@ from runmanager.app.compose.override_quoting import format_override
 from runmanager.app.programs.script.script import Script
 from runmanager.app.script_command_line import ScriptCommandLine, ScriptFlags
 from runmanager.errors import ConfigurationError
+from runmanager.validation import fault
 
 __all__ = ["hydra_command"]
 
 _SWEEPER = ("name", "output_root", "resume", "rerun_changed", "dry_run", "quiet", "yes", "unsigned", "device")
 _SWEEPER_TOO = ("metric", "better", "resume_with", "points", "exclude", "notify", "restore")
-_LAUNCHER = {"workers": "workers", "gpus_per_run": "gpus_per_run", "timeout": "timeout", "retries": "retries"}
-_HERE = ("module", "python", "launcher", "gpus", "slurm", "zip")
+_LAUNCHER = ("workers", "gpus_per_run", "timeout", "retries")
+_HERE = ("module", "python", "launcher", "gpus", "slurm", "zip", "processes")
 _LAUNCHERS = {"local": "runmanager", "slurm": "runmanager_slurm"}
 
 
@@ -30,20 +31,33 @@ def hydra_command(script: Script, line: ScriptCommandLine) -> list[str]:
         for name in sorted(given - known)
     ]:
         raise ConfigurationError(faults)
+    if faults := _process_faults(flags, script):
+        raise ConfigurationError(faults)
     words = ["hydra/sweeper=runmanager", f"hydra/launcher={_LAUNCHERS[flags.launcher]}"]
     words += [
         format_override(f"hydra.sweeper.{name}", getattr(flags, name))
         for name in (*_SWEEPER, *_SWEEPER_TOO)
         if name in given
     ]
-    words += [
-        format_override(f"hydra.launcher.{setting}", getattr(flags, name))
-        for name, setting in _LAUNCHER.items()
-        if name in given
-    ]
+    words += [format_override(f"hydra.launcher.{name}", getattr(flags, name)) for name in _LAUNCHER if name in given]
     if flags.zip:
         words.append(format_override("hydra.sweeper.zip", flags.zips))
+    if flags.processes is not None:
+        words.append(f"hydra.launcher.processes_per_run={flags.processes}")
     if flags.gpus is not None:
         words.append(f"hydra.launcher.gpus=[{flags.gpus}]")
     words += [f"hydra.launcher.{word}" for word in flags.slurm]
     return [*script.command, "-m", *words, *line.settings, *line.fixed]
+
+
+def _process_faults(flags: ScriptFlags, script: Script) -> list[str]:
+    """Hydra sweeps over no settings of its own, and only the local launcher starts ranks of an application."""
+    if flags.processes is None:
+        return []
+    if not flags.processes.isdecimal() or int(flags.processes) < 1:
+        rule = f"be one number of at least 1 for {script.word}, which is a Hydra application"
+        return [fault("--processes", rule, flags.processes)]
+    if flags.launcher != "local":
+        rule = f"be left out with `--launcher {flags.launcher}` for {script.word}, which is a Hydra application"
+        return [fault("--processes", rule, flags.processes)]
+    return []

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -16,28 +17,22 @@ from runmanager.app.programs.script.arguments.cell_arguments import make_argumen
 from runmanager.app.programs.script.arguments.help_text import HelpFlags
 from runmanager.app.programs.script.arguments.setting_words import RUN_DIR, Setting
 from runmanager.app.programs.script.interpreter import Versions
-from runmanager.app.programs.script.output.child_process import ScriptEnd, run_script
+from runmanager.app.programs.script.output.child_process import ScriptEnd, child_environment, run_script
 from runmanager.app.programs.script.output.live_summary import LiveSummary
 from runmanager.app.programs.script.output.printed_metrics import PrintedMetrics
 from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
-from runmanager.app.programs.script.torchrun import outcome_of_ranks, torchrun_command
-from runmanager.errors import RecordError
+from runmanager.app.programs.script.output.script_outcome import has_reported_failure, outcome_of_script
+from runmanager.app.programs.script.torchrun import outcome_of_ranks, run_ranks
 from runmanager.launching.local.gpus import find_gpus
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.status import Outcome, Reason, Status
-from runmanager.records.storage.reader import read_report
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.text import encodable
 
 __all__ = ["ResumeSetting", "ScriptCall", "run_script_cell"]
 
 _LOSS = re.compile(r"(^|[^a-z])loss($|[^a-z])", re.IGNORECASE)
-_OF_THIS_PROCESS = (
-    *("RUNMANAGER_OWN_PROCESS", "RUNMANAGER_DRIVEN", "RUNMANAGER_GOES_ON", "RUNMANAGER_PRELOAD"),
-    "RUNMANAGER_DUEL",
-)
-_OUTPUT = {"PYTHONUNBUFFERED": "1", "COLUMNS": "500"}  # else points come at the exit, and rich wraps lines at 80
 
 
 @dataclass(frozen=True)
@@ -86,8 +81,7 @@ class ScriptCall:
             settings[self.resume_with.name] = Setting(str(resumed_from), str(resumed_from))
         run_dir = str(run.root.absolute())
         arguments = make_arguments(settings, fixed=self.fixed, form=self.form, flags=self.flags, run_dir=run_dir)
-        words = [*self.command, *arguments]
-        return words if self.processes == 1 else torchrun_command(words, run, processes=self.processes)
+        return [*self.command, *arguments]
 
 
 def run_script_cell(spec: CellSpec, call: ScriptCall) -> None:
@@ -111,39 +105,37 @@ def _run(folder: RunFolder, call: ScriptCall) -> ProgramEnd:
         continues=resumed_from is not None,
     )
     live = LiveSummary(folder, printed)
-    end = run_script(
-        call.words(folder.paths, resumed_from=resumed_from),
-        folder=call.folder,
-        environment=_environment(os.environ),
-        log=folder.paths.log,
-        scanners=printed.scanners,
-        meanwhile=live.update,
-    )
+    end = _ended(call, folder.paths, resumed_from=resumed_from, printed=printed, live=live)
     printed.close()
-    ended, traceback, rank = outcome_of_ranks(end, folder.paths)
+    is_ranked = call.processes > 1
+    ended, traceback, rank = outcome_of_ranks(end, folder.paths) if is_ranked else (*outcome_of_script(end), None)
     if traceback is not None:
         with contextlib.suppress(OSError):  # a full disk: the record has the traceback's last line
             replace_file(folder.paths.error, encodable(traceback))
     found = FoundMetrics(printed=printed.metrics(), notes=[*printed.notes(), *_lost_output(end)])
     # A script that does not report itself may have used a GPU, and ranks are not the process that was started.
-    memory = None if find_gpus() or call.processes > 1 else end.peak_memory_bytes
+    memory = None if find_gpus() or is_ranked else end.peak_memory_bytes
     outcome = ended if rank else _best_known(ended, printed, folder)  # rank 0 tells only what came of it
     return ProgramEnd(outcome=outcome, metrics=found, is_child=True, child_memory_bytes=memory)
 
 
-def _environment(variables: Mapping[str, str]) -> dict[str, str]:
-    kept = {name: value for name, value in variables.items() if name not in (*_OF_THIS_PROCESS, "LINES")}
-    return kept | _OUTPUT
+def _ended(
+    call: ScriptCall, run: RunPaths, *, resumed_from: Path | None, printed: PrintedMetrics, live: LiveSummary
+) -> ScriptEnd:
+    """Run the script to its end, in one process or several."""
+    words = call.words(run, resumed_from=resumed_from)
+    scan: Any = {"scanners": printed.scanners, "meanwhile": live.update}
+    if call.processes > 1:
+        return run_ranks(words, run, processes=call.processes, folder=call.folder, environment=os.environ, **scan)
+    return run_script(words, folder=call.folder, environment=child_environment(os.environ), log=run.log, **scan)
 
 
 def _best_known(outcome: Outcome, printed: PrintedMetrics, folder: RunFolder) -> Outcome | None:
     """The outcome; None where the program itself has reported more of it, or its last loss says more."""
     if outcome.status is not Status.FAILED:
         return outcome
-    with contextlib.suppress(RecordError):
-        report = read_report(folder.paths)
-        if report is not None and report.attempt == folder.record.attempt and report.outcome is not None:
-            return None if not report.outcome.status.is_success else outcome
+    if has_reported_failure(folder):
+        return None
     losses = {name: value for name, value in printed.last.items() if _LOSS.search(name)}
     lost = [name for name, value in losses.items() if not math.isfinite(value)]
     if outcome.reason is Reason.EXIT and lost:

@@ -188,7 +188,9 @@ class ScriptProgram:
     ) -> None:
         """Nothing is known of what a script needs."""
 
-    def check(self, launcher: Launcher, to_run: Sequence[PlannedRun], *, needs_all: bool) -> None:
+    def check(
+        self, launcher: Launcher, to_run: Sequence[PlannedRun], *, needs_all: bool, is_dry_run: bool = False
+    ) -> None:
         if needs_all:
             predict_skipped(launcher, to_run, needs_all=True)
 

@@ -1,20 +1,22 @@
-"""A script in several ranks: the command of torchrun that starts them, and which rank ended the run."""
+"""A program in several ranks: the command of torchrun that starts them, and which rank ended the run."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from runmanager.app.programs.script import rank_entry
-from runmanager.app.programs.script.output.child_process import ScriptEnd
+from runmanager.app.programs.script.output.child_process import ScriptEnd, child_environment, run_script
+from runmanager.app.programs.script.output.left_processes import ending_left_processes
 from runmanager.app.programs.script.output.script_outcome import outcome_of_script
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.run.status import Outcome
+from runmanager.records.run.status import Outcome, Reason
 
-__all__ = ["FirstFailure", "find_first_failure", "outcome_of_ranks", "torchrun_command"]
+__all__ = ["FirstFailure", "find_first_failure", "outcome_of_ranks", "rank_files", "run_ranks"]
 
 _FIRST = "Root Cause (first observed failure):"
 _FAILURE = re.compile(r"^\s*rank\s*:\s*(?P<rank>\d+).*\n\s*exitcode\s*:\s*(?P<status>-?\d+)", re.MULTILINE)
+_SENT = re.compile(r"SignalException: Process \d+ got signal: (?P<signal>\d+)")  # to torchrun, which then ends
 
 
 @dataclass(frozen=True)
@@ -25,27 +27,54 @@ class FirstFailure:
     status: int
 
 
-def torchrun_command(words: Sequence[str], run: RunPaths, *, processes: int) -> list[str]:
-    """Return the command that runs the `words` of a script, of which the first is its interpreter, in so many ranks.
+def run_ranks(
+    words: Sequence[str],
+    run: RunPaths,
+    *,
+    processes: int,
+    folder: Path,
+    environment: Mapping[str, str],
+    scanners: Mapping[str, Callable[[bytes], object]] | None = None,
+    meanwhile: Callable[[], object] = lambda: None,
+) -> ScriptEnd:
+    """Run the `words` of a program, of which the first is its interpreter, in so many ranks; see `run_script`.
 
-    The output of rank 0 is that of the command; each other rank has files below `ranks` in the run's folder.
+    The output of rank 0 is that of the run; each other rank has files below `ranks` in the run's folder. However
+    torchrun ends, every process that it or a rank has started is dead on return.
     """
+    with ending_left_processes():
+        return run_script(
+            _torchrun_command(words, run, processes=processes),
+            folder=folder,
+            environment=child_environment(environment, processes=processes),
+            log=run.log,
+            scanners=scanners,
+            meanwhile=meanwhile,
+        )
+
+
+def _torchrun_command(words: Sequence[str], run: RunPaths, *, processes: int) -> list[str]:
     python, *program = words
     to_files = ",".join(f"{rank}:3" for rank in range(1, processes))
     return [
         *(python, "-m", "torch.distributed.run", "--standalone"),
         f"--nproc-per-node={processes}",
-        f"--log-dir={_folder_of(run)}",
+        f"--log-dir={rank_files(run)}",
         f"--redirects={to_files}",
         *(str(rank_entry.__file__), *program),
     ]
+
+
+def rank_files(run: RunPaths) -> Path:
+    """Return the folder for files of a run's ranks."""
+    return run.root.absolute() / "ranks"
 
 
 def outcome_of_ranks(end: ScriptEnd, run: RunPaths) -> tuple[Outcome, str | None, int | None]:
     """Return the outcome, the traceback that ended the run, if one did, and the rank that ended it, if one failed."""
     failure = None if end.was_stopped or end.status <= 0 else find_first_failure(end.errors)
     if failure is None:
-        return *outcome_of_script(end), None
+        return *_outcome_without_failure(end), None
     errors = end.errors[: end.errors.rfind("torch.distributed.elastic")] if failure.rank == 0 else ""
     errors = _before_torchrun(errors) or _errors_of(run, failure.rank)
     outcome, traceback = outcome_of_script(ScriptEnd(failure.status, errors))
@@ -53,6 +82,16 @@ def outcome_of_ranks(end: ScriptEnd, run: RunPaths) -> tuple[Outcome, str | None
     if failure.status < 0:
         told = f"rank {failure.rank} was killed by {outcome.message}"
     return Outcome(outcome.status, outcome.reason, told), traceback, failure.rank
+
+
+def _outcome_without_failure(end: ScriptEnd) -> tuple[Outcome, str | None]:
+    """The outcome where no rank failed first: torchrun itself may have been killed."""
+    sent = None if end.was_stopped or end.status <= 0 else _SENT.search(end.errors)
+    outcome, traceback = outcome_of_script(end if sent is None else ScriptEnd(-int(sent["signal"]), ""))
+    if outcome.reason is Reason.SIGNAL:
+        told = f"torchrun was killed by {outcome.message}, and its ranks with it"
+        return Outcome(outcome.status, outcome.reason, told), None
+    return outcome, traceback
 
 
 def find_first_failure(errors: str) -> FirstFailure | None:
@@ -73,10 +112,6 @@ def _before_torchrun(errors: str) -> str:
 
 
 def _errors_of(run: RunPaths, rank: int) -> str:
-    files = _folder_of(run).glob(f"*/attempt_0/{rank}/stderr.log")
+    files = rank_files(run).glob(f"*/attempt_0/{rank}/stderr.log")
     newest = max(files, key=lambda file: file.stat().st_mtime_ns, default=None)
     return "" if newest is None else _before_torchrun(newest.read_text(errors="replace"))
-
-
-def _folder_of(run: RunPaths) -> Path:
-    return run.root.absolute() / "ranks"

@@ -99,6 +99,8 @@ class LocalLauncherConfig:
     gpus: list[str] | None = None
     gpus_per_run: int | None = None
     runs_per_gpu: int = 1
+    processes_per_run: int = 1
+    threads: int | None = None
     timeout: float | None = None
     stall_timeout: float | None = None
     retries: int = 0

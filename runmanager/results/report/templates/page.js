@@ -8,19 +8,30 @@ const HOLDS = {
   "<": (order) => order < 0, "<=": (order) => order <= 0, ">": (order) => order > 0, ">=": (order) => order >= 0,
 };
 
-for (const box of document.querySelectorAll(".table")) addControls(box);
+// The figures of a report replace these functions: they select rows too, and follow the filter.
+const tables = { all: [], selects: () => true, filtered: (table) => table.show(), sorted: () => {} };
+
+addTables();
+
+function addTables() {
+  tables.all = [...document.querySelectorAll(".table")].map(addControls);
+}
 
 function addControls(box) {
   const table = box.querySelector("table");
   const part = (name) => box.querySelector(`[data-part="${name}"]`);
   const headings = [...table.tHead.rows[0].cells];
-  const names = headings.map((heading) => heading.textContent.trim().toLowerCase());
+  const titles = headings.map((heading) => heading.textContent.trim());
+  const names = titles.map((title) => title.toLowerCase());
   let entries = [...table.tBodies[0].rows].map(readRow);
-  let limit = FIRST_ROWS;
+  let limit = FIRST_ROWS, order = null;
+
+  function passing() {
+    return entries.filter(part("filter") ? parseFilter(part("filter").value, names) : () => true);
+  }
 
   function matching() {
-    const matches = part("filter") ? parseFilter(part("filter").value, names) : () => true;
-    return entries.filter(matches);
+    return passing().filter((entry) => tables.selects(entry.runs));
   }
 
   function show() {
@@ -33,32 +44,44 @@ function addControls(box) {
     part("count").textContent = [countText(entries.length, found.length, shown.size), ...hints].join("; ");
   }
 
-  function sortBy(column) {
-    const descending = headings[column].getAttribute("aria-sort") === "ascending";
+  function sortBy(column, descending) {
     for (const heading of headings) heading.removeAttribute("aria-sort");
     headings[column].setAttribute("aria-sort", descending ? "descending" : "ascending");
+    order = { title: titles[column], descending };
     entries = [...entries].sort((a, b) => compareFields(a.fields[column], b.fields[column], descending));
     table.tBodies[0].append(...entries.map((entry) => entry.row));
     show();
   }
 
+  function showAll() {
+    limit = Infinity;
+    show();
+  }
+
+  const scroller = box.querySelector(".wide"), isWhole = () => limit === Infinity;
+  const made = { box, scroller, passing, show, showAll, isWhole, titles, sortBy, order: () => order, filter: part("filter") };
   headings.forEach((heading, column) => {
     const button = document.createElement("button");
     button.type = "button";
     button.append(...heading.childNodes);
-    button.addEventListener("click", () => sortBy(column));
+    button.addEventListener("click", () => {
+      const descending = heading.getAttribute("aria-sort") === "ascending";
+      sortBy(column, descending);
+      tables.sorted(made, titles[column], descending);
+    });
     heading.append(button);
   });
-  part("filter")?.addEventListener("input", show);
-  part("all").addEventListener("click", () => { limit = Infinity; show(); });
+  part("filter")?.addEventListener("input", () => tables.filtered(made));
+  part("all").addEventListener("click", showAll);
   part("copy").addEventListener("click", async (event) => {
     const done = await copyText(asCsv(box, matching()));
     part("count").textContent = done ? "Copied as CSV." : "The browser does not allow copying here: download the CSV instead.";
     event.target.focus();
   });
-  part("save").addEventListener("click", () => saveText(asCsv(box, matching()), box.dataset.file));
+  part("save").addEventListener("click", () => saveFile(asCsv(box, matching()), "text/csv", box.dataset.file));
   part("tools").hidden = false;
   show();
+  return made;
 }
 
 // A field is missing, a number in full precision, or a text.
@@ -67,9 +90,11 @@ function readField(cell) {
   return { text, missing: exact === "", number: exact === "" ? NaN : Number(exact) };
 }
 
+// `runs` are the places of a row's runs in the data of the figures; null for a row that no run selects.
 function readRow(row) {
-  const fields = [...row.cells].map(readField);
-  return { row, fields, text: fields.map((field) => field.text).join("\n").toLowerCase() };
+  const fields = [...row.cells].map(readField), runs = row.dataset.runs;
+  const text = fields.map((field) => field.text).join("\n").toLowerCase();
+  return { row, fields, text, runs: runs === undefined ? null : runs.split(" ").filter(Boolean).map(Number) };
 }
 
 // All words on one side of `or` must occur in a row; `batch_size>=1000` tests one column, as `--where` does.
@@ -145,9 +170,9 @@ async function copyText(text) {
   }
 }
 
-function saveText(text, name) {
+function saveFile(content, type, name) {
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+  link.href = URL.createObjectURL(new Blob([content], { type }));
   link.download = name;
   link.click();
   URL.revokeObjectURL(link.href);

@@ -1,13 +1,16 @@
 """Scripts in several ranks: torchrun starts them, and their cell is one run."""
 
+import psutil
+
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import read_sweep
 
 from .conftest import Folder
 
 SCRIPT = """
-import argparse, os, signal, sys, torch, runmanager
+import argparse, os, signal, subprocess, sys, torch, runmanager
 import torch.distributed as dist
+from pathlib import Path
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--way", default="fine")
@@ -22,6 +25,13 @@ with runmanager.start_run(network) as run:
             epoch.track(network(batch).mean(), samples=len(batch))
         if args.way == "dies" and rank == 1 and epoch.number == 2:
             os.kill(os.getpid(), signal.SIGKILL)
+        if args.way == "orphaned":
+            helper = subprocess.Popen(["sleep", "600"], start_new_session=True)
+            Path(f"pids-{rank}").write_text(f"{os.getpid()} {helper.pid}")
+            dist.barrier()
+            if rank == 1:
+                os.kill(os.getppid(), signal.SIGKILL)
+            signal.pause()
         print("printed", rank)
 """
 
@@ -48,3 +58,14 @@ def test_the_ranks_of_a_cell_are_one_run(folder: Folder) -> None:
     # One process is the cell that it always was: nothing runs again.
     again = folder.run("sweep", *options, "--dry-run", "train.py", "way=dies")
     assert again.status == 0 and "1 cell: 1 keep" in again.out, again.out
+
+
+def test_nothing_outlives_a_torchrun_that_is_killed(folder: Folder) -> None:
+    folder.write("train.py", SCRIPT)
+    done = folder.run("sweep", "--name", "killed", "--unchecked", "--processes", "2", "train.py", "way=orphaned")
+    assert done.status == 1, done.err
+    (run,) = read_sweep(SweepPaths(folder.path / "outputs" / "killed")).runs
+    assert (run.status, run.record.reason) == ("killed", "signal")
+    assert run.record.message == "torchrun was killed by SIGKILL, and its ranks with it"
+    pids = [int(pid) for file in folder.path.glob("pids-*") for pid in file.read_text().split()]
+    assert len(pids) == 4 and not any(map(psutil.pid_exists, pids)), "both ranks, and what each has started"

@@ -115,6 +115,8 @@ def test_a_hydra_application_is_started_as_one(folder: Folder) -> None:
         "error: `--scalar`",
         "error: `--unchecked`",
     ]
+    refused = folder.run("sweep", "--processes", "1,2", "train.py", "+lr=1", PYTHONPATH=path)
+    assert refused.status == 2 and "`--processes` must be one number of at least 1 for train.py" in refused.err
 
 
 def test_words_of_the_built_in_job_are_never_taken_for_a_script(folder: Folder) -> None:

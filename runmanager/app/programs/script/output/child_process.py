@@ -6,15 +6,23 @@ import re
 import selectors
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from runmanager.signals import handle_signals
 
-__all__ = ["ScriptEnd", "run_script"]
+__all__ = ["ScriptEnd", "child_environment", "run_script"]
+
+_OF_THIS_PROCESS = (
+    *("RUNMANAGER_OWN_PROCESS", "RUNMANAGER_DRIVEN", "RUNMANAGER_GOES_ON", "RUNMANAGER_PRELOAD"),
+    "RUNMANAGER_DUEL",
+)
+_OUTPUT = {"PYTHONUNBUFFERED": "1", "COLUMNS": "500"}  # else points come at the exit, and rich wraps lines at 80
+_THREADS = "OMP_NUM_THREADS"
 
 _CHUNK_BYTES = 2**16
 _TAIL_BYTES = 2**18  # of standard error: enough for a traceback
@@ -35,6 +43,26 @@ class ScriptEnd:
     peak_memory_bytes: int | None = None
     was_stopped: bool = False
     lost_output: OSError | None = None
+
+
+def child_environment(variables: Mapping[str, str], *, processes: int = 1) -> dict[str, str]:
+    """Return the environment of a program that is a child of this process, of which `variables` are the own.
+
+    Several `processes` share the threads of the run.
+    """
+    kept = {name: value for name, value in variables.items() if name not in (*_OF_THIS_PROCESS, "LINES")} | _OUTPUT
+    if processes > 1:
+        kept[_THREADS] = str(max(1, _num_threads(variables) // processes))
+    return kept
+
+
+def _num_threads(variables: Mapping[str, str]) -> int:
+    """The number of threads of this run, which its process was given when it began."""
+    torch: Any = sys.modules.get("torch")
+    if torch is not None:
+        return int(torch.get_num_threads())
+    given = variables.get(_THREADS, "")
+    return int(given) if given.isdigit() else 1
 
 
 def run_script(

@@ -5,11 +5,14 @@ import signal
 from dataclasses import dataclass
 
 from runmanager.app.programs.script.output.child_process import ScriptEnd
+from runmanager.errors import RecordError
 from runmanager.records.host.memory import address_space_limit
 from runmanager.records.run.status import Outcome, Reason, Status
+from runmanager.records.storage.reader import read_report
+from runmanager.records.storage.run_folder import RunFolder
 from runmanager.tracking.lifecycle.outcome import is_out_of_memory
 
-__all__ = ["FinalTraceback", "find_final_traceback", "outcome_of_script"]
+__all__ = ["FinalTraceback", "find_final_traceback", "has_reported_failure", "outcome_of_script"]
 
 _BEGIN = re.compile(r"^.*Traceback \(most recent call last\).*$", re.MULTILINE)
 _ERROR = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$")
@@ -56,6 +59,17 @@ def outcome_of_script(end: ScriptEnd) -> tuple[Outcome, str | None]:
     status = f"the script ended with status {end.status}"
     says_why = end.status in (_UNCAUGHT, _USAGE) and last
     return Outcome(Status.FAILED, Reason.EXIT, f"{status}: {last}" if says_why else status), None
+
+
+def has_reported_failure(folder: RunFolder) -> bool:
+    """Whether the program itself has reported a bad end of this attempt, of which it knows more than can be seen."""
+    try:
+        report = read_report(folder.paths)
+    except RecordError:
+        return False
+    if report is None or report.attempt != folder.record.attempt or report.outcome is None:
+        return False
+    return not report.outcome.status.is_success
 
 
 def find_final_traceback(errors: str) -> FinalTraceback | None:

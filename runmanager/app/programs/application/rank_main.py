@@ -1,0 +1,87 @@
+"""A rank of a Hydra application's cell: `python -m runmanager.app.programs.application.rank_main FILE`, by torchrun.
+
+The process becomes what a cell's own process is: it has the driver's import path, arguments and main module, and runs
+the task with the cell's configuration.
+"""
+
+import os
+import pickle
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+from omegaconf import DictConfig, open_dict, read_write
+
+from runmanager.app.programs.cell_metrics import FoundMetrics, returned_metrics
+from runmanager.app.programs.program_error import in_program
+from runmanager.launching.local.multiprocessing_internals import restore_interpreter_state
+from runmanager.launching.work import Work, do_work
+from runmanager.records.files.atomic_files import replace_file
+from runmanager.signals import handle_signals
+
+__all__ = ["RankCall", "read_returned"]
+
+
+@dataclass(frozen=True)
+class RankCall:
+    """What a rank does: the pickled `work` of a job of Hydra, in the driver's `state`.
+
+    Rank 0 leaves the metrics that the task returned in the file `returned`; `metric` is the name of a number.
+    """
+
+    state: Mapping[str, Any]
+    work: bytes
+    returned: Path
+    metric: str | None
+
+
+def read_returned(path: Path) -> FoundMetrics:
+    """Return the metrics that rank 0 has left; none where it has not returned."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=FoundMetrics)
+    except (OSError, msgspec.DecodeError):
+        return FoundMetrics()
+
+
+def _main(file: Path) -> None:
+    call: RankCall = pickle.loads(file.read_bytes())
+    restore_interpreter_state(call.state)
+    work: Work = pickle.loads(call.work)  # after the main module, of which it may have objects
+    rank = int(os.environ.get("RANK", "0"))
+    if rank:
+        _write_apart(work.arguments[1], rank)
+    sys.excepthook = _show_from_program
+    with handle_signals([signal.SIGTERM], _interrupt):  # as in a cell's own process
+        found = returned_metrics(do_work(work), name=call.metric)
+    if rank == 0:
+        replace_file(call.returned, msgspec.json.encode(found))
+
+
+def _write_apart(config: DictConfig, rank: int) -> None:
+    """Let a rank other than 0 log to a file of its own, and leave Hydra's copies of the settings to rank 0."""
+    with read_write(config), open_dict(config):
+        config.hydra.job.name = f"{config.hydra.job.name}_rank{rank}"
+        config.hydra.output_subdir = None
+
+
+def _show_from_program(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith("<frozen runpy"):
+        traceback = traceback.tb_next  # how `python -m` has begun
+    error = in_program(error.with_traceback(traceback))
+    sys.__excepthook__(type(error), error, error.__traceback__)
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    # As imported: what the file holds is pickled by that name.
+    from runmanager.app.programs.application import rank_main
+
+    rank_main._main(Path(sys.argv[1]))

@@ -1,0 +1,114 @@
+"""What a race has found, as tables and sentences, and as a file."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from runmanager.app.tune.search import LEAST_GAIN, Raced, Tuning, label_of
+from runmanager.records.files.atomic_files import replace_file
+from runmanager.results.stats.descriptive import Estimate
+from runmanager.text import printable
+
+__all__ = ["Answer", "show_answer", "write_tuning"]
+
+_HEADER = ("setting", "value", "speed", "95% interval", "result")
+_RESTLESS = 2.0  # the end of an interval that says nothing
+_ABOUT_INTERVALS = (
+    "Speed: how many times as fast as with the settings found by then. The intervals of one setting hold together. "
+    "Dropped values were slower than another one beyond doubt."
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was found, the `command` to use, the type of the `device`, and the settings `given`, as typed."""
+
+    found: Tuning
+    command: str
+    device: str
+    given: str
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the settings found are worth a change, by their measured gain."""
+        gain = self.found.gain
+        return bool(self.found.chosen) and gain is not None and gain.value >= LEAST_GAIN
+
+    def lines(self) -> list[str]:
+        """The answer in sentences: the gain, and the command where there is one to use."""
+        found, gain = self.found, self.found.gain
+        if found.broken:
+            return [
+                f"The settings given failed beside the others ({found.broken}). To use what did not:",
+                f"  {self.command}",
+            ]
+        if gain is None:
+            if found.chosen:
+                return [
+                    "The gain was not measured; `--seconds` gives more time. The fastest settings by then:",
+                    f"  {self.command}",
+                ]
+            return [_no_gain(found.raced)]
+        if gain.low > 1:
+            return [f"{_times(gain)} as fast as with {self.given}. To use it:", f"  {self.command}"]
+        first = f"Not shown to be faster: the best settings found are {_times(gain)} as fast as with {self.given}"
+        if gain.high > _RESTLESS * gain.value:
+            first += ", on a machine too restless to say more: is it busy?"
+        if not self.is_better:
+            return [f"{first}; none of those raced is worth a change."]
+        return [f"{first}. To use them all the same:", f"  {self.command}"]
+
+
+def _times(estimate: Estimate) -> str:
+    return f"{estimate.value:.2f} times [{estimate.low:.2f}, {estimate.high:.2f}]"
+
+
+def _no_gain(raced: Sequence[Raced]) -> str:
+    highest = max((each.estimate.high for each in raced if each.estimate is not None), default=None)
+    if highest is None:
+        return "Nothing was measured; `--seconds` gives more time."
+    missing = [each for each in raced if each.estimate is None]
+    left_out = f" ({len(missing)} failed or not measured)" if missing else ""
+    if highest <= 1:
+        return f"No candidate is faster than the settings given{left_out}."
+    if highest > _RESTLESS:
+        return f"No candidate was shown to be faster{left_out}, on a machine too restless to say more: is it busy?"
+    return f"No candidate is faster than the settings given by more than {highest - 1:.0%}{left_out}."
+
+
+def show_answer(answer: Answer, console: Console) -> None:
+    """Print the effects of all settings that were raced, why others were not, and the answer last."""
+    found = answer.found
+    lines = [*_table(found.raced), *([_ABOUT_INTERVALS] if found.raced else [])]
+    lines += [f"Not raced: {name}: {why}." for name, why in found.not_raced.items()]
+    lines += ["Interrupted: this is what is known so far."] if found.is_interrupted else []
+    for line in (*([""] if lines else []), *lines, "", *answer.lines()):
+        console.print(Text(printable(line)), soft_wrap=True)
+
+
+def _table(raced: Sequence[Raced]) -> list[str]:
+    if not raced:
+        return []
+    rows = [_HEADER, *(_row(each) for each in raced)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER) - 1)]
+    return [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]) for row in rows
+    ]
+
+
+def _row(raced: Raced) -> tuple[str, ...]:
+    each = raced.estimate
+    speed = ("", "") if each is None else (f"{each.value:.2f}", f"{each.low:.2f} to {each.high:.2f}")
+    result = f"{raced.result}: {raced.failure}" if raced.failure else raced.result
+    return raced.factor, label_of(raced.settings), *speed, result
+
+
+def write_tuning(folder: Path, answer: Answer) -> None:
+    """Write what was found to `tune.json` in the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    content = {"command": answer.command, "device": answer.device, "given": answer.given, **asdict(answer.found)}
+    replace_file(folder / "tune.json", json.dumps(content, indent=2) + "\n")

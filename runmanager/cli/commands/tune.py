@@ -1,0 +1,128 @@
+"""`runmanager tune`: settings that change nothing but speed, raced against each other on this machine."""
+
+import datetime
+import time
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from runmanager.cli.completion import complete_setting_names
+from runmanager.cli.hydra_application import run_application
+from runmanager.cli.repeated_options import UniqueOptionsCommand
+from runmanager.errors import UsageError
+
+__all__ = ["TuneCommand", "tune"]
+
+_FIXED = "runmanager.tune.fixed"
+_THREADS = "threads="
+
+
+class TuneCommand(UniqueOptionsCommand):
+    """The command, which keeps what stands after `--` for a script."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; called by Typer."""
+        index = args.index("--") if "--" in args else len(args)
+        ctx.meta[_FIXED] = tuple(args[index + 1 :])
+        return super().parse_args(ctx, args[:index])
+
+
+def tune(
+    ctx: typer.Context,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PROGRAM] SETTINGS",
+            help="The settings of the job to make faster; or a script with lists of values (its arguments after `--`).",
+            show_default=False,
+            autocompletion=complete_setting_names,
+        ),
+    ] = None,
+    seconds: Annotated[float, typer.Option(metavar="SECONDS", help="How long it may take.")] = 60.0,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SETTING", help="Also race what changes results: precision. Repeatable."),
+    ] = None,
+    save: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Write the preset conf/experiment/NAME.yaml. Default: tuned, tuned-2, …"),
+    ] = None,
+    output_root: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Where the result is stored. Default: outputs.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Overwrite a preset of that name.")] = False,
+    module: Annotated[
+        str | None, typer.Option("-m", metavar="MODULE", help="Race a module in place of a script.")
+    ] = None,
+    python: Annotated[
+        str | None, typer.Option(metavar="PATH", help="The interpreter of a script. Default: the current one.")
+    ] = None,
+    argument: Annotated[
+        str | None, typer.Option(metavar="FORM", help="The form of a script's setting, such as '{name}={value}'.")
+    ] = None,
+    unchecked: Annotated[
+        bool, typer.Option("--unchecked", help="Do not check a script's settings against its own help.")
+    ] = False,
+) -> int:
+    """Find the settings that train fastest on this machine, among those that change nothing but speed.
+
+    Loaders, workers, pinned memory, channels_last, micro_batch, threads, graphs and, from --seconds 300 on, compile
+    take turns. Settings given with one value stay; of those given with several, as num_workers=0,2,4, these race.
+    Whole runs of a script take turns, from the first value of each list on: `runmanager tune train.py
+    num_workers=0,2,4`. The command to use is printed last, and a preset of the built-in job is written.
+    """
+    began = time.monotonic()
+    if seconds <= 0:
+        raise UsageError(f"`--seconds` must be above 0, got {seconds:g}.")
+    given = list(words or ())
+    is_script = module is not None or (bool(given) and given[0].endswith(".py") and "=" not in given[0])
+    fixed: tuple[str, ...] = ctx.meta.get(_FIXED, ())
+    of_script = {"--python": python, "--argument": argument, "--unchecked": unchecked, "--": fixed}
+    _refuse({"--allow": allow, "--save": save} if is_script else of_script, is_script=is_script)
+    if not is_script:
+        asked = {"seconds": seconds, "began": began, "allow": allow or [], "save": save, "overwrites": yes}
+        return _tune_job(ctx, given, output_root, asked)
+    from runmanager.app.script_command_line import ScriptCommandLine, ScriptFlags
+    from runmanager.app.script_tuning import tune_script  # imports Hydra, which is slow
+
+    flags = ScriptFlags(
+        module=module,
+        python=python,
+        name=f"tune-{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}",
+        output_root=output_root or "outputs",
+        argument=argument,
+        unchecked=unchecked,
+    )
+    program, *settings = given if module is None else [module, *given]
+    called = ("runmanager", "tune", *given, *(("--", *fixed) if fixed else ()))
+    line = ScriptCommandLine(flags, program, tuple(settings), fixed, called, debug=bool(ctx.obj))
+    return tune_script(line, seconds=seconds, began=began)
+
+
+def _refuse(options: dict[str, Any], *, is_script: bool) -> None:
+    """Raise `UsageError` for options that are for the other kind of program."""
+    for option in (option for option, value in options.items() if value):
+        if is_script:
+            raise UsageError(f"`{option}` must be left out for a script, got it; it is for the built-in job.")
+        raise UsageError(f"`{option}` must be given with a script, got none; the name of a script ends in .py.")
+
+
+def _tune_job(ctx: typer.Context, words: Sequence[str], output_root: str | None, asked: dict[str, Any]) -> int:
+    from runmanager.app.compose.override_quoting import format_override
+
+    if flags := [word for word in words if word.startswith("-")]:
+        raise UsageError(f"`{flags[0]}` must be a setting, got an option; those of a race stand in --help.")
+    asked["threads"] = _threads(words)
+    settings = [word for word in words if not word.startswith(_THREADS)]
+    folder = [] if output_root is None else [format_override("output_root", output_root)]
+    return run_application(ctx, ["-m", *settings, *folder, format_override("hydra.sweeper.tune", asked)])
+
+
+def _threads(words: Sequence[str]) -> list[int]:
+    """The numbers of threads that the word `threads=1,2` gives."""
+    found = [word.removeprefix(_THREADS) for word in words if word.startswith(_THREADS)]
+    numbers = found[-1].split(",") if found else []
+    if not all(each.isdecimal() for each in numbers):
+        raise UsageError(f"`threads` must be numbers of at least 1, such as 1,2, got {found[-1]}.")
+    return [int(each) for each in numbers]

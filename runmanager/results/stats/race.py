@@ -1,0 +1,86 @@
+"""Races: contenders that take turns, and are dropped once they are slower beyond doubt. Pure functions.
+
+Half of the error of 5% is for the looks at a race before its end, each of which may drop contenders: the intervals of
+all pairs hold together, at all looks. The other half is for the intervals at its end, which hold together too.
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+
+from runmanager.results.stats.descriptive import Estimate
+from runmanager.results.stats.noise_model import RATIO_PRIOR, Residuals
+from runmanager.results.stats.paired_speedup import MIN_ROUNDS, log_ratios, paired_speedup
+
+__all__ = ["LEAST_ROUNDS", "Sessions", "beaten", "fastest_of", "is_settled", "race_speedup"]
+
+Sessions = Sequence[Sequence[Mapping[int, float]]]
+"""The rounds of each session: a speed by the key of the contender. Every session has processes of its own."""
+
+_HALVES = 2
+_NARROW, _NARROW_SHARE = 0.01, 0.1
+
+LEAST_ROUNDS = 3
+"""Fewest rounds that two contenders must share in a session for it to count, and after which a race is looked at."""
+
+
+def race_speedup(
+    sessions: Sessions, reference: int, other: int, *, rows: int = 1, whole_runs: bool = False
+) -> Estimate | None:
+    """Return how many times as fast as `reference` another contender is, with one of the `rows` intervals at the end.
+
+    With `whole_runs` each round is a run of each contender, as a process of its own, and counts by itself. None where
+    they have too few rounds in common.
+    """
+    ratios = [log_ratios(rounds, {reference}, {other}) for rounds in sessions]
+    rows = 1 if rows == 1 else _HALVES * rows
+    if whole_runs:
+        return _speedup_of_runs([each for found in ratios for each in found], rows=rows)
+    # Short sessions are noisier than others, and count only where there is no other.
+    least = MIN_ROUNDS if any(len(each) >= MIN_ROUNDS for each in ratios) else LEAST_ROUNDS
+    return paired_speedup([each for each in ratios if len(each) >= least], rows=rows)
+
+
+def beaten(sessions: Sessions, running: Collection[int], *, looks: int, whole_runs: bool = False) -> frozenset[int]:
+    """Return those of the contenders still `running` that are slower than the fastest one beyond doubt.
+
+    `looks` is how often the race is looked at before its end. The interval against the fastest lies wholly below 1.
+    """
+    contenders = {key for rounds in sessions for measured in rounds for key in measured}
+    rows = looks * math.comb(max(len(contenders), 2), 2)
+    fastest = fastest_of(sessions, running)
+    found = set()
+    for key in set(running) - {fastest}:
+        estimate = race_speedup(sessions, fastest, key, rows=rows, whole_runs=whole_runs)
+        if estimate is not None and estimate.high < 1:
+            found.add(key)
+    return frozenset(found)
+
+
+def fastest_of(sessions: Sessions, running: Collection[int]) -> int:
+    """Return the one with the highest mean logarithm of speeds, over the rounds that all of them share."""
+    shared = [measured for rounds in sessions for measured in rounds if all(key in measured for key in running)]
+    return max(sorted(running), key=lambda key: math.fsum(math.log(measured[key]) for measured in shared))
+
+
+def is_settled(speedup: Estimate | None) -> bool:
+    """Whether a speedup is known well enough to stop: within a hundredth, or within a tenth of itself."""
+    if speedup is None:
+        return False
+    return math.log(speedup.high / speedup.value) <= max(_NARROW, _NARROW_SHARE * abs(math.log(speedup.value)))
+
+
+def _speedup_of_runs(ratios: Sequence[float], *, rows: int) -> Estimate | None:
+    if not ratios:
+        return None
+    count, value = len(ratios), math.fsum(ratios) / len(ratios)
+    deviations = math.fsum((each - value) ** 2 for each in ratios)
+    # A ratio of two runs has the noise of both; its deviations are twice those of a run.
+    noise = RATIO_PRIOR.updated(Residuals(deviations / 2, count - 1.0))
+    half_width = noise.half_width(count, count, rows=rows)
+    return Estimate(
+        math.exp(value),
+        math.exp(value - half_width),
+        math.exp(value + half_width),
+        error=noise.standard_error(count, count),
+        dof=noise.dof,
+    )

@@ -1,0 +1,115 @@
+"""A running run as the live table follows it: how far it is, and how long it will still take."""
+
+import os
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from runmanager.app.display.eta import EndedRun
+from runmanager.app.display.running_run import RunningRun
+from runmanager.records.files.paths import RunPaths
+from runmanager.records.run.heartbeat import Beat, write_beat
+from runmanager.records.run.run_record import Attempt, Environment, EpochRecord, Measurements, RunRecord
+from runmanager.records.run.status import Status
+from runmanager.records.storage.versioned_file import encode_record
+
+BEGAN = 1_000_000_000
+MADE = "2001-01-01T00:00:00+00:00"
+
+
+class Run:
+    """A run of 4 epochs of 10 steps in its folder, which began at `BEGAN`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.paths = RunPaths(folder / "lr=0.1-00000001")
+        self.paths.root.mkdir()
+        self.write()
+        self.followed = RunningRun(self.paths, 4, since=BEGAN, seen_at=BEGAN)
+
+    def write(self, *earlier: Attempt) -> None:
+        record = RunRecord(
+            name=self.paths.name,
+            signature="s",
+            status=Status.RUNNING,
+            config={"epochs": 4},
+            earlier=earlier,
+            measurements=Measurements(steps_per_epoch=10),
+        )
+        self.paths.record.write_bytes(encode_record(record))
+
+    def beat(self, progress: int, *, at: int = BEGAN + 50) -> None:
+        write_beat(self.paths.heartbeat, Beat(1, progress, at))
+
+    def end_epochs(self, *ends: float, wall_seconds: float = 100.0) -> None:
+        """Write the epochs that ended so many seconds after `BEGAN`."""
+        epochs = [
+            EpochRecord(epoch=number, wall_seconds=wall_seconds, run_seconds=end) for number, end in enumerate(ends, 1)
+        ]
+        self.paths.epochs.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in epochs))
+        os.utime(self.paths.epochs, (BEGAN + ends[-1], BEGAN + ends[-1]))
+
+    def look(self) -> RunningRun:
+        self.followed = self.followed.as_read().with_share()
+        return self.followed
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(tmp_path)
+
+
+def test_the_first_epoch_advances_with_the_steps_of_its_loader(run: Run) -> None:
+    run.beat(5)  # each step is taken and tracked: 20 in an epoch
+    seen = run.look()
+    assert seen.share == 0.25
+    assert seen.seconds_left(BEGAN + 50) == pytest.approx(4 * 200 - 50)
+    run.beat(100)  # it evaluates
+    assert run.look().share == 0.99
+
+
+def test_a_later_epoch_advances_as_the_one_before(run: Run) -> None:
+    run.beat(30)  # 20 of training, 10 of evaluation
+    run.end_epochs(100.0)
+    assert run.look().share == 0.0
+    run.beat(45)
+    assert run.look().share == 0.5
+    assert run.followed.seconds_left(BEGAN + 150) == pytest.approx(3 * 100 - 50)
+
+
+def test_heartbeats_say_nothing_of_epochs_that_are_as_short(run: Run) -> None:
+    run.beat(0)
+    run.end_epochs(3.0, wall_seconds=3.0)
+    run.look()
+    run.beat(45)
+    assert run.look().share == 0.0
+
+
+def test_a_heartbeat_of_an_earlier_attempt_does_not_count(run: Run) -> None:
+    run.beat(15, at=BEGAN - 60)
+    assert run.look().share == 0.0
+
+
+def test_epochs_that_another_run_has_made_are_neither_its_time_nor_its_speed(run: Run) -> None:
+    other = Attempt(started_at=MADE, ended_at=MADE, last_epoch=2, environment=Environment(), run="shorter")
+    run.write(other)
+    run.end_epochs(100.0, 200.0)
+    os.utime(run.paths.epochs, (BEGAN, BEGAN))  # they were copied when it began
+    seen = run.look()
+    assert seen.seconds(BEGAN + 30) == pytest.approx(30)
+    assert seen.seconds_left(BEGAN + 30) is None
+    assert seen.seconds_left(BEGAN + 30, [EndedRun(80.0, 4)]) == pytest.approx(2 * 20 - 30)
+    run.beat(10)
+    assert run.look().share == 0.5
+
+
+def test_a_run_that_was_not_followed_from_its_start_has_run_since_its_last_epoch(run: Run) -> None:
+    last = time.time() - 40
+    run.followed = RunningRun(run.paths, 4, since=last - 100, seen_at=last - 100)
+    run.end_epochs(50.0, 100.0, wall_seconds=50.0)
+    os.utime(run.paths.epochs, (last, last))
+    seen = run.look()
+    assert seen.seconds(time.time()) == pytest.approx(140, abs=30)  # a busy machine
+    assert seen.seconds(last + 40) == pytest.approx(140, abs=1)
+    assert seen.seconds_left(last + 40) == pytest.approx(2 * 50 - 40, abs=1)

@@ -1,0 +1,83 @@
+"""A race of contenders: who is measured, who fails, and what is tried again where memory is short."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hydra.core.utils import JobReturn, JobStatus
+
+from runmanager.app.tune.built_in_track import BuiltInTrack, Entry
+from runmanager.app.tune.contender import Seen
+from runmanager.errors import ConfigurationError
+from runmanager.launching.hydra_launcher import LocalLauncher
+from runmanager.launching.local.turn_keeper import TurnKeeper
+from runmanager.records.run.status import Outcome, Reason, Status
+from runmanager.training.options.job import TrainingOptions
+
+NO_MEMORY = Outcome(Status.FAILED, Reason.OUT_OF_MEMORY, "no room")
+
+
+@dataclass
+class Machine:
+    """Stands for the processes of a launcher: each batch size has a speed, and `room` is for so many at once."""
+
+    speeds: Mapping[int, float]
+    room: int = 99
+    launched: list[list[int]] = field(default_factory=list)
+
+    def launch(self, launcher: LocalLauncher, overrides: Sequence[Any], first: int) -> list[JobReturn]:
+        assert launcher.work_for is not None and isinstance(launcher.turns, TurnKeeper)
+        sizes = [launcher.work_for(key, 1).arguments[0].batch_size for key in range(len(overrides))]
+        self.launched.append(sizes)
+        fits = [self.speeds[size] > 0 and at < self.room for at, size in enumerate(sizes)]
+        together = {at: self.speeds[size] for at, size in enumerate(sizes) if fits[at]}
+        launcher.turns.rounds += [together] * 12 if len(together) > 1 else []
+        return [_returned(Seen(shares={"data": 1.0}) if each else Seen(failure=NO_MEMORY)) for each in fits]
+
+
+def _returned(value: Any) -> JobReturn:
+    result = JobReturn()
+    result.status, result.return_value = JobStatus.COMPLETED, value
+    return result
+
+
+@pytest.fixture
+def track_on(monkeypatch: pytest.MonkeyPatch) -> Callable[[Machine], BuiltInTrack]:
+    def enter(settings: Mapping[str, str]) -> Entry:
+        if settings.get("batch_size") == "0":
+            raise ConfigurationError(["`batch_size` must be at least 1, got 0."])
+        return Entry(TrainingOptions(batch_size=int(settings.get("batch_size", 1))))
+
+    def make(machine: Machine) -> BuiltInTrack:
+        monkeypatch.setattr(LocalLauncher, "launch", lambda *args: machine.launch(*args))
+        return BuiltInTrack(LocalLauncher(), enter, seconds=60.0)
+
+    return make
+
+
+def contenders(*sizes: int) -> list[dict[str, str]]:
+    return [{}, *({"batch_size": str(size)} for size in sizes)]
+
+
+def test_speeds_are_against_the_first(track_on: Any) -> None:
+    heat = track_on(Machine({1: 1.0, 2: 3.0, 3: 0.5})).race(contenders(2, 3, 0), seconds=60.0)
+    assert {key: round(each.value, 6) for key, each in heat.estimates.items()} == {1: 3.0, 2: 0.5}
+    assert heat.fastest == 1 and 2 in heat.dropped
+    assert heat.failures == {3: "`batch_size` must be at least 1, got 0."}
+    assert heat.shares[1] == {"data": 1.0}
+
+
+@pytest.mark.parametrize("room", [2, 3])
+def test_what_finds_no_memory_beside_others_is_tried_against_the_first_alone(track_on: Any, room: int) -> None:
+    machine = Machine({1: 1.0, 2: 1.0, 3: 2.0, 4: 0.0}, room=room)
+    heat = track_on(machine).race(contenders(2, 3, 4), seconds=60.0)
+    assert heat.failures == {3: "out_of_memory: no room"}
+    assert round(heat.estimates[2].value, 6) == 2.0 and heat.fastest == 2
+    assert [1, 4] in machine.launched and ([1, 3] in machine.launched) == (room == 2)
+
+
+def test_without_time_nothing_is_tried_again(track_on: Any) -> None:
+    machine = Machine({1: 1.0, 2: 1.0, 3: 2.0}, room=2)
+    heat = track_on(machine).race(contenders(2, 3), seconds=0.0)
+    assert len(machine.launched) == 1 and heat.failures == {2: "out_of_memory: no room"}

@@ -1,0 +1,136 @@
+"""The search takes what is faster, comes back to what another change may have made worth it, and ends in time."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from runmanager.app.tune.search import Factor, Heat, Search, Settings, Tuning
+from runmanager.results.stats.descriptive import Estimate
+
+VALUES = {"loader": ("plain", "fast"), "threads": ("2", "1"), "layout": ("rows", "columns")}
+FIRST = {name: values[0] for name, values in VALUES.items()}
+
+
+class Space:
+    """Three settings with two values each; `phases` of a step that they can shorten."""
+
+    def __init__(self, phases: Mapping[str, tuple[str, ...]] | None = None) -> None:
+        self.phases = phases or {}
+
+    def factors(self, chosen: Settings) -> tuple[Sequence[Factor], Mapping[str, str]]:
+        now = {**FIRST, **chosen}
+        found = [
+            Factor(name, [{name: value} for value in values if value != now[name]], self.phases.get(name, ()))
+            for name, values in VALUES.items()
+        ]
+        return found, {"graphs": "only cuda captures steps"}
+
+    def changes(self, chosen: Settings) -> dict[str, str]:
+        return {name: value for name, value in chosen.items() if value != FIRST[name]}
+
+
+class Track:
+    """Measures exactly what `speed` says, in ten seconds a heat of a clock of its own."""
+
+    def __init__(self, speed: Callable[[Mapping[str, str]], float | str]) -> None:
+        self.speed = speed
+        self.now = 0.0
+        self.heats: list[tuple[list[dict[str, str]], bool]] = []
+        self.interrupted_in = 0
+
+    def needed(self, count: int) -> float:
+        return 10.0
+
+    def race(self, contenders: Sequence[Settings], *, seconds: float, is_last: bool = False) -> Heat:
+        self.heats.append(([dict(each) for each in contenders], is_last))
+        self.now += 10.0
+        found = [self.speed({**FIRST, **each}) for each in contenders]
+        first = found[0]
+        assert isinstance(first, float)
+        ratios = {at: each / first for at, each in enumerate(found) if isinstance(each, float) and at}
+        return Heat(
+            {at: Estimate(each, each * 0.98, each * 1.02) for at, each in ratios.items()},
+            {at: each for at, each in enumerate(found) if isinstance(each, str)},
+            fastest=max((at for at, each in enumerate(found) if isinstance(each, float)), key=lambda at: found[at]),
+            is_interrupted=len(self.heats) == self.interrupted_in,
+        )
+
+
+def search(
+    track: Track, *, seconds: float = 1000.0, space: Space | None = None, shares: Mapping[str, float] | None = None
+) -> Tuning:
+    return Search(
+        space or Space(),
+        track,
+        seconds=seconds,
+        began=0.0,
+        shares=shares or {},
+        say=lambda line: None,
+        clock=lambda: track.now,
+    ).run()
+
+
+def test_the_fastest_values_are_taken_and_measured_against_the_given_ones_at_last() -> None:
+    track = Track(lambda each: 1.0 + (each["loader"] == "fast") * 0.5 - (each["threads"] == "1") * 0.3)
+    found = search(track)
+    assert found.chosen == {"loader": "fast"}
+    assert track.heats[-1] == ([{}, {"loader": "fast"}], True)
+    assert found.gain is not None and found.gain.value == 1.5
+    results = {each.factor: each.result for each in found.raced}
+    assert results == {"loader": "taken", "threads": "slower", "layout": "no gain"}
+    assert found.not_raced == {"graphs": "only cuda captures steps"}
+
+
+def test_what_only_pays_with_a_later_change_is_found_in_a_second_heat() -> None:
+    def speed(each: Mapping[str, str]) -> float:
+        if each["layout"] == "rows":
+            return 1.0 - (each["loader"] == "fast") * 0.1
+        return 1.5 + (each["loader"] == "fast") * 0.5
+
+    found = search(Track(speed))
+    assert found.chosen == {"layout": "columns", "loader": "fast"}
+    assert [each.result for each in found.raced if each.factor == "loader"] == ["slower", "taken"]
+
+
+def test_a_value_that_a_later_change_makes_useless_is_given_up() -> None:
+    def speed(each: Mapping[str, str]) -> float:
+        if each["layout"] == "rows":
+            return 1.0 + (each["loader"] == "fast") * 0.2
+        return 2.0 - (each["loader"] == "fast") * 0.5
+
+    track = Track(speed)
+    found = search(track)
+    assert found.chosen == {"layout": "columns"}
+    assert [each.result for each in found.raced if each.factor == "loader"] == ["taken", "taken"]
+    assert track.heats[-1][0] == [{}, {"layout": "columns"}]
+
+
+def test_a_value_that_fails_has_its_reason_and_is_not_taken() -> None:
+    track = Track(lambda each: "out_of_memory: no room" if each["layout"] == "columns" else 1.0)
+    found = search(track)
+    (failed,) = [each for each in found.raced if each.result == "failed"]
+    assert failed.settings == {"layout": "columns"} and failed.failure == "out_of_memory: no room"
+    assert found.chosen == {} and found.gain is None
+    assert not any(is_last for _, is_last in track.heats)  # there is no gain to measure
+
+
+def test_it_ends_in_time_and_names_what_was_left_out() -> None:
+    track = Track(lambda each: 1.0 + (each["loader"] == "fast"))
+    found = search(track, seconds=30.0)
+    assert track.now <= 30.0
+    assert found.gain is not None  # its time was kept
+    assert found.not_raced["layout"] == "no time was left; `--seconds` gives more"
+
+
+def test_a_phase_that_takes_no_time_is_not_worth_a_race() -> None:
+    track = Track(lambda each: 1.0)
+    shares = {"data": 0.004, "compute": 0.996}
+    found = search(track, space=Space({"loader": ("data",), "layout": ("compute",)}), shares=shares)
+    assert found.not_raced["loader"] == "data takes 0.4% of a step's time, so it cannot gain more"
+    assert {each.factor for each in found.raced} == {"threads", "layout"}
+
+
+def test_an_interrupt_leaves_what_is_known() -> None:
+    track = Track(lambda each: 1.0 + (each["loader"] == "fast"))
+    track.interrupted_in = 1
+    found = search(track)
+    assert found.is_interrupted and len(track.heats) == 1
+    assert found.chosen == {"loader": "fast"} and found.gain is None

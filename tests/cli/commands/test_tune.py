@@ -1,0 +1,140 @@
+"""`runmanager tune`: real races, their answer, and what is refused."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runmanager.cli.main import run_command
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.storage.reader import read_sweep
+
+CLI = [sys.executable, "-c", "from runmanager.cli.main import main; main()"]
+PARTS = """
+import time
+
+import torch
+from torch.utils.data import Dataset
+
+
+class Slow(Dataset):
+    num_classes = 2
+
+    def __init__(self, train):
+        self.train = train
+
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, index):
+        time.sleep(0.01 * self.train)
+        return torch.zeros(1, 4, 4), index % 2
+
+
+class Net(torch.nn.Module):
+    def __init__(self, in_shape, num_classes):
+        super().__init__()
+        if torch.get_num_threads() == 3:
+            raise MemoryError("three are too many")
+        self.layer = torch.nn.Linear(16, num_classes)
+
+    def forward(self, images):
+        return self.layer(images.flatten(1))
+"""
+SCRIPT = """
+import argparse
+import time
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--delay", type=float, default=0)
+parser.add_argument("--seed", type=int, default=0)
+arguments = parser.parse_args()
+time.sleep(arguments.delay)
+if arguments.seed == 7:
+    raise SystemExit("not with seven")
+"""
+
+
+def tune(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    variables = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [*CLI, "tune", *words], cwd=folder, env=variables, capture_output=True, text=True, timeout=300
+    )
+
+
+def test_a_job_bound_by_its_input_gets_workers_and_a_preset(tmp_path: Path) -> None:
+    (tmp_path / "parts.py").write_text(PARTS)
+    job = ("dataset=custom", "dataset._target_=parts.Slow", "model=custom", "model._target_=parts.Net", "batch_size=4")
+    done = tune(
+        tmp_path, *job, "device=cpu", "channels_last=false", "micro_batch=null", "num_workers=0,2", "threads=1,3",
+        *("--seconds", "60", "--output-root", "kept", "name=race"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.rstrip().splitlines()
+    answer = lines[max(index for index, line in enumerate(lines) if not line) + 1 :]
+    assert re.match(r"\d\.\d\d times \[\d\.\d\d, \d\.\d\d\] as fast as with dataset=custom ", answer[0])
+    command = shlex.split(answer[1])
+    assert command[:2] == ["runmanager", "run"] and {*job, "num_workers=2", "hydra.launcher.threads=1"} <= set(command)
+    assert not any(word.startswith(("name=", "output_root=", "hydra.sweeper")) for word in command)
+    assert answer[2].endswith("runmanager sweep experiment=tuned") and len(answer) == 3
+    assert "out_of_memory: MemoryError: three are too many" in done.stdout
+    assert "Not raced: graphs: only cuda captures steps." in lines
+
+    kept = json.loads((tmp_path / "kept" / "race" / "tune.json").read_text())
+    assert kept["chosen"]["num_workers"] == "2" and kept["gain"]["low"] > 1
+    assert kept["command"] == answer[1].strip()
+    assert {each["result"] for each in kept["raced"]} == {"taken", "failed"}
+
+    plan = subprocess.run(
+        [*CLI, "sweep", "experiment=tuned", "--dry-run"], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert plan.returncode == 0, plan.stderr
+    for words, rule in ((["--save", "tuned"], "`--save` must be a new name"), (["name=kept"], "`name` must be a new")):
+        again = tune(tmp_path, *words, "--output-root", ".")
+        assert again.returncode == 2 and rule in again.stderr
+
+
+def test_whole_runs_of_a_script_race(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SCRIPT)
+    done = tune(tmp_path, "slow.py", "delay=1,0", "seed=1,7", "--seconds", "60", "--output-root", "kept")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.rstrip().splitlines()
+    assert "as fast as with delay=1 seed=1" in lines[-2]
+    assert lines[-1].strip() == "runmanager run slow.py delay=0 seed=1"
+    assert any(
+        "seed=7" in line and "failed: exit: the script ended with status 1: not with seven" in line for line in lines
+    )
+    (sweep,) = (tmp_path / "kept").iterdir()
+    speeds = {run.record.config["delay"] for run in read_sweep(SweepPaths(sweep)).runs}
+    assert speeds == {1, 0}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["lr=0.1,0.2"], "`lr` must have one value in a race, got 2;"),
+        (["--seconds", "0"], "`--seconds` must be above 0, got 0."),
+        (["--allow", "lr"], "`--allow` must name a setting that changes results, got lr;"),
+        (["threads=x"], "`threads` must be numbers of at least 1, such as 1,2, got x."),
+        (["--python", "python3"], "`--python` must be given with a script, got none;"),
+        (["model=no"], "model"),
+        (["experiment=zero_to_gans", "--save", "mine"], "a preset holds no other preset"),
+        (["hydra/launcher=slurm"], "`hydra/launcher` must be local for a race"),
+        (["none.py", "lr=1,2"], "none.py"),
+    ],
+)
+def test_what_cannot_be_raced_is_refused(
+    words: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_command(["tune", *words]) == 2
+    assert message in capsys.readouterr().err and not (tmp_path / "outputs").exists()
