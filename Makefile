@@ -29,12 +29,13 @@ TRUTHS := phase_truth warmup_truth bound_truth compare_truth paired_truth tune_t
 PEERS := $(STAMP:$(VENV)/.installed-%=$(VENV)/.peers-%)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-matrix test-kill test-deaths bench truths bench-gpu lint report-library clean FORCE
+.PHONY: help demo readme-output test test-matrix test-kill test-deaths bench truths bench-gpu lint report-library clean FORCE
 
 help:
 	@echo "make demo    run a small grid on the built-in digits, with its tables, in under a minute"
 	@echo "make test    run all checks: lint, types, layers, tests"
 	@echo "make test-matrix  test the bridges with their oldest supported frameworks, and applications with Hydra 1.4"
+	@echo "make readme-output  run the README's commands, and update the output that it shows"
 	@echo "make lint    run all checks except the tests"
 	@echo "make test-kill  kill running sweeps 200 times and custom loops 100 times, and resume each; half an hour"
 	@echo "make test-deaths  end runs in eight ways under five launchers; half an hour"
@@ -46,6 +47,9 @@ help:
 
 demo: $(STAMP)
 	@$(BIN)/runmanager demo
+
+readme-output: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python docs/readme_output.py
 
 # A test process that dies ends all tests: its replacement could wait forever for a last test.
 test: lint

@@ -16,6 +16,8 @@ __all__ = [
     "GroupOptions",
     "allowed",
     "allowed_values",
+    "default_words",
+    "derived",
     "did_you_mean",
     "fault",
     "field_faults",
@@ -29,6 +31,7 @@ MAX_COUNT = 2**31 - 1
 
 _LIMITS = "limits"
 _ALLOWED = "allowed"
+_DERIVED = "derived"
 _BOUNDS: dict[str, tuple[Callable[[float, float], bool], str]] = {
     "ge": (operator.ge, "at least"),
     "gt": (operator.gt, "above"),
@@ -81,6 +84,16 @@ def limits(
 def allowed(values: str) -> dict[str, Any]:
     """Metadata of a dataclass field that says in words which values it takes, where `limits` cannot."""
     return {_ALLOWED: values}
+
+
+def derived(default: str) -> dict[str, Any]:
+    """Metadata of a dataclass field whose default configuration files derive from other settings: how, in words."""
+    return {_DERIVED: default}
+
+
+def default_words(each: "dataclasses.Field[Any]") -> str | None:
+    """How the default of a field is derived, in words; None for a plain default."""
+    return each.metadata.get(_DERIVED)
 
 
 def allowed_values(each: "dataclasses.Field[Any]") -> str:

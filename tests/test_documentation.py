@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -125,6 +126,20 @@ def test_readme_shows_code_and_commands_that_are_run() -> None:
     kinds = {block.language for block in RUNNABLE if block.document == ROOT / "README.md"}
     assert "python" in kinds, "the README must show the library in a ```python block"
     assert kinds & {"console", "bash"}, f"the README must show a command in a block after {RUN_MARK}"
+
+
+def test_readme_shows_what_its_commands_print(folders: dict[Path, Path]) -> None:
+    """All but the numbers; the commands have run in the folder, unless this test is run alone."""
+    page = runpy.run_path(str(ROOT / "docs" / "readme_output.py"))
+    readme = ROOT / "README.md"
+    text, folder = readme.read_text(), folders[readme]
+    if not (folder / "outputs" / "first").exists():
+        page["run_commands"](text, folder)
+    shown = page["outputs"](text)
+    assert shown, "the README must show what a command prints"
+    for command, output in shown.items():
+        printed = page["output_of"](command, folder)
+        assert page["shape"](printed) == page["shape"](output), f"make readme-output updates what {command} prints"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)

@@ -7,13 +7,13 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from runmanager.app.compose.override_quoting import quote_raw
 from runmanager.app.display.first_words import show_first_words
 from runmanager.app.sweeper_flags import SweeperFlags
 from runmanager.errors import ConfigurationError, RunManagerError, SweepError
+from runmanager.records.host.import_path import search_current_folder
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
 
 __all__ = ["main", "task"]
@@ -190,8 +190,7 @@ def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], A
     from runmanager.tracking.environment.environment import environment_for_children
 
     _register()
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))  # user-defined models and datasets are in the current folder
+    search_current_folder()  # user-defined models and datasets are there
     application = hydra.main(config_path=str(conf_folder()), config_name="config", version_base="1.3")(task)
     with (
         environment_for_children(called),

@@ -96,6 +96,9 @@ def reproduce(
     try:
         words = _overrides(record.config, shown)
         settings = _checked(words)
+        if derived := _derived(record.config, settings):
+            words += derived
+            settings = _checked(words)
     except ConfigurationError as error:
         reason = f"Today's settings reject it, so the command is the original one: {error}"
         return _original_command(record, reason, shown)
@@ -150,6 +153,17 @@ def _overrides(config: Mapping[str, Any], shown: Collection[str]) -> list[str]:
         if name not in base or base[name] != value or (name in shown and not name.endswith((".name", "._target_")))
     ]
     return [*choices, *words]
+
+
+def _derived(config: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
+    """The overrides of stored settings whose default today depends on others, or that came after the run."""
+    kept = {key: value for key, value in config.items() if key not in _LOCATION_SETTINGS}
+    today = flatten(settings)
+    return [
+        format_override(name, value)
+        for name, value in with_later_settings(flatten(kept)).items()
+        if name in today and today[name] != value
+    ]
 
 
 def _refuse_unsafe_names(wanted: Mapping[str, Any], defaults: Mapping[str, Any], kinds: Mapping[str, str]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from runmanager.app.compose.schema import Config, plain_config, read_config
+from runmanager.app.compose.schema import Config, plain_config, read_config, register_resolvers
 from runmanager.app.programs.cell_output import send_output_to
 from runmanager.app.sweeper_options import CONTINUES
 from runmanager.errors import RecordError, RunBusyError, RunFailedError, UsageError
@@ -45,6 +45,7 @@ def run_cell(cfg: DictConfig) -> float | None:
     bind_workers()  # needed under other launchers; the local launcher has already done it
     folder = RunPaths(Path(HydraConfig.get().runtime.output_dir))
     is_driven = DRIVEN_VARIABLE in os.environ
+    register_resolvers()
     options, params = read_config(cfg), plain_config(cfg)
     if not is_driven:
         _refuse_other_cell(folder, params)

@@ -162,7 +162,8 @@ def _processes(flags: ScriptFlags) -> tuple[int, ...]:
 
 
 def _storage(flags: ScriptFlags) -> Storage:
-    return Storage(flags.name, flags.output_root, Resume(flags.resume), flags.rerun_changed)
+    resume = Resume(flags.resume)
+    return Storage(flags.name, flags.output_root, resume, flags.rerun_changed, rerun_with="--rerun-changed")
 
 
 def launcher_of(flags: ScriptFlags) -> Launcher:

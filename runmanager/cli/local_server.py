@@ -2,15 +2,13 @@
 
 import errno
 import ipaddress
-import shlex
 import signal
 import socket
 import sys
-from collections.abc import Mapping
 
 from runmanager.cli.commands.tensorboard import free_port
 
-__all__ = ["base_address", "exit_on_signals", "forwarding_command", "is_loopback", "listen"]
+__all__ = ["base_address", "exit_on_signals", "is_loopback", "listen"]
 
 _QUEUE = 128  # connections that wait to be accepted
 
@@ -38,16 +36,6 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def forwarding_command(host: str, port: int, environment: Mapping[str, str]) -> str | None:
-    """Return the command that makes a server of this machine reachable at the other end of ssh; None without ssh."""
-    if not environment.get("SSH_CONNECTION") or not is_loopback(host):
-        return None
-    import getpass  # late: every command imports this module
-
-    here = f"{port}:{_bracketed(host)}:{port}"
-    return shlex.join(["ssh", "-N", "-L", here, f"{getpass.getuser()}@{socket.gethostname()}"])
 
 
 def _bracketed(host: str) -> str:

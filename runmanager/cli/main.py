@@ -15,7 +15,7 @@ from runmanager.cli.commands.compare import compare
 from runmanager.cli.commands.demo import demo
 from runmanager.cli.commands.diff import diff
 from runmanager.cli.commands.doctor import doctor
-from runmanager.cli.commands.duel import duel
+from runmanager.cli.commands.duel import DuelCommand, duel
 from runmanager.cli.commands.export import export
 from runmanager.cli.commands.help import help_
 from runmanager.cli.commands.labels import note, tag
@@ -95,9 +95,12 @@ for _command, _words in _SCRIPT_COMMANDS:
 for _command, _words in _LAUNCHING_COMMANDS:
     # Options of a duel may follow its sides.
     _settings = PASS_THROUGH | {"allow_interspersed_args": _command is duel}
-    app.command(context_settings=_settings, options_metavar="[OVERRIDES]...", epilog=_example(_command, _words))(
-        _command
-    )
+    app.command(
+        cls=DuelCommand if _command is duel else None,
+        context_settings=_settings,
+        options_metavar="[OVERRIDES]...",
+        epilog=_example(_command, _words),
+    )(_command)
 app.command(cls=TuneCommand, epilog=_example(tune, "model=cnn batch_size=10000 --seconds 60"))(tune)
 for _command, _words in _OTHER_COMMANDS:
     app.command(_name(_command), cls=UniqueOptionsCommand, epilog=_example(_command, _words))(_command)

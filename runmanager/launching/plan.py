@@ -19,6 +19,7 @@ from runmanager.records.storage.reader import Damage, StoredRun
 from runmanager.records.sweep.sweep_record import PlannedCell, plan_cell
 
 __all__ = [
+    "RERUN_CHANGED",
     "Action",
     "Cell",
     "Continuation",
@@ -32,6 +33,9 @@ __all__ = [
     "was_cut_short",
 ]
 
+
+RERUN_CHANGED = "rerun_changed=true"
+"""What a command of the built-in job adds to run finished cells again whose code or versions have changed."""
 
 Code = Mapping[str, str] | None
 """Digests of code files by path, as in a run's `Environment`; None if unknown."""
@@ -157,6 +161,7 @@ def plan_runs(
     code_of: Callable[[Code], Code] = lambda _: None,
     can_continue: Callable[[RunPaths], bool] = lambda run: run.checkpoint.exists(),
     damaged: Iterable[Damage] = (),
+    rerun_with: str = RERUN_CHANGED,
 ) -> list[PlannedRun]:
     """Plan each distinct cell, in order. Runs are found by signature, never by the names of their folders.
 
@@ -165,14 +170,20 @@ def plan_runs(
 
     `now` has the commit and library versions of a new run, and `code_of` returns the present digests of a run's code
     files. A finished run with other ones is reported, and run again if `rerun_changed`. `can_continue` says whether a
-    killed run continues from what is in its folder.
+    killed run continues from what is in its folder. `rerun_with` is what a command adds for `rerun_changed`.
     """
     unreadable = {each.path.name.rpartition("-")[2]: each for each in damaged}
     found = {run.record.signature: run for run in stored}
     distinct = {cell.signature: cell for cell in reversed(cells)}
     ordered = [distinct.pop(cell.signature) for cell in cells if cell.signature in distinct]
     plan_stored = partial(
-        _plan, resume=resume, rerun_changed=rerun_changed, now=now, code_of=code_of, can_continue=can_continue
+        _plan,
+        resume=resume,
+        rerun_changed=rerun_changed,
+        now=now,
+        code_of=code_of,
+        can_continue=can_continue,
+        rerun_with=rerun_with,
     )
     return [
         plan_stored(cell, found[cell.signature])
@@ -203,12 +214,15 @@ def _plan(
     now: Environment,
     code_of: Callable[[Code], Code],
     can_continue: Callable[[RunPaths], bool],
+    rerun_with: str,
 ) -> PlannedRun:
     then = run.record.environment
     code = code_of(then.code)
     today = msgspec.structs.replace(now, code=None if code is None else dict(code))
     changes = changes_since(then, today)
     action, why = _decide(run, resume, rerun_changed, changes, can_continue)
+    if action is Action.KEEP and changes:
+        why += f"; {rerun_with} runs it again"
     action, variables = _with_variables(cell, run.record, action)
     why += f"; {variables}" if variables else ""
     if action in (Action.KEEP, Action.RESUME) and not changes and is_same_code(then, today) is None:

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from runmanager.errors import ConfigurationError, UsageError
+from runmanager.records.host.import_path import search_current_folder
 from runmanager.records.settings.values import find_targets
 from runmanager.text import error_line, printable, truncated
 from runmanager.validation import suggestion
@@ -55,6 +56,7 @@ def resolve_target(options: Mapping[str, Any], *, group: str) -> Callable[..., A
     found, rest = _import_longest(path, key)
     for number, name in enumerate(rest):
         if not hasattr(found, name):
+            _refuse_hidden(path, key)
             owner = path.removesuffix("." + ".".join(rest[number:]))
             public = [each for each in dir(found) if not each.startswith("_")]
             raise ConfigurationError(
@@ -133,10 +135,9 @@ def _parameters(target: Callable[..., Any]) -> list[inspect.Parameter] | None:
 
 
 def _search_current_folder() -> None:
-    """Import from the current folder too, as `python -m` does and a console script does not."""
-    here = str(Path.cwd())
-    if here not in sys.path and "" not in sys.path:
-        sys.path.insert(0, here)
+    """Import from the current folder too, which the path of a console script lacks."""
+    if str(Path.cwd()) not in sys.path and "" not in sys.path:
+        search_current_folder()
     importlib.invalidate_caches()
 
 
@@ -156,6 +157,14 @@ def _import_longest(path: str, key: str) -> tuple[Any, list[str]]:
             f"folder ({Path.cwd()}) nor among the installed packages; run the command in its folder, or install it."
         ]
     )
+
+
+def _refuse_hidden(path: str, key: str) -> None:
+    """Raise `ConfigurationError` for a module of the current folder that the standard library hides."""
+    name = path.partition(".")[0]
+    if name in sys.stdlib_module_names and (Path(f"{name}.py").exists() or Path(name, "__init__.py").exists()):
+        rule = f"name a module that Python's standard library does not have, got {path}"
+        raise ConfigurationError([f"`{key}` must {rule}, whose own `{name}` comes first; rename yours."])
 
 
 def refuse_foreign_targets(settings: Any, *, name: str = "", way_out: str) -> None:

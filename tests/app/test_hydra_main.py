@@ -22,9 +22,7 @@ def test_dry_run_lists_the_cells_and_writes_nothing(
     assert [[line[0].rpartition("-")[0], *line[1:]] for line in lines[1:5]] == cells
     assert "4 cells: 2 start, 2 skip" in done.out
     assert "Where: outputs/plan/runs" in done.out
-    assert "With one run a side along lr only differences above about 54% can be detected." in " ".join(
-        done.out.split()
-    )
+    assert "Speeds cannot be compared along lr: 5 measured epochs a side are needed" in " ".join(done.out.split())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -141,3 +139,16 @@ def test_experimental_rerun_is_rejected(command: Callable[..., Any], tmp_path: P
     assert "`--experimental-rerun` must be left out" in line
     assert "runmanager reproduce RUN" in line
     assert not (tmp_path / "ran").exists()
+
+
+def test_files_named_as_standard_modules_take_no_place_in_libraries(
+    start: Callable[..., Any], finish: Callable[..., Any], tmp_path: Path, tiny: tuple[str, ...]
+) -> None:
+    for name in ("random", "logging", "queue"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported in place of the standard one')\n")
+    (tmp_path / "mine.py").write_text(
+        "from torch import nn\nNet = lambda: nn.Sequential(nn.Flatten(), nn.LazyLinear(10))\n"
+    )
+    own = ("model=custom", "model._target_=mine.Net")
+    done = finish(start(*(word for word in tiny if word != "model=logistic"), *own, "epochs=1"))
+    assert done.status == 0, done.err

@@ -99,7 +99,7 @@ def test_report_is_accessible(
     found = Axe().run(page).response["violations"]
     serious = [each for each in found if each["impact"] in ("serious", "critical")]
     assert serious == [], json.dumps(serious, indent=2)[:4000]
-    assert page.get_by_text("The best val_accuracy is 0.9766").bounding_box()["y"] < 300  # type: ignore[index]
+    assert page.get_by_text("The best validation accuracy is 0.9766").bounding_box()["y"] < 300  # type: ignore[index]
     shown = page.locator("#figures figure:not(.charted) .drawing svg text, #figures .chart svg text")
     letters = shown.evaluate_all("all => all.map(each => each.getBoundingClientRect().height)")
     assert min(letters) >= 8  # pixels, from the top of a letter to its foot

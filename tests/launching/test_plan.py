@@ -157,7 +157,8 @@ def test_a_finished_run_of_other_versions_is_reported_and_rerun_on_request(
     run = store(Status.FINISHED)
     kept = plan_one(sweep, run, now=now)
     assert kept.action is Action.KEEP
-    assert kept.why == "finished" + (f", with other versions: {changes}" if changes else "")
+    again = f", with other versions: {changes}; rerun_changed=true runs it again"
+    assert kept.why == "finished" + (again if changes else "")
     rerun = plan_one(sweep, run, now=now, rerun_changed=True)
     assert rerun.action is (Action.START_AGAIN if changes else Action.KEEP)
     assert not changes or rerun.why == f"finished with other versions: {changes}"
@@ -224,11 +225,14 @@ def test_a_cell_that_another_driver_has_run_meanwhile_does_not_run_again(
     assert is_still_to_run(planned, record(now)) is expected
 
 
+AGAIN = "; rerun_changed=true runs it again"
+
+
 @pytest.mark.parametrize(
     ("then", "now", "why"),
     [
-        (True, False, "finished, with other versions: uncommitted changes now"),
-        (False, True, "finished, with other versions: uncommitted changes then"),
+        (True, False, "finished, with other versions: uncommitted changes now" + AGAIN),
+        (False, True, "finished, with other versions: uncommitted changes then" + AGAIN),
         (True, True, "finished"),
         (None, False, "finished; whether its code is the same is not known"),
         (False, False, "finished; whether its code is the same is not known"),
@@ -251,14 +255,14 @@ CODE = {"own.py": "0a", "part.py": "0b"}
     [
         (CODE, CODE, "finished"),
         ({}, {}, "finished"),
-        (CODE, {**CODE, "part.py": "1b"}, "finished, with other versions: code changed (part.py)"),
-        (CODE, {**CODE, "part.py": ""}, "finished, with other versions: code changed (part.py)"),
+        (CODE, {**CODE, "part.py": "1b"}, "finished, with other versions: code changed (part.py)" + AGAIN),
+        (CODE, {**CODE, "part.py": ""}, "finished, with other versions: code changed (part.py)" + AGAIN),
         (None, None, "finished; whether its code is the same is not known"),
         (CODE, None, "finished; whether its code is the same is not known"),
         (
             {f"{name}.py": "0" for name in "abcde"},
             {f"{name}.py": "1" for name in "abcde"},
-            "finished, with other versions: code changed (a.py, b.py, c.py and 2 more)",
+            "finished, with other versions: code changed (a.py, b.py, c.py and 2 more)" + AGAIN,
         ),
     ],
 )

@@ -31,3 +31,13 @@ def test_an_error_inside_the_module_is_not_hidden(own_module):
 
 def test_a_method_of_a_class_and_an_installed_package_are_found():
     assert resolve_target({"_target_": "collections.OrderedDict.fromkeys"}, group="model")("a") == {"a": None}
+
+
+def test_a_module_that_the_standard_library_hides_is_named(own_module):
+    own_module("statistics", "class Net: pass\n")
+    with pytest.raises(ConfigurationError) as refused:
+        resolve_target({"_target_": "statistics.Net"}, group="model")
+    assert str(refused.value) == (
+        "`model._target_` must name a module that Python's standard library does not have, got statistics.Net, whose "
+        "own `statistics` comes first; rename yours."
+    )

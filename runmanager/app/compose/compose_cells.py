@@ -1,6 +1,6 @@
 """The cells of a command: its overrides expanded, composed, checked and named, or every fault reported together."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,8 +47,11 @@ def prepare_cells(
     *,
     sides: Sequence[Sequence[str]] = (),
     rules: GridRules | None = None,
+    earlier: Callable[[Mapping[str, Any]], Sequence[str]] | None = None,
 ) -> Grid:
     """Compose the grid of the overrides `words` by its `rules`, with each cell once for each of a duel's `sides`.
+
+    `earlier` returns more overrides of a composed cell: those of the defaults under which its sweep began.
 
     Raises `ConfigurationError` with every fault of every cell that is not excluded.
     """
@@ -64,7 +67,9 @@ def prepare_cells(
             faults[f"`{key}` must have one value in a sweep, got several; it does not distinguish runs."] = None
     combinations = _combine_with_sides(grid.combinations(), of_sides)
     given = _given([*grid.given, *(each for side in of_sides for each in side)])
-    cells, configs = _read_cells(loader, master, combinations, varying=varying, given=given, faults=faults, grid=grid)
+    cells, configs = _read_cells(
+        loader, master, combinations, varying=varying, given=given, faults=faults, grid=grid, earlier=earlier
+    )
     if sides and len({cell.signature for cell in cells}) < len(cells):
         raise ConfigurationError(["The sides of a duel must differ, got the same settings on both."])
     names = [key.lstrip("+~") for key in between]
@@ -91,13 +96,14 @@ def _read_cells(
     given: Sequence[str],
     faults: dict[str, None],
     grid: OverrideGrid | None = None,
+    earlier: Callable[[Mapping[str, Any]], Sequence[str]] | None = None,
 ) -> tuple[list[Cell], list[Config]]:
     """Compose the cell of each combination of overrides that `grid` does not exclude, with its typed settings.
 
     Raises `ConfigurationError` with every fault of every cell, and the given `faults`.
     """
     reader = CellReader()
-    composed = [_compose(loader, master, words, reader) for words in combinations]
+    composed = [_compose(loader, master, words, reader, earlier) for words in combinations]
     if grid is not None and grid.rules.exclude is not None:
         composed = _remaining(composed, grid, loader, varying)
     cells, configs = [], []
@@ -123,9 +129,18 @@ class _Composed:
     faults: dict[str, None]
 
 
-def _compose(loader: CellLoader, master: DictConfig, words: list[str], reader: CellReader) -> _Composed:
+def _compose(
+    loader: CellLoader,
+    master: DictConfig,
+    words: list[str],
+    reader: CellReader,
+    earlier: Callable[[Mapping[str, Any]], Sequence[str]] | None,
+) -> _Composed:
     faults: dict[str, None] = {}
     composed = _composed(loader, master, words, reader, faults)
+    if composed is not None and earlier is not None and (more := earlier(composed[0])):
+        words = [*words, *more]
+        composed = _composed(loader, master, words, reader, faults)
     if composed is None:
         return _Composed(words, {}, None, faults)
     plain, config = composed

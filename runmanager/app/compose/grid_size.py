@@ -1,16 +1,18 @@
-"""The number of cells of a grid and the faults of its axes, computed without expanding the values."""
+"""The values of a grid's axes, and their number and faults, which are computed without expanding them."""
 
 import math
+import random
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
 
 from runmanager.errors import ConfigurationError
 from runmanager.records.settings.grid import size_fault
 
-__all__ = ["axis_fault", "count_cells", "num_values"]
+__all__ = ["axis_fault", "axis_values", "count_cells", "num_values"]
 
 
 def axis_fault(override: Override) -> str | None:
@@ -60,8 +62,31 @@ def num_values(axis: Override) -> int:
     """Return the number of values of an axis without expanding it."""
     values = axis.value()
     if isinstance(values, RangeSweep):
-        start, stop, step = (Fraction(number) for number in _limits(values))
+        start, stop, step = map(_as_written, _limits(values))
         return max(0, math.ceil((stop - start) / step))
     if isinstance(values, ChoiceSweep):
         return len(values.list)
     return sum(1 for _ in axis.sweep_string_iterator())  # a glob: one value for each matching file
+
+
+def axis_values(axis: Override) -> list[Any]:
+    """Return the values of an axis in order.
+
+    Those of a range are computed from its numbers as they are written, so that range(0.1,0.4,0.1) is 0.1, 0.2 and 0.3;
+    versions of Hydra differ there.
+    """
+    values = axis.value()
+    if not isinstance(values, RangeSweep):
+        return list(axis.sweep_iterator())
+    limits = _limits(values)
+    start, _, step = map(_as_written, limits)
+    kind = int if all(isinstance(number, int) for number in limits) else float
+    numbers = [kind(start + index * step) for index in range(num_values(axis))]
+    if values.shuffle:
+        random.shuffle(numbers)
+    return numbers
+
+
+def _as_written(number: float) -> Fraction:
+    """Return the exact value of a number's text; 15 digits are those that a float keeps."""
+    return Fraction(number) if isinstance(number, int) else Fraction(f"{number:.15g}")

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, RangeSweep
 from hydra.errors import HydraException
 
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.grid_rules import GridRules, KnownSettings, varying_names
-from runmanager.app.compose.grid_size import axis_fault, num_values
+from runmanager.app.compose.grid_size import axis_fault, axis_values, num_values
 from runmanager.app.compose.override_quoting import quote_text
 from runmanager.errors import ConfigurationError
 
@@ -123,6 +123,8 @@ def _counts(overrides: Sequence[Override]) -> dict[str, int]:
 
 
 def _values(override: Override) -> list[str]:
+    if isinstance(override.value(), RangeSweep):
+        return [str(value) for value in axis_values(override)]
     if override.is_sweep_override():
         return list(override.sweep_string_iterator())
     return [override.get_value_element_as_str()]

@@ -12,6 +12,7 @@ import runmanager
 from runmanager.launching.hydra_internals import get_node
 from runmanager.launching.plan import Resume
 from runmanager.records.settings.values import plain_settings
+from runmanager.training.options.dataset import default_val_size
 from runmanager.training.options.groups import OPTION_TYPES
 from runmanager.training.options.job import TrainingOptions
 from runmanager.validation import fault, limits, suggestion
@@ -24,6 +25,7 @@ __all__ = [
     "group_choices",
     "plain_config",
     "read_config",
+    "register_resolvers",
     "register_schema",
     "unknown_settings",
 ]
@@ -60,7 +62,7 @@ class Config(TrainingOptions):
 
 def register_schema() -> None:
     """Register every setting's type with Hydra, which then rejects values of other types."""
-    OmegaConf.register_new_resolver("runmanager.choices", _choices, replace=True)
+    register_resolvers()
     store = ConfigStore.instance()
     top = _writable(Config)
     for group in (*OPTION_TYPES, "loss"):
@@ -70,6 +72,12 @@ def register_schema() -> None:
     for group, choices in OPTION_TYPES.items():
         for name, options in choices.items():
             store.store(group=group, name=f"schema_{name}", node=_writable(options))
+
+
+def register_resolvers() -> None:
+    """Register what the configuration files refer to; needed in each process that reads a composed cell."""
+    OmegaConf.register_new_resolver("runmanager.choices", _choices, replace=True)
+    OmegaConf.register_new_resolver("runmanager.val_size", default_val_size, replace=True)
 
 
 def group_choices(group: str) -> list[str]:

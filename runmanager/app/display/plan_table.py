@@ -10,7 +10,7 @@ from rich.table import Table
 from runmanager.app.display.eta import EndedRun, expected_seconds, sweep_seconds_left
 from runmanager.app.display.live_table import duration
 from runmanager.app.display.run_line import planned_epochs
-from runmanager.launching.plan import PlannedRun
+from runmanager.launching.plan import Action, PlannedRun
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import read_sweep
@@ -34,9 +34,16 @@ def plan_table(
     counts = Counter(str(run.action) for run in plan)
     summary = ", ".join(f"{number} {action}" for action, number in counts.items())
     where = f"Where: {sweep.runs}" if sweep else "Where: a fresh folder"
-    return Group(
-        table, "", f"{pluralize(len(plan), 'cell')}: {summary}", where, _estimate(plan, sweep, workers), *to_find
-    )
+    lines = [f"{pluralize(len(plan), 'cell')}: {summary}", where, _estimate(plan, sweep, workers)]
+    return Group(table, "", *lines, *_not_here(plan), *to_find)
+
+
+def _not_here(plan: Sequence[PlannedRun]) -> list[str]:
+    """Say which devices the comparison will lack."""
+    devices = dict.fromkeys(str(run.cell.device) for run in plan if run.action is Action.SKIP)
+    if not devices:
+        return []
+    return [f"Nothing can be said of {' and '.join(devices)}, which this machine lacks: those cells are skipped."]
 
 
 def _estimate(plan: Sequence[PlannedRun], sweep: SweepPaths | None, workers: int) -> str:

@@ -19,6 +19,7 @@ from runmanager.records.settings.values import differing_settings
 from runmanager.results.compare.cell_pairing import JOINT, default_baseline, find_axis, pair_cells
 from runmanager.results.load.cells import Cell, Cells
 from runmanager.results.stats.paired_speedup import MIN_ROUNDS
+from runmanager.text import pluralize
 from runmanager.training.options.groups import PairedOptions
 from runmanager.validation import fault
 
@@ -163,19 +164,27 @@ def _refuse_time_limits(launcher: LocalLauncher) -> None:
 
 
 def pairing_notices(grid: CellGrid, pairing: Pairing | None) -> list[str]:
-    """Return notices to print before the start: the epochs needed if whole epochs are turns."""
+    """Return notices to print before the start: how long a duel takes, and how many epochs whole-epoch turns need."""
     if pairing is None or pairing.options is None:
         return []
+    notices = []
+    if grid.sides:
+        epochs = pluralize(max(cell.epochs for cell in grid.cells), "epoch")
+        at_most = pairing.options.max_seconds
+        notices.append(
+            f"Each side trains {epochs}; then they take turns for `measure.max_seconds`={at_most:g} at most."
+        )
     max_members = max(len(frozenset().union(*group) & grid.in_epochs) for group in pairing.groups)
     max_members *= 1 if pairing.duel is None else 2
     if not max_members:
-        return []
+        return notices
     num_epochs, seconds = max_members * (MIN_ROUNDS + WARMUP_TURNS), pairing.options.max_seconds
     return [
+        *notices,
         f"With `num_workers` above 0 a turn is a whole epoch. Each pair of processes needs {MIN_ROUNDS} rounds after "
         f"{WARMUP_TURNS} of warm-up, so {num_epochs} such epochs; `measure.max_seconds`={seconds:g} is enough if "
         f"one takes up to {seconds / num_epochs:.2g} s, and allows several pairs if it takes less. Otherwise raise it, "
-        "or use num_workers=0, whose turns are short."
+        "or use num_workers=0, whose turns are short.",
     ]
 
 

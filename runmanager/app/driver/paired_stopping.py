@@ -9,7 +9,7 @@ from runmanager.app.driver.other_drivers import stored_record
 from runmanager.launching.local.turn_keeper import Round, TurnKeeper
 from runmanager.launching.plan import Action, PlannedRun
 from runmanager.records.run.status import Status
-from runmanager.results.stats.paired_speedup import MIN_ROUNDS, is_narrow, log_ratios
+from runmanager.results.stats.paired_speedup import MAX_SESSIONS, MIN_ROUNDS, is_narrow, log_ratios
 from runmanager.training.options.groups import PairedOptions
 
 __all__ = ["PairedSessions", "Sides"]
@@ -18,7 +18,6 @@ Sides = tuple[frozenset[str], ...]
 """The signatures of each side of a group, the baseline's first."""
 
 _NOISE_TO_SPREAD = 2.0  # noise of rounds to spread of processes, for the number of rounds of a session
-_MAX_SESSIONS = 20  # more add little precision, and each leaves an attempt in the run's record
 
 
 class PairedSessions:
@@ -132,7 +131,7 @@ class PairedSessions:
         left = keeper.measuring_since + self._options.max_seconds - now
         return (
             num_rounds >= _NOISE_TO_SPREAD * math.sqrt(restart / round_seconds)
-            and now - began >= self._options.max_seconds / _MAX_SESSIONS
+            and now - began >= self._options.max_seconds / MAX_SESSIONS
             and left >= restart + self._min_rounds * round_seconds
             and self._can_restart()
         )

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 from hydra.plugins.launcher import Launcher
 
-from runmanager.launching.plan import Cell, PlannedRun, Resume
+from runmanager.launching.plan import RERUN_CHANGED, Cell, PlannedRun, Resume
 from runmanager.launching.work import Work
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.run_record import RunRecord
@@ -24,13 +24,15 @@ __all__ = ["CellGrid", "Program", "Storage"]
 class Storage:
     """Where a sweep is stored, and what a rerun does with what is stored there.
 
-    `name` is the sweep's folder under `output_root`; None stands for a new dated one.
+    `name` is the sweep's folder under `output_root`; None stands for a new dated one. `rerun_with` is how a command
+    asks for `rerun_changed`.
     """
 
     name: str | None = None
     output_root: str = "outputs"
     resume: Resume = Resume.AUTO
     rerun_changed: bool = False
+    rerun_with: str = RERUN_CHANGED
 
     def faults(self, key: Callable[[str], str]) -> list[str]:
         """Faults of a user's choice; `key` is how the user names a field: `name` is `--name` in one command."""

@@ -21,7 +21,7 @@ from runmanager.app.driver.paired_grouping import Pairing, make_pairing, pairing
 from runmanager.app.driver.preflight import predict_skipped, require_creatable_output_root, require_output_root
 from runmanager.app.driver.program import CellGrid, Program
 from runmanager.app.driver.run_listener import SweepListener
-from runmanager.app.driver.sweep_plan import assign_folder, plan_sweep, write_plan
+from runmanager.app.driver.sweep_plan import assign_folder, most_measured_epochs, plan_sweep, write_plan
 from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.plan import Action, PlannedCells, PlannedRun
@@ -190,7 +190,7 @@ class SweepDriver:
         earlier = read_sweep_record(sweep) if sweep else None
         cells = add_cells(earlier, PlannedCells(existing), axes=grid.axes, command=command_line())
         stored = read_sweep(sweep) if sweep else SweepContents(SweepPaths(Path()), [])
-        to_find = detectable_before_running(stored, cells)
+        to_find = detectable_before_running(stored, cells, most_measured_epochs(existing, stored.runs))
         self._console.print(plan_table(plan, sweep, workers=workers, to_find=to_find))
 
     def _needs_all(self, grid: CellGrid) -> bool:

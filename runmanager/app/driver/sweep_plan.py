@@ -11,12 +11,14 @@ from runmanager.launching.plan import PlannedCells, PlannedRun, Resume, needs_ep
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import Environment
-from runmanager.records.storage.reader import read_sweep
+from runmanager.records.storage.reader import StoredRun, read_sweep
 from runmanager.records.sweep.sweep_record import write_cells
 from runmanager.tracking.environment.code_hashes import CodeRehasher
 from runmanager.tracking.environment.environment import command_line, git_commit, library_versions
 
-__all__ = ["assign_folder", "plan_sweep", "write_plan"]
+__all__ = ["assign_folder", "most_measured_epochs", "plan_sweep", "write_plan"]
+
+_WARMUP_EPOCHS = 1  # at least, in each process
 
 
 def plan_sweep(program: Program, grid: CellGrid, sweep: SweepPaths | None) -> list[PlannedRun]:
@@ -44,6 +46,7 @@ def plan_sweep(program: Program, grid: CellGrid, sweep: SweepPaths | None) -> li
         code_of=code_of,
         can_continue=program.can_continue,
         damaged=stored.damaged if stored else (),
+        rerun_with=storage.rerun_with,
     )
     if grid.extension_obstacle is None or storage.resume == Resume.NEVER:
         return plan
@@ -68,6 +71,21 @@ def write_plan(
         defaults=grid.defaults,
     )
     return {cell.signature: cell.run for cell in record.planned}
+
+
+def most_measured_epochs(plan: Sequence[PlannedRun], stored: Sequence[StoredRun]) -> dict[str, int]:
+    """Return the most epochs that each run to come can measure, by its signature, where its number is known.
+
+    `stored` are the runs of the sweep. What a run copies of a shorter one is warm-up.
+    """
+    done = {run.paths.name: len(run.epochs) for run in stored}
+    most = {}
+    for each in plan:
+        if each.is_to_run and each.cell.epochs:
+            is_continued = each.continuation is not None and not each.continuation.obstacle
+            copied = done.get(each.continuation.run, 0) if is_continued and each.continuation else 0
+            most[each.cell.signature] = max(0, each.cell.epochs - copied - _WARMUP_EPOCHS)
+    return most
 
 
 def assign_folder(run: PlannedRun, sweep: SweepPaths, names: Mapping[str, str]) -> PlannedRun:

@@ -1,6 +1,6 @@
 """The built-in job as a program of sweeps."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ from omegaconf import DictConfig
 
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.compose_cells import Grid, prepare_cells
+from runmanager.app.compose.earlier_defaults import EarlierDefaults
 from runmanager.app.compose.grid_rules import GridRules, excluded_notes
 from runmanager.app.compose.override_grid import read_override_grid
 from runmanager.app.compose.override_quoting import quote_text
@@ -27,9 +28,8 @@ from runmanager.launching.work import Work
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
-from runmanager.records.sweep.changed_defaults import defaults_now, kept_defaults, kept_defaults_note
-from runmanager.records.sweep.sweep_record import read_sweep_record
-from runmanager.text import format_value
+from runmanager.records.sweep.changed_defaults import defaults_now
+from runmanager.records.sweep.sweep_record import SweepRecord, read_sweep_record
 from runmanager.training.options.groups import PairedOptions, SchedulerOptions
 from runmanager.validation import fault
 
@@ -57,7 +57,7 @@ class BuiltInJob:
         self._rules = rules or GridRules()
         self._given: frozenset[str] = frozenset()
         self._configs: dict[str, Config] = {}
-        self._kept: dict[str, Any] = {}
+        self._earlier = EarlierDefaults(None, (), ())
 
     def count_cells(self) -> int:
         return read_override_grid(self._loader, self._words, self._rules).num_cells * max(1, len(self._sides))
@@ -79,20 +79,13 @@ class BuiltInJob:
             paired=_paired_options(grid),
             in_epochs=frozenset(name for name, config in self._configs.items() if config.num_workers),
             extension_obstacle=self._extension_obstacle,
-            notes=[*self._kept_notes(first), *excluded_notes(grid.num_excluded)],
+            notes=(*excluded_notes(grid.num_excluded), *self._earlier.notes([cell.config for cell in grid.cells])),
             defaults=defaults_now(),
         )
 
     def _grid(self) -> Grid:
-        """The cells; those of a paired sweep with `measure.axis` set, so that it is in every run's record.
-
-        A named sweep that began with other defaults keeps them for what the command does not set.
-        """
+        """The cells; those of a paired sweep with `measure.axis` set, so that it is in every run's record."""
         grid = self._prepared()
-        if kept := _kept_defaults(grid):
-            self._kept = kept
-            self._words += [f"{name}={format_value(value)}" for name, value in kept.items()]
-            grid = self._prepared()
         options = grid.configs[0].measure
         if not isinstance(options, PairedOptions) or options.axis is not None or duel_address() is not None:
             return grid  # the sides of a duel of two commits have equal settings
@@ -100,11 +93,17 @@ class BuiltInJob:
         self._words.append(f"measure.axis={quote_text(axis)}")
         return self._prepared()
 
-    def _kept_notes(self, config: Config) -> list[str]:
-        return [kept_defaults_note(str(config.name), self._kept)] if self._kept else []
-
     def _prepared(self) -> Grid:
-        return prepare_cells(self._loader, self._master, self._words, sides=self._sides, rules=self._rules)
+        """The cells, with the defaults of their sweep where it began under earlier ones."""
+        grid = self._prepared_by()
+        self._earlier = EarlierDefaults(_sweep_of(grid.configs[0]), grid.given, [cell.config for cell in grid.cells])
+        is_changed = any(self._earlier.words(cell.config) for cell in grid.cells)
+        return self._prepared_by(self._earlier.words) if is_changed else grid
+
+    def _prepared_by(self, earlier: Callable[[Mapping[str, Any]], Sequence[str]] | None = None) -> Grid:
+        return prepare_cells(
+            self._loader, self._master, self._words, sides=self._sides, rules=self._rules, earlier=earlier
+        )
 
     def can_continue(self, run: RunPaths) -> bool:
         return run.checkpoint.exists()
@@ -148,11 +147,9 @@ class BuiltInJob:
         return words
 
 
-def _kept_defaults(grid: Grid) -> dict[str, Any]:
-    """The defaults with which the sweep of these cells began, where they are others now and the command sets none."""
-    config = grid.configs[0]
-    record = None if config.name is None else read_sweep_record(SweepPaths(Path(config.output_root) / config.name))
-    return {} if record is None else kept_defaults(record, [cell.config for cell in grid.cells], given=grid.given)
+def _sweep_of(config: Config) -> SweepRecord | None:
+    """The record of the sweep that a cell belongs to, if there is one."""
+    return None if config.name is None else read_sweep_record(SweepPaths(Path(config.output_root) / config.name))
 
 
 def _paired_options(grid: Grid) -> PairedOptions | None:

@@ -8,7 +8,7 @@ import types
 from typing import Any, get_args, get_origin, get_type_hints
 
 from runmanager.text import format_value
-from runmanager.validation import allowed_values
+from runmanager.validation import allowed_values, default_words
 
 __all__ = ["Setting", "settings_of"]
 
@@ -38,7 +38,7 @@ def settings_of(
             key=f"{prefix}{each.name}",
             sentence=sentences.get(each.name, ""),
             type=_type_name(hints[each.name]),
-            default=format_value(_default(each)),
+            default=default_words(each) or format_value(_default(each)),
             values=allowed_values(each) or ("true, false" if hints[each.name] is bool else ""),
             choice=choice,
         )

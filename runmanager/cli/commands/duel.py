@@ -2,13 +2,17 @@
 
 import datetime
 import sys
+from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from runmanager.cli.conditions import FailIfOption, Verdict, answer_conditions, duel_of_sides
 from runmanager.cli.hydra_application import run_application
+from runmanager.cli.printing import print_text
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.text import printable
@@ -19,11 +23,29 @@ if TYPE_CHECKING:
     from runmanager.results.compare.options import CompareOptions
     from runmanager.results.gate.fail_if import Condition
 
-__all__ = ["duel"]
+__all__ = ["DuelCommand", "DuelFormat", "duel"]
 
 _SIDE = "One or more overrides: 'device=cuda num_workers=2'."
 _DEFAULTS = {"name": "", "output_root": "outputs", "epochs": "1"}
 _FAILED = 1
+_FIXED = "runmanager.fixed"
+
+
+class DuelFormat(StrEnum):
+    """Formats of a duel's answer."""
+
+    TEXT = "text"
+    GITHUB = "github"
+
+
+class DuelCommand(TyperCommand):
+    """A command that keeps what follows `--` apart: the arguments of a script that are the same in all its runs."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments before `--`; called by Typer."""
+        index = args.index("--") if "--" in args else len(args)
+        ctx.meta[_FIXED] = tuple(args[index + 1 :])
+        return super().parse_args(ctx, args[:index])
 
 
 def duel(
@@ -43,14 +65,17 @@ def duel(
         str | None, typer.Option(metavar="PATH", help="The interpreter of the candidate. Default: this one.")
     ] = None,
     fail_if: FailIfOption = None,
+    format_: Annotated[
+        DuelFormat, typer.Option("--format", help="github prints the answer alone, as a comment in Markdown.")
+    ] = DuelFormat.TEXT,
 ) -> int:
     """Measure which of two settings, two commits or two Python environments trains faster, side by side.
 
     Both run at the same time and take turns on the machine until the speedup is known within measure.half_width (1%),
     or measure.max_seconds (60) have passed. Further overrides apply to both sides. With --baseline-rev or
     --baseline-python all words are settings of both; a script and its settings may take their place, whose whole runs
-    take turns: `runmanager duel --baseline-rev main train.py seed=1,2,3`. Options of `runmanager sweep` stand
-    before the script.
+    take turns: `runmanager duel --baseline-rev main train.py seed=1,2,3 -- --data DIR`. Options of `runmanager sweep`
+    stand before the script, arguments that all its runs have after `--`.
     """
     from runmanager.results.gate.fail_if import parse_condition
 
@@ -63,28 +88,39 @@ def duel(
             revisions = (baseline_rev, candidate_rev or "HEAD")
             if baseline_rev is None:
                 raise UsageError("`--candidate-rev` must go with `--baseline-rev`, got it alone.")
-        return _duel_of_code(ctx, [*words, *ctx.args], revisions, pythons, conditions)
+        return _duel_of_code(ctx, [*words, *ctx.args], revisions, pythons, conditions, format_)
     if "--help" in ctx.args:
         return run_application(ctx, [])
     if len(words) < 2:
         raise UsageError("Missing argument 'SIDE': a duel must have two, or --baseline-rev or --baseline-python.")
-    return _duel_of_settings(ctx, words[0], words[1], conditions)
+    _refuse_fixed(ctx)
+    return _duel_of_settings(ctx, words[0], words[1], conditions, format_)
 
 
-def _duel_of_settings(ctx: typer.Context, one: str, other: str, conditions: "list[Condition]") -> int:
+def _refuse_fixed(ctx: typer.Context) -> None:
+    if ctx.meta[_FIXED]:
+        got = " ".join(("--", *ctx.meta[_FIXED]))
+        raise UsageError(f"`--` must be followed by arguments of a script, got `{got}` without a script.")
+
+
+def _duel_of_settings(
+    ctx: typer.Context, one: str, other: str, conditions: "list[Condition]", format_: DuelFormat
+) -> int:
     for word in (one, other):
         if "=" not in word or word.startswith("-"):
             raise UsageError(f"A side of a duel must be overrides like device=cuda, got '{word}'.")
     chosen, others = _own_words(ctx.args)
     from runmanager.app.compose.override_quoting import quote_text
 
+    if format_ is DuelFormat.GITHUB and "--quiet" not in others:
+        others.append("--quiet")  # the comment alone is printed
     words = [f"{name}={value}" for name, value in chosen.items()]
     sides = f"hydra.sweeper.sides=[{quote_text(one)},{quote_text(other)}]"
     status = run_application(ctx, ["-m", "measure=paired", *words, sides, *others])
     folder = SweepPaths(Path(chosen["output_root"]) / chosen["name"])
     if not folder.record.exists() or "--dry-run" in ctx.args:
         return status
-    verdict = _answer(folder, conditions)
+    verdict = _answer(folder, conditions, format_)
     return verdict.exit_status if verdict.status is not None and status in (0, _FAILED) else status
 
 
@@ -99,7 +135,7 @@ def _own_words(given: list[str]) -> tuple[dict[str, str], list[str]]:
     return chosen, [word for word in given if word not in own and word != "measure=paired"]
 
 
-def _answer(folder: SweepPaths, conditions: "list[Condition]") -> Verdict:
+def _answer(folder: SweepPaths, conditions: "list[Condition]", format_: DuelFormat) -> Verdict:
     from runmanager.results.compare.comparison import compare
     from runmanager.results.compare.options import CompareOptions
     from runmanager.results.findings.answer_sentences import duel_answers
@@ -110,14 +146,21 @@ def _answer(folder: SweepPaths, conditions: "list[Condition]") -> Verdict:
     def comparison_by(options: "CompareOptions") -> "ComparisonTable":
         return compare(contents, plan, options)
 
-    typer.echo("\n".join(duel_answers(comparison_by(CompareOptions()))))
+    table = comparison_by(CompareOptions())
     verdict = answer_conditions(conditions, CompareOptions(), comparison_by, contents.runs, duel_of_sides)
-    _print_lines(verdict)
+    _print_answer(table, duel_answers(table), verdict, format_, title=f"Duel {folder.name}")
     return verdict
 
 
-def _print_lines(verdict: Verdict) -> None:
-    for line in verdict.lines:
+def _print_answer(
+    table: "ComparisonTable", answers: Sequence[str], verdict: Verdict, format_: DuelFormat, *, title: str
+) -> None:
+    if format_ is DuelFormat.GITHUB:
+        from runmanager.results.gate.github_comment import github_comment
+
+        print_text(github_comment(table, title, answers, verdict.lines, verdict.status))
+        return
+    for line in (*answers, *verdict.lines):
         typer.echo(printable(line))
 
 
@@ -127,20 +170,24 @@ def _duel_of_code(
     revisions: tuple[str | None, str | None],
     pythons: tuple[str | None, str | None],
     conditions: "list[Condition]",
+    format_: DuelFormat,
 ) -> int:
     """Run the duel of two commits or environments, and answer from both sides' sweeps."""
     from runmanager.app.duel.two_drivers import run_duel
 
-    result = run_duel(_request(words, revisions, (pythons[0] or sys.executable, pythons[1] or sys.executable)))
-    _print_lines(Verdict(lines=result.lines))
-    verdict = _answer_across(result.sweeps, conditions)
+    result = run_duel(_request(ctx, words, revisions, (pythons[0] or sys.executable, pythons[1] or sys.executable)))
+    for line in result.lines:
+        typer.echo(printable(line), err=format_ is DuelFormat.GITHUB)
+    verdict = _answer_across(result.sweeps, conditions, format_)
     worst = max(result.statuses, key=abs)
     if verdict.status is not None and all(status in (0, _FAILED) for status in result.statuses):
         return verdict.exit_status
     return worst if worst >= 0 else _FAILED
 
 
-def _request(words: list[str], revisions: tuple[str | None, str | None], pythons: tuple[str, str]) -> "DuelRequest":
+def _request(
+    ctx: typer.Context, words: list[str], revisions: tuple[str | None, str | None], pythons: tuple[str, str]
+) -> "DuelRequest":
     from runmanager.app.duel.two_drivers import DuelRequest
 
     at = next((index for index, word in enumerate(words) if word.endswith(".py") and "=" not in word), None)
@@ -148,7 +195,9 @@ def _request(words: list[str], revisions: tuple[str | None, str | None], pythons
         if Path(words[at]).is_absolute() and any(revisions):
             raise UsageError(f"A script must be given by its path in the repository, got {words[at]}.")
         name = f"duel-{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}"
-        return DuelRequest(name, "outputs", words[at + 1 :], revisions, pythons, words[at], words[:at])
+        fixed = ("--", *ctx.meta[_FIXED]) if ctx.meta[_FIXED] else ()
+        return DuelRequest(name, "outputs", [*words[at + 1 :], *fixed], revisions, pythons, words[at], words[:at])
+    _refuse_fixed(ctx)
     if flags := [word for word in words if word.startswith("-")]:
         raise UsageError(f"A duel of commits or environments must have settings alone, got '{flags[0]}'.")
     chosen, others = _own_words(words)
@@ -157,7 +206,9 @@ def _request(words: list[str], revisions: tuple[str | None, str | None], pythons
     return DuelRequest(name, output_root, settings, revisions, pythons)
 
 
-def _answer_across(sweeps: tuple[SweepPaths, SweepPaths], conditions: "list[Condition]") -> Verdict:
+def _answer_across(
+    sweeps: tuple[SweepPaths, SweepPaths], conditions: "list[Condition]", format_: DuelFormat
+) -> Verdict:
     from runmanager.results.compare.options import CompareOptions
     from runmanager.results.findings.answer_sentences import duel_answers
     from runmanager.results.findings.comparison_findings import comparison_answers
@@ -172,12 +223,11 @@ def _answer_across(sweeps: tuple[SweepPaths, SweepPaths], conditions: "list[Cond
         answers = duel_answers(table)
     else:
         answers = [line for lines in comparison_answers(table.rows, table) for line in lines]
-    for line in answers:
-        typer.echo(printable(line))
 
     def longer(_: object) -> str:
         return "the same duel with a larger measure.max_seconds, or with more seeds"
 
     verdict = answer_conditions(conditions, options, both.compare, both.together.runs, longer)
-    _print_lines(verdict)
+    title = f"Comparison of {both.names[1]} with {both.names[0]}"
+    _print_answer(table, answers, verdict, format_, title=title)
     return verdict

@@ -9,6 +9,7 @@ import typer
 
 from runmanager.cli.arguments import SweepNames
 from runmanager.cli.printing import print_text
+from runmanager.cli.remote_viewing import open_page
 from runmanager.records.files.file_errors import require_writable
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.sweep.lookup import find_sweep
@@ -33,6 +34,9 @@ def report(
         FigureFormat | None,
         typer.Option("--figures", help="Also write each figure to a file in the sweep's folder figures/."),
     ] = None,
+    open_: Annotated[
+        bool, typer.Option("--open", help="Open the page in the browser; over ssh, say how to copy it.")
+    ] = False,
 ) -> None:
     """Rebuild the tables and report.html of sweeps from their runs, and print where they are.
 
@@ -51,6 +55,10 @@ def report(
         with require_writable("SWEEP", root, way_out="`runmanager table` prints the same table"):
             page = write_cross_table(list(named.values()))
         print_text(f"{page}: the runs of {', '.join(named)} in one table.\n")
+    else:
+        page = next(iter(named.values())).report
+    if open_:
+        print_text(f"{open_page(page)}\n")
 
 
 def _rebuild(paths: SweepPaths, kinds: "Sequence[FigureKind]") -> None:

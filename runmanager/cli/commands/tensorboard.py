@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from runmanager.cli.arguments import SweepName
+from runmanager.cli.remote_viewing import forwarding_line
 from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.sweep.lookup import find_sweep
@@ -67,6 +68,8 @@ def _serve(paths: SweepPaths, folder: Path, *, host: str, port: int | None) -> N
         with data_server(runs.root, folder, reload_seconds=_REFRESH_SECONDS) as data:
             bound = _launch(board, runs.root, data.address(), title=paths.name, host=host, port=port)
             print(f"TensorBoard of {paths.root}: {_address(host, bound)} (Ctrl-C ends it)", flush=True)
+            if line := forwarding_line(bound, host):
+                print(line, flush=True)
             faults: set[str] = set()
             while True:
                 time.sleep(_REFRESH_SECONDS)

@@ -10,8 +10,9 @@ from typing import Annotated
 
 import typer
 
-from runmanager.cli.local_server import base_address, exit_on_signals, forwarding_command, is_loopback, listen
+from runmanager.cli.local_server import base_address, exit_on_signals, is_loopback, listen
 from runmanager.cli.printing import print_text, print_warning
+from runmanager.cli.remote_viewing import forwarding_command
 from runmanager.errors import UsageError
 from runmanager.records.sweep.lookup import OUTPUT_ROOT
 from runmanager.text import printable
@@ -88,7 +89,7 @@ def _serve(root: Path, listening: socket.socket, *, host: str, opens: bool) -> N
 
 def _explanations(root: Path, host: str, port: int) -> list[str]:
     lines = [f"Sweeps in {printable(str(root))}, live and read-only; Ctrl-C ends it."]
-    if command := forwarding_command(host, port, os.environ):
+    if is_loopback(host) and (command := forwarding_command(port, host)):
         lines.append(f"Over ssh, first run this on your own machine: {command}")
     return lines
 

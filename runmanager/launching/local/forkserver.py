@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing import connection
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from runmanager.errors import RunManagerError
@@ -22,13 +23,17 @@ from runmanager.launching.local.multiprocessing_internals import (
     start_resource_tracker,
 )
 from runmanager.launching.local.worker import MANY_RUNS_VARIABLE, PRELOAD_VARIABLE, Request, child_main
+from runmanager.records.host.import_path import modules_like_standard
 from runmanager.records.host.memory import address_space_limit
 from runmanager.records.host.process import ProcessIdentity
 
-__all__ = ["MAIN_VARIABLE", "ProcessStarter", "StartedProcess", "kill_group"]
+__all__ = ["MAIN_VARIABLE", "SAFE_PATH", "ProcessStarter", "StartedProcess", "kill_group"]
 
 MAIN_VARIABLE = "RUNMANAGER_MAIN"
 """Environment variable of the server: the driver's pid, import path and main module, as JSON."""
+
+SAFE_PATH = "PYTHONSAFEPATH"
+"""Environment variable of Python: do not search the current folder. The server removes it from its forks'."""
 
 _KILL_SECONDS = 30.0  # until a killed process is dead
 _EXIT_SECONDS = 1.0  # from a closed pipe to the death of the process
@@ -78,6 +83,9 @@ class ProcessStarter:
         self._forks = sys.platform == "linux"
         self._context: Any = multiprocessing.get_context("forkserver" if self._forks else "spawn")
         self._environment = {**environment, PRELOAD_VARIABLE: ",".join(preload)}
+        if modules_like_standard(Path.cwd()):
+            # The server would import one of them in place of a standard module, before it has the driver's path.
+            self._environment[SAFE_PATH] = "1"
         if self._forks:
             self._context.set_forkserver_preload(["runmanager.launching.local.forkserver_preload"])
 
@@ -138,7 +146,8 @@ def _server() -> ProcessIdentity | None:
 def _driver_state() -> str:
     state = interpreter_state()
     keys = ("sys_path", *MAIN_MODULE_KEYS)
-    return json.dumps({"driver": os.getpid()} | {key: state[key] for key in keys if key in state})
+    own = {"driver": os.getpid(), "safe_path": SAFE_PATH in os.environ}
+    return json.dumps(own | {key: state[key] for key in keys if key in state})
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from runmanager.launching.local.forkserver import MAIN_VARIABLE
+from runmanager.launching.local.forkserver import MAIN_VARIABLE, SAFE_PATH
 from runmanager.launching.local.huge_pages import collapse_heap
 from runmanager.launching.local.multiprocessing_internals import MAIN_MODULE_KEYS, import_main_module
 from runmanager.launching.local.parent_death import bind_next_forks, die_with_parent
@@ -79,6 +79,8 @@ _state = json.loads(os.environ[MAIN_VARIABLE])
 die_with_parent(_state["driver"])
 bind_next_forks()
 sys.path[:] = _state.get("sys_path", sys.path)
+if not _state["safe_path"]:
+    os.environ.pop(SAFE_PATH, None)
 _import_modules(os.environ.get(PRELOAD_VARIABLE, ""))
 _preload_main_module(_state)
 gc.freeze()  # else the first collection in each run would write to every object, and so copy most of the memory

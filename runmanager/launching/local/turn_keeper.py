@@ -16,7 +16,7 @@ from multiprocessing import connection
 from multiprocessing.connection import Connection
 from typing import Protocol
 
-from runmanager.records.run.turn_record import Grant
+from runmanager.records.run.turn_record import WARMUP_TURNS, Grant
 
 __all__ = [
     "WARMUP_TURNS",
@@ -31,9 +31,6 @@ __all__ = [
 
 Round = Mapping[int, float]
 """The measurements of one round, in samples per second by the keys of the jobs, without warm-up and failures."""
-
-WARMUP_TURNS = 3
-"""Turns of each process in which it finds, unless the machine is busy, how many steps a turn should have."""
 
 _POLL_SECONDS = 0.2
 _RECHECK_FACTOR = 1.05  # the next check comes after this many times the rounds of the last
@@ -206,6 +203,7 @@ class TurnKeeper:
         self._order: list[int] = []
         self._round: dict[int, float] = {}
         self._round_number = 0
+        self._round_since = 0.0
         self._core: int | None = None
         self._started_at = clock()
         self._next_check = min_rounds
@@ -295,6 +293,7 @@ class TurnKeeper:
             each.num_measured >= self._warmup_turns for each in self._members.values()
         ):
             self.rounds_since = now
+        self._round_since = now
         self._round_number += 1
         self._order = self._random.sample(list(self._members), len(self._members))
         if hasattr(os, "sched_getaffinity"):
@@ -313,14 +312,21 @@ class TurnKeeper:
         self._round = {}
 
     def _is_over(self) -> bool:
-        since = self.measuring_since
-        if len(self._members) < 2 or (since is not None and self._clock() - since >= self._max_seconds):
+        if len(self._members) < 2 or self._is_time_up():
             return True
         if len(self.rounds) < self._next_check:
             return False
         # Not after every round: the check takes time, and a round more or less changes little.
         self._next_check = int(len(self.rounds) * _RECHECK_FACTOR) + 1
         return self._enough(self.rounds)
+
+    def _is_time_up(self) -> bool:
+        """Whether the seconds are over, or would be before another round ends, once there are enough rounds."""
+        if self.measuring_since is None:
+            return False
+        now = self._clock()
+        left = self.measuring_since + self._max_seconds - now
+        return left <= 0 or (len(self.rounds) >= self._min_rounds and now - self._round_since > left)
 
     def _grant(self, key: int, grant: Grant) -> None:
         member = self._members[key]

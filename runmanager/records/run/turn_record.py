@@ -8,7 +8,10 @@ from runmanager.records.files.atomic_files import whole_lines
 from runmanager.records.files.file_errors import UNREADABLE, damaged_file_error
 from runmanager.records.files.paths import RunPaths
 
-__all__ = ["Grant", "Turn", "read_turns"]
+__all__ = ["WARMUP_TURNS", "Grant", "Turn", "read_turns"]
+
+WARMUP_TURNS = 3
+"""Turns of each process in which it finds, unless the machine is busy, how many steps a turn should have."""
 
 
 class Turn(msgspec.Struct, frozen=True):

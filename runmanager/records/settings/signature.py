@@ -37,6 +37,9 @@ _LATER_ANYWHERE = {name: value for name, value in LATER.items() if name not in _
 _OPTION_WITH = {"loader.prefetch_to_device": "dataloader"}
 """For settings that only one option of their config group has: that option."""
 
+_WITH_VAL_SIZE = ("mnist", "fashion_mnist", "cifar10", "cifar100")
+"""Datasets that got the setting `val_size` later, with the neutral value null; `digits` always signed theirs."""
+
 
 _BUILT_IN = ("dataset.name", "model.name", "optimizer.name")
 """Settings that every run of the built-in job has."""
@@ -54,9 +57,17 @@ def signature(
     signed = without_unsigned(config, unsigned)
     if later is None:
         later = LATER if _is_of_job(config) else _LATER_ANYWHERE
+        signed = _without_val_size(signed)
     signed = _without_later(signed, later)
     text = json.dumps(signed, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _without_val_size(config: Mapping[str, Any]) -> dict[str, Any]:
+    dataset = config.get("dataset")
+    if not isinstance(dataset, Mapping) or dataset.get("name") not in _WITH_VAL_SIZE or dataset.get("val_size", 0):
+        return dict(config)
+    return {**config, "dataset": {key: value for key, value in dataset.items() if key != "val_size"}}
 
 
 def _is_of_job(config: Mapping[str, Any]) -> bool:
@@ -104,6 +115,8 @@ def with_later_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     Settings of other programs than the built-in job are returned unchanged.
     """
     later = LATER if all(name in settings for name in _BUILT_IN) else {}
+    if later and settings["dataset.name"] in _WITH_VAL_SIZE:
+        later = {**later, "dataset.val_size": None}
     return {**settings, **{name: value for name, value in later.items() if _is_missing(name, settings)}}
 
 

@@ -58,8 +58,8 @@ def _has(cell: Mapping[str, Any], name: str, value: Any) -> bool:
     return name in cell and type(cell[name]) is type(value) and bool(cell[name] == value)
 
 
-def kept_defaults_note(sweep: str, kept: Mapping[str, Any]) -> str:
+def kept_defaults_note(kept: Mapping[str, Any]) -> str:
     """Say in one line which earlier defaults a sweep keeps."""
     then = " ".join(f"{name}={format_value(value)}" for name, value in kept.items())
     now = " ".join(f"{name}={format_value(CHANGED_DEFAULTS[name].now)}" for name in kept)
-    return f"{sweep} began when {then} was the default, and keeps it; the default of a new sweep is {now}."
+    return f"This sweep began when {then} was the default, and keeps it; the default of a new sweep is {now}."

@@ -40,7 +40,8 @@ def find_run(name: str) -> RunPaths:
 
     `name` is a run's folder; `SWEEP/RUN`, where SWEEP is a folder or a name under `outputs/`; RUN alone, searched in
     every sweep under `outputs/`; or a sweep with only one run. RUN is the beginning of a run's name or of the eight
-    digits of the signature at its end.
+    digits of the signature at its end. Whole values come first: `batch_size=100` is not the beginning of
+    `batch_size=1000` where a run has 100.
     Raises `UsageError` if no run or more than one matches.
     """
     folder = Path(name)
@@ -104,10 +105,10 @@ def _find_run_in_sweep(path: Path) -> RunPaths:
 
 
 def _find_run_anywhere(prefix: str) -> RunPaths:
-    found: list[RunPaths] = []
-    for sweep in known_sweeps():
-        paths = SweepPaths(OUTPUT_ROOT / sweep)
-        found += [paths.run(name) for name in _matching_names(prefix, run_names(paths))]
+    sweeps = [SweepPaths(OUTPUT_ROOT / sweep) for sweep in known_sweeps()]
+    runs = [paths.run(name) for paths in sweeps for name in run_names(paths)]
+    matching = frozenset(_matching_names(prefix, [run.name for run in runs]))
+    found = [run for run in runs if run.name in matching]
     if len(found) == 1:
         return found[0]
     if found:
@@ -118,9 +119,20 @@ def _find_run_anywhere(prefix: str) -> RunPaths:
 
 
 def _matching_names(prefix: str, names: Sequence[str]) -> list[str]:
-    """Return the name equal to `prefix`, with or without digits; else names that begin, or whose digits begin, so."""
-    exact = [name for name in names if prefix in (name, name.rpartition("-")[0])]
-    return exact or [name for name in names if name.startswith(prefix) or name.rpartition("-")[2].startswith(prefix)]
+    """Return the name equal to `prefix`, with or without digits; else those that begin so with whole values.
+
+    Without any of these, the names that begin, or whose digits begin, so.
+    """
+    exact, whole, begun = [], [], []
+    for name in names:
+        settings, _, digits = name.rpartition("-")
+        if prefix in (name, settings):
+            exact.append(name)
+        elif settings.startswith(f"{prefix},"):
+            whole.append(name)
+        elif name.startswith(prefix) or digits.startswith(prefix):
+            begun.append(name)
+    return exact or whole or begun
 
 
 def known_sweeps() -> list[str]:

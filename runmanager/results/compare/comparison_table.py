@@ -17,7 +17,8 @@ class MeasuredEffect:
     A difference is claimed where the interval lies more than `tolerance` from no effect, and ruled out where the
     interval lies within `margin` of no effect (None: never). `by_seed` is the effect in each seed, its logarithm for
     ratios; it is empty where the runs are not paired by seed. `num_process_pairs` counts the pairs of processes that
-    were measured side by side; it is 0 for runs that were not.
+    were measured side by side; it is 0 for runs that were not. `lacking` is a sentence on what would narrow their
+    interval to what was asked for, if it is not.
     """
 
     estimate: Estimate
@@ -25,6 +26,7 @@ class MeasuredEffect:
     margin: float | None
     by_seed: Mapping[str, float]
     num_process_pairs: int = 0
+    lacking: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

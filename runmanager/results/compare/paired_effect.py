@@ -4,13 +4,15 @@ import math
 from collections.abc import Sequence
 
 from runmanager.records.run.attempts import session_seconds
+from runmanager.records.run.turn_record import WARMUP_TURNS
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.comparability import describe_unfinished, disagreements
 from runmanager.results.compare.comparison_side import Side
 from runmanager.results.compare.comparison_table import MeasuredEffect
 from runmanager.results.compare.options import CompareOptions
 from runmanager.results.metrics.metric import THROUGHPUT
-from runmanager.results.stats.paired_speedup import MIN_ROUNDS, PairedSpeedup
+from runmanager.results.stats.paired_speedup import MAX_SESSIONS, MIN_ROUNDS, PairedSpeedup, sessions_needed
+from runmanager.text import pluralize
 
 __all__ = ["paired_effect", "paired_obstacles", "paired_rates"]
 
@@ -29,8 +31,18 @@ def paired_obstacles(sides: Sequence[Side], rounds: Sequence[Sequence[float]]) -
 def _too_few_rounds(sides: Sequence[Side]) -> str:
     first, second = ({turn.session for run in side.finished for turn in run.turns} for side in sides)
     # Where the sides took turns with each other, if only for warm-up, a longer run would have given rounds.
-    way_out = "; a longer `measure.max_seconds` gives more" if first & second else ""
+    way_out = f"; {_longer(sides)} gives more" if first & second else ""
     return f"too few rounds: no pair of processes has {MIN_ROUNDS} measured side by side{way_out}"
+
+
+def _longer(sides: Sequence[Side]) -> str:
+    """The seconds that would give a pair of processes enough rounds, at the pace of those that it had."""
+    runs = [run for side in sides for run in side.finished]
+    rounds = max((turn.round for run in runs for turn in run.turns), default=0)
+    limit = _setting(runs[0].record.config, "measure", "max_seconds")
+    if not rounds or not isinstance(limit, int | float):
+        return "a longer `measure.max_seconds`"
+    return f"`measure.max_seconds={math.ceil(limit * (MIN_ROUNDS + WARMUP_TURNS + 1) / rounds)}`"
 
 
 def paired_effect(
@@ -39,9 +51,11 @@ def paired_effect(
     """Return the effect of a paired speedup, and the sentences that say what it rests on."""
     drift = options.paired_drift
     margin = options.margin_of(THROUGHPUT.effect)
-    effect = MeasuredEffect(estimate, drift, margin, by_seed={}, num_process_pairs=estimate.sessions)
+    runs = [run for side in sides for run in side.finished]
+    pairs, lacking = estimate.sessions, _lacking(estimate, runs)
+    effect = MeasuredEffect(estimate, drift, margin, by_seed={}, num_process_pairs=pairs, lacking=lacking)
     basis = f"{_describe_rounds(estimate)}: a difference must lie outside 1 ± {drift * 100:g}%"
-    return effect, [basis, *_why_few_pairs(estimate, [run for side in sides for run in side.finished])]
+    return effect, [basis, *_why_few_pairs(estimate, runs)]
 
 
 def paired_rates(speedup: float, sides: Sequence[Side]) -> tuple[float, float]:
@@ -57,6 +71,21 @@ def _describe_rounds(estimate: PairedSpeedup) -> str:
     batches = f" in batches of {estimate.rounds_a_batch}" if estimate.rounds_a_batch > 1 else ""
     spread = "unknown" if estimate.spread is None else f"{estimate.spread * 100:.2g}%"
     return f"{pairs}, {estimate.rounds} rounds side by side{batches}, spread of pairs {spread}"
+
+
+def _lacking(estimate: PairedSpeedup, runs: Sequence[StoredRun]) -> str:
+    """Return what would narrow the interval to `measure.half_width`; empty if it is narrow, or if that is not known."""
+    limit, wanted = (_setting(runs[0].record.config, "measure", name) for name in ("max_seconds", "half_width"))
+    if not isinstance(limit, int | float) or not isinstance(wanted, int | float):
+        return ""
+    if estimate.high <= estimate.value * (1 + wanted):
+        return ""
+    needed = sessions_needed(estimate, wanted)
+    if needed is None:
+        return f"More than {MAX_SESSIONS} pairs of processes would be needed to know it within {wanted:.1%}."
+    more = pluralize(needed - estimate.sessions, "more pair", "more pairs")
+    seconds = math.ceil(limit * needed / estimate.sessions)
+    return f"About {more} would be needed to know it within {wanted:.1%}: `measure.max_seconds={seconds}`."
 
 
 def _why_few_pairs(estimate: PairedSpeedup, runs: Sequence[StoredRun]) -> list[str]:

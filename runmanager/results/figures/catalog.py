@@ -16,6 +16,7 @@ from runmanager.results.figures.throughput_by_axis import throughput_by_axis_fig
 from runmanager.results.findings.crossover import Crossover
 from runmanager.results.findings.paired_rounds import Rounds
 from runmanager.results.table_model.columns import Table
+from runmanager.results.tables.shorter_runs import without_shorter_runs
 
 __all__ = ["sweep_figures"]
 
@@ -30,8 +31,10 @@ def sweep_figures(
 ) -> list[SweepFigure]:
     """The figures with data, each with a unique name; a figure is drawn when it is saved or shown.
 
-    `results` has one row per run, `comparison` one row per matched pair.
+    `results` has one row per run, `comparison` one row per matched pair; runs that a longer one continues are left out,
+    as in the tables.
     """
+    results, comparison = without_shorter_runs(results), without_shorter_runs(comparison)
     runs = {run.record.name: run for run in sweep.runs}
     return [
         *speedup_figures(comparison),

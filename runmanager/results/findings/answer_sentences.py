@@ -9,6 +9,7 @@ from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.comparison_side import label_of
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
+from runmanager.results.compare.verdict import INCONCLUSIVE
 from runmanager.results.findings.comparison_findings import (
     caution_text,
     comparison_answers,
@@ -78,7 +79,8 @@ def _duel_answer(row: ComparisonRow, comparison: ComparisonTable) -> str:
     text = f"{candidate} is {ratio} times as fast as {baseline}{location} (95% interval {low} to {high})"
     pairs = pluralize(row.effect.num_process_pairs, "pair")
     rounds = f"after {row['candidate_epochs']} rounds side by side in {pairs} of processes"
-    return f"{text}: {row['verdict']}, {rounds}.{caution_text([row])}"
+    lacking = f" {row.effect.lacking}" if row.effect.lacking and row["verdict"] == INCONCLUSIVE else ""
+    return f"{text}: {row['verdict']}, {rounds}.{caution_text([row])}{lacking}"
 
 
 @dataclass(frozen=True)

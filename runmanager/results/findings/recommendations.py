@@ -18,13 +18,13 @@ from runmanager.results.table_model.columns import Row, Table, setting_name
 from runmanager.results.tables.seeds import SEEDS, collapse_seeds
 from runmanager.text import format_value, in_backticks, pluralize, shell_command
 
-__all__ = ["next_steps"]
+__all__ = ["MIN_EPOCHS", "next_steps"]
 
 _BAD = (Status.FAILED, Status.KILLED, Status.CRASHED)
 _PROGRAM = ("python", "-m", "runmanager")
 _RERUN_SETTINGS = ("resume=", "rerun_changed=")  # with these a command would also rerun finished cells
 _MIN_SEEDS = 3
-_MIN_EPOCHS = 7  # requested: the first is warm-up, and another may be
+MIN_EPOCHS = 7  # requested: the first is warm-up, and another may be
 _MIN_VALUES = 3  # of an axis: of two values the best is always at an end
 _DEFAULT_METRIC = "val_accuracy"  # of `runmanager best`
 _NOT_EXTENDED = ("num_workers", "eval_batch_size", SEED)  # they do not improve the metrics
@@ -165,7 +165,7 @@ def _more_epochs(comparison: ComparisonTable, finished: Sequence[Row], known: Ma
     counts = [row[name] for row in comparison.rows if TOO_FEW_EPOCHS in (row["reason"] or "") for name in columns]
     if not counts or not isinstance(planned, int) or all(row["reason"] == Reason.EARLY_STOPPED for row in finished):
         return []  # runs that stop early do so for any number
-    wanted = max(_MIN_EPOCHS, planned + CompareOptions.min_epochs - min(counts))
+    wanted = max(MIN_EPOCHS, planned + CompareOptions.min_epochs - min(counts))
     return [f"Train for more epochs, as in `epochs={wanted}`: too few of them were measured to compare."]
 
 

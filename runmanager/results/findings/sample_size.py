@@ -1,7 +1,7 @@
 """The differences that a comparison can detect with the runs that a sweep has or plans, and how many it needs."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
@@ -10,6 +10,7 @@ from runmanager.results.compare.comparison_side import Side
 from runmanager.results.compare.matched_pairs import Match, Matches, match_sides
 from runmanager.results.compare.options import ANY_AXIS, CompareOptions
 from runmanager.results.compare.verdict import residuals_of_pairs, took_turns
+from runmanager.results.findings.recommendations import MIN_EPOCHS
 from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.stats.effects import residuals_of_side
 from runmanager.results.stats.noise_model import Residuals
@@ -25,13 +26,62 @@ _MIN_DOF = 2  # of a measured deviation, to be used
 _MAX_CELLS = 2000  # of a plan: matching more takes too long
 
 
-def detectable_before_running(sweep: SweepContents, plan: SweepRecord) -> list[str]:
-    """Describe what planned runs can detect, in a sentence: along `device` if it varies, else along the first axis."""
+def detectable_before_running(
+    sweep: SweepContents, plan: SweepRecord, epochs: Mapping[str, int] | None = None
+) -> list[str]:
+    """Describe what planned runs can detect, and what they cannot answer, in sentences.
+
+    They are about `device` if it varies, else about the first axis. `epochs` are the most that the run of each cell can
+    measure, by signature, where that is known.
+    """
     if len(plan.cells) > _MAX_CELLS:
         return []
     matches = match_sides(sweep, plan, CompareOptions(axis=ANY_AXIS))
     axes = sorted((axis.name for axis in matches.axes), key=lambda name: name != "device")
-    return _lines(matches, plan, axes[0]) if axes else []
+    if not axes:
+        return []
+    of_speed = _too_few_epochs(matches, axes[0], epochs or {}) or _lines(matches, plan, axes[0])
+    return [*of_speed, *_too_few_runs(matches, axes[0])]
+
+
+def _too_few_epochs(matches: Matches, axis: str, epochs: Mapping[str, int]) -> list[str]:
+    """Say that speeds cannot be compared, if a side of every pair will measure too few epochs."""
+    needed = CompareOptions.min_epochs
+    counts = [
+        min((_most_epochs(side, epochs), side.label) for side in match.sides)
+        for match in matches.pairs
+        if match.axis.name == axis and all(side.cells for side in match.sides)
+    ]
+    most, label = max(counts, default=(math.inf, ""))
+    if most >= needed:
+        return []
+    planned = [value for cell in matches.cells.cells if isinstance(value := matches.cells.value(cell, "epochs"), int)]
+    way_out = f"; `epochs={max(MIN_EPOCHS, max(planned) + needed - int(most))}` makes enough" if planned else ""
+    text = f"Speeds cannot be compared along {axis}: {needed} measured epochs a side are needed, and {label} would have"
+    return [f"{text} {f'at most {most}' if most else 'none'}, as the first of a run is warm-up{way_out}."]
+
+
+def _most_epochs(side: Side, epochs: Mapping[str, int]) -> float:
+    """The most epochs that a side can measure; infinity if that is not known, or if its runs take turns."""
+    if side.in_turns:
+        return math.inf
+    done = {run.record.signature for run in side.finished}
+    to_come = (epochs.get(cell.signature, math.inf) for cell in side.cells if cell.signature not in done)
+    return sum(map(len, side.values)) + sum(to_come)
+
+
+def _too_few_runs(matches: Matches, axis: str) -> list[str]:
+    """Say that metrics with one value a run cannot be compared, where seeds would make that possible."""
+    if SEED not in matches.cells.names():
+        return []
+    needed = CompareOptions.min_seeds
+    sides = [side for match in matches.pairs if match.axis.name == axis for side in match.sides if side.cells]
+    runs, label = min(((len(side.cells), side.label) for side in sides), default=(needed, ""))
+    if runs >= needed:
+        return []
+    seeds = ",".join(map(str, range(needed)))
+    text = f"Accuracies and losses can be compared from {needed} runs a side on, as with `seed={seeds}`"
+    return [f"{text}: {label} has {runs}."]
 
 
 def detectable_by_more_runs(matches: Matches, plan: SweepRecord | None) -> list[str]:

@@ -2,6 +2,8 @@
 
 import dataclasses
 import datetime
+import itertools
+import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -36,6 +38,18 @@ __all__ = ["render_report"]
 
 
 _IN_CSV = "the CSV files of the sweep have"
+_WORDS = {
+    "val_accuracy": "validation accuracy",
+    "val_loss": "validation loss",
+    "samples_per_second": "samples per second",
+    "epoch_seconds": "seconds an epoch",
+    "run_seconds": "seconds of the run",
+    "peak_memory_bytes": "peak memory",
+    "num_parameters": "parameters",
+}
+"""The names of columns as sentences say them."""
+
+_COLUMN = re.compile(rf"\b({'|'.join(_WORDS)})\b")
 
 
 def render_report(snapshot: SweepSnapshot, *, now: datetime.datetime) -> str:
@@ -77,16 +91,16 @@ def render_report(snapshot: SweepSnapshot, *, now: datetime.datetime) -> str:
     return render_template(
         "report.html",
         title=sweep.paths.name,
-        answer=answer,
-        sentences=sentences,
+        answer=_in_words(answer),
+        sentences=list(map(_in_words, sentences)),
         unfinished=_unfinished(results, str(sweep.paths.root), now, is_attended=is_attended),
         failure_count=_failure_count(failures),
-        steps=steps,
+        steps=list(map(_in_words, steps)),
         contents=[(anchor, heading) for anchor, (heading, content) in sections.items() if content],
         is_of_speed=is_of_speed,
         data=encode_page_data(data),
         comparison=_comparison_table(comparison, snapshot.crossover_limits, pair_runs(snapshot, places)),
-        crossings=[line for line in crossover_lines(snapshot.crossovers) if line not in sentences],
+        crossings=[_in_words(line) for line in crossover_lines(snapshot.crossovers) if line not in sentences],
         work=build_html_table(work, title="What these runs achieve", file="work.csv") if work.rows else None,
         figures=figures,
         results=_results_table(results, places),
@@ -101,17 +115,29 @@ def render_report(snapshot: SweepSnapshot, *, now: datetime.datetime) -> str:
     )
 
 
+def _in_words(text: str) -> str:
+    """A sentence with readable names in place of columns, except in code."""
+    parts = re.split(r"(`+[^`]*`+)", text)
+    return "".join(part if part.startswith("`") else _COLUMN.sub(lambda name: _WORDS[name[0]], part) for part in parts)
+
+
 def _comparison_table(
     comparison: ComparisonTable, crossover_limits: Sequence[str], runs: Sequence[Sequence[int]]
 ) -> HtmlTable:
-    noted = dataclasses.replace(comparison, notes=(*comparison.notes, *crossover_limits))
+    """The pairs that have an answer; without one, what is lacking is in the sentences above."""
+    answered = [row for row in comparison.rows if row.effect is not None]
+    notes = [*comparison.notes, *crossover_limits]
+    if open_ := len(comparison.rows) - len(answered):
+        notes.append(f"{pluralize(open_, 'pair is', 'pairs are')} not measured and left out; {_IN_CSV} their reasons.")
+    noted = dataclasses.replace(comparison, rows=answered, notes=tuple(notes))
+    shown = [row.effect is not None and not row.is_continued for row in comparison.rows]
     return build_html_table(
         with_numbered_reasons(without_shorter_runs(noted, _IN_CSV)),
         title="Comparison",
         # comparison.csv in the sweep's folder lacks the rows of a stand-in axis, so the download has another name.
         file="comparison_shown.csv" if any(row.is_stand_in for row in comparison.rows) else "comparison.csv",
         whole=comparison,
-        runs=[of_row for of_row, row in zip(runs, comparison.rows, strict=True) if not row.is_continued],
+        runs=list(itertools.compress(runs, shown)),
     )
 
 

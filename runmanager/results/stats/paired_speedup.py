@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float64]
 
 __all__ = [
+    "MAX_SESSIONS",
     "MIN_ROUNDS",
     "PairedSpeedup",
     "batch_length",
@@ -26,10 +27,14 @@ __all__ = [
     "log_ratios_by_session",
     "paired_speedup",
     "rounds_by_session",
+    "sessions_needed",
 ]
 
 MIN_ROUNDS = 6
 """Fewest rounds of a session; one with fewer does not count."""
+
+MAX_SESSIONS = 20
+"""Most sessions of a measurement: more add little precision, and each leaves an attempt in the run's record."""
 
 _PRIOR_SPREAD = 0.02  # of sessions' log ratios, before any was measured: docs/measurement_evidence.md has its coverage
 _PRIOR_WEIGHT = 2.0  # degrees of freedom of the prior
@@ -133,6 +138,19 @@ def is_narrow(sessions: Sequence[_Ratios], half_width: float) -> bool:
     """Whether the interval reaches at most `half_width` (a share) beyond the speedup."""
     estimate = paired_speedup(sessions)
     return estimate is not None and estimate.high <= estimate.value * (1 + half_width)
+
+
+def sessions_needed(estimate: PairedSpeedup, half_width: float) -> int | None:
+    """Return how many sessions would bring the interval to `half_width` (a share) if their noise stays as it is.
+
+    None for more than `MAX_SESSIONS`.
+    """
+    variance = estimate.error**2 * estimate.sessions
+    for count in range(estimate.sessions + 1, MAX_SESSIONS + 1):
+        noise = Noise(variance, estimate.dof + count - estimate.sessions)
+        if noise.half_width(count) <= math.log1p(half_width):
+            return count
+    return None
 
 
 def batch_length(sessions: Sequence[_Ratios]) -> int:

@@ -3,7 +3,7 @@
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any
 
 import msgspec
@@ -123,6 +123,7 @@ class RunValues:
         self._written_at = -math.inf
         self._is_changed = False
         self._series: dict[str, StepValues] = {}
+        self._reductions: dict[str, Reduce] = {}
 
     @property
     def has_any(self) -> bool:
@@ -139,6 +140,7 @@ class RunValues:
         checked = {name: as_number(name, value) for name, value in values.items() if name not in accumulators}
         for name in values:
             check_name(name)
+        self._check_reductions(checked, reduce)
         steps = {name: self._steps.get(name, 0) + 1 if step is None else step for name in checked}
         if record is not None:
             record.log(accumulators)
@@ -153,6 +155,15 @@ class RunValues:
                 self.summary[name] = value
             self._changed()
         self._steps.update(steps)
+        self._reductions.update(dict.fromkeys(checked, reduce))
+
+    def _check_reductions(self, names: Iterable[str], reduce: Reduce) -> None:
+        """Raise `UsageError` for a name that another call reduces otherwise: its column would mean two things."""
+        for name in names:
+            known = self._reductions.get(name, reduce)
+            if known != reduce:
+                rule = f"be the same in all calls that log {name!r}"
+                raise UsageError(f"`reduce` must {rule}, got {reduce} after {known}; log one of them by another name.")
 
     def keep(self, record: EpochRecord) -> None:
         """Add the values of a record that is not recorded itself, as it has no step of training."""

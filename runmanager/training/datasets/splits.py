@@ -49,8 +49,10 @@ def hold_out(dataset: Dataset[Any], holdout: int | float, *, seed: int) -> tuple
     return subset(dataset, kept), subset(dataset, held_out)
 
 
-def random_subset(dataset: Dataset[Any], size: int | None, *, seed: int, name: str) -> Dataset[Any]:
-    """Draw `size` random samples, in the dataset's order; None keeps all of them.
+def random_subset(
+    dataset: Dataset[Any], size: int | None, *, seed: int, name: str, setting: str = "dataset.size"
+) -> Dataset[Any]:
+    """Draw `size` random samples, in the dataset's order; None keeps all of them. `setting` is what asks for it.
 
     Raises `DatasetError` if the dataset has fewer.
     """
@@ -58,11 +60,12 @@ def random_subset(dataset: Dataset[Any], size: int | None, *, seed: int, name: s
     if size is None or size == total:
         return dataset
     if size > total:
+        part = "training" if setting == "dataset.size" else "validation"
         raise DatasetError(
-            f"`dataset.size` must be at most {total}, the training samples that {name} has, got {size}; "
+            f"`{setting}` must be at most {total}, the {part} samples that {name} has, got {size}; "
             "lower it, or use null for all of them."
         )
-    order = torch.randperm(total, generator=generator_for("size", seed))
+    order = torch.randperm(total, generator=generator_for(setting.rpartition(".")[2], seed))
     return subset(dataset, order[:size].sort().values.tolist())
 
 

@@ -73,7 +73,8 @@ def missing_files(source: VisionSource, data_root: Path) -> list[str]:
 def vision_sets(options: VisionOptions, *, data_root: Path, seed: int) -> tuple[Dataset[object], Dataset[object]]:
     """Training and validation samples: the official splits, or a seeded part of the training set as validation.
 
-    Raises `DatasetError` if files are missing or damaged, or `holdout` or `size` exceed the number of samples.
+    Raises `DatasetError` if files are missing or damaged, or `holdout`, `size` or `val_size` exceed the
+    number of samples.
     """
     source = SOURCES[options.name]
     missing = missing_files(source, data_root)
@@ -85,7 +86,9 @@ def vision_sets(options: VisionOptions, *, data_root: Path, seed: int) -> tuple[
         )
     training = _read(source, data_root, train=True)
     if options.holdout is None:
-        validation = _read(source, data_root, train=False)
+        # The same images for all seeds, whose runs are compared by them.
+        test = _read(source, data_root, train=False)
+        validation = random_subset(test, options.val_size, seed=0, name=options.name, setting="dataset.val_size")
     else:
         training, validation = hold_out(training, options.holdout, seed=seed)
     return random_subset(training, options.size, seed=seed, name=options.name), validation

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from runmanager.validation import MAX_COUNT, GroupOptions, allowed, fault, limits
+from runmanager.validation import MAX_COUNT, GroupOptions, allowed, derived, fault, limits
 
 __all__ = [
     "Cifar10Options",
@@ -16,12 +16,13 @@ __all__ = [
     "FashionMnistOptions",
     "MnistOptions",
     "VisionOptions",
+    "default_val_size",
     "holdout_faults",
     "num_extra_samples",
 ]
 
 _LABEL_BYTES = 8
-_DIGITS_VAL_SIZE = 10_000
+_ALL_VALIDATION = 10_000  # of digits, MNIST, FashionMNIST, CIFAR10 and CIFAR100
 _HOLDOUT = allowed("null, a fraction between 0 and 1, a count of at least 1")
 
 
@@ -34,6 +35,17 @@ class DatasetOptions(GroupOptions):
     def min_bytes(self) -> int:
         """A lower bound of the memory for the generated samples in bytes; 0 if they are read from files."""
         return 0
+
+
+def default_val_size(size: int | None, holdout: int | float | None, all_samples: int) -> int | None:
+    """The validation images next to `size` of `all_samples` training images, if a command names no number.
+
+    They are in the same share of 10,000; None, which is all of them, for all training images and with a `holdout`.
+    The configuration files of datasets call it as the resolver `runmanager.val_size`.
+    """
+    if holdout is not None or size is None or size >= all_samples:
+        return None
+    return max(1, round(size / all_samples * _ALL_VALIDATION))
 
 
 def num_extra_samples(holdout: int | float, size: int) -> int:
@@ -58,8 +70,9 @@ class DigitsOptions(DatasetOptions):
     name: str = "digits"
     size: int = field(default=60_000, metadata=limits(ge=1))
     """Training images."""
-    val_size: int | None = field(default=None, metadata=limits(ge=1))
-    """Validation images; null is 10,000, or what `dataset.holdout` says."""
+    val_size: int | None = field(default=None, metadata=limits(ge=1) | derived("size / 6, at most 10000"))
+    """Validation images. Not given, as many in proportion to `size` as 10,000 are to 60,000; null is 10,000, or what
+    `dataset.holdout` says."""
     holdout: int | float | None = field(default=None, metadata=_HOLDOUT)
     """Validation images, as a count or as a fraction of all; null leaves the number to `dataset.val_size`."""
     data_seed: int = field(default=0, metadata=limits(ge=0))
@@ -77,7 +90,7 @@ class DigitsOptions(DatasetOptions):
         """The number of validation images."""
         if self.val_size is not None:
             return self.val_size
-        return _DIGITS_VAL_SIZE if self.holdout is None else num_extra_samples(self.holdout, self.size)
+        return _ALL_VALIDATION if self.holdout is None else num_extra_samples(self.holdout, self.size)
 
     def min_bytes(self) -> int:
         """28x28 bytes for each image, its label and the index of its source digit."""
@@ -115,11 +128,18 @@ class VisionOptions(DatasetOptions):
     name: str = "vision"
     size: int | None = field(default=None, metadata=limits(ge=1))
     """Training images to use; null uses all."""
+    val_size: int | None = field(default=None, metadata=limits(ge=1) | derived("the share of size"))
+    """Images of the test split to validate on; null uses all. Not given, it is the share of them that `size` is of all
+    training images."""
     holdout: int | float | None = field(default=None, metadata=_HOLDOUT)
     """Validation images taken from the training images, as a count or a fraction; null takes the test split."""
 
     def _special_faults(self) -> list[str]:
-        return holdout_faults(self.holdout)
+        faults = holdout_faults(self.holdout)
+        if self.holdout is not None and self.val_size is not None:
+            way_out = "the images that it holds out are the validation"
+            faults.append(fault("dataset.val_size", "be left out with `dataset.holdout`", self.val_size, way_out))
+        return faults
 
 
 @dataclass(frozen=True)

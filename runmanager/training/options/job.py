@@ -42,7 +42,7 @@ class TrainingOptions:
     """Processes that load batches; 0 loads them in the run's own process."""
     device: str = field(default="auto", metadata=allowed(f"{', '.join(_DEVICES)}; with a number, as in cuda:1"))
     """The device to train on; `auto` is the accelerator if there is one, else the CPU."""
-    epochs: int = field(default=5, metadata=limits(ge=1, le=MAX_COUNT))
+    epochs: int = field(default=8, metadata=limits(ge=1, le=MAX_COUNT))
     """Passes over the training samples."""
     seed: int = field(default=0, metadata=limits(ge=0, lt=2**63))
     """Seed of the weights, the order of the samples and everything else that is random in a run."""

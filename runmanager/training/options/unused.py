@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from runmanager.tracking.options import CAPTURING_DEVICES, STREAMING_DEVICES
-from runmanager.training.options.dataset import DigitsOptions, DiscOptions, FakeOptions
+from runmanager.training.options.dataset import DiscOptions, FakeOptions
 from runmanager.training.options.groups import (
     CosineOptions,
     DataLoaderOptions,
@@ -28,7 +28,6 @@ def unused_settings(cell: TrainingOptions) -> dict[str, str]:
         **_unused_of_early_stop(cell),
         **_unused_of_scheduler(cell),
         **_unused_of_tensorboard(cell),
-        **_unused_of_data(cell),
         **_unused_of_step(cell),
     }
 
@@ -125,17 +124,6 @@ def _unused_of_tensorboard(cell: TrainingOptions) -> dict[str, str]:
     if cell.log_every:
         unused["log_every"] = fault("log_every", "be 0 with `tensorboard.enabled=false`", cell.log_every, way_out)
     return unused
-
-
-def _unused_of_data(cell: TrainingOptions) -> dict[str, str]:
-    if not isinstance(cell.dataset, DigitsOptions | DiscOptions | FakeOptions):
-        return {}
-    way_out = "choose a dataset that is read from files, like `dataset=mnist`, or leave it out"
-    return {
-        "data_root": fault(
-            "data_root", "be given with a dataset that is read from files", f"`dataset={cell.dataset.name}`", way_out
-        )
-    }
 
 
 def _unused_of_step(cell: TrainingOptions) -> dict[str, str]:

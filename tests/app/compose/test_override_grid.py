@@ -97,3 +97,24 @@ def test_points_are_checked_as_overrides_are(composed: tuple[CellLoader, DictCon
 def test_a_condition_that_holds_for_all_cells_is_refused(composed: tuple[CellLoader, DictConfig]) -> None:
     with pytest.raises(ConfigurationError, match="leave at least one cell, got a condition that holds for all 2"):
         cells_of(composed, "lr=1,2", exclude="lr > 0")
+
+
+@pytest.mark.parametrize(
+    ("word", "values"),
+    [
+        ("lr=range(0.1,0.4,0.1)", [0.1, 0.2, 0.3]),
+        ("lr=range(0.4,0.1,-0.1)", [0.4, 0.3, 0.2]),
+        ("lr=sort(range(0.1,0.4,0.1),reverse=true)", [0.3, 0.2, 0.1]),
+        ("lr=range(1,2,0.5)", [1.0, 1.5]),
+        ("seed=range(1,7,2)", [1, 3, 5]),
+    ],
+)
+def test_a_range_has_the_values_that_its_numbers_say(
+    composed: tuple[CellLoader, DictConfig], word: str, values: list[float]
+) -> None:
+    grid = cells_of(composed, word)
+    name = word.partition("=")[0]
+    assert [cell.config[name] for cell in grid.cells] == values
+    assert grid.axes == {name: values}
+    shuffled = cells_of(composed, f"{name}=shuffle({word.partition('=')[2]})")
+    assert sorted(cell.config[name] for cell in shuffled.cells) == sorted(values)

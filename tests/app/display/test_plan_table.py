@@ -100,3 +100,20 @@ def test_code_changes_without_a_commit_are_reported_by_every_command(
     monkeypatch.chdir(tmp_path / "elsewhere")
     elsewhere = said("reproduce", str(run), "--trust")
     assert "Whether its code is the same is not known: its files cannot be found from this folder." in elsewhere
+
+
+def test_a_plan_says_what_it_cannot_answer(command: Callable[..., Any], tiny: tuple[str, ...]) -> None:
+    def plan(*words: str) -> str:
+        done = command("-m", *tiny, *words, "device=cpu,cuda", "--dry-run")
+        assert done.status == 0, done.err
+        return " ".join(done.out.split())
+
+    few = plan("lr=0.1,0.2", "epochs=3")
+    assert (
+        "Speeds cannot be compared along lr: 5 measured epochs a side are needed, and lr=0.1 would have at most 2, as "
+        "the first of a run is warm-up; `epochs=7` makes enough." in few
+    )
+    assert "Nothing can be said of cuda, which this machine lacks: those cells are skipped." in few
+    assert "Accuracies and losses can be compared from 3 runs a side on, as with `seed=0,1,2`: lr=0.1 has 1." in few
+    enough = plan("seed=0,1,2", "lr=0.1,0.2", "epochs=3")
+    assert "cannot be compared" not in enough and "Accuracies" not in enough

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from runmanager import Sweep
+from runmanager.app.reproduce_command import reproduce
 from runmanager.cli.main import run_command
 from runmanager.records.storage.reader import read_epochs
 
@@ -101,6 +102,7 @@ def test_people_see_the_longer_run_and_files_have_both(
     assert len(json.loads(table("--format", "json"))) == 8
     page = (extended.sweep.paths.root / "report.html").read_text()
     assert f"{note}; the CSV files of the sweep have them." in page
+    assert "The best of 6 curves goes " in page, "figures leave out what the tables leave out"
 
 
 def test_a_comparison_times_each_epoch_once(extended: Extended) -> None:
@@ -127,3 +129,25 @@ def test_the_sweeper_alone_says_what_a_cell_continues(run: Any) -> None:
     assert done.status == 2 and len(done.faults) == 1
     assert "`hydra.sweeper.continues` must be left to the sweeper, got run-1" in done.err
     assert not (run.folder / "outputs" / "other").exists()
+
+
+def test_a_sweep_that_began_under_earlier_defaults_is_recognised(
+    command: Callable[..., Any], sweep: Callable[[str], Any]
+) -> None:
+    words = ("-m", "dataset=digits", "dataset.size=60", "model=logistic", "batch_size=60", "device=cpu")
+    assert command(*words, "dataset.val_size=null", "epochs=5", "lr=0.1", "name=old").status == 0
+    done = command(*words, "lr=0.1,0.2", "name=old")
+    assert done.status == 0, done.err
+    said = " ".join(done.out.split())
+    assert "This sweep validates on all validation images, as was the default when it began;" in said
+    assert "with `dataset.size=60` a new sweep takes `dataset.val_size=10`." in said
+    assert "1 cell of this sweep has 5 epochs, once the default, which is 8 now: longer runs continue them; " in said
+    old = sweep("old")
+    assert {each.settings["dataset.val_size"] for each in old.records} == {None}
+    shorter, longer, other = (old.record(lr=lr, epochs=epochs) for lr, epochs in ((0.1, 5), (0.1, 8), (0.2, 8)))
+    assert longer.continued_from == shorter.name and not other.continued_from
+    assert all(reproduce(record).is_proved for record in (shorter, other))
+    again = command(*words, "lr=0.1,0.2", "name=old", "--dry-run").out
+    assert "2 cells: 2 keep" in again and "once the default" not in again
+    assert command(*words, "epochs=1", "name=new").status == 0
+    assert sweep("new").record().settings["dataset.val_size"] == 10

@@ -9,7 +9,7 @@ from runmanager.records.sweep.changed_defaults import defaults_now
 from runmanager.records.sweep.sweep_record import read_sweep_record
 from runmanager.results.gate.sweep_pairs import read_two_sweeps
 
-SAID = "old began when channels_last=false micro_batch=null was the default, and keeps it;"
+SAID = "This sweep began when channels_last=false micro_batch=null was the default, and keeps it;"
 
 
 def test_a_sweep_of_an_earlier_version_is_recognised(

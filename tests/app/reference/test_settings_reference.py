@@ -26,8 +26,8 @@ def test_defaults_are_those_of_a_command() -> None:
     }
     with initialize_config_dir(str(conf_folder()), version_base="1.3"):
         cell = compose("config", overrides=["hydra/launcher=basic", "hydra/sweeper=basic"])
-    # The default of data_root is read from the environment; metrics hold any name.
-    read_elsewhere = ("hydra.", "data_root", "metrics.")
+    # The default of data_root is read from the environment, that of val_size follows the size; metrics hold any name.
+    read_elsewhere = ("hydra.", "data_root", "dataset.val_size", "metrics.")
     differing = {
         key: default
         for key, default in described.items()

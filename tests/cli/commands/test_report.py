@@ -48,3 +48,17 @@ def test_several_sweeps_have_a_report_each_and_a_page_of_all_runs(command: Calla
     assert "<title>Results of grid, other</title>" in page
     assert (page.count(">finished</td>"), page.count(">skipped</td>")) == (3, 3)
     assert sweep.report.exists() and other.report.exists()
+
+
+def test_report_is_opened_and_over_ssh_copied(
+    command: Callable, sweep: SweepPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda uri: opened.append(uri) or True)
+    assert command("report", "grid", "--open").out.endswith("outputs/grid/report.html is open in the browser.\n")
+    assert opened == [sweep.report.as_uri()]
+    monkeypatch.setenv("SSH_CONNECTION", "10.0.0.9 50000 10.0.0.5 2222")
+    monkeypatch.setattr("getpass.getuser", lambda: "me")
+    line = command("report", "grid", "--open").out.splitlines()[-1]
+    assert f"scp -P 2222 me@10.0.0.5:{sweep.report} . " in line and opened == [sweep.report.as_uri()]

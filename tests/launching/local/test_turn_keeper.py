@@ -122,8 +122,9 @@ def test_the_last_job_left_is_not_measured() -> None:
     assert len(group.rounds()) <= 3
 
 
-def test_rounds_end_after_the_maximum_time() -> None:
-    group = Group(max_seconds=20.0)
+@pytest.mark.parametrize("seconds", [20.0, 21.0])
+def test_no_round_begins_that_would_end_after_the_maximum_time(seconds: float) -> None:
+    group = Group(max_seconds=seconds)  # a round takes two
     group.add(0)
     group.add(1)
     group.play()

@@ -91,3 +91,12 @@ def test_signature_of_a_stored_run_has_not_changed() -> None:
     }
     assert signature(config) == "cd25445f2c0207cb49825adcf9658684c5e0406fb00089393751989aa6ee3da9"
     assert short_signature(signature(config)) == "cd25445f"
+
+
+def test_a_validation_on_all_images_is_signed_as_before_the_setting_existed() -> None:
+    def of(**dataset: Any) -> str:
+        return signature({"optimizer": {"name": "adam"}, "dataset": {"name": "mnist", "size": 100, **dataset}})
+
+    assert of() == of(val_size=None) != of(val_size=17)
+    digits = {"name": "digits", "size": 100}
+    assert of(**digits) != of(**digits, val_size=None)  # always part of the signatures of digits

@@ -56,7 +56,7 @@ def test_a_sweep_keeps_the_defaults_with_which_it_began(
 
 
 def test_the_note_says_what_is_kept() -> None:
-    assert kept_defaults_note("first", THEN) == (
-        "first began when channels_last=false micro_batch=null was the default, and keeps it; the default of a new "
-        "sweep is channels_last=auto micro_batch=auto."
+    assert kept_defaults_note(THEN) == (
+        "This sweep began when channels_last=false micro_batch=null was the default, and keeps it; the default of a "
+        "new sweep is channels_last=auto micro_batch=auto."
     )

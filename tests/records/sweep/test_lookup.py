@@ -1,5 +1,6 @@
 """Finding sweeps and runs by folder or name."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,25 @@ def test_any_unique_prefix_finds_the_run(name: str) -> None:
 
 def test_whole_name_without_digits_is_not_treated_as_a_prefix() -> None:
     assert find_run("first/lr=0.1").name == find_run("lr=0.1").name == "lr=0.1-7e000000"
+
+
+@pytest.mark.parametrize(
+    ("name", "found"), [("batch_size=100", "100,device=cpu"), ("batch_size=1000", "1000,device=cpu")]
+)
+def test_whole_values_come_before_beginnings_of_values(outputs: Path, name: str, found: str) -> None:
+    for run in (
+        "batch_size=100,device=cpu-31000000",
+        "batch_size=1000,device=cpu-32000000",
+        "batch_size=10000-33000000",
+    ):
+        (outputs / "third" / "runs" / run).mkdir(parents=True)
+        (outputs / "third" / "runs" / run / "run.json").write_text("{}")
+    assert find_run(f"third/{name}").name.startswith(f"batch_size={found}-")
+    (outputs / "second").rename(outputs / "second.moved")
+    shutil.rmtree(outputs / "second.moved")
+    assert find_run(name).name.startswith(f"batch_size={found}-")
+    with pytest.raises(UsageError, match="must be the beginning of one run's name"):
+        find_run("third/batch_size=10")
 
 
 def test_sweep_with_one_run_denotes_that_run() -> None:

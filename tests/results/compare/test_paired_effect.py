@@ -1,12 +1,14 @@
 """Runs that were measured side by side: their rounds count, not their epochs."""
 
 import dataclasses
+import re
 
 import msgspec
 import pytest
 
 from runmanager.records.run.turn_record import Turn
 from runmanager.results.compare.comparison import CompareOptions, compare
+from runmanager.results.findings.answer_sentences import duel_answers
 
 CPU = {"lr": 0.01, "device": "cpu"}
 CUDA = {"lr": 0.01, "device": "cuda"}
@@ -91,6 +93,26 @@ def test_too_few_rounds_side_by_side_are_not_measured_however_many_epochs_there_
     few = in_turns(contents, timed, [1000.0] * 5, [1030.0] * 8)
     text = "too few rounds: no pair of processes has 6 measured side by side"
     assert outcome(few) == ("not measured", f"{text}; a longer `measure.max_seconds` gives more")
+    known = in_turns(
+        contents, timed, [1000.0] * 5, [1030.0] * 8, config={"measure": {"name": "paired", "max_seconds": 4}}
+    )
+    # Eight rounds took 4 seconds: 6 after 3 of warm-up, and one more, take 5.
+    assert outcome(known) == ("not measured", f"{text}; `measure.max_seconds=5` gives more")
+
+
+def test_an_inconclusive_duel_says_how_much_longer_it_would_take(contents, timed):
+    measure = {"measure": PAIRED["measure"] | {"max_seconds": 30, "half_width": 0.01}}
+    sweep = in_turns(contents, timed, [1000.0] * 8, [1005.0] * 8, sessions=2, config=measure)
+    table = compare(sweep, None, CompareOptions())
+    (answer,) = duel_answers(table)
+    said = re.search(r"About (\d+) more pairs would be needed .* within 1\.0%: `measure\.max_seconds=(\d+)`\.$", answer)
+    assert said is not None, answer
+    more, seconds = map(int, said.groups())
+    assert seconds == 30 * (2 + more) / 2
+    longer = in_turns(contents, timed, [1000.0] * 8, [1005.0] * 8, sessions=2 + more, config=measure)
+    effect = only_row(longer).effect
+    assert effect.estimate.high <= effect.estimate.value * 1.01 and effect.lacking == ""
+    assert "would be needed" not in duel_answers(compare(longer, None, CompareOptions()))[0]
 
 
 def test_paired_runs_without_common_rounds_are_not_measured(contents, timed):

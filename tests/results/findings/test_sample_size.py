@@ -40,11 +40,14 @@ def test_plan_in_turns_describes_its_power_and_assumption(planned):
 
 
 def test_plan_without_power_describes_a_way_out(planned):
-    (alone,) = planned(("cpu", 0), ("cuda", 0))
+    alone, of_metrics = planned(("cpu", 0), ("cuda", 0))
     # By hand: 1.1 of the drift x the factor of 1.40 that the interval of one run a side has.
     assert alone.startswith(
         "With one run a side along device only differences above about 54% can be detected. `seed=0,1,2,3,4` as the "
         "first axis makes smaller ones possible: 5 runs a side find 3%"
+    )
+    assert of_metrics == (
+        "Accuracies and losses can be compared from 3 runs a side on, as with `seed=0,1,2`: cpu has 1."
     )
     (behind,) = planned(*((device, seed) for device in ("cpu", "cuda") for seed in range(3)))
     assert re.match(

@@ -104,7 +104,11 @@ def test_the_summary_is_a_mapping_that_survives_a_kill(tmp_path: Path, only_run:
     run.summary["first"] = torch.tensor(0.25)
     assert read_run(run.paths).record.summary == {"first": 0.25}, "written before the run ends"
     run.summary.update(second=2, metric=Mean(3.0))
-    run.log(second_by_step=1)
+    run.log(second_by_step=1, reduce="mean")
+    with pytest.raises(
+        UsageError, match="`reduce` must be the same in all calls that log 'second_by_step', got max after"
+    ):
+        run.log(other=1, second_by_step=9, reduce="max")
     run.log(second_by_step=5, reduce="mean")
     assert dict(run.summary) == {"first": 0.25, "second": 2.0, "metric": 3.0, "second_by_step": 3.0}
     del run.summary["second"]

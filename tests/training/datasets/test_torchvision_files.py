@@ -168,3 +168,13 @@ def test_real_mnist():
     images, labels = data.validation.tensors()
     assert images.float().mean().item() == pytest.approx(33.3, abs=0.5)
     assert labels.bincount().min() > 800
+
+
+def test_val_size_draws_the_same_test_images_for_all_seeds(mnist):
+    drawn = [load_dataset(MnistOptions(size=30, val_size=6), data_root=mnist, seed=seed) for seed in (0, 1)]
+    assert [(len(data.train), len(data.validation)) for data in drawn] == [(30, 6)] * 2
+    assert torch.equal(drawn[0].validation.tensors()[0], drawn[1].validation.tensors()[0])
+    with pytest.raises(
+        DatasetError, match=r"`dataset\.val_size` must be at most 20, the validation samples that mnist"
+    ):
+        load_dataset(MnistOptions(val_size=21), data_root=mnist, seed=0)

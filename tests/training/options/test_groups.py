@@ -13,7 +13,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.plugins import Plugins
 from omegaconf import OmegaConf
 
-from runmanager.training.options.dataset import DigitsOptions, DiscOptions, FakeOptions, MnistOptions
+from runmanager.training.options.dataset import DigitsOptions, DiscOptions, FakeOptions, MnistOptions, default_val_size
 from runmanager.training.options.groups import (
     OPTION_TYPES,
     AdamOptions,
@@ -35,6 +35,7 @@ CHOICES = [(group, name) for group, choices in OPTION_TYPES.items() for name in 
 def schemas(monkeypatch):
     Plugins.instance()  # registers Hydra's schemas once in a process, so before the copy
     monkeypatch.setattr(ConfigStore.instance(), "repo", copy.deepcopy(ConfigStore.instance().repo))
+    OmegaConf.register_new_resolver("runmanager.val_size", default_val_size, replace=True)
     for group, choices in OPTION_TYPES.items():
         for name, kind in choices.items():
             node = OmegaConf.structured(kind)
@@ -72,6 +73,23 @@ def test_overrides_keep_their_type(schemas):
     assert parts["model"] == MlpOptions(hidden=[8, 4])
     whole = OmegaConf.to_object(compose(overrides=["+dataset=mnist", "dataset.holdout=10000"]))["dataset"]
     assert whole.holdout == 10000 and isinstance(whole.holdout, int)
+
+
+@pytest.mark.parametrize(
+    ("words", "val_size"),
+    [
+        (["+dataset=digits"], None),
+        (["+dataset=digits", "dataset.size=6000"], 1000),
+        (["+dataset=digits", "dataset.size=3"], 1),
+        (["+dataset=digits", "dataset.size=90000"], None),
+        (["+dataset=digits", "dataset.size=6000", "dataset.holdout=0.2"], None),
+        (["+dataset=digits", "dataset.size=6000", "dataset.val_size=null"], None),
+        (["+dataset=mnist", "dataset.size=600"], 100),
+        (["+dataset=cifar10", "dataset.size=600"], 120),
+    ],
+)
+def test_validation_follows_the_number_of_training_images(schemas, words, val_size):
+    assert OmegaConf.to_object(compose(overrides=words))["dataset"].val_size == val_size
 
 
 def test_custom_takes_any_setting(schemas):

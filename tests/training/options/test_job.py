@@ -33,7 +33,7 @@ def options(**changes):
 def test_the_defaults_are_those_of_the_contract():
     found = options()
     assert (found.lr, found.batch_size, found.num_workers, found.device) == (0.01, 1000, 0, "auto")
-    assert (found.epochs, found.seed, found.checkpoint.every, found.evaluate_first) == (5, 0, 1, False)
+    assert (found.epochs, found.seed, found.checkpoint.every, found.evaluate_first) == (8, 0, 1, False)
     assert found.faults() == []
 
 

@@ -35,7 +35,7 @@ def cell(**changes):
 
 
 LATE = MultistepOptions(milestones=[2, 5, 9])
-DISC = {"data_root", "tensorboard.images", "tensorboard.predictions"}
+DISC = {"tensorboard.images", "tensorboard.predictions"}
 HIDDEN = TensorBoardOptions(enabled=False, images=False, histograms=True, predictions=False)
 UNUSED = {"tensorboard.graph", "tensorboard.histograms", "tensorboard.confusion_matrix"}
 
@@ -59,7 +59,7 @@ UNUSED = {"tensorboard.graph", "tensorboard.histograms", "tensorboard.confusion_
         ({"scheduler": LATE}, {"scheduler.milestones"}),
         ({"scheduler": LATE, "epochs": 10}, set()),
         (
-            {"scheduler": MultistepOptions(milestones=[5])},
+            {"scheduler": MultistepOptions(milestones=[8])},
             {"scheduler.milestones", "scheduler", "scheduler.gamma"},
         ),
         (
@@ -68,7 +68,7 @@ UNUSED = {"tensorboard.graph", "tensorboard.histograms", "tensorboard.confusion_
         ),
         ({"tensorboard": HIDDEN}, UNUSED),
         ({"tensorboard": HIDDEN, "log_every": 5}, UNUSED | {"log_every"}),
-        ({"dataset": DigitsOptions()}, {"data_root"}),
+        ({"dataset": DigitsOptions()}, set()),
         ({"dataset": DiscOptions()}, DISC),
         ({"dataset": {"_target_": "mine.Data"}}, set()),
         ({"device": "cpu", "graphs": True}, {"graphs"}),
@@ -82,7 +82,7 @@ UNUSED = {"tensorboard.graph", "tensorboard.histograms", "tensorboard.confusion_
         ({"channels_last": True, "model": CnnOptions(), "dataset": DiscOptions()}, DISC | {"channels_last"}),
         (
             {"channels_last": True, "model": {"_target_": "my.Net"}, "dataset": FakeOptions(in_shape=[9])},
-            {"channels_last", "data_root"},
+            {"channels_last"},
         ),
         ({"batch_size": 100, "micro_batch": 100}, {"micro_batch"}),
         ({"batch_size": 100, "micro_batch": 99}, set()),

@@ -48,7 +48,13 @@ def sweep_application(
     if faults := _faults(given):
         raise ConfigurationError(faults)
     options = _driver_options(given)
-    storage = Storage(given["name"], given["output_root"], Resume(given["resume"]), given["rerun_changed"])
+    storage = Storage(
+        given["name"],
+        given["output_root"],
+        Resume(given["resume"]),
+        given["rerun_changed"],
+        rerun_with=f"{_key('rerun_changed')}=true",
+    )
     with environment_for_children(list(sys.argv)):
         supervised = task if isinstance(task, SupervisedTask) else SupervisedTask(task)
         program = HydraApplication(loader, master, words, supervised, storage, _application_options(given, rules))

@@ -25,6 +25,7 @@ from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Action, Cell, PlannedRun
 from runmanager.launching.work import Work
 from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.host.import_path import modules_like_standard
 from runmanager.records.settings.naming import readable_name
 from runmanager.records.settings.signature import short_signature, signature
 from runmanager.text import pluralize
@@ -175,6 +176,12 @@ class ScriptProgram:
 
     def _notes(self, cells: Sequence[Cell]) -> list[str]:
         notes = [self._check.note] if self._check.note else []
+        hiding = modules_like_standard(self._script.code_folder)
+        notes += [
+            f"{each} next to the script has the name of a module of Python's standard library, and takes its place in "
+            "every library that the script imports; rename it."
+            for each in hiding
+        ]
         if equal := len(cells) - len({cell.signature for cell in cells}):
             notes.append(f"{pluralize(equal, 'cell')} of the grid equal others and run once.")
         return notes

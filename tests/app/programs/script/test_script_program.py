@@ -258,3 +258,11 @@ def test_memory_is_that_of_the_script_alone(folder: Folder) -> None:
     assert small is not None and large is not None
     assert small < 60 * 2**20, "a supervisor's libraries need more"
     assert 200 * 2**20 <= large < 260 * 2**20
+
+
+def test_a_file_that_hides_a_standard_module_is_named(folder: Folder) -> None:
+    folder.write("train.py", "import argparse\nargparse.ArgumentParser().parse_args()\n")
+    folder.write("queue.py", "")
+    done = folder.run("sweep", "--dry-run", "train.py")
+    assert done.status == 0, done.err
+    assert "queue.py next to the script has the name of a module of Python's standard library" in done.out

@@ -12,7 +12,7 @@ from hydra.core.override_parser.types import Override, OverrideType, QuotedStrin
 from hydra.errors import HydraException
 
 from runmanager.app.compose.grid_rules import GridRules, varying_names
-from runmanager.app.compose.grid_size import axis_fault, num_values
+from runmanager.app.compose.grid_size import axis_fault, axis_values, num_values
 from runmanager.app.compose.override_quoting import quote_text
 from runmanager.errors import ConfigurationError
 
@@ -136,7 +136,7 @@ def _parse(word: str) -> _Parsed:
 
 
 def _value_set(override: Override, texts: Sequence[str] | None) -> ValueSet:
-    values = list(override.sweep_iterator()) if override.is_sweep_override() else [override.value()]
+    values = axis_values(override) if override.is_sweep_override() else [override.value()]
     if texts is None:  # made by a function
         texts = [str(value).lower() if isinstance(value, bool) else str(value) for value in values]
     settings = tuple(_setting(value, text) for value, text in zip(values, texts, strict=True))

@@ -13,6 +13,7 @@ from runmanager.errors import ConfigurationError
     [
         ("lr=0.1,1e-3", [0.1, 0.001], ["0.1", "1e-3"]),
         ("batch-size=range(16,64,16)", [16, 32, 48], ["16", "32", "48"]),
+        ("lr=range(0.1,0.4,0.1)", [0.1, 0.2, 0.3], ["0.1", "0.2", "0.3"]),
         ("optim.lr=choice(1e-3, .5)", [0.001, 0.5], ["1e-3", ".5"]),
         ("flag=true,false", [True, False], ["true", "false"]),
         ("flag=True,FALSE", ["True", "FALSE"], ["True", "FALSE"]),
