@@ -73,6 +73,23 @@ def test_a_sweep_is_followed_without_losing_the_view(
     assert (opened.errors, {url.startswith(base) for url in opened.requests}) == ([], {True})
 
 
+def test_the_figures_of_a_report_follow_and_keep_their_view(client: Client, going: RunFolder, visit: OpenPage) -> None:
+    base = f"http://127.0.0.1:{client.port}"
+    opened = visit(f"{base}/sweep/first?token={client.token}")
+    page = opened.page
+    chart = page.locator("figure[data-figure=curves] .chart")
+    expect(page.locator("#figures .drawing svg").nth(1)).to_be_attached()  # the drawings that stand for them came last
+    expect(chart.locator("svg")).to_be_attached()
+    page.get_by_label("Metric").first.select_option("loss")
+    chart.evaluate("each => { each.dataset.kept = ''; }")
+    assert page.evaluate("JSON.stringify(data.curves).includes('0.505')") is False
+    going.append(epoch(5))
+    page.wait_for_function("() => JSON.stringify(data.curves).includes('0.505')")
+    expect(page).to_have_url(f"{base}/sweep/first#curves.metric=loss")
+    expect(page.locator("figure[data-figure=curves] .chart[data-kept]")).to_be_visible()
+    assert opened.errors == []
+
+
 def test_a_reader_is_told_that_the_server_has_ended(root: Path, going: RunFolder, visit: OpenPage) -> None:
     with serving(root) as client:
         page = visit(f"http://127.0.0.1:{client.port}/?token={client.token}").page

@@ -109,13 +109,13 @@ class Client:
         finally:
             connection.close()
 
-    def until(self, address: str, wanted: str) -> Answer:
-        """Ask for news of a page, as its script does, until an answer has the wanted text."""
+    def until(self, address: str, wanted: str, *, below: str = "<") -> Answer:
+        """Ask for news of a page, as its script does, until an answer has the wanted text, `below` another one."""
         seen = drawn = ""
         give_up_at = time.monotonic() + LIMIT_SECONDS
         joint = "&" if "?" in address else "?"
         answer = self.get(address)
-        while answer.status == 204 or wanted not in answer.text:
+        while answer.status == 204 or wanted not in answer.text.partition(below)[2]:
             assert time.monotonic() < give_up_at, f"{wanted!r} is not in {answer.text[:3000]}"
             if answer.status == 200:
                 seen, drawn = answer.attribute("version"), answer.attribute("drawn")

@@ -24,7 +24,7 @@ from .served import Client, epoch, write_live_sweep
 
 def test_an_epoch_and_an_end_are_news(client: Client, live: tuple[SweepPaths, RunFolder]) -> None:
     _, going = live
-    page = client.until("/sweep/first", "<svg")
+    page = client.until("/sweep/first", '<div class="drawing"')
     assert "1 finished, 1 running" in page.text and "0.504" in page.text and "0.505" not in page.text
     seen = f"/sweep/first?seen={page.attribute('version')}&drawn={page.attribute('drawn')}"
     assert (client.get(seen).status, client.get(seen).text) == (204, "")
@@ -34,8 +34,7 @@ def test_an_epoch_and_an_end_are_news(client: Client, live: tuple[SweepPaths, Ru
         news = client.get(seen)
     running = news.text.partition('id="running"')[2].partition("</section>")[0]
     assert "<td" in running and "0.505" in running and ">9<" in running
-    report = client.until("/sweep/first", 'id="results"').text
-    assert "0.505" in report.partition('id="results"')[2]
+    client.until("/sweep/first", "0.505", below='id="results"')
     dead = ProcessIdentity(
         pid=2**22 + 1, start_ticks=1, boot_id=ProcessIdentity.current().boot_id, host=ProcessIdentity.current().host
     )
@@ -105,7 +104,7 @@ def test_readers_share_one_reading_and_one_drawing(client: Client, monkeypatch: 
     monkeypatch.setattr(sweep_board, "list_sweep", counted("listed", sweep_board.list_sweep))
     with ThreadPoolExecutor(10) as pool:
         answers = list(pool.map(lambda _: client.get("/sweep/first").status, range(40)))
-    client.until("/sweep/first", "<svg")
+    client.until("/sweep/first", '<div class="drawing"')
     assert answers == [200] * 40
     assert done["readings"] == done["listed"] == 1  # of one version of the files
     assert done["reports"] == 2  # without figures, then with them

@@ -112,7 +112,7 @@ def test_it_writes_nothing(client: Client, root: Path) -> None:
     try:
         addresses = ("/", "/sweep/first", "/sweep/second", "/compare?baseline=first&candidate=second", "/nowhere")
         assert [client.get(each).status for each in addresses] == [200, 200, 200, 200, 404]
-        client.until("/sweep/first", "<svg")  # the figures too
+        client.until("/sweep/first", '<div class="drawing"')  # the figures too
         assert tree_of(root) == before
     finally:
         for folder in [root, *(path for path in root.rglob("*") if path.is_dir())]:

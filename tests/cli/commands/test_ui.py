@@ -36,7 +36,7 @@ def test_the_first_line_is_the_address_and_a_signal_ends_it_without_a_trace(
         assert found is not None, address
         assert process.stdout.readline() == "Sweeps in outputs, live and read-only; Ctrl-C ends it.\n"
         forwarding = process.stdout.readline()
-        assert f"ssh -N -L {found[1]}:127.0.0.1:{found[1]} " in forwarding and socket.gethostname() in forwarding
+        assert f"ssh -N -L {found[1]}:127.0.0.1:{found[1]} " in forwarding and "@192.0.2.2" in forwarding
         with urllib.request.urlopen(address, timeout=60) as page:
             assert 'href="/sweep/grid"' in page.read().decode()
         with urllib.request.urlopen(address.replace("/?", "/sweep/grid?"), timeout=60) as page:
