@@ -19,6 +19,7 @@ __all__ = ["CASES", "measure", "settings_of"]
 
 _IMAGES_OF_DIGITS, _COLOUR_IMAGES = "dataset.in_shape=[1,28,28]", "dataset.in_shape=[3,32,32]"
 _RESNET = ("model=torchvision", "model.architecture=resnet18", _COLOUR_IMAGES)
+_MOBILENET = ("model=torchvision", "model.architecture=mobilenet_v2", _COLOUR_IMAGES)
 # A vision transformer: images of 32x32 are four patches of 16x16.
 _TRANSFORMER = ("model=torchvision", "model.architecture=vit_b_16", "model.input_size=32", _COLOUR_IMAGES)
 
@@ -27,6 +28,7 @@ CASES: dict[str, tuple[tuple[str, ...], dict[int, int]]] = {
     "mlp": (("model=mlp", _IMAGES_OF_DIGITS), {100: 40_000, 1000: 40_000, 10_000: 40_000}),
     "mlp with 2,048 hidden units": (("model=mlp", "model.hidden=[2048]", _IMAGES_OF_DIGITS), {1000: 20_000}),
     "resnet18": (_RESNET, {100: 400, 1000: 1000}),
+    "mobilenet_v2": (_MOBILENET, {100: 400}),
     "vit_b_16": (_TRANSFORMER, {50: 100}),
 }
 """The settings of each model, and the samples of an epoch by batch size."""
