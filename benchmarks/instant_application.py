@@ -10,7 +10,7 @@ from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 
-from runmanager.app.compose.schema import plain_config
+from runmanager.app.compose.schema import plain_config, register_resolvers
 from runmanager.app.hydra_main import main
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
@@ -24,6 +24,7 @@ __all__ = ["return_immediately"]
 
 def return_immediately(cfg: Any) -> None:
     """Claim the run and record it as finished."""
+    register_resolvers()
     paths = RunPaths(Path(HydraConfig.get().runtime.output_dir))
     config = plain_config(cfg)
     record = RunRecord(

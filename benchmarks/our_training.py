@@ -20,7 +20,7 @@ __all__ = [
     *("compose_cell", "default_settings", "fastest_settings", "train"),
 ]
 
-CNN_ON_MNIST = ("dataset=mnist", "model=cnn", "optimizer=adam", "lr=0.01")
+CNN_ON_MNIST = ("dataset=mnist", "model=cnn", "optimizer=adam", "lr=0.01", "dataset.val_size=null")
 """Settings of the tutorial's cell, on MNIST."""
 
 FASTEST = ("loader=resident",)

@@ -112,15 +112,15 @@ def test_an_end_that_a_full_disk_prevents_is_written_later(
 def test_a_checkpoint_on_a_full_disk_is_named(
     environment: Callable[..., dict[str, str]], sweep: Callable[[str], Any], tmp_path: Path, tiny: tuple[str, ...]
 ) -> None:
-    words = (*tiny, "model=mlp", "epochs=3", "checkpoint.every=2", "name=full")
-    done = limited(tmp_path, environment(), "-f 250", *words)
+    words = (*tiny, "model=mlp", "model.hidden=[1024]", "epochs=3", "checkpoint.every=2", "name=full")
+    done = limited(tmp_path, environment(), "-f 1000", *words)
     assert (done.returncode, done.stderr) == (1, "")
     (record,) = sweep("full").records
     paths = sweep("full").paths.run(record.name)
     assert (record.status, record.reason) == ("failed", "exception")
     assert record.message == (
         f"NoRoomError: {paths.checkpoint} must fit the size that a file may have, got File too large "
-        "(256,000 bytes at most, ulimit -f); raise that limit."
+        "(1,024,000 bytes at most, ulimit -f); raise that limit."
     )
     assert "inline_container" not in done.stdout and record.message in done.stdout
     assert sweep("full").num_epochs(record) == 1  # the epoch without a checkpoint

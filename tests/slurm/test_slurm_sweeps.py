@@ -106,7 +106,7 @@ def test_a_detached_sweep_continues_by_itself_and_is_submitted_once(bench: Any) 
     done = bench.run(*detached)
     assert done.status == 0, done.err
     assert "runmanager watch off" in done.out
-    assert "table outputs/off" in done.out
+    assert "runmanager table off" in done.out
     bench.wait_at_gate()
     sweep = bench.sweep("off")
     jobs = sweep.jobs()

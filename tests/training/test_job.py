@@ -421,8 +421,7 @@ def test_a_damaged_checkpoint_is_kept_and_the_run_starts_again(job):
     assert_equal(again, whole)
     (note,) = set(again.record.notes) - set(whole.record.notes)
     assert note == (
-        "begun again from the start: the checkpoint is damaged (UnpicklingError); it is kept as "
-        "attempts/1/checkpoint.pt"
+        "begun again from the start: the checkpoint is damaged (BadZipFile); it is kept as attempts/1/checkpoint.pt"
     )
     aside = again.paths.attempts / "1"
     assert (aside / "checkpoint.pt").read_bytes() == b"damaged"

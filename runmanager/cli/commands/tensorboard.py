@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from runmanager.cli.arguments import SweepName
-from runmanager.cli.remote_viewing import forwarding_line
-from runmanager.cli.temporary_folders import temporary_folder
+from runmanager.cli.serving.remote_viewing import forwarding_line
+from runmanager.cli.serving.temporary_folders import temporary_folder
 from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.sweep.lookup import find_sweep

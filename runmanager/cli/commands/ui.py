@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from runmanager.cli.local_server import base_address, exit_on_signals, is_loopback, listen
 from runmanager.cli.printing import print_text, print_warning
-from runmanager.cli.remote_viewing import forwarding_command
+from runmanager.cli.serving.local_server import base_address, exit_on_signals, is_loopback, listen
+from runmanager.cli.serving.remote_viewing import forwarding_command
 from runmanager.errors import UsageError
 from runmanager.records.sweep.lookup import OUTPUT_ROOT
 from runmanager.text import printable

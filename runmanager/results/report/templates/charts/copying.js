@@ -12,6 +12,7 @@ function copyMenu(figure) {
       {
         type: "button",
         onclick: async () => {
+          message.textContent = ""; // a screen reader is told each result, the same one too
           message.textContent = await act();
         },
       },

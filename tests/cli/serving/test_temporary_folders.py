@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from runmanager.cli.temporary_folders import temporary_folder
+from runmanager.cli.serving.temporary_folders import temporary_folder
 
 HOLD = """
 import sys
-from runmanager.cli.temporary_folders import temporary_folder
+from runmanager.cli.serving.temporary_folders import temporary_folder
 with temporary_folder("tensorboard") as folder:
     (folder / "file").touch()
     print(folder, flush=True)

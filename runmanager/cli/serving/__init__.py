@@ -1,0 +1,1 @@
+"""Pages that a command serves: sockets, addresses, access over ssh, temporary folders."""
