@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from runmanager.records.settings import secrets
+
 from .processes import TIMEOUT_SECONDS, discard, kill_all
 
 # The same examples each time, and no time limit per example on a busy machine.
@@ -49,6 +51,13 @@ def one_torch_thread() -> Iterator[None]:
     torch = sys.modules.get("torch")
     if torch is not None and torch.get_num_threads() != 1:
         torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def no_secrets_of_earlier_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the secrets that earlier tests gave: the process removes their texts from all later output."""
+    monkeypatch.setenv(secrets.SECRETS_VARIABLE, "")
+    monkeypatch.setattr(secrets, "_values", set())
 
 
 @pytest.fixture

@@ -3,10 +3,8 @@
 import pytest
 
 from runmanager.errors import UsageError
-from runmanager.records.settings import secrets
 from runmanager.records.settings.secrets import (
     MASK,
-    SECRETS_VARIABLE,
     declare_secrets,
     is_secret,
     is_secret_variable,
@@ -19,12 +17,6 @@ from runmanager.records.settings.secrets import (
 )
 from runmanager.records.settings.signature import signature
 from runmanager.records.settings.values import plain_settings
-
-
-@pytest.fixture(autouse=True)
-def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(secrets, "_values", set())
-    monkeypatch.setenv(SECRETS_VARIABLE, "")
 
 
 @pytest.mark.parametrize(
