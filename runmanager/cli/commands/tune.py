@@ -1,6 +1,7 @@
 """`runmanager tune`: settings that change nothing but speed, raced against each other on this machine."""
 
 import datetime
+import math
 import time
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -73,8 +74,8 @@ def tune(
     num_workers=0,2,4`. The command to use is printed last, and a preset of the built-in job is written.
     """
     began = time.monotonic()
-    if seconds <= 0:
-        raise UsageError(f"`--seconds` must be above 0, got {seconds:g}.")
+    if not 0 < seconds < math.inf:
+        raise UsageError(f"`--seconds` must be a number above 0, got {seconds:g}.")
     given = list(words or ())
     is_script = module is not None or (bool(given) and given[0].endswith(".py") and "=" not in given[0])
     fixed: tuple[str, ...] = ctx.meta.get(_FIXED, ())

@@ -27,14 +27,19 @@ def in_parts(
     """Return the results of `work` for consecutive parts of `names`, in order; each part has a process of its own.
 
     A result crosses processes in msgpack, and `decoder` reads it. There is one part, and no further process, if there
-    are few names or one core, and where this process has threads, whose locks a forked one would keep for ever.
+    are few names or one core, and where this process has threads, whose locks a forked one would keep for ever. Parts
+    for which the system has no process left are done here.
     """
     num_parts = min(len(names) // _MIN_RUNS, _MAX_PROCESSES, usable_cores()) if _may_fork() else 1
     size = -(-len(names) // max(1, num_parts))
     parts = [names[begin : begin + size] for begin in range(0, len(names), max(1, size))] or [names]
     with contextlib.ExitStack() as stack:
-        others = [stack.enter_context(_Worker(work, part, decoder)) for part in parts[1:]]
-        return [work(parts[0]), *(each.result() for each in others)]
+        others: list[_Worker[_T]] = []
+        with contextlib.suppress(OSError):
+            for part in parts[1:]:
+                others.append(stack.enter_context(_Worker(work, part, decoder)))
+        done = [work(parts[0]), *(each.result() for each in others)]
+        return [*done, *map(work, parts[len(done) :])]
 
 
 def _may_fork() -> bool:
@@ -49,7 +54,12 @@ class _Worker(Generic[_T]):
     def __init__(self, work: Callable[[Sequence[str]], _T], part: Sequence[str], decoder: msgspec.msgpack.Decoder[_T]):
         self._work, self._part, self._decoder = work, part, decoder
         self._pipe, into = os.pipe()
-        self._pid = os.fork()
+        try:
+            self._pid = os.fork()
+        except OSError:
+            os.close(self._pipe)
+            os.close(into)
+            raise
         if self._pid == 0:
             self._answer(into)
         os.close(into)

@@ -36,13 +36,15 @@ def best_first(table: Table) -> Table:
 def ranked_column(table: Table) -> str | None:
     """The column by which people rank the rows of a results table: the first metric whose direction is known.
 
-    None where no finished run has one. Losses count only where all rows have the same loss.
+    The one that a command has asked for comes first. None where no finished run has any. Losses count only where all
+    rows have the same loss.
     """
+    asked = [name for name in (f"metrics.{table.metric}", table.metric) if table.metric and name in table.columns]
     of_loss = [name for name in table.settings if name.removeprefix("settings.").partition(".")[0] == "loss"]
     has_several_losses = any(len({sort_key(row[name]) for row in table.rows}) > 1 for name in of_loss)
     of_training = [name for name in table.logged if name.startswith("train")]
     outcomes = [name for name in OUTCOMES if name in table.columns and not (has_several_losses and name in OF_THE_LOSS)]
-    for name in (*outcomes, *(each for each in table.logged if each not in of_training), *of_training):
+    for name in (*asked, *outcomes, *(each for each in table.logged if each not in of_training), *of_training):
         if table.directions.known(name) is not None and any(_is_result(row, name) for row in table.rows):
             return name
     return None

@@ -118,7 +118,9 @@ def test_whole_runs_of_a_script_race(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["lr=0.1,0.2"], "`lr` must have one value in a race, got 2;"),
-        (["--seconds", "0"], "`--seconds` must be above 0, got 0."),
+        (["--seconds", "0"], "`--seconds` must be a number above 0, got 0."),
+        (["--seconds", "nan"], "`--seconds` must be a number above 0, got nan."),
+        (["--seconds", "inf"], "`--seconds` must be a number above 0, got inf."),
         (["--allow", "lr"], "`--allow` must name a setting that changes results, got lr;"),
         (["threads=x"], "`threads` must be numbers of at least 1, such as 1,2, got x."),
         (["--python", "python3"], "`--python` must be given with a script, got none;"),

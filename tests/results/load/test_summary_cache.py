@@ -275,13 +275,20 @@ if sys.argv[2] == "killed":
     decode, parallel_reading._Worker._answer = None, lambda self, into: os._exit(1)
     sweep.summaries.unlink(missing_ok=True)
     tables.append(result_rows(*loader.read_summary(sweep)))
+if sys.argv[2] == "refused":
+    def refuse():
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+    os.fork, num_open = refuse, len(os.listdir("/proc/self/fd"))
+    sweep.summaries.unlink(missing_ok=True)
+    tables.append(result_rows(*loader.read_summary(sweep)))
+    assert len(os.listdir("/proc/self/fd")) == num_open
 assert all(table == tables[0] for table in tables)
 print(len(tables[0].rows), len(tables[0].notes), len(forks), len(tables[0].logged))
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only there the threads of a process can be counted")
-@pytest.mark.parametrize(("what", "num_forks"), [("whole", 2), ("killed", 4)])
+@pytest.mark.parametrize(("what", "num_forks"), [("whole", 2), ("killed", 4), ("refused", 2)])
 def test_a_first_reading_in_several_processes_is_the_same(
     stored: SweepPaths, tmp_path: Path, what: str, num_forks: int
 ) -> None:
