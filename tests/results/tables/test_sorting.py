@@ -13,7 +13,10 @@ def test_the_metric_that_a_command_asked_for_ranks_the_rows(contents, timed):
     runs = [
         (
             {"lr": lr, "device": "cpu"},
-            [msgspec.structs.replace(each, val_accuracy=1 - value, metrics={"f1": value}) for each in timed([9.0, 2.0])],
+            [
+                msgspec.structs.replace(each, val_accuracy=1 - value, metrics={"f1": value})
+                for each in timed([9.0, 2.0])
+            ],
             {},
         )
         for lr, value in f1.items()
