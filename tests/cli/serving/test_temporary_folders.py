@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from runmanager.cli.serving import temporary_folders
 from runmanager.cli.serving.temporary_folders import temporary_folder
 
 HOLD = """
@@ -40,3 +41,30 @@ def test_the_folder_of_a_killed_command_goes_with_the_next_start(
         assert (held / "file").exists() and not abandoned.exists() and list(folder.iterdir()) == []
     living.communicate("")
     assert sorted(tmp_path.iterdir()) == sorted(others)
+
+
+def test_the_folder_is_in_memory_where_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, memory = tmp_path / "disk", tmp_path / "memory"
+    memory.mkdir()
+    disk.mkdir()
+    abandoned = disk / "runmanager-tensorboard-999999999-1-x"
+    abandoned.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(disk))
+    monkeypatch.setattr(temporary_folders, "_IN_MEMORY", str(memory))
+    for name in ("TMPDIR", "TEMP", "TMP"):
+        monkeypatch.delenv(name, raising=False)
+
+    def parent() -> Path:
+        with temporary_folder("tensorboard") as folder:
+            return folder.parent
+
+    monkeypatch.setattr(temporary_folders, "_LEAST_FREE_BYTES", 1)
+    assert parent() == memory and not abandoned.exists()
+    monkeypatch.setattr(temporary_folders, "_LEAST_FREE_BYTES", 1 << 60)
+    assert parent() == disk
+    monkeypatch.setattr(temporary_folders, "_LEAST_FREE_BYTES", 1)
+    monkeypatch.setenv("TMPDIR", str(disk))
+    assert parent() == disk
+    monkeypatch.delenv("TMPDIR")
+    memory.rmdir()
+    assert parent() == disk
