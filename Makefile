@@ -56,7 +56,7 @@ readme-output: $(STAMP)
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(PYTEST_ARGS)
 
-# Beside the environment, as these versions cannot share it with the newest. Their warnings are their own.
+# Apart from the environment, as these versions cannot share it with the newest. Their warnings are their own.
 test-matrix: $(STAMP)
 	$(BIN)/python -m pip install --quiet --upgrade --no-deps --target $(VENV)/oldest $(OLDEST_FRAMEWORKS)
 	PYTHONPATH=$(VENV)/oldest:. OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/integrations -o filterwarnings=ignore

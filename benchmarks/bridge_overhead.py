@@ -1,6 +1,6 @@
 """What a bridge adds to an epoch: trainings of Lightning and Transformers with and without it, step by step in turns.
 
-Each round is an epoch of both sides, up to the record of it, and the trainings go on over several rounds, as most of an
+Each round is an epoch of both sides, up to the record of it, and trainings continue over several rounds, as most of an
 epoch's cost is in its steps. The first epoch of a training is warm-up: in it the graph is drawn, and the work of a step
 counted. It is not timed. Freed memory is kept on both sides, as in a run: else the layout of memory would decide how
 much of it each step maps again, and the sides would differ by more than a bridge costs.

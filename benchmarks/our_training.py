@@ -24,7 +24,7 @@ CNN_ON_MNIST = ("dataset=mnist", "model=cnn", "optimizer=adam", "lr=0.01", "data
 """Settings of the tutorial's cell, on MNIST."""
 
 FASTEST = ("loader=resident",)
-"""Settings that, beside the defaults, make the CNN's epoch fastest on a CPU without changing its results."""
+"""Settings that, together with the defaults, make the CNN's epoch fastest on a CPU without changing its results."""
 
 PLAIN_STEPS = ("channels_last=false", "micro_batch=null")
 """Settings that compute a step as a loop without any does."""

@@ -173,7 +173,7 @@ def signature(name: str, function: Any) -> list[str]:
 
 
 def parameter_text(parameter: inspect.Parameter) -> str:
-    """Format a parameter; a default that is no plain value is shown as `...`, as its text depends on the process."""
+    """Format a parameter; a default that is not a plain value is shown as `...`, as its text depends on the process."""
     stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
     annotation = "" if parameter.annotation is parameter.empty else f": {type_text(parameter.annotation)}"
     if parameter.default is parameter.empty:

@@ -1,11 +1,14 @@
-"""Temporary signal handlers."""
+"""Temporary signal handlers, names of signals, and the exit status of an interrupted command."""
 
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-__all__ = ["handle_signals", "sigchld_ignored"]
+__all__ = ["INTERRUPTED_STATUS", "handle_signals", "sigchld_ignored", "signal_name"]
+
+INTERRUPTED_STATUS = 128 + signal.SIGINT
+"""Exit status of a command that Ctrl-C has ended, as in a shell."""
 
 
 @contextmanager
@@ -40,3 +43,11 @@ def sigchld_ignored() -> Iterator[None]:
     finally:
         if earlier is not None:  # None: not installed by Python, which cannot restore it
             signal.signal(signal.SIGCHLD, earlier)
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal, such as `SIGKILL`; `signal 99` for one that this system does not know."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -14,6 +14,7 @@ __all__ = [
     "format_value",
     "full_command",
     "in_backticks",
+    "message_line",
     "pluralize",
     "printable",
     "shell_command",
@@ -91,8 +92,17 @@ def first_line(text: str) -> str:
 
 def error_line(error: BaseException) -> str:
     """Format an exception in one line, of any length: `ValueError: lr must be above 0`; the type alone if empty."""
-    try:
-        message = first_line(str(error))
-    except Exception:  # a custom exception's `__str__` may fail
-        message = ""
+    message = _message(error)
     return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def message_line(error: BaseException) -> str:
+    """Format the message of an exception in one line, of any length; its type if it has none."""
+    return _message(error) or type(error).__name__
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return first_line(str(error))
+    except Exception:  # a custom exception's `__str__` may fail
+        return ""

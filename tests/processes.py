@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-__all__ = ["TIMEOUT_SECONDS", "discard", "kill_all", "time_since", "wait_for_output"]
+__all__ = ["TIMEOUT_SECONDS", "discard", "kill_all", "time_since", "wait_for_output", "wait_until"]
 
 TIMEOUT_SECONDS = 120.0
 _KILL_SECONDS = 30.0
@@ -50,6 +50,16 @@ def wait_for_output(process: subprocess.Popen[str], *, seconds: float = TIMEOUT_
             output = f"{late.stdout!r}\n{late.stderr!r}\nand a descendant still holds its pipes"
         discard(process)
         pytest.fail(f"the command did not end in {seconds:g} s:\n{output}")
+
+
+def wait_until(condition: Callable[[], Any], what: str = "a condition", *, seconds: float = TIMEOUT_SECONDS) -> Any:
+    """Return the value of `condition` as soon as it is true; after the timeout the test fails."""
+    until = time.monotonic() + seconds
+    while not (value := condition()):
+        if time.monotonic() > until:
+            pytest.fail(f"{what}: waited for in vain")
+        time.sleep(0.01)  # between two polls
+    return value
 
 
 def time_since(path: Path) -> Callable[[], float]:

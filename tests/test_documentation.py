@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from .forked_python import start_forked
+
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md")])
 
@@ -114,7 +116,9 @@ def test_block_runs(block: Block, folders: dict[Path, Path]) -> None:
     if block.language in ("python", "py"):
         script = folder / f"line_{block.line}.py"
         script.write_text(block.body)
-        run([sys.executable, script.name], folder)
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        done = start_forked([script.name], folder=folder, environment=environment).end(TIME_LIMIT_SECONDS)
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
         return
     found = commands(block)
     assert found, f"{block} is marked to run but contains no command"

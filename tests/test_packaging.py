@@ -77,7 +77,7 @@ def test_wheel_contains_configuration_templates_and_types(installed: Path) -> No
 
 
 def _in_wheel(installed: Path, file: Path) -> Path:
-    """Where the wheel has a file of the repository: Hydra's namespace package is beside ours."""
+    """Where the wheel has a file of the repository: Hydra's namespace package is next to ours."""
     plugins = Path("runmanager/plugins")
     if file.is_relative_to(plugins):
         return installed / file.relative_to(plugins)

@@ -17,12 +17,12 @@ from runmanager.errors import ConfigurationError, RunManagerError, SweepError
 from runmanager.records.host.import_path import search_current_folder
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
 from runmanager.records.settings.secrets import masked_words, refuse_masks
+from runmanager.signals import INTERRUPTED_STATUS
 
 __all__ = ["main", "task"]
 
 _BROKEN_STATUS = 1
 _USAGE_STATUS = 2
-_INTERRUPTED = 130
 _FLAGS = ("--dry-run", "--debug", "--quiet", "--yes", "--restore")
 _PRELOAD = ("torch", "runmanager.app.forkserver_imports")
 _OPTIONS_WITH_VALUE = (
@@ -164,7 +164,7 @@ def _status_of(command: _Command, called: Sequence[str], task: Callable[[Any], A
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt:
         print("Interrupted before anything was run.", file=sys.stderr)
-        return _INTERRUPTED
+        return INTERRUPTED_STATUS
     except Exception as error:
         if "--debug" in command.flags:
             traceback.print_exc()

@@ -1,9 +1,10 @@
 """The command line of a script's sweep, as `runmanager sweep` and `runmanager run` parse it. Few imports."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["ScriptCommandLine", "ScriptFlags"]
+__all__ = ["ScriptCommandLine", "ScriptFlags", "after_separator"]
 
 
 @dataclass(frozen=True)
@@ -72,3 +73,8 @@ class ScriptCommandLine:
     @property
     def is_module(self) -> bool:
         return self.flags.module is not None
+
+
+def after_separator(fixed: Sequence[str]) -> tuple[str, ...]:
+    """Return the end of a command with these arguments of its script: `--` and the arguments, or nothing."""
+    return ("--", *fixed) if fixed else ()

@@ -17,7 +17,7 @@ from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
 from runmanager.app.programs.script.arguments.setting_words import SettingGrid, parse_settings
 from runmanager.app.programs.script.script import find_script
 from runmanager.app.programs.script.script_program import ScriptProgram
-from runmanager.app.script_command_line import ScriptCommandLine
+from runmanager.app.script_command_line import ScriptCommandLine, after_separator
 from runmanager.app.script_main import launcher_of, program_of
 from runmanager.app.tune.answer import Answer, show_answer, write_tuning
 from runmanager.app.tune.search import Factor, Heat, Search, Settings
@@ -28,13 +28,13 @@ from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun, read_sweep
 from runmanager.results.stats.descriptive import median
 from runmanager.results.stats.race import beaten, fastest_of, is_settled, race_speedup
+from runmanager.signals import INTERRUPTED_STATUS
 from runmanager.tracking.environment.environment import environment_for_children
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
 from runmanager.validation import fault
 
 __all__ = ["tune_script"]
 
-_INTERRUPTED = 130
 _LOOK_AT = (2, 3, 4, 6, 8, 12)  # rounds
 _MAX_ROUNDS = 12
 _LEAST_ROUNDS = 2  # where the time allows it
@@ -71,14 +71,13 @@ def tune_script(line: ScriptCommandLine, *, seconds: float, began: float) -> int
         if value is not None
         for word in (option, value)
     ]
-    fixed = ("--", *line.fixed) if line.fixed else ()
     words = [space.word(name, value) for name, value in settings.items()]
-    command = shlex.join(["runmanager", "run", *options, *program, *words, *fixed])
+    command = shlex.join(["runmanager", "run", *options, *program, *words, *after_separator(line.fixed)])
     given = " ".join(space.word(name, value) for name, value in space.first.items())
     answer = Answer(found, command, device="", given=given)
     write_tuning(track.sweep.root, answer)
     show_answer(answer, console)
-    return _INTERRUPTED if found.is_interrupted else 0
+    return INTERRUPTED_STATUS if found.is_interrupted else 0
 
 
 class _Lists:
@@ -185,7 +184,7 @@ class _WholeRuns:
         except SweepError:
             pass
         except SystemExit as end:
-            if end.code == _INTERRUPTED:
+            if end.code == INTERRUPTED_STATUS:
                 raise KeyboardInterrupt from None
         runs = {run.record.signature: run for run in read_sweep(self.sweep).runs}
         return {key: _speed(runs.get(cell.signature)) for key, cell in cells.items()}

@@ -15,7 +15,7 @@ from runmanager.cli.commands.compare import compare
 from runmanager.cli.commands.demo import demo
 from runmanager.cli.commands.diff import diff
 from runmanager.cli.commands.doctor import doctor
-from runmanager.cli.commands.duel import DuelCommand, duel
+from runmanager.cli.commands.duel import duel
 from runmanager.cli.commands.export import export
 from runmanager.cli.commands.help import help_
 from runmanager.cli.commands.labels import note, tag
@@ -30,15 +30,17 @@ from runmanager.cli.commands.show import show
 from runmanager.cli.commands.sweep import sweep
 from runmanager.cli.commands.table import table
 from runmanager.cli.commands.tensorboard import tensorboard
-from runmanager.cli.commands.tune import TuneCommand, tune
+from runmanager.cli.commands.tune import tune
 from runmanager.cli.commands.ui import ui
 from runmanager.cli.commands.watch import watch
+from runmanager.cli.fixed_arguments import FixedArgumentsCommand, split_fixed
 from runmanager.cli.hydra_application import PASS_THROUGH
 from runmanager.cli.printing import print_error
 from runmanager.cli.repeated_options import UniqueOptionsCommand
 from runmanager.cli.script_options import SCRIPT_METAVAR, ScriptCommand
 from runmanager.errors import ConfigurationError, RunManagerError
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
+from runmanager.signals import INTERRUPTED_STATUS
 
 __all__ = ["app", "main", "run_command"]
 
@@ -96,12 +98,12 @@ for _command, _words in _LAUNCHING_COMMANDS:
     # Options of a duel may follow its sides.
     _settings = PASS_THROUGH | {"allow_interspersed_args": _command is duel}
     app.command(
-        cls=DuelCommand if _command is duel else None,
+        cls=FixedArgumentsCommand if _command is duel else None,
         context_settings=_settings,
         options_metavar="[OVERRIDES]...",
         epilog=_example(_command, _words),
     )(_command)
-app.command(cls=TuneCommand, epilog=_example(tune, "model=cnn batch_size=10000 --seconds 60"))(tune)
+app.command(cls=FixedArgumentsCommand, epilog=_example(tune, "model=cnn batch_size=10000 --seconds 60"))(tune)
 for _command, _words in _OTHER_COMMANDS:
     app.command(_name(_command), cls=UniqueOptionsCommand, epilog=_example(_command, _words))(_command)
 
@@ -147,9 +149,9 @@ def run_command(arguments: Sequence[str]) -> int:
 def _status_of(arguments: Sequence[str]) -> int:
     if sys.platform == "win32":
         return _print_faults(["Windows is not supported; use Linux, macOS, or Linux inside Windows (WSL 2)."], status=2)
-    index = arguments.index("--") if "--" in arguments else len(arguments)  # what follows is for a script
-    debug = "--debug" in arguments[:index]
-    rest = [*(argument for argument in arguments[:index] if argument != "--debug"), *arguments[index:]]
+    own, _ = split_fixed(arguments)  # the rest is for a script
+    debug = "--debug" in own
+    rest = [*(argument for argument in own if argument != "--debug"), *arguments[len(own) :]]
     try:
         # The context's `obj` passes the flag to the commands that call the Hydra application.
         returned = typer.main.get_command(app).main(
@@ -157,7 +159,7 @@ def _status_of(arguments: Sequence[str]) -> int:
         )
         return returned if isinstance(returned, int) else 0
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED_STATUS
     except SystemExit as end:  # raised by Typer after shell completion
         return end.code if isinstance(end.code, int) else 0
     except Exception as error:

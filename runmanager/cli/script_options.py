@@ -10,13 +10,13 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from runmanager.app.script_command_line import ScriptCommandLine, ScriptFlags
-from runmanager.cli.repeated_options import UniqueOptionsCommand
+from runmanager.cli.fixed_arguments import FixedArgumentsCommand, fixed_arguments
 
 __all__ = ["SCRIPT_METAVAR", "ScriptCommand", "takes_scripts"]
 
 SCRIPT_METAVAR = "[OVERRIDES]... | [OPTIONS] PROGRAM [SETTINGS]... [-- ARGUMENTS]..."
 
-_WORDS, _FIXED = "runmanager.words", "runmanager.fixed"
+_WORDS, _IS_SCRIPT = "runmanager.words", "runmanager.is_script"
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _PANEL = "Options for a script (before PROGRAM)"
 
@@ -75,19 +75,18 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
-class ScriptCommand(UniqueOptionsCommand):
+class ScriptCommand(FixedArgumentsCommand):
     """A command that takes a script with options, or passes all its words on to the built-in job.
 
-    The first word that is no option decides: one that ends in `.py`, or a module's name after `-m`, is a script.
+    The first word that is not an option decides: one that ends in `.py`, or a module's name after `-m`, is a script.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the options of a script, or none; called by Typer."""
         ctx.meta[_WORDS] = tuple(args)
-        if args[:1] == ["--help"] or self._names_script(ctx, args):
-            index = args.index("--") if "--" in args else len(args)
-            ctx.meta[_FIXED] = tuple(args[index + 1 :])
-            return super().parse_args(ctx, args[:index])
+        ctx.meta[_IS_SCRIPT] = args[:1] == ["--help"] or self._names_script(ctx, args)
+        if ctx.meta[_IS_SCRIPT]:
+            return super().parse_args(ctx, args)
         super().parse_args(ctx, [])
         ctx.args = list(args)
         return args
@@ -116,12 +115,13 @@ def takes_scripts(
     def decorate(built_in: Callable[[typer.Context], int]) -> Callable[..., int]:
         @functools.wraps(built_in)
         def command(ctx: typer.Context, **given: Any) -> int:
-            if _FIXED not in ctx.meta:
+            if not ctx.meta[_IS_SCRIPT]:
                 return built_in(ctx) if ctx.args else _show_help(ctx)
             flags = ScriptFlags(**given)
             program, *settings = [flags.module, *ctx.args] if flags.module is not None else ctx.args
             words = ("runmanager", str(ctx.info_name), *ctx.meta[_WORDS])
-            line = ScriptCommandLine(flags, program, tuple(settings), ctx.meta[_FIXED], words, is_single, bool(ctx.obj))
+            fixed = fixed_arguments(ctx)
+            line = ScriptCommandLine(flags, program, tuple(settings), fixed, words, is_single, bool(ctx.obj))
             return of_script(line)
 
         parameters = [inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)]

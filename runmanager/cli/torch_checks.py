@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 
 from runmanager.cli.machine_checks import Check, Level
-from runmanager.text import pluralize
+from runmanager.text import message_line, pluralize
 
 __all__ = ["torch_checks"]
 
@@ -26,7 +26,7 @@ def torch_checks() -> list[Check]:
         try:
             torch = importlib.import_module("torch")
         except Exception as error:
-            finding = f"cannot be imported: {_first_line(error)}"
+            finding = f"cannot be imported: {message_line(error)}"
             return [Check("torch", Level.ERROR, finding, "pip install torch torchvision"), tensorboard_check()]
         built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "no CUDA"
         threads = torch.get_num_threads()
@@ -42,10 +42,6 @@ def torch_checks() -> list[Check]:
     ]
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
-
-
 def torchvision_check(torch_version: str) -> Check:
     """Check that torchvision can be imported, which fails with a torch from another index."""
     try:
@@ -56,7 +52,7 @@ def torchvision_check(torch_version: str) -> Check:
     try:
         importlib.import_module("torchvision")
     except Exception as error:
-        finding = f"torchvision {version} does not match torch {torch_version}: {_first_line(error)}"
+        finding = f"torchvision {version} does not match torch {torch_version}: {message_line(error)}"
         return Check("torchvision", Level.ERROR, finding, _SAME_INDEX)
     return Check("torchvision", Level.OK, f"{version}, matches torch {torch_version}")
 
@@ -83,7 +79,7 @@ def _device_check(name: str) -> Check:
         answer = float(torch.ones(8, device=device).sum())
     except RuntimeError as error:
         cure = "install the torch build for this device and its driver; until then use `device=cpu`"
-        return Check(name, Level.ERROR, f"does not work: {_first_line(error)}", cure)
+        return Check(name, Level.ERROR, f"does not work: {message_line(error)}", cure)
     if answer != 8:
         return Check(name, Level.ERROR, f"sums eight ones to {answer:g}", "use another device: this one is broken")
     parts = [facts["device_name"]]
@@ -124,7 +120,7 @@ def tensorboard_check() -> Check:
             importlib.import_module("tensorboard.main")
         version = importlib.metadata.version("tensorboard")
     except Exception as error:
-        finding = f"cannot be imported: {_first_line(error)}"
+        finding = f"cannot be imported: {message_line(error)}"
         return Check("tensorboard", Level.ERROR, finding, "pip install --upgrade tensorboard")
     return Check("tensorboard", Level.OK, version)
 

@@ -90,7 +90,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """The finished run whose settings are a cell's but for fewer epochs, and the `obstacle` to going on from it.
+    """The finished run whose settings are a cell's but for fewer epochs, and the `obstacle` to continuing it.
 
     The obstacle completes a sentence about the cell's run; it is empty if there is none.
     """

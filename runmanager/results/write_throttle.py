@@ -7,16 +7,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["MAX_TABLES_SHARE", "WriteThrottle"]
+__all__ = ["WriteThrottle"]
 
-MAX_TABLES_SHARE = 0.05
+_MAX_TABLES_SHARE = 0.05
 """The largest share of time for writing tables while the runs of a large sweep are executed."""
 
 
 class WriteThrottle:
     """Delays the next write so that writing takes at most a `share` of the time; `clock` returns seconds."""
 
-    def __init__(self, share: float = MAX_TABLES_SHARE, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, share: float = _MAX_TABLES_SHARE, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._share = share
         self._clock = clock
         self._due_at = -float("inf")

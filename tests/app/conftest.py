@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.reader import read_epochs, read_sweep
 
-from ..processes import TIMEOUT_SECONDS, wait_for_output
+from ..processes import TIMEOUT_SECONDS, wait_for_output, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(Path(__file__).parent))  # the folder of the tests' modules
@@ -220,17 +219,6 @@ def start(tmp_path: Path, mortal: Callable[..., Any]) -> Callable[..., subproces
         return process
 
     return begin
-
-
-def wait_until(condition: Callable[[], Any], what: str) -> Any:
-    """Wait until `condition` is true; return its value."""
-    until = time.monotonic() + DEADLINE_SECONDS
-    while time.monotonic() < until:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.01)  # between two polls
-    pytest.fail(f"{what}: waited for in vain")
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,17 +18,9 @@ from runmanager.records.run.status import Reason, Status
 from runmanager.records.storage.reader import read_sweep
 from runmanager.records.sweep.sweep_record import read_sweep_record
 
+from ..processes import TIMEOUT_SECONDS, wait_until
+
 ROOT = Path(__file__).resolve().parents[2]
-DEADLINE_SECONDS = 120
-
-
-def until(condition: Callable[[], Any], what: str) -> Any:
-    """Wait until the condition is true and return its value."""
-    ends = time.monotonic() + DEADLINE_SECONDS
-    while not (found := condition()):
-        assert time.monotonic() < ends, f"{what} never came"
-        time.sleep(0.05)
-    return found
 
 
 @pytest.mark.parametrize(
@@ -88,10 +79,10 @@ def test_a_sweep_of_a_program_prints_lines_and_ends_with_the_program(
     assert plan is not None
     (driver,) = plan.drivers
     try:
-        until((tmp_path / "waiting").exists, "the second epoch")
+        wait_until((tmp_path / "waiting").exists, "the second epoch")
         process.send_signal(signal.SIGKILL)
-        process.wait(DEADLINE_SECONDS)
-        until(lambda: driver.is_alive() is False, "the driver's end")
+        process.wait(TIMEOUT_SECONDS)
+        wait_until(lambda: driver.is_alive() is False, "the driver's end")
     finally:
         process.stdout.close()
         if driver.is_alive():

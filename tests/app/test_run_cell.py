@@ -12,7 +12,7 @@ import pytest
 
 from runmanager.records.files.paths import RunPaths
 
-from .conftest import wait_until
+from ..processes import wait_until
 
 OWN = ("model=custom", "model._target_=own.Net")
 ENDS = {

@@ -14,7 +14,7 @@ MARK = "text-of-another-folder"
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A folder like that of a run, beside the sweeps."""
+    """A folder like that of a run, next to the sweeps."""
     folder = tmp_path / "outside"
     folder.mkdir()
     for name in ("run.json", "epochs.jsonl", "error.txt", "run.log", "events.out.tfevents.1", "config.yaml"):

@@ -3,14 +3,14 @@
 import importlib.util
 import json
 import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+
+from ..forked_python import start_forked
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -38,11 +38,8 @@ class Example:
 
     def run(self, *arguments: str) -> ExampleRun:
         """Run it in an empty folder."""
-        command = [sys.executable, str(self.path), *arguments]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        ended = subprocess.run(
-            command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300, check=False
-        )
+        ended = start_forked([str(self.path), *arguments], folder=self.folder, environment=environment).end()
         assert ended.returncode == 0, ended.stdout + ended.stderr
         (record,) = self.folder.glob("outputs/**/run.json")
         epochs = [json.loads(line) for line in (record.parent / "epochs.jsonl").read_text().splitlines()]

@@ -25,14 +25,11 @@ from runmanager.training.loop import evaluate_epoch, train_epoch
 from runmanager.training.options.dataset import FakeOptions
 from runmanager.training.options.groups import (
     AdamOptions,
-    ConstantOptions,
     DataLoaderOptions,
-    MlpOptions,
     OneCycleOptions,
     ResidentOptions,
     SgdOptions,
 )
-from runmanager.training.options.job import TrainingOptions
 from runmanager.training.options.step import Precision
 from runmanager.training.speed_race import SoloTurns, train_in_turns
 from runmanager.training.step.amp import float32_precision, precision_faults, scaler_for
@@ -42,6 +39,7 @@ from runmanager.training.step.optimizers import build_optimizer
 from runmanager.training.step.schedulers import build_scheduler
 from runmanager.training.step.stepper import Forward, Stepper
 
+from ..job_options import job_options
 from .gpu_device import DEVICE, IS_CUDA, needs_cuda, needs_device
 
 pytestmark = needs_device
@@ -401,16 +399,8 @@ def test_a_step_that_does_not_fit_next_to_the_captured_one_is_out_of_memory() ->
 @needs_cuda
 @pytest.mark.parametrize("graphs", [False, True])
 def test_a_contender_of_a_race_takes_its_turns_on_the_gpu(graphs: bool) -> None:
-    job = TrainingOptions(
-        device="cuda",
-        dataset=FakeOptions(size=400, val_size=20),
-        model=MlpOptions(),
-        optimizer=AdamOptions(),
-        scheduler=ConstantOptions(),
-        loader=DataLoaderOptions(),
-        batch_size=20,
-        micro_batch=None,
-        graphs=graphs,
+    job = job_options(
+        device="cuda", dataset=FakeOptions(size=400, val_size=20), batch_size=20, micro_batch=None, graphs=graphs
     )
     seen = train_in_turns(job, SoloTurns(0.0, least=8))
     assert seen["device"] == "cuda" and {"data", "transfer", "compute"} <= set(seen["shares"])

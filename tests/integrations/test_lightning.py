@@ -109,8 +109,8 @@ def test_logger_records_epochs_values_settings_and_the_test_of_a_training(tmp_pa
     run = stored(tmp_path / "sweep")
     record = run.record
     assert (record.status, record.epochs_planned, record.num_parameters) == ("finished", 2, 18)
-    assert record.config == {"lr": LR}, "a module is no setting"
-    assert [epoch.epoch for epoch in run.epochs] == [1, 2], "the sanity check is no epoch"
+    assert record.config == {"lr": LR}, "a module is not a setting"
+    assert [epoch.epoch for epoch in run.epochs] == [1, 2], "the sanity check is not an epoch"
     assert [epoch.samples for epoch in run.epochs] == [NUM_SAMPLES] * 2
     assert [epoch.loss for epoch in run.epochs] == pytest.approx(losses)
     inputs, labels = samples().tensors

@@ -4,9 +4,8 @@ import itertools
 import os
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,8 @@ import psutil
 import pytest
 
 from runmanager.launching.local.engine import Job, Listener, LocalEngine, ProcessExit
+
+from ..processes import wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -79,14 +80,7 @@ def wait_for() -> Callable[..., None]:
     The deadline is shorter than the life of the tests' jobs.
     """
 
-    def wait(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
-        deadline = time.monotonic() + seconds
-        pause = threading.Event()
-        while not condition():
-            assert time.monotonic() < deadline, f"timed out waiting for {what}"
-            pause.wait(0.01)
-
-    return wait
+    return partial(wait_until, seconds=60.0)
 
 
 @pytest.fixture

@@ -3,9 +3,8 @@
 import os
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,8 @@ import pytest
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
+
+from ..processes import wait_until
 
 PRINT_IDENTITY = """
 import signal, sys, msgspec
@@ -95,14 +96,7 @@ def record() -> Callable[..., RunRecord]:
 def wait_for() -> Callable[..., None]:
     """Wait until a condition holds; the test fails after a deadline."""
 
-    def wait(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
-        deadline = time.monotonic() + seconds
-        tick = threading.Event()
-        while not condition():
-            assert time.monotonic() < deadline, f"timed out waiting for {what}"
-            tick.wait(0.01)
-
-    return wait
+    return partial(wait_until, seconds=60.0)
 
 
 @pytest.fixture

@@ -11,8 +11,15 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests"))  # as in all commands of this folder
 DEADLINE_SECONDS = 300  # of a sweep, on a busy machine
 POLL_SECONDS = 0.01
+
+
+def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment of a program, with further variables."""
+    defaults = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "COLUMNS": "240", "PYTHONPATH": str(ROOT)}
+    return {**os.environ, **defaults, **(variables or {})}
 
 
 def start(folder: Path, *words: str, log: Path, variables: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
@@ -24,12 +31,11 @@ def start_python(
     folder: Path, *words: str, log: Path, variables: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
     """Start another Python program in the same way."""
-    defaults = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "COLUMNS": "240", "PYTHONPATH": str(ROOT)}
     with log.open("ab") as file:
         return subprocess.Popen(
             [sys.executable, *words],
             cwd=folder,
-            env={**os.environ, **defaults, **(variables or {})},
+            env=environment(variables),
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,

@@ -143,11 +143,34 @@ def try_death(
     timeout_seconds: float = _TIMEOUT_SECONDS,
 ) -> Seen:
     """Run the four cells from `folder`, which must not exist yet, and return how they ended."""
+    overrides = launcher.overrides_for(death) if program is JOB else launcher.overrides
+    words = program.words(launcher.name, overrides, ",".join((death.way, *FINE)), death.way == "hangs")
+    status = _run(folder, program, words, variables, timeout_seconds)
+    return _seen(folder, program, death, status)
+
+
+def try_together(folder: Path, launcher: Launcher, *, variables: Mapping[str, str] | None = None) -> list[Seen]:
+    """Run one sweep with a cell for each way to die among the three that finish, and return how each of them ended."""
+    ways = list(DEATHS)
+    for place, way in zip((1, 5, 9), FINE, strict=True):
+        ways.insert(place, way)
+    overrides = [word for death in DEATHS.values() for word in death.overrides]
+    words = JOB.words(launcher.name, [*overrides, *launcher.overrides, *launcher.limit], ",".join(ways), True)
+    status = _run(folder, JOB, words, variables, _TIMEOUT_SECONDS)
+    return [_seen(folder, JOB, death, status) for death in DEATHS.values()]
+
+
+def _run(
+    folder: Path,
+    program: DyingProgram,
+    words: Sequence[str],
+    variables: Mapping[str, str] | None,
+    timeout_seconds: float,
+) -> int | None:
+    """Run the command and wait for all its processes; return its exit status, None if it had to be killed."""
     for name, text in program.files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    overrides = launcher.overrides_for(death) if program is JOB else launcher.overrides
-    words = program.words(launcher.name, overrides, ",".join((death.way, *FINE)), death.way == "hangs")
     process = start_python(folder, *words, log=folder / "log", variables=variables)
     with killed_at_exit(process):
         try:
@@ -155,6 +178,10 @@ def try_death(
         except subprocess.TimeoutExpired:
             status = None
     _wait_for_processes_in(folder, timeout_seconds=0 if status is None else timeout_seconds)
+    return status
+
+
+def _seen(folder: Path, program: DyingProgram, death: Death, status: int | None) -> Seen:
     sweep = SweepPaths(folder / "outputs" / "four")
     messages = [run.record.message for run in read_sweep(sweep).runs if f"way={death.way}-" in run.record.name]
     told = replace(death, message=program.messages.get(death.way, death.message))

@@ -24,7 +24,7 @@ import psutil
 import torch
 from commands import DEADLINE_SECONDS, POLL_SECONDS, killed_at_exit, wait_until
 from foreign import Application, Script, Steps
-from loops import ForkedLoop
+from loops import Loop
 from page import write_row
 from programs import Process, Sweep
 
@@ -32,7 +32,7 @@ from runmanager.records.run.run_record import RunRecord
 
 PROGRAMS: dict[str, type[Sweep]] = {
     "sweep": Sweep,
-    "loop": ForkedLoop,
+    "loop": Loop,
     "application": Application,
     "script": Script,
     "steps": Steps,

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from commands import start_python
-from forked import ForkedProgram
+from commands import environment
+from forked_python import start_forked
 from programs import Process, Sweep
 
 # It notes the beginning of each epoch and of each step, so that an epoch that runs twice is detected independently of
@@ -104,16 +104,8 @@ class Loop(Sweep):
 
     def start(self) -> Process:
         """Start the program in a new process group; its output goes to `log_path`."""
-        return start_python(self.folder, *self._words(), log=self.log_path)
+        return start_forked(self._words(), folder=self.folder, environment=environment(), log=self.log_path)
 
     def _words(self) -> tuple[str, ...]:
         (self.folder / "loop.py").write_text(LOOP)
         return "loop.py", str(self.paths.root), self.variant
-
-
-class ForkedLoop(Loop):
-    """The same, in processes that share their imports, which take most of the time of so short a program."""
-
-    def start(self) -> Process:
-        """Start the program as a fork."""
-        return ForkedProgram(self.folder, *self._words(), log=self.log_path)

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import psutil
 from commands import DEADLINE_SECONDS, killed_at_exit, start, wait_until
-from forked import ForkedProgram
+from forked_python import ForkedProcess
 
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.run_record import RunRecord
@@ -18,7 +18,7 @@ from runmanager.records.storage.reader import read_epochs, read_sweep
 
 __all__ = ["Process", "Sweep"]
 
-Process = subprocess.Popen[bytes] | ForkedProgram
+Process = subprocess.Popen[bytes] | ForkedProcess
 
 # A custom model. It logs the beginning of each epoch, so that an epoch that runs twice is detected independently of the
 # records, and dies where a file in the folder `deaths` says so. Its steps are counted in a buffer, which is part of a

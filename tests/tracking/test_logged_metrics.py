@@ -290,7 +290,7 @@ def test_logged_values_fill_their_columns_unless_the_run_computed_its_own(tmp_pa
     assert columns(filled) == COLUMNS and not filled.metrics
     (computed,) = run_epochs(tmp_path / "computed", by_tracking).history
     assert columns(computed) == {"loss": 1.0, "accuracy": 1.0, "val_loss": 2.0, "val_accuracy": 1.0}
-    assert computed.metrics == COLUMNS, "kept beside it"
+    assert computed.metrics == COLUMNS, "kept with it"
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, torch.tensor(-math.inf), 10**400])

@@ -23,7 +23,6 @@ from runmanager.tracking.tensorboard.sink import TensorBoardSink
 from runmanager.training.job import train_run
 from runmanager.training.options.dataset import FakeOptions
 from runmanager.training.options.groups import (
-    AdamOptions,
     CnnOptions,
     ConstantOptions,
     CosineOptions,
@@ -34,8 +33,10 @@ from runmanager.training.options.groups import (
     ResidentOptions,
     SgdOptions,
 )
-from runmanager.training.options.job import CheckpointOptions, TrainingOptions
+from runmanager.training.options.job import CheckpointOptions
 from runmanager.training.step import piece_size, stepper
+
+from ..job_options import job_options
 
 OWN = """
 import random
@@ -88,18 +89,7 @@ class Job:
         self.memory = MemorySink()
 
     def options(self, **changes):
-        fields = {
-            "lr": 0.05,
-            "batch_size": 16,
-            "device": "cpu",
-            "epochs": 4,
-            "dataset": FakeOptions(size=40, val_size=20, in_shape=[1, 6, 6], num_classes=3),
-            "model": {"name": "custom", "_target_": "own.Net"},
-            "optimizer": AdamOptions(),
-            "scheduler": ConstantOptions(),
-            "loader": DataLoaderOptions(),
-        }
-        return TrainingOptions(**{**fields, **changes})
+        return job_options(**{"lr": 0.05, "epochs": 4, "model": {"name": "custom", "_target_": "own.Net"}, **changes})
 
     def __call__(self, name, *, stop_after=None, when_claimed=None, **changes):
         claimed = []

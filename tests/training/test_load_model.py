@@ -20,13 +20,12 @@ from runmanager.training.job import train_run
 from runmanager.training.load_model import load_model
 from runmanager.training.options.dataset import FakeOptions
 from runmanager.training.options.groups import (
-    AdamOptions,
-    ConstantOptions,
-    DataLoaderOptions,
     LogisticOptions,
     MlpOptions,
 )
 from runmanager.training.options.job import CheckpointOptions, TrainingOptions
+
+from ..job_options import job_options
 
 OWN = """
 from torch import nn
@@ -66,16 +65,11 @@ def train(own_module, tmp_path):
     own_module("own", OWN)
 
     def train_and_read(name="lr=0.5-0123abcd", *, model=None, stop_after=None, epochs=6, every=1, keep_best="val_loss"):
-        options = TrainingOptions(
+        options = job_options(
             lr=0.5,
-            batch_size=16,
-            device="cpu",
             epochs=epochs,
             dataset=FAKE,
             model=model or MlpOptions(hidden=[5]),
-            optimizer=AdamOptions(),
-            scheduler=ConstantOptions(),
-            loader=DataLoaderOptions(),
             checkpoint=CheckpointOptions(every=every, keep_best=keep_best),
         )
         paths = SweepPaths(tmp_path / "project" / "outputs" / "sweep").run(name)

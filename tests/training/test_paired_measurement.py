@@ -13,16 +13,14 @@ from runmanager.tracking.options import EarlyStopOptions, TensorBoardOptions
 from runmanager.training.job import train_run
 from runmanager.training.options.dataset import FakeOptions
 from runmanager.training.options.groups import (
-    AdamOptions,
-    ConstantOptions,
-    DataLoaderOptions,
     LogisticOptions,
     OneCycleOptions,
     PairedOptions,
     ResidentOptions,
     SgdOptions,
 )
-from runmanager.training.options.job import TrainingOptions
+
+from ..job_options import job_options
 
 
 class Taker:
@@ -46,17 +44,12 @@ class Taker:
 
 def train(folder, taker, **changes):
     fields = {
-        "batch_size": 16,
-        "device": "cpu",
         "epochs": 2,
         "dataset": FakeOptions(size=72, val_size=16),
         "model": LogisticOptions(),
-        "optimizer": AdamOptions(),
-        "scheduler": ConstantOptions(),
-        "loader": DataLoaderOptions(),
         "measure": PairedOptions(),
     }
-    options = TrainingOptions(**(fields | changes))
+    options = job_options(**(fields | changes))
     manager = RunManager(folder, tensorboard=TensorBoardOptions(enabled=False), console=False, owns_sweep=False)
     paths = RunPaths(folder / "runs" / "one")
     train_run(manager, options, params={}, folder=paths, when_claimed=lambda run: None, turns=taker)

@@ -13,27 +13,14 @@ from runmanager.records.run.turn_record import Grant
 from runmanager.training.options.dataset import FakeOptions
 from runmanager.training.options.groups import (
     CnnOptions,
-    ConstantOptions,
-    DataLoaderOptions,
-    MlpOptions,
-    SgdOptions,
     TorchvisionModelOptions,
 )
-from runmanager.training.options.job import TrainingOptions
 from runmanager.training.speed_race import SoloTurns, train_in_turns
 
+from ..job_options import job_options
+
 DEADLINE_SECONDS = 30
-JOB = TrainingOptions(
-    device="cpu",
-    dataset=FakeOptions(size=200, val_size=20),
-    model=MlpOptions(),
-    optimizer=SgdOptions(),
-    scheduler=ConstantOptions(),
-    loader=DataLoaderOptions(),
-    batch_size=20,
-    micro_batch=None,
-    channels_last=False,
-)
+JOB = job_options(dataset=FakeOptions(size=200, val_size=20), batch_size=20, micro_batch=None, channels_last=False)
 
 
 def state_of(pid: int | None) -> str:

@@ -23,7 +23,7 @@ from runmanager.launching.hydra_internals import (
     overrides_dirname,
 )
 from runmanager.records.settings.values import flatten
-from runmanager.text import format_value
+from runmanager.text import format_value, message_line
 from runmanager.validation import did_you_mean, fault, suggestion
 
 __all__ = ["CellLoader"]
@@ -142,7 +142,7 @@ class CellLoader(BaseConfigLoader):
         try:
             config = self._base(master, known)
         except (HydraException, OmegaConfBaseException) as error:
-            return [*faults, _first_line(error)], None
+            return [*faults, message_line(error)], None
         for each in known:
             if not self._is_choice(each):
                 faults += self._bad_value(each, config)
@@ -220,7 +220,7 @@ def _explained(override: Override, config: DictConfig, error: Exception, groups:
     if "Could not override" in str(error) or "looks like" in str(error):
         known = flatten({str(name): _plain(node) for name, node in config.items() if name != "hydra"})
         return _unknown_key(override, [*known, *groups])
-    return f"`{override.input_line}` cannot be applied: {_first_line(error)}"
+    return f"`{override.input_line}` cannot be applied: {message_line(error)}"
 
 
 def _plain(node: Any) -> Any:
@@ -262,7 +262,3 @@ def _type_rule(config: DictConfig, key: str) -> str:
         words.append("null")
     first, last = ", ".join(words[:-1]), words[-1]
     return f"be {first} or {last}" if first else f"be {last}"
-
-
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

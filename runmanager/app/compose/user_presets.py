@@ -8,7 +8,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 
 from runmanager.app.compose.schema import conf_folder
 
-__all__ = ["PRESETS", "UserPresets", "is_of_package", "preset_faults", "preset_file", "user_preset_names"]
+__all__ = ["PRESETS", "UserPresets", "is_of_package", "preset_faults", "preset_file"]
 
 PRESETS = "experiment"
 """The group of presets."""
@@ -19,7 +19,7 @@ def preset_file(name: str) -> Path:
     return Path("conf", PRESETS, f"{name}.yaml")
 
 
-def user_preset_names() -> list[str]:
+def _user_preset_names() -> list[str]:
     """Return the names of the presets in the current folder."""
     return sorted(each.stem for each in preset_file("").parent.glob("*.yaml"))
 
@@ -52,5 +52,5 @@ class UserPresets(SearchPathPlugin):
         is_ours = any(
             (each.path or "").removeprefix("file://") == str(conf_folder()) for each in search_path.get_path()
         )
-        if is_ours and user_preset_names() and not _is_in_package():
+        if is_ours and _user_preset_names() and not _is_in_package():
             search_path.append("the current folder", f"file://{Path('conf').resolve()}")

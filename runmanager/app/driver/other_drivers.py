@@ -31,7 +31,7 @@ def stored_record(run: PlannedRun) -> RunRecord | None:
 
 
 def epochs_to_do(run: PlannedRun, sweep: SweepPaths) -> int:
-    """Return how many epochs a planned run will make itself, 0 if unknown: it may go on from stored ones."""
+    """Return how many epochs a planned run will make itself, 0 if unknown: it may continue from stored ones."""
     stored = run.paths if run.action is Action.RESUME else None
     if run.action is Action.CONTINUE and run.continuation is not None:
         stored = sweep.run(run.continuation.run)

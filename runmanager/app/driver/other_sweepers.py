@@ -28,13 +28,13 @@ from runmanager.records.run.run_record import RunRecord
 from runmanager.records.settings.values import differing_settings
 from runmanager.records.storage.reader import read_record, run_names
 from runmanager.records.sweep.sweep_record import PlannedCell, plan_cell, write_cells
+from runmanager.signals import INTERRUPTED_STATUS
 from runmanager.tracking.environment.environment import command_line
 
 __all__ = ["OtherSweeper"]
 
 _GRID = "grid"
 _BASIC = "basic"
-_INTERRUPTED = 130  # 128 + SIGINT, the shell's convention
 
 
 class OtherSweeper:
@@ -180,7 +180,7 @@ class OtherSweeper:
         write_and_show_results(self._paths, make_console(), faults, quiet=self._quiet, show=show_results)
         if isinstance(error, KeyboardInterrupt):
             self._display.say("Interrupted.")
-            raise SystemExit(_INTERRUPTED) from error
+            raise SystemExit(INTERRUPTED_STATUS) from error
         if error is not None:
             faults.add(f"`{self._name}` ended with", error)
         if faults.lines:

@@ -57,7 +57,7 @@ class CellGrid:
     whole epochs. `notes` are printed before the first run. `default_device`: see `SweepRecord`.
     `libraries` are the versions that the cells will run with, where they are not those of this process. `code_folder`:
     what the names of the cells' code files are relative to, where that is not the current folder. `extension_obstacle`:
-    what keeps a cell from going on from a finished run with fewer epochs, empty if nothing does; without it all cells
+    what keeps a cell from continuing a finished run with fewer epochs, empty if nothing does; without it all cells
     start from their first epoch. `defaults`: see `SweepRecord`.
     """
 

@@ -19,7 +19,7 @@ from runmanager.launching.plan import Action, PlannedRun
 from runmanager.records.run.status import Status
 from runmanager.training.options.groups import PairedOptions
 
-__all__ = ["DUEL_VARIABLE", "DuelAddress", "RemoteSessions", "connect_to", "duel_address"]
+__all__ = ["DUEL_VARIABLE", "DuelAddress", "RemoteSessions", "duel_address"]
 
 DUEL_VARIABLE = "RUNMANAGER_DUEL"
 """Environment variable of a side: which side it is (0: the baseline), the pid of the duel, and its socket."""
@@ -44,7 +44,7 @@ def duel_address() -> DuelAddress | None:
     return DuelAddress(int(side), int(pid), path) if path else None
 
 
-def connect_to(path: str) -> Connection:
+def _connect_to(path: str) -> Connection:
     """Connect to a socket. Raises `RunManagerError` where no process listens."""
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -64,7 +64,7 @@ class RemoteSessions:
     def __init__(self, address: DuelAddress, options: PairedOptions | None) -> None:
         self._address = address
         self._options = options
-        self._pipe = connect_to(address.socket)
+        self._pipe = _connect_to(address.socket)
         self._pipe.send({"kind": "driver", "side": address.side})
         self._batch: Sequence[PlannedRun] = ()
         self._session = ""
@@ -132,7 +132,7 @@ class RemoteTurns:
 
     def add(self, key: int) -> TurnClient:
         """Connect a job to the duel; its client is passed to its process."""
-        pipe = connect_to(self._address.socket)
+        pipe = _connect_to(self._address.socket)
         pipe.send({"kind": "job", "side": self._address.side})
         return TurnClient(pipe, self._session, again=self._again, family=self._address.pid, reports_imports=True)
 

@@ -27,11 +27,10 @@ from runmanager.records.run.status import Outcome, Status
 from runmanager.records.storage.reader import read_record
 from runmanager.records.storage.run_end import RunEnd, find_end, write_end
 from runmanager.results.write_throttle import WriteThrottle
+from runmanager.signals import INTERRUPTED_STATUS
 from runmanager.text import pluralize, shell_command
 
 __all__ = ["SweepListener", "write_tables_alone"]
-
-_INTERRUPTED = 130  # 128 + SIGINT, the shell's convention
 
 
 class SweepListener(Listener):
@@ -261,7 +260,7 @@ class SweepListener(Listener):
         write_and_show_results(self._sweep, self._console, self.faults, quiet=self._quiet, show=self._show)
         if interrupted:
             self._display.say(f"Interrupted. To resume:  {shell_command(self._resuming)}")
-            return _INTERRUPTED
+            return INTERRUPTED_STATUS
         records = [stored_record(run) for run in self._plan]
         is_good = all(record is not None and record.status.is_success for record in records)
         return 0 if is_good and all(self._went_well.values()) else 1

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from runmanager.errors import UsageError
 
-__all__ = ["DuelSide", "checked_out", "repository_of"]
+__all__ = ["DuelSide", "checked_out"]
 
 _SHORT = 10
 
@@ -56,7 +56,7 @@ class DuelSide:
         return str(self.worktree / path.relative_to(self.repository)) if path.is_relative_to(self.repository) else entry
 
 
-def repository_of(folder: Path) -> Path:
+def _repository_of(folder: Path) -> Path:
     """Return the top folder of the Git repository that `folder` is in. Raises `UsageError` where it is in none."""
     top = _git(folder, "rev-parse", "--show-toplevel")
     if top is None:
@@ -75,7 +75,7 @@ def checked_out(revisions: Sequence[str | None], pythons: Sequence[str]) -> Iter
     if not any(revisions):
         yield [DuelSide(role, python, here) for role, python in zip(roles, pythons, strict=True)]
         return
-    top = repository_of(here)
+    top = _repository_of(here)
     commits = [_commit_of(top, revision) for revision in revisions]
     home = Path(tempfile.mkdtemp(prefix="runmanager-duel-")).resolve()
     trees = [home / role for role in roles]

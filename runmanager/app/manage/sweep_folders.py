@@ -35,7 +35,7 @@ def trash_of(output_root: Path) -> Path:
 def require_rest(sweep: SweepPaths, run: RunPaths | None = None) -> None:
     """Check that no process works on a sweep, or may do so on another host, and that none of its jobs is in Slurm.
 
-    With `run`, other runs of the sweep that are running without a driver are no obstacle. Raises `UsageError` for
+    With `run`, other runs of the sweep that are running without a driver are not an obstacle. Raises `UsageError` for
     living ones, and `RecordError` for a damaged sweep.json, which cannot tell.
     """
     state = SweepReader(sweep, queue=local_slurm_queue()).read()

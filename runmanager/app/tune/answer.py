@@ -43,7 +43,7 @@ class Answer:
         found, gain = self.found, self.found.gain
         if found.broken:
             return [
-                f"The settings given failed beside the others ({found.broken}). To use what did not:",
+                f"The settings given failed while the others trained ({found.broken}). To use what did not:",
                 f"  {self.command}",
             ]
         if gain is None:

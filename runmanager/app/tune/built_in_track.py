@@ -139,7 +139,7 @@ class BuiltInTrack:
         self._try_in_pairs(state, entries, deadline)
 
     def _try_in_pairs(self, state: _State, entries: Mapping[int, Entry], deadline: float) -> None:
-        """Race those that failed beside several others again, each against the first alone: they share the memory."""
+        """Race those that failed among several others again, each against the first alone: they share the memory."""
         failed = {key for key, each in state.failures.items() if each.reason in _OF_MANY}
         if len(entries) < 3 or not failed:
             return

@@ -1,6 +1,5 @@
 """`runmanager tune SETTINGS`: the settings of the built-in job that change nothing but speed, raced."""
 
-import datetime
 import os
 import shlex
 import time
@@ -28,14 +27,15 @@ from runmanager.app.tune.speed_settings import PRECISION, RACED, THREADS, Condit
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.launching.hydra_internals import hydra_words
 from runmanager.launching.hydra_launcher import LocalLauncher
+from runmanager.records.files.paths import dated_name
 from runmanager.records.host.process import usable_cores
+from runmanager.signals import INTERRUPTED_STATUS
 from runmanager.validation import fault, suggestion
 
 __all__ = ["TuneRequest", "tune_built_in"]
 
 _STORAGE = ("name", "output_root")
 _NOT_OF_RUNS = ("hydra.mode=", "hydra.sweeper.", f"{THREADS}=")
-_INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def tune_built_in(
 def _new_folder(config: Config) -> Path:
     """Return the folder of the result. Raises `UsageError` where it cannot be written, or has a result already."""
     root = Path(config.output_root)
-    folder = root / (config.name or f"tune-{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}")
+    folder = root / (config.name or dated_name("tune"))
     if folder.exists():
         raise UsageError(fault("name", "be a new name for a race", f"{config.name}, and {folder} exists"))
     with require_output_root(root):
@@ -129,7 +129,7 @@ def _finish(job: "_Job", request: TuneRequest, found: Tuning, folder: Path, cons
         except ConfigurationError as error:  # of settings that no preset can hold, where none was asked for
             console.print(f"No preset is written: {error.faults[0]}", markup=False, soft_wrap=True)
     if found.is_interrupted:
-        raise SystemExit(_INTERRUPTED)
+        raise SystemExit(INTERRUPTED_STATUS)
 
 
 def _separated(words: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -1,18 +1,18 @@
 """Who may read: requests to this machine's own names, with the token that the server printed or gave as a cookie."""
 
 import hmac
-import ipaddress
 import re
 import secrets
 import socket
 
 from werkzeug.wrappers import Request, Response
 
+from runmanager.records.host.addresses import is_address, is_every_address
+
 __all__ = ["TOKEN_FIELD", "Access"]
 
 TOKEN_FIELD = "token"  # noqa: S105  # its name
 _LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
-_ANY = ("0.0.0.0", "::")  # noqa: S104  # compared with
 _HOST = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^\s:@/\[\]]+))(?::[0-9]{1,5})?")
 
 
@@ -27,7 +27,7 @@ class Access:
         self.token = secrets.token_urlsafe(32)
         # A cookie belongs to all ports of a host: servers side by side must not replace each other's.
         self._cookie = f"runmanager-{port}"
-        self._is_open_to_all = host in _ANY
+        self._is_open_to_all = is_every_address(host)
         self._names = {*_LOOPBACK, host.lower(), *([socket.gethostname().lower()] if self._is_open_to_all else [])}
 
     def is_own_host(self, header: str | None) -> bool:
@@ -36,7 +36,7 @@ class Access:
         if found is None:
             return False
         name = (found[1] or found[2]).lower()
-        return name in self._names or (self._is_open_to_all and _is_address(name))
+        return name in self._names or (self._is_open_to_all and is_address(name))
 
     def admits(self, request: Request) -> bool:
         """Whether the request has the token, in its address or as the cookie."""
@@ -53,11 +53,3 @@ class Access:
     def _is_token(self, given: str | None) -> bool:
         # In a time that does not depend on how much of it is right.
         return given is not None and hmac.compare_digest(given.encode(errors="replace"), self.token.encode())
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

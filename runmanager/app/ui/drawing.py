@@ -40,7 +40,7 @@ class Drawing:
 
 
 class DrawnPage:
-    """A page with its last drawing. `draw` makes it; with `has_figures` it is called with True to draw them anew too.
+    """A page with its last drawing. `draw` makes it; with `has_figures` it is called with True to draw them again too.
 
     Tables and sentences are drawn first, as figures take many times as long.
     """

@@ -5,6 +5,7 @@ from collections.abc import Hashable, Iterator, Mapping
 
 from runmanager.errors import RecordError
 from runmanager.records.files.atomic_files import FileStamp, file_stamp
+from runmanager.records.files.folder_search import folder_entries
 from runmanager.records.files.paths import EPOCHS, RECORD, SweepPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.reader import read_record, run_names
@@ -41,7 +42,7 @@ class FileChanges:
         if thorough or folder != self._folder:
             self._names, self._folder = run_names(self._paths), folder
             self._records = {name: self._records[name] for name in self._names if name in self._records}
-        if thorough and any(_stamps(self._paths, name) != run.stamps for name, run in settled.items()):
+        if thorough and any(stamps_of(f"{self._paths.runs}/{name}") != run.stamps for name, run in settled.items()):
             self._num_disturbed += 1
         going = tuple(self._going(name) for name in self._names if name not in settled)
         drivers = tuple(driver.is_alive() for driver in (plan.drivers if plan else ()))
@@ -67,13 +68,6 @@ class FileChanges:
             return None
 
 
-def _stamps(paths: SweepPaths, name: str) -> Hashable:
-    try:
-        return stamps_of(f"{paths.runs}/{name}")
-    except OSError:
-        return None
-
-
 def link_leading_out(paths: SweepPaths, root: str, settled: Mapping[str, CachedRun]) -> str | None:
     """Return the first link among the files that readers open which leads out of the folder `root`, a real path.
 
@@ -85,19 +79,11 @@ def link_leading_out(paths: SweepPaths, root: str, settled: Mapping[str, CachedR
 
 def _opened(paths: SweepPaths, settled: Mapping[str, CachedRun]) -> Iterator["os.DirEntry[str]"]:
     names = (paths.record.name, paths.labels.name, paths.runs.name)
-    yield from (entry for entry in _entries(str(paths.root)) if entry.name in names)
-    for run in _entries(str(paths.runs)):
+    yield from (entry for entry in folder_entries(str(paths.root)) if entry.name in names)
+    for run in folder_entries(str(paths.runs)):
         if run.name not in settled:
             yield run
-            yield from (entry for entry in _entries(run.path) if entry.name in _READ)
-
-
-def _entries(folder: str) -> list["os.DirEntry[str]"]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except OSError:
-        return []
+            yield from (entry for entry in folder_entries(run.path) if entry.name in _READ)
 
 
 def _is_below(path: str, root: str) -> bool:

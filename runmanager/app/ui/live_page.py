@@ -1,7 +1,7 @@
-"""A page of the server: a page as this package writes it, with links, a place for what is going on, and a script.
+"""A page of the server: a page as this package writes it, with links, a place for the runs at work, and a script.
 
 The page comes from `results/report/` and is the one that a file has. It must have a content policy in its head, an
-`<h1>`, below which stands what is going on, and a `<main>`, whose children are replaced when they change. A data block
+`<h1>`, below which the runs at work stand, and a `<main>`, whose children are replaced when they change. A data block
 for its scripts, if it has one, stands behind that.
 """
 

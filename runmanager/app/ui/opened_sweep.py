@@ -9,6 +9,7 @@ from typing import NoReturn
 from runmanager.app.ui.drawing import DrawnPage
 from runmanager.app.ui.live_page import LivePage, address_of, compare_address, live_page
 from runmanager.app.ui.sweep_board import BoardSweep
+from runmanager.app.ui.sweep_pages import ALL_SWEEPS
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
@@ -78,7 +79,7 @@ class OpenedSweep:
     def _links(self) -> list[tuple[str, str]]:
         here = address_of(self._name)
         compared = ("Compare with another sweep", compare_address(self._name))
-        return [("All sweeps", "/"), compared, *([("Reload", here)] if here else [])]
+        return [ALL_SWEEPS, compared, *([("Reload", here)] if here else [])]
 
 
 def _drawn(figure: SweepFigure) -> SweepFigure:

@@ -77,9 +77,7 @@ class Pages:
         opened = self._opened.get(name, partial(OpenedSweep, sweep))
         reading = opened.read(sweep)
         drawing = self._drawing(opened.page, reading.version, is_last=not _num_running(sweep))
-        status = (
-            f"{sweep.listed.row[0]['states']}.{_idle(sweep)} As of {_clock(sweep.read_at)} UTC.{_age(drawing, sweep)}"
-        )
+        status = f"{sweep.listed.row[0]['states']}.{_idle(sweep)} {_age(drawing, sweep)}"
         return _drawn_view(sweep.name, drawing, status, reading.version, opened.running(reading))
 
     def comparison(self, baseline: str, candidate: str) -> View | None:

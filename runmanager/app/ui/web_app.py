@@ -32,7 +32,7 @@ SAFETY_HEADERS = {
 _METHODS = ("GET", "HEAD")
 _MAX_ADDRESS = 8192  # bytes
 _SWEEP = "/sweep/"
-_NEEDS_TOKEN = "These pages need the token that `runmanager ui` printed with its address; open that address."  # noqa: S105
+_OPEN_THE_ADDRESS = "These pages need the token that `runmanager ui` printed with its address; open that address."
 
 
 class WebApp:
@@ -65,7 +65,7 @@ class WebApp:
         if len(environ.get("REQUEST_URI", "")) > _MAX_ADDRESS:
             return _line(HTTPStatus.REQUEST_URI_TOO_LONG, f"An address must have at most {_MAX_ADDRESS:,} bytes.")
         if not self._access.admits(request):
-            return _message(HTTPStatus.FORBIDDEN, "Token needed", [_NEEDS_TOKEN], asks=True)
+            return _message(HTTPStatus.FORBIDDEN, "Token needed", [_OPEN_THE_ADDRESS], asks=True)
         response = self._page(request)
         self._access.remember(request, response)
         return response

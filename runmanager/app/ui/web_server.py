@@ -109,7 +109,7 @@ class _Handler(WSGIRequestHandler):
         pass
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answer what is no request, such as an address without end, with the headers of every answer."""
+        """Answer what is not a request, such as an address without end, with the headers of every answer."""
         body = f"{message or HTTPStatus(code).phrase}\n".encode()
         self.send_response(code, message)
         for name, value in {**SAFETY_HEADERS, "Content-Type": "text/plain; charset=utf-8"}.items():

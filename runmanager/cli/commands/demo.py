@@ -1,10 +1,9 @@
 """`runmanager demo`: a small grid on the built-in digits."""
 
-import datetime
-
 import typer
 
 from runmanager.cli.hydra_application import run_application
+from runmanager.records.files.paths import dated_name
 
 __all__ = ["demo"]
 
@@ -14,7 +13,7 @@ def demo(ctx: typer.Context) -> int:
 
     Takes overrides too, and the options of `runmanager sweep`, such as `--dry-run` and `--quiet`.
     """
-    overrides = {"name": _fresh_name(), "output_root": "outputs"}
+    overrides = {"name": dated_name("demo"), "output_root": "outputs"}
     for argument in ctx.args:
         name, given, value = argument.partition("=")
         if given and name in overrides:
@@ -22,7 +21,3 @@ def demo(ctx: typer.Context) -> int:
     defaults = [f"{name}={value}" for name, value in overrides.items()]
     others = [argument for argument in ctx.args if argument.partition("=")[0] not in overrides]
     return run_application(ctx, ["experiment=digits_quick", *defaults, "--yes", *others])
-
-
-def _fresh_name() -> str:
-    return f"demo-{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}"

@@ -1,20 +1,20 @@
 """`runmanager duel`: two settings, commits or environments measured against each other, in turns on this machine."""
 
-import datetime
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperCommand
 
+from runmanager.app.script_command_line import after_separator
 from runmanager.cli.conditions import FailIfOption, Verdict, answer_conditions, duel_of_sides
+from runmanager.cli.fixed_arguments import fixed_arguments
 from runmanager.cli.hydra_application import run_application
 from runmanager.cli.printing import print_text
 from runmanager.errors import UsageError
-from runmanager.records.files.paths import SweepPaths
+from runmanager.records.files.paths import SweepPaths, dated_name
 from runmanager.text import printable
 
 if TYPE_CHECKING:
@@ -23,12 +23,11 @@ if TYPE_CHECKING:
     from runmanager.results.compare.options import CompareOptions
     from runmanager.results.gate.fail_if import Condition
 
-__all__ = ["DuelCommand", "DuelFormat", "duel"]
+__all__ = ["DuelFormat", "duel"]
 
 _SIDE = "One or more overrides: 'device=cuda num_workers=2'."
 _DEFAULTS = {"name": "", "output_root": "outputs", "epochs": "1"}
 _FAILED = 1
-_FIXED = "runmanager.fixed"
 
 
 class DuelFormat(StrEnum):
@@ -36,16 +35,6 @@ class DuelFormat(StrEnum):
 
     TEXT = "text"
     GITHUB = "github"
-
-
-class DuelCommand(TyperCommand):
-    """A command that keeps what follows `--` apart: the arguments of a script that are the same in all its runs."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments before `--`; called by Typer."""
-        index = args.index("--") if "--" in args else len(args)
-        ctx.meta[_FIXED] = tuple(args[index + 1 :])
-        return super().parse_args(ctx, args[:index])
 
 
 def duel(
@@ -98,9 +87,8 @@ def duel(
 
 
 def _refuse_fixed(ctx: typer.Context) -> None:
-    if ctx.meta[_FIXED]:
-        got = " ".join(("--", *ctx.meta[_FIXED]))
-        raise UsageError(f"`--` must be followed by arguments of a script, got `{got}` without a script.")
+    if fixed := after_separator(fixed_arguments(ctx)):
+        raise UsageError(f"`--` must be followed by arguments of a script, got `{' '.join(fixed)}` without a script.")
 
 
 def _duel_of_settings(
@@ -129,7 +117,7 @@ def _own_words(given: list[str]) -> tuple[dict[str, str], list[str]]:
     for word in given:
         if word.startswith("measure=") and word != "measure=paired":
             raise UsageError(f"`measure` must be paired in a duel, got '{word.partition('=')[2]}'; leave it out.")
-    chosen = _DEFAULTS | {"name": f"duel-{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}"}
+    chosen = _DEFAULTS | {"name": dated_name("duel")}
     own = [word for word in given if word.partition("=")[0] in chosen and "=" in word]
     chosen |= {word.partition("=")[0]: word.partition("=")[2] for word in own}
     return chosen, [word for word in given if word not in own and word != "measure=paired"]
@@ -194,9 +182,9 @@ def _request(
     if at is not None:
         if Path(words[at]).is_absolute() and any(revisions):
             raise UsageError(f"A script must be given by its path in the repository, got {words[at]}.")
-        name = f"duel-{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}"
-        fixed = ("--", *ctx.meta[_FIXED]) if ctx.meta[_FIXED] else ()
-        return DuelRequest(name, "outputs", [*words[at + 1 :], *fixed], revisions, pythons, words[at], words[:at])
+        name = dated_name("duel")
+        settings = [*words[at + 1 :], *after_separator(fixed_arguments(ctx))]
+        return DuelRequest(name, "outputs", settings, revisions, pythons, words[at], words[:at])
     _refuse_fixed(ctx)
     if flags := [word for word in words if word.startswith("-")]:
         raise UsageError(f"A duel of commits or environments must have settings alone, got '{flags[0]}'.")

@@ -1,10 +1,6 @@
 """`runmanager tensorboard`: a sweep and its runs in TensorBoard."""
 
-import errno
 import importlib.util
-import os
-import signal
-import socket
 import sys
 import time
 from pathlib import Path
@@ -13,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from runmanager.cli.arguments import SweepName
+from runmanager.cli.serving.local_server import base_address, exit_on_signals, free_port
 from runmanager.cli.serving.remote_viewing import forwarding_line
 from runmanager.cli.serving.temporary_folders import temporary_folder
 from runmanager.errors import RecordError, UsageError
@@ -27,8 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["tensorboard"]
 
-_FIRST_PORT = 6006
-_NUM_PORTS_TRIED = 100
 _REFRESH_SECONDS = 2  # how often new runs are linked and event files are read
 
 
@@ -46,9 +41,7 @@ def tensorboard(
     if importlib.util.find_spec("tensorboard") is None:
         raise UsageError("TensorBoard must be installed, got no such package; pip install tensorboard.")
     free_port(host, port)  # before the slow parts
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # unless nohup ignores it
-            signal.signal(number, lambda received, _: sys.exit(128 + received))  # exits through the folder's removal
+    exit_on_signals()  # through the removal of the folder
     with temporary_folder("tensorboard") as folder:
         _serve(paths, folder, host=host, port=port)
 
@@ -67,7 +60,7 @@ def _serve(paths: SweepPaths, folder: Path, *, host: str, port: int | None) -> N
         sweep.declare()
         with data_server(runs.root, folder, reload_seconds=_REFRESH_SECONDS) as data:
             bound = _launch(board, runs.root, data.address(), title=paths.name, host=host, port=port)
-            print(f"TensorBoard of {paths.root}: {_address(host, bound)} (Ctrl-C ends it)", flush=True)
+            print(f"TensorBoard of {paths.root}: {base_address(host, bound)} (Ctrl-C ends it)", flush=True)
             if line := forwarding_line(bound, host):
                 print(line, flush=True)
             faults: set[str] = set()
@@ -91,10 +84,6 @@ def _refresh(runs: "SweepLogdir", sweep: "SweepSummaryWriter", faults: set[str])
             print(printable(fault), file=sys.stderr, flush=True)
 
 
-def _address(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
-
-
 def _launch(board: "BoardServer", folder: Path, data: str, *, title: str, host: str, port: int | None) -> int:
     """Serve the folder and return the port. A port that was taken since it was found free is skipped."""
     from runmanager.tracking.tensorboard.board_server import serving_options
@@ -104,35 +93,3 @@ def _launch(board: "BoardServer", folder: Path, data: str, *, title: str, host: 
         options = serving_options(folder, title=title, host=host, port=chosen, reload_seconds=_REFRESH_SECONDS)
         if board.serve(options, data_server=data):
             return chosen
-
-
-def free_port(host: str, port: int | None) -> int:
-    """Return a free port of `host`: `port` itself, any for 0, the first from 6006 for None.
-
-    Raises `UsageError` if `port` is taken or `host` is not an address of this machine.
-    """
-    candidates = range(_FIRST_PORT, _FIRST_PORT + _NUM_PORTS_TRIED) if port is None else [port]
-    for candidate in candidates:
-        try:
-            return _bindable(host, candidate)
-        except OSError as error:
-            # An unresolvable name or a foreign address: another port would not help.
-            if isinstance(error, socket.gaierror) or error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-                raise UsageError(f"`--host` must be an address of this machine, got '{host}'; use localhost.") from None
-            refusal = error.strerror
-    wanted = f"a port from {_FIRST_PORT}" if port is None else f"port {port}"
-    raise UsageError(f"`--port` must be free on {host}, but {wanted} is not ({refusal}); use --port 0.")
-
-
-def _bindable(host: str, port: int) -> int:
-    """Return the port, or any free one for 0, if TensorBoard can bind it. Raises `OSError` if not."""
-    # IPv6 only for literal addresses, as in TensorBoard's server, which resolves names in IPv4.
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as server:
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        server.bind((host, port))
-        bound = int(server.getsockname()[1])
-    with socket.socket() as client:  # TensorBoard rejects a port that answers on localhost, for any host
-        client.settimeout(1)
-        if client.connect_ex(("localhost", bound)) == 0:
-            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-    return bound

@@ -1,6 +1,5 @@
 """`runmanager tune`: settings that change nothing but speed, raced against each other on this machine."""
 
-import datetime
 import math
 import time
 from collections.abc import Sequence
@@ -9,24 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from runmanager.cli.completion import complete_setting_names
+from runmanager.cli.fixed_arguments import fixed_arguments
 from runmanager.cli.hydra_application import run_application
-from runmanager.cli.repeated_options import UniqueOptionsCommand
 from runmanager.errors import UsageError
+from runmanager.records.files.paths import dated_name
 
-__all__ = ["TuneCommand", "tune"]
+__all__ = ["tune"]
 
-_FIXED = "runmanager.tune.fixed"
 _THREADS = "threads="
-
-
-class TuneCommand(UniqueOptionsCommand):
-    """The command, which keeps what stands after `--` for a script."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments; called by Typer."""
-        index = args.index("--") if "--" in args else len(args)
-        ctx.meta[_FIXED] = tuple(args[index + 1 :])
-        return super().parse_args(ctx, args[:index])
 
 
 def tune(
@@ -78,25 +67,25 @@ def tune(
         raise UsageError(f"`--seconds` must be a number above 0, got {seconds:g}.")
     given = list(words or ())
     is_script = module is not None or (bool(given) and given[0].endswith(".py") and "=" not in given[0])
-    fixed: tuple[str, ...] = ctx.meta.get(_FIXED, ())
+    fixed = fixed_arguments(ctx)
     of_script = {"--python": python, "--argument": argument, "--unchecked": unchecked, "--": fixed}
     _refuse({"--allow": allow, "--save": save} if is_script else of_script, is_script=is_script)
     if not is_script:
         asked = {"seconds": seconds, "began": began, "allow": allow or [], "save": save, "overwrites": yes}
         return _tune_job(ctx, given, output_root, asked)
-    from runmanager.app.script_command_line import ScriptCommandLine, ScriptFlags
+    from runmanager.app.script_command_line import ScriptCommandLine, ScriptFlags, after_separator
     from runmanager.app.script_tuning import tune_script  # imports Hydra, which is slow
 
     flags = ScriptFlags(
         module=module,
         python=python,
-        name=f"tune-{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}",
+        name=dated_name("tune"),
         output_root=output_root or "outputs",
         argument=argument,
         unchecked=unchecked,
     )
     program, *settings = given if module is None else [module, *given]
-    called = ("runmanager", "tune", *given, *(("--", *fixed) if fixed else ()))
+    called = ("runmanager", "tune", *given, *after_separator(fixed))
     line = ScriptCommandLine(flags, program, tuple(settings), fixed, called, debug=bool(ctx.obj))
     return tune_script(line, seconds=seconds, began=began)
 

@@ -11,16 +11,16 @@ from typing import Annotated
 import typer
 
 from runmanager.cli.printing import print_text, print_warning
-from runmanager.cli.serving.local_server import base_address, exit_on_signals, is_loopback, listen
+from runmanager.cli.serving.local_server import base_address, exit_on_signals, listen
 from runmanager.cli.serving.remote_viewing import forwarding_command
 from runmanager.errors import UsageError
+from runmanager.records.host.addresses import is_every_address, is_loopback
 from runmanager.records.sweep.lookup import OUTPUT_ROOT
 from runmanager.text import printable
 
 __all__ = ["ui"]
 
 _SWITCH_SECONDS = 0.0005  # a request waits that long for the thread that draws, at each file that it looks at
-_ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104  # compared with
 
 
 def ui(
@@ -70,7 +70,7 @@ def _serve(root: Path, listening: socket.socket, *, host: str, opens: bool) -> N
     board = SweepBoard(root)
     pages = Pages(board)
     server = PageServer(listening, WebApp(pages, access))
-    named = socket.gethostname() if host in _ALL_ADDRESSES else host
+    named = socket.gethostname() if is_every_address(host) else host
     address = f"{base_address(named, port)}?{TOKEN_FIELD}={access.token}"
     print_text("".join(f"{line}\n" for line in (address, *_explanations(root, host, port))))
     if not is_loopback(host):

@@ -8,10 +8,9 @@ from runmanager.cli.arguments import SweepName
 from runmanager.errors import UsageError
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver, timeout_faults
 from runmanager.records.sweep.lookup import find_sweep
+from runmanager.signals import INTERRUPTED_STATUS
 
 __all__ = ["watch"]
-
-_INTERRUPTED = 130  # 128 + SIGINT, the shell's convention
 
 
 def watch(
@@ -51,4 +50,4 @@ def watch(
             metric=metric,
         )
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        return INTERRUPTED_STATUS

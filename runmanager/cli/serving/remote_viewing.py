@@ -4,13 +4,14 @@ import os
 import shlex
 from pathlib import Path
 
+from runmanager.records.host.addresses import bracketed, is_every_address
+
 __all__ = ["forwarding_command", "forwarding_line", "open_page"]
 
 _CONNECTION = "SSH_CONNECTION"
 """Environment variable of a session over ssh: client address and port, server address and port."""
 
 _SSH_PORT = "22"
-_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104  # compared with
 
 
 def _connection() -> tuple[str, str] | None:
@@ -24,7 +25,7 @@ def forwarding_command(port: int, host: str = "localhost") -> str | None:
     if (reached := _connection()) is None:
         return None
     address, ssh_port = reached
-    through = "localhost" if host in _EVERYWHERE else f"[{host}]" if ":" in host else host
+    through = "localhost" if is_every_address(host) else bracketed(host)
     options = [] if ssh_port == _SSH_PORT else ["-p", ssh_port]
     return shlex.join(["ssh", *options, "-N", "-L", f"{port}:{through}:{port}", f"{_user()}@{address}"])
 
@@ -50,6 +51,5 @@ def open_page(page: Path) -> str:
         return f"{page} is open in the browser." if is_open else f"No browser was found to open {page} in."
     address, ssh_port = reached
     options = [] if ssh_port == _SSH_PORT else ["-P", ssh_port]
-    host = f"[{address}]" if ":" in address else address
-    command = shlex.join(["scp", *options, f"{_user()}@{host}:{page.absolute()}", "."])
+    command = shlex.join(["scp", *options, f"{_user()}@{bracketed(address)}:{page.absolute()}", "."])
     return f"On your own machine: {command} copies the page, which is one file."

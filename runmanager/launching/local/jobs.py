@@ -1,6 +1,5 @@
 """Jobs of an engine, how their processes end, and the listener that is notified."""
 
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +9,7 @@ from runmanager.launching.local.time_limits import Limits
 from runmanager.launching.local.worker import Raised, Returned
 from runmanager.records.host.memory import address_space_limit
 from runmanager.records.run.status import Outcome, Reason, Status
+from runmanager.signals import signal_name
 
 __all__ = ["Job", "Listener", "ProcessExit", "outcome_of_exit"]
 
@@ -56,16 +56,9 @@ def outcome_of_exit(ending: ProcessExit) -> Outcome:
     if ending.verdict is not None:
         return ending.verdict
     if ending.exit_code < 0:
-        causes = [_signal_name(-ending.exit_code), address_space_limit()]  # a library without memory may abort
+        causes = [signal_name(-ending.exit_code), address_space_limit()]  # a library without memory may abort
         return Outcome(Status.KILLED, Reason.SIGNAL, "; ".join(filter(None, causes)))
     return Outcome(Status.FAILED, Reason.EXIT, f"the process ended with exit code {ending.exit_code}")
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 class Listener:

@@ -25,7 +25,6 @@ __all__ = [
     "TurnKeeper",
     "Turns",
     "current_turn_client",
-    "imported_files",
     "set_turn_client",
 ]
 
@@ -79,7 +78,7 @@ class TurnClient:
         """
         imported: tuple[str, ...] = ()
         if is_measured and self._reports_imports:
-            imported, self._reports_imports = imported_files(), False
+            imported, self._reports_imports = _imported_files(), False
         try:
             self._pipe.send(_TurnRequest(is_measured, samples, seconds, imported))
             while True:
@@ -99,7 +98,7 @@ class TurnClient:
         self._pipe.close()
 
 
-def imported_files() -> tuple[str, ...]:
+def _imported_files() -> tuple[str, ...]:
     """Return the source files of all modules that this process has imported."""
     files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
     # Modules that were made, not read, have a file of their name without a folder.

@@ -1,12 +1,21 @@
-"""Bounded search in a folder that any program may have written."""
+"""What is in a folder that any program may have written."""
 
 import os
 from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 
-__all__ = ["files_below", "folders_below"]
+__all__ = ["files_below", "folder_entries", "folders_below"]
 
 _MAX_ENTRIES = 200_000
+
+
+def folder_entries(folder: str) -> list["os.DirEntry[str]"]:
+    """Return what is directly in a folder; nothing if it cannot be read."""
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []
 
 
 def folders_below(

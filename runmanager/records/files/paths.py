@@ -1,5 +1,6 @@
 """Paths of all files in sweep folders, in run folders and in the user's cache."""
 
+import datetime
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ __all__ = [
     "RunPaths",
     "SweepPaths",
     "cache_folder",
+    "dated_name",
     "device_peaks_file",
     "is_folder_name",
     "storage_faults",
@@ -37,6 +39,12 @@ def is_folder_name(name: str) -> bool:
     if not name.strip() or name.startswith(".") or "/" in name or not name.isprintable():
         return False
     return len(name.encode()) <= _NAME_BYTES
+
+
+def dated_name(kind: str = "", *, now: datetime.datetime | None = None) -> str:
+    """Return a name for a new folder of this `kind`, such as `duel-2026-11-22_21-36-42`; the time alone without one."""
+    stamp = (now or datetime.datetime.now()).strftime("%Y-%m-%d_%H-%M-%S")
+    return f"{kind}-{stamp}" if kind else stamp
 
 
 def storage_faults(name: str | None, output_root: str, key: Callable[[str], str] = str) -> list[str]:

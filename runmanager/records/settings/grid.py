@@ -8,9 +8,9 @@ from typing import Any
 
 from runmanager.errors import UsageError
 
-__all__ = ["MAX_CELLS", "RunBuilder", "Settings", "expand_grid", "size_fault"]
+__all__ = ["RunBuilder", "Settings", "expand_grid", "size_fault"]
 
-MAX_CELLS = 100_000
+_MAX_CELLS = 100_000
 """Size of the largest grid: its cells take a gigabyte of memory, and its folders strain any file system."""
 
 
@@ -50,11 +50,11 @@ def _product(axes: Mapping[str, Iterable[Any]]) -> Iterable[tuple[Any, ...]]:
     for name, values in axes.items():
         if isinstance(values, str | bytes) or not isinstance(values, Iterable):
             raise UsageError(f"Axis '{name}' must be a list of values, got {values!r}; write {name}=[{values!r}].")
-        columns.append(list(itertools.islice(values, MAX_CELLS + 1)))  # an axis may be infinite
+        columns.append(list(itertools.islice(values, _MAX_CELLS + 1)))  # an axis may be infinite
         if not columns[-1]:
             raise UsageError(f"Axis '{name}' must have at least one value, got none; leave it out of the grid.")
-        if len(columns[-1]) > MAX_CELLS:
-            raise UsageError(f"Axis '{name}' must have at most {MAX_CELLS:,} values, got more; split the grid.")
+        if len(columns[-1]) > _MAX_CELLS:
+            raise UsageError(f"Axis '{name}' must have at most {_MAX_CELLS:,} values, got more; split the grid.")
     if fault := size_fault(dict(zip(axes, map(len, columns), strict=True))):
         raise UsageError(fault)
     return itertools.product(*columns)
@@ -63,10 +63,10 @@ def _product(axes: Mapping[str, Iterable[Any]]) -> Iterable[tuple[Any, ...]]:
 def size_fault(counts: Mapping[str, int]) -> str | None:
     """Return an error message if a grid with this number of values per axis is too large; else None."""
     num_cells = math.prod(counts.values())
-    if num_cells <= MAX_CELLS:
+    if num_cells <= _MAX_CELLS:
         return None
     axes = " times ".join(f"{_format_count(count)} of {name}" for name, count in counts.items() if count > 1)
-    error = f"A grid must have at most {MAX_CELLS:,} cells, got {_format_count(num_cells)}"
+    error = f"A grid must have at most {_MAX_CELLS:,} cells, got {_format_count(num_cells)}"
     return f"{error}: {axes}; split it into several sweeps."
 
 

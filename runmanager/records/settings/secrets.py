@@ -95,7 +95,7 @@ def _with_underscores(name: str) -> str:
 
 
 def without_secrets(names: Iterable[str]) -> list[str]:
-    """Return the names that mean no secret: a secret distinguishes no cells, and is no axis."""
+    """Return the names that do not mean a secret: a secret distinguishes no cells, and is not an axis."""
     return [name for name in names if not is_secret(name)]
 
 

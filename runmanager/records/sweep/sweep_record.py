@@ -11,7 +11,7 @@ import msgspec
 
 from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.atomic_files import locked_folder, replace_file
-from runmanager.records.files.paths import SweepPaths, is_folder_name
+from runmanager.records.files.paths import SweepPaths, dated_name, is_folder_name
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import SCHEMA_VERSION
 from runmanager.records.settings.signature import UNSIGNED, with_later_settings, without_unsigned
@@ -262,7 +262,7 @@ def open_sweep(folder: Path) -> SweepPaths:
 
 def fresh_sweep_folder(output_root: Path, *, now: datetime.datetime | None = None) -> SweepPaths:
     """Create a new dated folder; two sweeps that begin in the same second get different ones."""
-    stamp = (now or datetime.datetime.now()).strftime("%Y-%m-%d_%H-%M-%S")
+    stamp = dated_name(now=now)
     output_root.mkdir(parents=True, exist_ok=True)
     for number in count(1):
         folder = output_root / (stamp if number == 1 else f"{stamp}_{number}")

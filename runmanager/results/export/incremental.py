@@ -15,7 +15,6 @@ from runmanager.results.table_model.logged_columns import LoggedColumns, logged_
 from runmanager.text import pluralize
 
 __all__ = [
-    "EPOCH_METRICS",
     "ExportResult",
     "epoch_metrics",
     "exported_names",
@@ -25,7 +24,7 @@ __all__ = [
     "sync_runs",
 ]
 
-EPOCH_METRICS = (
+_EPOCH_METRICS = (
     *("loss", "accuracy", "val_loss", "val_accuracy", "epoch_seconds", "wall_seconds", "run_seconds"),
     *("samples_per_second", *(f"{phase}_seconds" for phase in PHASES)),
 )
@@ -77,7 +76,7 @@ def exported_names(run: StoredRun) -> LoggedColumns:
 
 def epoch_metrics(epoch: EpochRecord, names: LoggedColumns) -> dict[str, float]:
     """The metrics of an epoch that were measured or logged, and the throughput of its units."""
-    values: dict[str, Any] = {name: getattr(epoch, name) for name in EPOCH_METRICS}
+    values: dict[str, Any] = {name: getattr(epoch, name) for name in _EPOCH_METRICS}
     values |= {names.metrics[name]: value for name, value in (epoch.metrics or {}).items()}
     values |= {names.rates[unit]: unit_rate(epoch, unit) for unit in epoch.units or {}}
     return {name: value for name, value in values.items() if value is not None}

@@ -14,7 +14,7 @@ from runmanager.results.figures.cell_grid import GridCell, grid_cells
 from runmanager.results.figures.figure import SweepFigure, sample_evenly, top_note
 from runmanager.results.figures.style import GREY, add_legend_below, new_figure, series_style, wrapped
 from runmanager.results.findings.outcomes import Outcome, outcomes
-from runmanager.results.program_files.metric_curves import metric_by_step
+from runmanager.results.program_files.metric_curves import metrics_by_step
 from runmanager.results.stats.descriptive import mean
 from runmanager.results.table_model.columns import Table
 from runmanager.results.table_model.formatting import number
@@ -116,7 +116,8 @@ def _values(run: StoredRun, outcome: Outcome) -> tuple[str, dict[int, float]]:
     counted = counted_word(run.record)
     if not known:
         record = run.record
-        known = metric_by_step(run.paths, outcome.name, record.origins or {}, adopted=record.adopted)
+        origin = {name: each for name, each in (record.origins or {}).items() if name == outcome.name}
+        known = metrics_by_step(run.paths, origin, adopted=record.adopted).get(outcome.name, {})
         counted = "step"
     return counted, {number: value if is_drawable(value) else math.nan for number, value in known.items()}
 

@@ -18,12 +18,12 @@ from runmanager.results.table_model.formatting import number
 from runmanager.text import format_value
 
 __all__ = [
-    *("NUM_PARAMETERS", "Crossover"),
+    "Crossover",
     *("crossover_answers", "crossover_lines", "crossovers", "notable_crossovers"),
     "skipped_crossover_notes",
 ]
 
-NUM_PARAMETERS = "num_parameters"
+_NUM_PARAMETERS = "num_parameters"
 _MAX_UNREQUESTED = 6  # pairs of curves along an axis: more lines are not useful
 _AHEAD = {"faster": 1, "better": 1, "slower": -1, "worse": -1}
 
@@ -117,7 +117,7 @@ def notable_crossovers(matches: Matches, comparison: ComparisonTable) -> list[Cr
     if matches.metric.effect == "difference":
         return []
     requested = matches.without_stand_in()
-    by_parameters = crossovers(matches, comparison, NUM_PARAMETERS, most=_MAX_UNREQUESTED)
+    by_parameters = crossovers(matches, comparison, _NUM_PARAMETERS, most=_MAX_UNREQUESTED)
     # Where the parameters grow along an axis, both have the same crossings.
     model_settings = _model_settings(requested) if by_parameters else frozenset[str]()
     others = [
@@ -162,12 +162,12 @@ def crossover_lines(found: Iterable[Crossover]) -> list[str]:
 
 def _axis_settings(matches: Matches, along: str) -> frozenset[str]:
     """Return the settings that change along the axis, so that they are not held equal."""
-    if along == NUM_PARAMETERS:
+    if along == _NUM_PARAMETERS:
         return _model_settings(matches)
     if along not in matches.names:
         known = ", ".join(name for name in matches.names if name in matches.cells.varying)
         raise UsageError(
-            f"`--crossover` must be {NUM_PARAMETERS} or a numeric setting that is not compared itself, got '{along}'; "
+            f"`--crossover` must be {_NUM_PARAMETERS} or a numeric setting that is not compared itself, got '{along}'; "
             f"what varies here: {known or 'nothing'}."
         )
     if not _is_numeric(matches, along):
@@ -185,7 +185,7 @@ def _is_numeric(matches: Matches, name: str) -> bool:
 def _model_settings(matches: Matches) -> frozenset[str]:
     """Return the settings that change the number of parameters by themselves: those of the model, under any name."""
     varying = [name for name in matches.names if name in matches.cells.varying]
-    known = [(match.settings, _value(match, NUM_PARAMETERS)) for match in matches.pairs]
+    known = [(match.settings, _value(match, _NUM_PARAMETERS)) for match in matches.pairs]
     moving = set()
     for name in varying:
         counts: dict[str, set[float]] = {}
@@ -200,7 +200,7 @@ def _model_settings(matches: Matches) -> frozenset[str]:
 
 def _value(match: Match, along: str) -> float | None:
     """Return the value of a pair along the axis; None where it is unknown, or differs between the sides."""
-    if along != NUM_PARAMETERS:
+    if along != _NUM_PARAMETERS:
         return float(match.settings[along])
     counts = {run.record.num_parameters for side in match.sides for run in side.finished}
     count = counts.pop() if len(counts) == 1 else None

@@ -22,9 +22,9 @@ from runmanager.results.metrics.metric import Metric
 from runmanager.results.metrics.metric_lookup import find_metric
 from runmanager.text import format_value, pluralize
 
-__all__ = ["SWEEP_AXIS", "TwoSweeps", "read_two_sweeps"]
+__all__ = ["TwoSweeps", "read_two_sweeps"]
 
-SWEEP_AXIS = "sweep"
+_SWEEP_AXIS = "sweep"
 _ABSENT = object()
 
 
@@ -88,7 +88,7 @@ class TwoSweeps:
         varying = differing_settings([cell.own for cell in cells])
         devices = {each.default_device for each in gathered}
         value_at = [at for at, each in enumerate(gathered) for _ in each.cells]
-        axis = Axis(SWEEP_AXIS, frozenset(), self.names, value_at)
+        axis = Axis(_SWEEP_AXIS, frozenset(), self.names, value_at)
         return Cells(cells, {}, varying, devices.pop() if len(devices) == 1 else None), axis
 
     def _of_one_sweep(self, gathered: Sequence[Cells]) -> dict[str, str]:

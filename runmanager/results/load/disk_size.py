@@ -8,6 +8,7 @@ import msgspec
 
 from runmanager.records.files.atomic_files import read_bytes, replace_file
 from runmanager.records.files.file_errors import UNREADABLE
+from runmanager.records.files.folder_search import folder_entries
 from runmanager.records.files.paths import SweepPaths
 
 __all__ = ["SizeMemory", "sweep_size"]
@@ -39,13 +40,13 @@ def sweep_size(paths: SweepPaths, *, ended: Container[str], now_ns: int, memory:
     counted: dict[str, _Size] = {}
     total = num_new = 0
     runs = paths.runs.name
-    for entry in _entries(str(paths.root)):
+    for entry in folder_entries(str(paths.root)):
         if entry.name in (paths.summaries.name, paths.sizes.name):
             continue
         if entry.name != runs or not entry.is_dir(follow_symlinks=False):
             total += _count(entry).size
             continue
-        for run in _entries(entry.path):
+        for run in folder_entries(entry.path):
             known = cached.get(run.name) if run.name in ended else None
             if known is None or not _is_unchanged(run.path, known):
                 known = _count(run)
@@ -79,14 +80,6 @@ def _is_unchanged(folder: str, known: _Size) -> bool:
         return False
 
 
-def _entries(folder: str) -> list["os.DirEntry[str]"]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except OSError:
-        return []
-
-
 def _count(entry: "os.DirEntry[str]") -> _Size:
     """Count a file, or all files below a folder."""
     changed: dict[str, int] = {}
@@ -101,4 +94,4 @@ def _add(entry: "os.DirEntry[str]", start: int, changed: dict[str, int]) -> int:
     except OSError:  # just removed
         return 0
     changed[entry.path[start:]] = now.st_mtime_ns
-    return sum(_add(each, start, changed) for each in _entries(entry.path))
+    return sum(_add(each, start, changed) for each in folder_entries(entry.path))

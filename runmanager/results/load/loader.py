@@ -77,7 +77,7 @@ class CachedReader:
 
     def _read(self, name: str, damaged: list[Damage], *, now_ns: int) -> StoredRun | None:
         paths = self._paths.run(name)
-        stamps = _stamps_of(str(paths.root))
+        stamps = stamps_of(str(paths.root))
         cached = self._cache.get(name)
         if cached is not None and cached[0] == stamps:
             return cached[1]
@@ -143,7 +143,7 @@ def _read_summaries(
     to_read: list[str] = []
     for name in readable_names(paths, damaged):
         entry = cached.get(name)
-        if entry is None or entry.stamps != _stamps_of(f"{paths.runs}/{name}") or not _has_settings(entry, planned):
+        if entry is None or entry.stamps != stamps_of(f"{paths.runs}/{name}") or not _has_settings(entry, planned):
             to_read.append(name)
         else:
             to_cache.append(entry)
@@ -169,21 +169,13 @@ def _read_runs(folder: str, names: Sequence[str], *, planned: Container[str], no
     shared, logged = SharedParts(), LoggedNamesTable()
     for name in names:
         root = f"{folder}/{name}"
-        stamps = _stamps_of(root)
+        stamps = stamps_of(root)
         num_damaged = len(damaged)
         run = read_tolerantly(RunPaths(Path(root)), damaged, shared=shared)
         if run is not None:
             may_be_cached = len(damaged) == num_damaged and is_settled(run, stamps, now_ns=now_ns)
             runs.append((CachedRun(stamps, summarize_run(run, planned, logged)), may_be_cached))
     return _ReadRuns(runs, [(str(each.path), each.message) for each in damaged], logged.names)
-
-
-def _stamps_of(folder: str) -> RunStamps:
-    """Return the stamps of a run's files; call it before reading them, so that later writes change the stamps."""
-    try:
-        return stamps_of(folder)
-    except OSError:
-        return None, None  # reported when the run is read
 
 
 def _has_settings(entry: CachedRun, planned: Container[str]) -> bool:

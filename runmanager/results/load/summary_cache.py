@@ -52,8 +52,11 @@ _DECODER = msgspec.msgpack.Decoder(_CacheFile)
 
 
 def stamps_of(folder: str) -> RunStamps:
-    """Return the current stamps of a run's files. Raises `OSError`."""
-    return file_stamp(f"{folder}/{RECORD}"), file_stamp(f"{folder}/{EPOCHS}")
+    """Return the stamps of a run's files; call it before reading them, so that later writes change the stamps."""
+    try:
+        return file_stamp(f"{folder}/{RECORD}"), file_stamp(f"{folder}/{EPOCHS}")
+    except OSError:
+        return None, None  # reported when the run is read
 
 
 def is_settled(run: StoredRun, stamps: RunStamps, *, now_ns: int) -> bool:

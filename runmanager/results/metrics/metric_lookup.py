@@ -25,7 +25,7 @@ from runmanager.results.table_model.logged_columns import LoggedColumns, logged_
 from runmanager.validation import did_you_mean, fault
 
 __all__ = [
-    *("MEMORY", "METRIC_NAMES", "PLAIN_METRICS", "RUN_TIME", "SPEEDS"),
+    *("MEMORY", "METRIC_NAMES", "RUN_TIME", "SPEEDS"),
     *("any_direction", "default_metrics", "find_metric", "has_metrics", "known_metrics", "requested_metric"),
 ]
 
@@ -66,13 +66,13 @@ SPEEDS = (
 """Throughput and times."""
 
 _BY_NAME = {metric.name: metric for metric in (*SPEEDS, MEMORY)}
-PLAIN_METRICS: Sequence[str] = (
+_PLAIN_METRICS: Sequence[str] = (
     *(metric.name for metric in SPEEDS),
     *("accuracy", "val_accuracy", "loss", "val_loss", MEMORY.name),
 )
 """The metrics that any run may have."""
 
-METRIC_NAMES: Sequence[str] = (*PLAIN_METRICS, f"{_TIME_TO_ACCURACY}=SHARE")
+METRIC_NAMES: Sequence[str] = (*_PLAIN_METRICS, f"{_TIME_TO_ACCURACY}=SHARE")
 
 
 def find_metric(text: str, runs: Sequence[StoredRun] = (), *, better: str | None = None, at: At = LAST) -> Metric:
@@ -112,7 +112,7 @@ def find_metric(text: str, runs: Sequence[StoredRun] = (), *, better: str | None
 def known_metrics(runs: Sequence[StoredRun]) -> list[str]:
     """Return the names of all metrics of these runs, without times to a target."""
     columns = _logged(runs)
-    return [*PLAIN_METRICS, *columns.metrics.values(), *columns.rates.values()]
+    return [*_PLAIN_METRICS, *columns.metrics.values(), *columns.rates.values()]
 
 
 def default_metrics(runs: Sequence[StoredRun]) -> Iterator[str]:
@@ -185,7 +185,7 @@ def _refuse(text: str, *, better: str | None = None, at: At = LAST) -> None:
 def _unknown(text: str, runs: Sequence[StoredRun]) -> str:
     name = text.partition("=")[0]
     known = known_metrics(runs)
-    logged = known[len(PLAIN_METRICS) :]
+    logged = known[len(_PLAIN_METRICS) :]
     goals = [f"{TIME_TO}{each}" for each in (*OUTCOMES, *_logged(runs).metrics.values())]
     listed = ", ".join([*METRIC_NAMES, *logged])
     way_out = did_you_mean(name, dict.fromkeys([*known, _TIME_TO_ACCURACY, *goals]), max_names=1)

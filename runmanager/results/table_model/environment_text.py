@@ -1,6 +1,6 @@
 """Labels of the recorded environment of a run: machine, software, code, load."""
 
-__all__ = ["CODE", "FACTS", "LOAD", "MACHINE", "PYTHON"]
+__all__ = ["CODE", "FACTS", "MACHINE", "PYTHON"]
 
 MACHINE = (
     ("host", "Host"),
@@ -23,11 +23,11 @@ PYTHON = (("python", "Python"),)
 
 CODE = (("commit", "Commit"), ("commit_clean", "No uncommitted changes"))
 
-LOAD = (
+_LOAD = (
     ("load_at_start", "Load at the start"),
     ("load_at_end", "Load at the end"),
     ("steal_share", "CPU time stolen (share)"),
     ("outside_cpu_share", "CPU time of others (share)"),
 )
 
-FACTS = (*MACHINE, *PYTHON, *CODE, *LOAD)
+FACTS = (*MACHINE, *PYTHON, *CODE, *_LOAD)

@@ -9,9 +9,9 @@ from runmanager.results.table_model.formatting import Spread
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["STD_SUFFIX", "to_dataframe"]
+__all__ = ["to_dataframe"]
 
-STD_SUFFIX = "_std"
+_STD_SUFFIX = "_std"
 """Suffix of a column with the standard deviations of another column's means."""
 
 _TEXT_COLUMNS = frozenset(
@@ -34,7 +34,7 @@ def to_dataframe(table: Table, columns: Sequence[str] | None = None) -> "pd.Data
         series[name] = _series(name, values, is_setting=name in (*table.settings, *table.labels))
         spreads = [value.deviation if isinstance(value, Spread) else None for value in values]
         if any(isinstance(value, Spread) and value.count > 1 for value in values):
-            series[f"{name}{STD_SUFFIX}"] = _series(name, spreads, is_setting=False)
+            series[f"{name}{_STD_SUFFIX}"] = _series(name, spreads, is_setting=False)
     return pd.DataFrame(series, columns=list(series))
 
 

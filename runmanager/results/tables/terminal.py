@@ -89,7 +89,7 @@ def _fit_results(table: Table, *, limit: int | None, width: int, all_shown_by: s
     if not all("run" in row.values for row in rows):
         omittable = tuple(reversed(names[1:]))
     elif _min_width(columns, (*omittable, *logged)) > width:
-        # A sweep's name stays beside the settings.
+        # A sweep's name stays next to the settings.
         settings = [name for name in table.settings if name != SWEEP and name in names]
         others = [name for name in names if name not in settings]
         in_one = TextColumn(SETTINGS, [_in_one(table, row, settings) for row in rows], is_number=False)

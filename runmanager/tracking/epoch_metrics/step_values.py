@@ -11,10 +11,10 @@ from runmanager.tracking.device.devices import synchronize
 from runmanager.tracking.epoch_metrics.loss_buffer import ASYNC_COPY_DEVICES, LoggedLosses, sum_type, zeros
 from runmanager.tracking.epoch_part import SeriesState
 
-__all__ = ["REDUCTIONS", "Reduce", "StepValues", "check_reduce"]
+__all__ = ["Reduce", "StepValues", "check_reduce"]
 
 Reduce = Literal["last", "mean", "sum", "min", "max"]
-REDUCTIONS = ("last", "mean", "sum", "min", "max")
+_REDUCTIONS = ("last", "mean", "sum", "min", "max")
 
 _NUM_SLOTS = 128  # on a device
 _NUM_ON_HOST = 4096  # numbers kept as Python objects
@@ -22,8 +22,8 @@ _NUM_ON_HOST = 4096  # numbers kept as Python objects
 
 def check_reduce(reduce: str) -> None:
     """Raise `UsageError` unless `reduce` is a known reduction."""
-    if reduce not in REDUCTIONS:
-        raise UsageError(f"`reduce` must be {', '.join(REDUCTIONS[:-1])} or {REDUCTIONS[-1]}, got {reduce!r}.")
+    if reduce not in _REDUCTIONS:
+        raise UsageError(f"`reduce` must be {', '.join(_REDUCTIONS[:-1])} or {_REDUCTIONS[-1]}, got {reduce!r}.")
 
 
 class StepValues:

@@ -82,7 +82,7 @@ def main() -> None:
     """The process's side: import TensorBoard, then serve what the parent asks for until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both; the parent decides
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what TensorBoard prints is no answer
+    os.dup2(2, 1)  # what TensorBoard prints is not an answer
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a library bundled with TensorBoard warns when it is imported
         from tensorboard import default, program
@@ -108,7 +108,7 @@ def _is_serving(program: Any, plugins: Any, options: list[str], data_server: str
 
 
 def _keep_reading() -> None:
-    """Let TensorBoard's own reader go on where a run or a file is gone that it has just found.
+    """Let TensorBoard's own reader continue where a run or a file is gone that it has just found.
 
     Otherwise its thread ends with the error of a run, and a file that is gone hides those that follow it.
     """

@@ -69,7 +69,7 @@ class EvaluationPictures:
         for tag, (_check, draw) in self._pictures.items():
             try:
                 summary.value.append(_as_value(tag, draw(epoch, _require(evaluation.scores()), evaluation)))
-            except Exception as error:  # a user's dataset may raise anything when it is read: the run must go on
+            except Exception as error:  # a user's dataset may raise anything when it is read: the run must continue
                 notes.append(f"no {tag} of epoch {epoch}: {_reason(error)}")
         return summary, notes
 

@@ -9,7 +9,7 @@ import msgspec
 
 from runmanager.records.run.run_record import EpochRecord
 
-__all__ = ["Warmup", "has_settled", "is_still_warming", "settled_from"]
+__all__ = ["Warmup", "has_settled", "is_still_warming"]
 
 _MIN_STEPS = 20  # to see a trend
 _STILL_FASTER = 0.95  # epochs of a settled run differ by 2% to 4%
@@ -41,7 +41,7 @@ def is_still_warming(step_seconds: Sequence[float], *, earlier: Sequence[float] 
     return len(earlier) < _MIN_STEPS or median(step_seconds) < _STILL_FASTER * median(earlier)
 
 
-def settled_from(levels: Sequence[float]) -> int | None:
+def _settled_from(levels: Sequence[float]) -> int | None:
     """Return after how many epochs a process has settled, given each epoch's time per sample; None if it has not.
 
     Searches for change points one after another: epochs after which the process is faster by a tenth and by more than
@@ -133,7 +133,7 @@ class Warmup:
     def _num_warmup(self) -> int:
         if len(self._levels) < self.num_epochs:
             return self._still_warming  # the speed of some epoch is unknown
-        across = settled_from(self._levels)
+        across = _settled_from(self._levels)
         count = self._still_warming if across is None else max(across, self._still_warming)
         settles = across is not None and 2 * count <= self.num_epochs
         return count if settles or self.num_epochs < _ENOUGH_EPOCHS else 0

@@ -13,7 +13,7 @@ from runmanager.training.datasets.array_dataset import ArrayDataset
 from runmanager.training.datasets.splits import generator_for
 from runmanager.training.options.dataset import DigitsOptions
 
-__all__ = ["build_digits", "digits_are_cached", "digits_sets", "stratified_split"]
+__all__ = ["build_digits", "digits_are_cached", "digits_sets"]
 
 _FORMAT = 1  # part of the cache's key: increase it when the images change
 _TEST_SHARE = 0.2
@@ -62,12 +62,12 @@ def build_digits(options: DigitsOptions, *, seed: int) -> Arrays:
     images = torch.from_numpy(digits.images).to(torch.float32) / 16
     labels = torch.from_numpy(digits.target).to(torch.int64)
     all_digits = torch.arange(len(labels))
-    training, validation = stratified_split(
+    training, validation = _stratified_split(
         all_digits, labels, _TEST_SHARE, generator_for("digits", "split", options.data_seed)
     )
     if options.holdout is not None:
         generator = generator_for("holdout", seed)
-        training, validation = stratified_split(training, labels, _holdout_share(options), generator)
+        training, validation = _stratified_split(training, labels, _holdout_share(options), generator)
     arrays: Arrays = {}
     parts = (("train", training, options.size), ("val", validation, options.num_validation))
     for name, sources, count in parts:
@@ -79,7 +79,7 @@ def build_digits(options: DigitsOptions, *, seed: int) -> Arrays:
     return arrays
 
 
-def stratified_split(
+def _stratified_split(
     indices: Tensor, labels: Tensor, share: float, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """Split `indices` into (kept, held out); of each class about `share` is held out, at least one sample."""

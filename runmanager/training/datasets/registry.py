@@ -25,8 +25,8 @@ __all__ = ["Data", "download_faults", "load_dataset", "must_be_downloaded", "pre
 class Data:
     """Training and validation samples: (float32 tensor of `in_shape`, label below `num_classes`).
 
-    A label has `label_shape`, () unless it is an image or several numbers. `num_classes` is 0 if labels are no class
-    numbers and the dataset names no number of classes.
+    A label has `label_shape`, () unless it is an image or several numbers. `num_classes` is 0 if labels do not
+    number classes and the dataset names no number of classes.
     """
 
     train: Dataset[Any]

@@ -80,11 +80,14 @@ def rows_that_stay(screen: Screen) -> list[str]:
     return sorted(line for line in screen.shown.splitlines() if line.startswith(("✓", "✗")))
 
 
-@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (200, 50)])
-def test_running_rows_are_redrawn_and_ended_rows_stay(
-    begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path, columns: int, rows: int
+WIDE = ["run", "state", "epoch", "loss", "acc", "val_loss", "val_acc", "samples/s", "took", "left"]
+NARROW = ["run", "state", "epoch", "loss", "val_acc", "samples/s", "left"]
+
+
+def test_running_rows_are_redrawn_and_ended_rows_stay_as_in_other_terminals_that_watch(
+    begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path
 ) -> None:
-    screen = begin(*halted_grid, columns=columns, rows=rows)
+    screen = begin(*halted_grid)
     screen.wait_for(
         lambda now: " 1/2 " in row_of(now, "way=fine,seed=0") and row_of(now, "so far"),
         "the first run's second epoch, and all that stands below it",
@@ -92,20 +95,30 @@ def test_running_rows_are_redrawn_and_ended_rows_stay(
     running = row_of(screen, "way=fine,seed=0")
     assert running.startswith("> ")
     assert "━━━━━╌╌╌╌╌" in running
-    heading = screen.lines[screen.lines.index(running) - 1].split()
-    wide = ["run", "state", "epoch", "loss", "acc", "val_loss", "val_acc", "samples/s", "took", "left"]
-    assert heading == (wide if columns == 200 else ["run", "state", "epoch", "loss", "val_acc", "samples/s", "left"])
+    assert heading_of(screen, running) == NARROW
     assert re.search(r"1 running · 3 to come · [\d.]+s so far$", screen.lines[screen.lines.index(running) + 1])
+    watcher, wide = (
+        begin("watch", "shown", program=COMMAND, columns=columns, rows=rows) for columns, rows in ((80, 24), (200, 50))
+    )
+    for each, heading in ((watcher, NARROW), (wide, WIDE)):
+        each.wait_for(lambda now: " 1/2 " in row_of(now, "way=fine,seed=0"), "the same row")
+        assert heading_of(each, row_of(each, "way=fine,seed=0")) == heading
     (tmp_path / "gate").unlink()
-    assert screen.end() == 1, screen.shown
-    assert re.search(r"^✓ .*way=fine,seed=0 +finished .* 2/2 ", screen.shown, re.MULTILINE)
-    assert re.search(r"^✗ .*way=raises,seed=1 +failed", screen.shown, re.MULTILINE)
+    for each in (screen, watcher, wide):
+        assert each.end() == 1, each.shown
+        assert re.search(r"^✓ .*way=fine,seed=0 +finished .* 2/2 ", each.shown, re.MULTILINE)
+        assert re.search(r"^✗ .*way=raises,seed=1 +failed", each.shown, re.MULTILINE)
+        assert re.search(r"^✓ .*way=fine,seed=1 +finished", each.shown, re.MULTILINE)
+        assert "╌" not in each.shown  # the live region is removed
+    assert rows_that_stay(watcher) == rows_that_stay(screen)
     # Once below the first failed row, and once at the end of its error; the next row has only the reason.
     assert len(re.findall(r"^  ValueError: this model wants no data$", screen.shown, re.MULTILINE)) == 2
     assert screen.shown.count("the same error as above") == 1
-    assert re.search(r"^✓ .*way=fine,seed=1 +finished", screen.shown, re.MULTILINE)
-    assert "╌" not in screen.shown  # the live region is removed
     assert len(re.findall(r"^ +run +state", screen.shown, re.MULTILINE)) == 1
+
+
+def heading_of(screen: Screen, row: str) -> list[str]:
+    return screen.lines[screen.lines.index(row) - 1].split()
 
 
 def test_the_live_table_works_in_ascii(begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path) -> None:
@@ -141,19 +154,6 @@ def test_the_time_left_is_estimated_from_earlier_runs(
     assert screen.end() == 0, screen.shown
 
 
-def test_watch_shows_the_same_rows_from_another_terminal(
-    begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path
-) -> None:
-    driver = begin(*halted_grid)
-    driver.wait_for(lambda now: " 1/2 " in row_of(now, "way=fine,seed=0"), "the first run's second epoch")
-    watcher = begin("watch", "shown", program=COMMAND)
-    watcher.wait_for(lambda now: " 1/2 " in row_of(now, "way=fine,seed=0"), "the same row")
-    (tmp_path / "gate").unlink()
-    assert driver.end() == 1
-    assert watcher.end() == 1
-    assert rows_that_stay(watcher) == rows_that_stay(driver)
-
-
 PRINTS = """
 import sys, time
 from pathlib import Path
@@ -186,7 +186,9 @@ def test_runs_without_epochs_show_what_they_printed_last(begin: Begin, tmp_path:
     assert "The best score is 2.000 with lr=0.2." in driver.shown
     plain = begin(*words, program=COMMAND, term="dumb", columns=200)
     assert plain.end() == 1
+    assert re.search(r"^\[1/1\] .* started$", plain.shown, re.MULTILINE)  # such a terminal cannot move its cursor
     assert re.search(r"^✗ 1/1  lr=0.3  failed \(exit\)  score 3.000  loss 5.000 ", plain.shown, re.MULTILINE)
+    assert b"\x1b" not in plain.sent
 
 
 def test_a_sweep_without_any_metric_says_how_to_get_one(begin: Begin, tmp_path: Path) -> None:
@@ -196,25 +198,10 @@ def test_a_sweep_without_any_metric_says_how_to_get_one(begin: Begin, tmp_path: 
     assert "No metric was found: --scalar NAME=REGEX reads one that the script prints" in screen.shown
 
 
-def test_no_color_is_respected(begin: Begin, tiny: tuple[str, ...]) -> None:
-    screen = begin("-m", *tiny, "lr=0.1,0.2", "name=plain", NO_COLOR="1")
-    assert screen.end() == 0
-    assert re.search("✓ lr=0.1 +finished", screen.shown)
-    assert not re.search(rb"\x1b\[[0-9;]*3[0-7]m", screen.sent)
-
-
-def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines(begin: Begin, tiny: tuple[str, ...]) -> None:
-    screen = begin("-m", *tiny, "name=dumb", term="dumb")
-    assert screen.end() == 0
-    assert re.search(r"^\[1/1\] .* started$", screen.shown, re.MULTILINE)
-    assert re.search(r"^✓ 1/1 .* finished ", screen.shown, re.MULTILINE)
-    assert b"\x1b" not in screen.sent
-
-
-def test_rows_fit_into_a_terminal_that_is_made_narrower(
+def test_rows_fit_into_a_terminal_that_is_made_narrower_and_no_color_is_respected(
     begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path
 ) -> None:
-    screen = begin(*halted_grid, columns=120)
+    screen = begin(*halted_grid, columns=120, NO_COLOR="1")
     screen.wait_for(lambda now: " 1/2 " in row_of(now, "way=fine,seed=0"), "the first run's second epoch")
     screen.resize(60, 24)
     screen.wait_for(
@@ -225,6 +212,7 @@ def test_rows_fit_into_a_terminal_that_is_made_narrower(
     kept = [line for line in screen.shown.splitlines() if line.startswith(("✓", "✗"))]
     assert len(kept) == 4
     assert all(re.search(r"way=\w+,seed=\d +(finished +2/2|failed +exception)", line) for line in kept)
+    assert not re.search(rb"\x1b\[[0-9;]*3[0-7]m", screen.sent)
 
 
 def test_quiet_prints_only_failures(begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path) -> None:

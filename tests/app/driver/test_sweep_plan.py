@@ -76,7 +76,7 @@ def test_the_longer_runs_equal_those_of_all_epochs_at_once(extended: Extended) -
             shorter = extended.sweep.record(**{**settings, "epochs": 3})
             assert (longer.continued_from or None) == (shorter.name if schedule == "constant" else None)
             config = extended.sweep.paths.run(longer.name).config.read_text()
-            assert "continue" not in config, "how a run began is no setting"
+            assert "continue" not in config, "how a run began is not a setting"
 
 
 def test_people_see_the_longer_run_and_files_have_both(

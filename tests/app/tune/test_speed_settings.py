@@ -4,27 +4,16 @@ from dataclasses import replace
 from typing import Any
 
 from runmanager.app.tune.speed_settings import THREADS, Conditions, speed_factors
-from runmanager.training.options.dataset import FakeOptions
 from runmanager.training.options.groups import (
-    AdamOptions,
     CnnOptions,
-    ConstantOptions,
-    DataLoaderOptions,
     MlpOptions,
     ResidentOptions,
 )
 from runmanager.training.options.job import TrainingOptions
 
-JOB = TrainingOptions(
-    dataset=FakeOptions(),
-    model=CnnOptions(),
-    optimizer=AdamOptions(),
-    scheduler=ConstantOptions(),
-    loader=DataLoaderOptions(),
-    batch_size=1000,
-    channels_last=False,
-    micro_batch=None,
-)
+from ...job_options import job_options
+
+JOB = job_options(model=CnnOptions(), batch_size=1000, channels_last=False, micro_batch=None)
 CPU = Conditions(device="cpu", cores=4, seconds=60.0)
 CUDA = replace(CPU, device="cuda")
 

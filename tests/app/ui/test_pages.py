@@ -26,6 +26,7 @@ def test_an_epoch_and_an_end_are_news(client: Client, live: tuple[SweepPaths, Ru
     _, going = live
     page = client.until("/sweep/first", '<div class="drawing"')
     assert "1 finished, 1 running" in page.text and "0.504" in page.text and "0.505" not in page.text
+    assert page.text.count("As of ") == 1
     seen = f"/sweep/first?seen={page.attribute('version')}&drawn={page.attribute('drawn')}"
     assert (client.get(seen).status, client.get(seen).text) == (204, "")
     going.append(epoch(5))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from runmanager.app.ui.access import Access
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.run_folder import RunFolder
 
@@ -52,6 +53,14 @@ def test_only_own_names_with_the_token_are_let_in(client: Client) -> None:
         assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
     policy = known.headers["Content-Security-Policy"].removesuffix("; frame-ancestors 'none'")
     assert f'content="{policy}"' in known.text
+
+
+def test_a_server_at_all_addresses_is_called_by_its_name_or_any_address() -> None:
+    access = Access("0.0.0.0", 6006)
+    own = (f"{socket.gethostname()}:6006", "192.0.2.7:6006", "[2001:db8::1]:6006", "localhost", "0.0.0.0:6006")
+    assert all(map(access.is_own_host, own))
+    assert not any(map(access.is_own_host, ("attacker.example:6006", "192.0.2.7.attacker.example", "", None)))
+    assert not Access("192.0.2.7", 6006).is_own_host("192.0.2.8:6006")
 
 
 def test_no_address_and_no_link_leads_out(client: Client, root: Path, live: tuple[SweepPaths, RunFolder]) -> None:

@@ -46,7 +46,7 @@ double: ${model.width}
 
 
 def run_hydra(folder: Path, *words: str) -> None:
-    """Run the application under Hydra's own launcher, which goes on after a job that failed."""
+    """Run the application under Hydra's own launcher, which continues after a job that failed."""
     command = [sys.executable, folder / "app.py", *words]
     subprocess.run(command, cwd=folder, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False)
 

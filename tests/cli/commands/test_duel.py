@@ -16,6 +16,7 @@ TINY = ("dataset=fake", "dataset.size=64", "dataset.val_size=32", "model=logisti
         (["device=cpu"], "Missing argument 'SIDE'"),
         (["cpu", "device=cuda"], "A side of a duel must be overrides like device=cuda, got 'cpu'."),
         (["lr=1", "lr=2", "measure=single"], "`measure` must be paired in a duel, got 'single'; leave it out."),
+        (["lr=1", "lr=2", "--format", "text", "--format", "github"], "`--format` must be given once, got it 2 times"),
         (["device=cpu", "--quiet"], "A side of a duel must be overrides like device=cuda, got '--quiet'."),
     ],
 )

@@ -134,7 +134,7 @@ def test_a_side_that_imports_the_project_from_elsewhere_is_refused(process: Call
     assert done.status == 2
     assert f"The baseline must import the project from its own worktree, got {installed}/mine/__init__.py" in done.err
     assert not (project / "outputs").exists() and git(project, "worktree", "list").count("\n") == 1
-    # What leads into the repository leads into the worktree, so a folder on PYTHONPATH is no obstacle.
+    # What leads into the repository leads into the worktree, so a folder on PYTHONPATH is not an obstacle.
     nothing = process("duel", "--baseline-rev", "HEAD", "lr=x", before=before.replace(str(installed), f"{project}/src"))
     assert nothing.status == 2 and "own worktree" not in nothing.err and "got no run of the " in nothing.err
 

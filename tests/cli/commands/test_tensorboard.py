@@ -20,7 +20,8 @@ from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-from runmanager.cli.commands.tensorboard import _refresh, free_port
+from runmanager.cli.commands.tensorboard import _refresh
+from runmanager.cli.serving.local_server import free_port
 from runmanager.errors import UsageError
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.paths import SweepPaths

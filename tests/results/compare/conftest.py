@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from runmanager.results.compare.comparison import CompareOptions, compare
 from runmanager.results.compare.comparison_side import Side
 from runmanager.results.load.cells import gather_cells
 from runmanager.results.metrics.metric_lookup import find_metric
@@ -29,3 +30,15 @@ def side(contents, timed):
         return Side("here", gather_cells(sweep.runs, (), None).cells, find_metric(metric))
 
     return make
+
+
+def only_row(sweep, **options):
+    """The row of a comparison that has one."""
+    (row,) = compare(sweep, None, CompareOptions(**options)).rows
+    return row
+
+
+def outcome(sweep, **options):
+    """The verdict of that row, and its reason."""
+    row = only_row(sweep, **options)
+    return row["verdict"], row["reason"]

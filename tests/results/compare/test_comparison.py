@@ -10,22 +10,14 @@ from runmanager.results.compare.comparison import CompareOptions, compare, compa
 from runmanager.results.load.loader import read_results
 from runmanager.results.tables.text_formats import to_csv
 
+from .conftest import only_row, outcome
+
 CPU = {"lr": 0.01, "batch_size": 100, "num_workers": 0, "device": "cpu"}
 CUDA = CPU | {"device": "cuda"}
 ONE_RUN = (
     "one side ran after the other: the interval does not know the machine's drift between them, so a difference must "
     "lie outside 1 ± 10%; one run a side: the noise between runs is assumed, not measured; more seeds measure it"
 )
-
-
-def only_row(sweep, **options):
-    (row,) = compare(sweep, None, CompareOptions(**options)).rows
-    return row
-
-
-def outcome(sweep, **options):
-    row = only_row(sweep, **options)
-    return row["verdict"], row["reason"]
 
 
 def test_comparison_csv_exactly(sweep, steady):

@@ -10,19 +10,11 @@ from runmanager.records.run.turn_record import Turn
 from runmanager.results.compare.comparison import CompareOptions, compare
 from runmanager.results.findings.answer_sentences import duel_answers
 
+from .conftest import only_row, outcome
+
 CPU = {"lr": 0.01, "device": "cpu"}
 CUDA = {"lr": 0.01, "device": "cuda"}
 PAIRED = {"measure": {"name": "paired", "axis": None}}
-
-
-def only_row(sweep, **options):
-    (row,) = compare(sweep, None, CompareOptions(**options)).rows
-    return row
-
-
-def outcome(sweep, **options):
-    row = only_row(sweep, **options)
-    return row["verdict"], row["reason"]
 
 
 def in_turns(contents, timed, *rates, sessions=1, config=PAIRED, **fields):

@@ -10,7 +10,7 @@ from torch.utils.tensorboard import SummaryWriter
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.storage.reader import read_sweep
 from runmanager.results.figures.figure import inline_svg
-from runmanager.results.program_files.metric_curves import metric_by_step
+from runmanager.results.program_files.metric_curves import metrics_by_step
 from runmanager.tracking.tensorboard.event_writer import EventWriter
 
 from .drawn_figures import as_fields, figures_in
@@ -99,9 +99,9 @@ def test_curves_of_runs_without_epochs_come_from_their_files(sweep):
     assert "training loss by step" in drawn.caption
     assert re.search(r"at step 30: lr=1\.", drawn.description)
     last = sweep.paths.run(name)
-    many = metric_by_step(last, "many", {"many": "event file"})
+    many = metrics_by_step(last, {"many": "event file"})["many"]
     assert 500 < len(many) <= 2001 and many[8999] == pytest.approx(3 / 8999)
-    assert metric_by_step(last, "words", {"words": "returned"}) == {}
+    assert metrics_by_step(last, {"words": "returned"}) == {}
 
 
 def test_the_axis_of_intervals_of_steps_is_named_so(contents, timed):

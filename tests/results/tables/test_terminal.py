@@ -184,7 +184,7 @@ LOSSES = {0.1: 0.5, 0.01: 0.25, 0.001: 0.75}
 
 @pytest.fixture
 def regression(contents, timed):
-    """Three cells with a loss only, the best one neither first nor fastest, and one that failed and is no result."""
+    """Three cells with a loss only, the best one neither first nor fastest, and one that failed and is not a result."""
     failed = {"status": Status.FAILED, "reason": Reason.OUT_OF_MEMORY}
     runs = []
     for seconds, (lr, loss) in enumerate(LOSSES.items(), start=1):
@@ -202,7 +202,7 @@ def lines_of(text):
 
 def test_the_best_result_comes_first_and_its_metric_stays_in_a_narrow_terminal(regression):
     table = TableQuery.parse().of_sweep(regression, None, collapses=True)
-    assert [row["lr"] for row in table.rows] == [0.01, 0.001, 0.1]  # a failed run is no result
+    assert [row["lr"] for row in table.rows] == [0.01, 0.001, 0.1]  # a failed run is not a result
     text = printed(render_results(table, width=60), 60)
     assert "0.2500" in lines_of(text)[0] and "val" in text
     assert "out_of_memory" not in "".join(lines_of(text)) and "Reasons: out_of_memory." in text

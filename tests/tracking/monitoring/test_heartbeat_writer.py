@@ -2,8 +2,7 @@
 
 import gc
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,8 @@ from runmanager import RunManager
 from runmanager.records.run.heartbeat import read_beat
 from runmanager.tracking.lifecycle.outcome import outcome_of
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
+
+from ...processes import wait_until
 
 
 @pytest.fixture
@@ -26,14 +27,7 @@ def beating(tmp_path: Path) -> Iterator[Heartbeat]:
 def no_other_heartbeats() -> None:
     """Wait for the heartbeats of runs that other tests dropped, which end when the runs are collected."""
     gc.collect()
-    wait_for(lambda: not threads())
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < until, "timed out"
-        time.sleep(0.005)
+    wait_until(lambda: not threads())
 
 
 def threads() -> list[threading.Thread]:
@@ -48,7 +42,7 @@ def test_the_first_beat_is_immediate_and_more_follow(beating: Heartbeat, tmp_pat
     first = read_beat(path)
     assert first is not None and (first.counter, first.progress) == (1, 3)
     beating.progress += 4
-    wait_for(lambda: (beat := read_beat(path)) is not None and beat.progress == 7 and beat.counter > 1)
+    wait_until(lambda: (beat := read_beat(path)) is not None and beat.progress == 7 and beat.counter > 1)
     beating.stop()
     assert not path.exists()
     assert threads() == []
@@ -59,7 +53,7 @@ def test_the_heartbeat_thread_may_stop_itself(tmp_path: Path) -> None:
     results: list[object] = []
     heartbeat = Heartbeat(tmp_path / "heartbeat", seconds=0.01, each_beat=lambda: results.append(heartbeat.stop()))
     heartbeat.start()
-    wait_for(lambda: results and threads() == [])
+    wait_until(lambda: results and threads() == [])
     assert results == [None]
     assert not (tmp_path / "heartbeat").exists()
 
@@ -70,7 +64,7 @@ def test_each_beat_calls_the_callback_in_its_thread(tmp_path: Path) -> None:
         tmp_path / "heartbeat", seconds=0.01, each_beat=lambda: callers.append(threading.current_thread().name)
     )
     heartbeat.start()
-    wait_for(lambda: len(callers) >= 3)
+    wait_until(lambda: len(callers) >= 3)
     heartbeat.stop()
     assert set(callers) == {"runmanager-heartbeat"}
 
@@ -80,7 +74,7 @@ def test_the_thread_ends_when_its_folder_is_gone(beating: Heartbeat, tmp_path: P
     beating.start()
     assert len(threads()) == 1
     (tmp_path / "run").rename(tmp_path / "elsewhere")
-    wait_for(lambda: threads() == [])
+    wait_until(lambda: threads() == [])
 
 
 def test_without_a_folder_no_thread_starts(beating: Heartbeat, tmp_path: Path) -> None:
@@ -148,9 +142,9 @@ def test_beside_another_heartbeat_only_progress_is_written(tmp_path: Path) -> No
 
     path = tmp_path / "heartbeat.program"
     beating = Heartbeat(path, seconds=0.01, each_beat=count, shows_progress_only=True).start()
-    wait_for(lambda: num_beats > 3)
+    wait_until(lambda: num_beats > 3)
     first = read_beat(path)
     assert first is not None and first.counter == 1
     beating.progress += 5
-    wait_for(lambda: (beat := read_beat(path)) is not None and beat.progress == 5)
+    wait_until(lambda: (beat := read_beat(path)) is not None and beat.progress == 5)
     beating.stop()

@@ -2,8 +2,9 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
+
+from ...forked_python import start_forked
 
 __all__ = ["TRAIN", "run_program"]
 
@@ -47,14 +48,7 @@ def run_program(
     """Run the code as a script in `folder`, with these words; check its exit status."""
     script = folder / "train.py"
     script.write_text(code)
-    done = subprocess.run(
-        [sys.executable, str(script), *words],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    done = start_forked([str(script), *words], folder=folder, environment=variables).end()
     assert done.returncode == status, done.stderr
     return done

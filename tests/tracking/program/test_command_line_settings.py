@@ -25,7 +25,7 @@ from runmanager.tracking.program.command_line_settings import command_line_setti
 )
 def test_settings_of_a_command_line(line: str, settings: dict[str, object] | None) -> None:
     found = parse_settings(line.split())
-    if settings is None:  # what is no single value of Hydra's syntax is text
+    if settings is None:  # what is not a single value of Hydra's syntax is text
         assert found == {name.lstrip("-"): text for name, _, text in (word.partition("=") for word in line.split())}
     else:
         assert found == settings

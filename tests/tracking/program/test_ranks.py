@@ -4,7 +4,6 @@ import itertools
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,8 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.reader import StoredRun, read_sweep
 from runmanager.results.result_files import write_tables
+
+from ...forked_python import start_forked
 
 TRAIN = """
 import os, signal, sys, torch, runmanager
@@ -58,15 +59,13 @@ with runmanager.start_run(net, params={"lr": 0.1}, optimizer=optimizer, root=fol
             os.kill(os.getpid(), signal.SIGKILL)
         if doing == "stops" and rank == world - 1 and epoch.number == 2:
             run.stop_early("rank 1 has seen enough")
-            assert world == 1 or not run.should_stop, "the others would go on"
+            assert world == 1 or not run.should_stop, "the others would continue"
 sys.stdout.write(f"{len(run.history)} records in rank {rank}\\n")
 """
 
-Mortal = Callable[[subprocess.Popen[Any]], subprocess.Popen[Any]]
-
 
 @pytest.fixture
-def train(tmp_path: Path, mortal: Mortal) -> Callable[..., list[subprocess.CompletedProcess[str]]]:
+def train(tmp_path: Path) -> Callable[..., list[subprocess.CompletedProcess[str]]]:
     script = tmp_path / "train.py"
     script.write_text(TRAIN)
 
@@ -75,23 +74,9 @@ def train(tmp_path: Path, mortal: Mortal) -> Callable[..., list[subprocess.Compl
         ranks = []
         for rank in range(world):
             variables = {} if world == 1 else {"RANK": str(rank), "WORLD_SIZE": str(world)}
-            ranks.append(
-                mortal(
-                    subprocess.Popen(
-                        [sys.executable, str(script), *words],
-                        cwd=tmp_path,
-                        env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
-                        stdout=subprocess.PIPE,
-                        stderr=subprocess.PIPE,
-                        text=True,
-                    )
-                )
-            )
-        ended = []
-        for process in ranks:
-            out, error = process.communicate(timeout=300)
-            ended.append(subprocess.CompletedProcess([], process.returncode, out, error))
-        return ended
+            environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
+            ranks.append(start_forked([str(script), *words], folder=tmp_path, environment=environment))
+        return [process.end() for process in ranks]
 
     return run
 

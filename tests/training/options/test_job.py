@@ -10,24 +10,19 @@ from runmanager.training.options.dataset import DigitsOptions, DiscOptions
 from runmanager.training.options.groups import (
     AdamOptions,
     CnnOptions,
-    ConstantOptions,
-    DataLoaderOptions,
     MlpTowerOptions,
     ResidentOptions,
     TorchvisionModelOptions,
 )
-from runmanager.training.options.job import CheckpointOptions, MeasureOptions, TrainingOptions
+from runmanager.training.options.job import CheckpointOptions, MeasureOptions
+
+from ...job_options import job_options
 
 
 def options(**changes):
-    groups = {
-        "dataset": DigitsOptions(),
-        "model": CnnOptions(),
-        "optimizer": AdamOptions(),
-        "scheduler": ConstantOptions(),
-        "loader": DataLoaderOptions(),
-    }
-    return TrainingOptions(**{**groups, **changes})
+    return job_options(
+        **{"device": "auto", "batch_size": 1000, "dataset": DigitsOptions(), "model": CnnOptions(), **changes}
+    )
 
 
 def test_the_defaults_are_those_of_the_contract():

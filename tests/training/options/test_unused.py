@@ -7,24 +7,21 @@ import pytest
 from runmanager.tracking.options import EarlyStopOptions, TensorBoardOptions
 from runmanager.training.options.dataset import DigitsOptions, DiscOptions, FakeOptions, MnistOptions
 from runmanager.training.options.groups import (
-    AdamOptions,
     CnnOptions,
-    ConstantOptions,
     CosineOptions,
     DataLoaderOptions,
     LogisticOptions,
     MultistepOptions,
     ResidentOptions,
 )
-from runmanager.training.options.job import TrainingOptions
 from runmanager.training.options.unused import unused_setting_faults, unused_settings
 
-CELL = TrainingOptions(
+from ...job_options import job_options
+
+CELL = job_options(
+    device="auto",
     dataset=MnistOptions(),
     model=LogisticOptions(),
-    optimizer=AdamOptions(),
-    scheduler=ConstantOptions(),
-    loader=DataLoaderOptions(),
     num_workers=1,
     early_stop=EarlyStopOptions(metric="loss"),
 )

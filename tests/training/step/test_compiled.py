@@ -12,18 +12,12 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import read_run
 from runmanager.tracking.manager import RunManager
 from runmanager.training import job
-from runmanager.training.options.dataset import FakeOptions
-from runmanager.training.options.groups import (
-    AdamOptions,
-    ConstantOptions,
-    DataLoaderOptions,
-    LogisticOptions,
-    MlpOptions,
-)
-from runmanager.training.options.job import TrainingOptions
+from runmanager.training.options.groups import LogisticOptions
 from runmanager.training.step.compiled import CompiledNetwork, compiler_faults
 from runmanager.training.step.micro_batches import MicroBatches
 from runmanager.training.step.stepper import Forward, Stepper
+
+from ...job_options import job_options
 
 CPU = torch.device("cpu")
 
@@ -154,19 +148,7 @@ def test_a_missing_compiler_is_explained(monkeypatch):
 
 
 def train(root, name, **changes):
-    options = TrainingOptions(
-        **{
-            "batch_size": 16,
-            "device": "cpu",
-            "epochs": 2,
-            "dataset": FakeOptions(size=40, val_size=20, in_shape=[1, 6, 6], num_classes=3),
-            "model": MlpOptions(hidden=[5]),
-            "optimizer": AdamOptions(),
-            "scheduler": ConstantOptions(),
-            "loader": DataLoaderOptions(),
-            **changes,
-        }
-    )
+    options = job_options(**{"epochs": 2, **changes})
     manager = RunManager(root / "sweep", sinks=[], owns_sweep=False)
     paths = SweepPaths(root / "sweep").run(name)
     job.train_run(manager, options, params={"device": "cpu"}, folder=paths, when_claimed=lambda run: None)

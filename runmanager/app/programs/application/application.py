@@ -35,7 +35,7 @@ from runmanager.records.settings.naming import readable_name
 from runmanager.records.settings.secrets import masked_words, secret_axis_notes, without_secrets
 from runmanager.records.settings.signature import short_signature, signature
 from runmanager.records.settings.values import differing_settings, flatten
-from runmanager.text import pluralize
+from runmanager.text import message_line, pluralize
 from runmanager.tracking.environment.code_hashes import hash_user_code, program_folder
 
 __all__ = ["ApplicationOptions", "HydraApplication"]
@@ -143,7 +143,7 @@ class HydraApplication:
         try:
             config = self._loader.load_sweep_config(self._master, words, notes_overrides=False)
         except (HydraException, OmegaConfBaseException) as error:
-            return _Composed(words, None, faults=(_first_line(error),))
+            return _Composed(words, None, faults=(message_line(error),))
         with open_dict(config):
             config.hydra.job.id, config.hydra.job.num = "0", 0
             config.hydra.runtime.output_dir = _RUN_DIR
@@ -295,7 +295,3 @@ def _equal_cells_note(cells: Sequence[Cell]) -> list[str]:
     if not num_equal:
         return []
     return [f"{pluralize(num_equal, 'cell is', 'cells are')} equal to another one, and run once with it."]
-
-
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -1,7 +1,6 @@
 """The sweeper `hydra/sweeper=runmanager`, in Hydra applications that know nothing of this package."""
 
 import copy
-import datetime
 import os
 import sys
 import traceback
@@ -23,15 +22,16 @@ from runmanager.app.programs.notification_setting import forget_notification
 from runmanager.errors import ConfigurationError, RunManagerError, SweepError
 from runmanager.launching.hydra_internals import hydra_words
 from runmanager.launching.hydra_launcher import LocalLauncher, default_preload
+from runmanager.records.files.paths import dated_name
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
 from runmanager.records.settings.secrets import declare_secrets, masked_words, refuse_masks
+from runmanager.signals import INTERRUPTED_STATUS
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
 
 __all__ = ["ApplicationSweeper"]
 
 _BROKEN_STATUS = 1
 _USAGE_STATUS = 2
-_INTERRUPTED = 130
 _PRELOAD = "runmanager.app.programs.application.cell_imports"
 _OUR_LAUNCHERS = ("runmanager", "runmanager_slurm", "local", "slurm")
 _FOLDERS = ("hydra.sweep.dir", "hydra.sweep.subdir", "hydra.run.dir")
@@ -68,7 +68,7 @@ class ApplicationSweeper(Sweeper):
                 return self._run(words)
             except KeyboardInterrupt:
                 print("Interrupted before anything was run.", file=sys.stderr)
-                raise SystemExit(_INTERRUPTED) from None
+                raise SystemExit(INTERRUPTED_STATUS) from None
             except Exception as error:
                 if (known := _known_cause(error)) is None:
                     raise
@@ -116,7 +116,7 @@ class ApplicationSweeper(Sweeper):
         """Create a launcher of Hydra's; it gets the sweep's folder before that exists, for files of its own."""
         given = self._given
         if given["name"] is None:
-            given["name"] = f"{datetime.datetime.now():%Y-%m-%d_%H-%M-%S}_{os.getpid()}"
+            given["name"] = f"{dated_name()}_{os.getpid()}"
         master = copy.deepcopy(self._master)
         with read_write(master.hydra), open_dict(master.hydra):
             master.hydra.sweep.dir = f"{given['output_root']}/{given['name']}"

@@ -21,6 +21,7 @@ from runmanager.app.programs.script.interpreter import Versions, ask_interpreter
 from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
 from runmanager.app.programs.script.script import Script
 from runmanager.app.programs.script.script_cell import ResumeSetting, ScriptCall, run_script_cell
+from runmanager.app.script_command_line import after_separator
 from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Action, Cell, PlannedRun
 from runmanager.launching.work import Work
@@ -161,7 +162,6 @@ class ScriptProgram:
         self._settings.setdefault(identity, settings)
         self._processes[identity] = processes or 1
         words = tuple(_word(name, setting) for name, setting in settings.items())
-        fixed = ("--", *self._options.fixed) if self._options.fixed else ()
         return Cell(
             identity,
             f"{readable_name({name: values[name] for name in axes if name in values})}-{short_signature(identity)}",
@@ -169,7 +169,7 @@ class ScriptProgram:
             words,
             device=self._device_of(values),
             unsigned=unsigned,
-            command=masked_words((*call, *words, *fixed)),
+            command=masked_words((*call, *words, *after_separator(self._options.fixed))),
         )
 
     def _about_script(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from runmanager.app.programs.script.output.script_outcome import outcome_of_scri
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.status import Outcome, Reason
 
-__all__ = ["FirstFailure", "find_first_failure", "outcome_of_ranks", "rank_files", "run_ranks"]
+__all__ = ["outcome_of_ranks", "rank_files", "run_ranks"]
 
 _FIRST = "Root Cause (first observed failure):"
 _FAILURE = re.compile(r"^\s*rank\s*:\s*(?P<rank>\d+).*\n\s*exitcode\s*:\s*(?P<status>-?\d+)", re.MULTILINE)
@@ -20,7 +20,7 @@ _SENT = re.compile(r"SignalException: Process \d+ got signal: (?P<signal>\d+)") 
 
 
 @dataclass(frozen=True)
-class FirstFailure:
+class _FirstFailure:
     """The rank that torchrun saw fail first, and its exit status, negative for a signal."""
 
     rank: int
@@ -72,7 +72,7 @@ def rank_files(run: RunPaths) -> Path:
 
 def outcome_of_ranks(end: ScriptEnd, run: RunPaths) -> tuple[Outcome, str | None, int | None]:
     """Return the outcome, the traceback that ended the run, if one did, and the rank that ended it, if one failed."""
-    failure = None if end.was_stopped or end.status <= 0 else find_first_failure(end.errors)
+    failure = None if end.was_stopped or end.status <= 0 else _find_first_failure(end.errors)
     if failure is None:
         return *_outcome_without_failure(end), None
     errors = end.errors[: end.errors.rfind("torch.distributed.elastic")] if failure.rank == 0 else ""
@@ -94,11 +94,11 @@ def _outcome_without_failure(end: ScriptEnd) -> tuple[Outcome, str | None]:
     return outcome, traceback
 
 
-def find_first_failure(errors: str) -> FirstFailure | None:
+def _find_first_failure(errors: str) -> _FirstFailure | None:
     """Return the failure that torchrun reports as the first, at the end of its standard error."""
     begin = errors.rfind(_FIRST)
     found = None if begin < 0 else _FAILURE.search(errors, begin)
-    return None if found is None else FirstFailure(int(found["rank"]), int(found["status"]))
+    return None if found is None else _FirstFailure(int(found["rank"]), int(found["status"]))
 
 
 _LOGGED = re.compile(r"^[WE]\d{4} [\d:.]+ \d+ torch/distributed/elastic/", re.MULTILINE)

@@ -3,7 +3,6 @@
 import importlib.util
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.reader import read_record
 
-from ....processes import TIMEOUT_SECONDS, discard, wait_for_output
+from ....processes import TIMEOUT_SECONDS, discard, wait_for_output, wait_until
 from .conftest import Application
 
 WAYS = "fine,raises,exits,stops,is killed,needs memory,diverges"
@@ -89,7 +88,7 @@ def driver(application: Application, gate: Path) -> Iterator[Callable[..., tuple
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         process = subprocess.Popen(command, cwd=application.folder, text=True, **pipes)  # type: ignore[call-overload]
         processes.append(process)
-        wait_for(lambda: bool(application.started()))
+        wait_until(lambda: bool(application.started()))
         (running,) = application.records(name)
         assert str(running.status) == "running"
         return process, running
@@ -99,20 +98,13 @@ def driver(application: Application, gate: Path) -> Iterator[Callable[..., tuple
         discard(process)
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_a_killed_driver_leaves_a_sweep_that_the_next_command_completes(
     application: Application, driver: Callable[..., Any], gate: Path
 ) -> None:
     process, running = driver("killed")
     process.kill()
     process.wait(TIMEOUT_SECONDS)
-    wait_for(lambda: running.owner.is_alive() is False)
+    wait_until(lambda: running.owner.is_alive() is False)
     assert read_record(application.sweep("killed").run(running.name)).observed().status == "crashed"
     gate.unlink()
     assert application.run("hydra.sweeper.name=killed", "lr=0.1,0.2").status == 0

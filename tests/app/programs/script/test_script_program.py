@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import time
-from collections.abc import Callable
 from typing import Any
 
 import psutil
@@ -17,11 +15,9 @@ from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.reader import read_sweep
 from runmanager.results.tfevents.reader import read_event_files
 
-from ....processes import wait_for_output
+from ....processes import wait_for_output, wait_until
 from .conftest import Folder
 from .death_script import DEATHS, ENDS, SCALARS, WAYS
-
-DEADLINE_SECONDS = 100.0
 
 
 def sweep_of(folder: Folder, name: str) -> SweepPaths:
@@ -33,15 +29,6 @@ def records_of(folder: Folder, name: str) -> dict[Any, RunRecord]:
     paths = sweep_of(folder, name)
     (axis,) = json.loads(paths.record.read_text())["axes"]
     return {run.record.config[axis]: run.record for run in read_sweep(paths).runs}
-
-
-def wait_until(condition: Callable[[], Any]) -> Any:
-    until = time.monotonic() + DEADLINE_SECONDS
-    while time.monotonic() < until:
-        if value := condition():
-            return value
-        time.sleep(0.01)  # between two polls
-    pytest.fail("waited in vain")
 
 
 def begun(folder: Folder) -> list[str]:

@@ -1,4 +1,4 @@
-"""Scripts that call `start_run` in a cell: their epochs are the cell's, beside what they print."""
+"""Scripts that call `start_run` in a cell: their epochs are the cell's, next to what they print."""
 
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import read_sweep

@@ -1,7 +1,6 @@
 """How a script's run ended, judged from outside: by its exit status and the end of what it wrote."""
 
 import re
-import signal
 from dataclasses import dataclass
 
 from runmanager.app.programs.script.output.child_process import ScriptEnd
@@ -10,9 +9,10 @@ from runmanager.records.host.memory import address_space_limit
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.reader import read_report
 from runmanager.records.storage.run_folder import RunFolder
+from runmanager.signals import signal_name
 from runmanager.tracking.lifecycle.outcome import is_out_of_memory
 
-__all__ = ["FinalTraceback", "find_final_traceback", "has_reported_failure", "outcome_of_script"]
+__all__ = ["has_reported_failure", "outcome_of_script"]
 
 _BEGIN = re.compile(r"^.*Traceback \(most recent call last\).*$", re.MULTILINE)
 _ERROR = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$")
@@ -24,7 +24,7 @@ _MEMORY_ERRORS = ("MemoryError", "OutOfMemoryError")
 
 
 @dataclass(frozen=True)
-class FinalTraceback:
+class _FinalTraceback:
     """The traceback at the end of a script's errors: its text, and the exception in one line."""
 
     text: str
@@ -47,11 +47,11 @@ def outcome_of_script(end: ScriptEnd) -> tuple[Outcome, str | None]:
     if end.was_stopped:
         return Outcome(Status.KILLED, Reason.INTERRUPTED, "stopped on request"), None
     if end.status < 0:
-        causes = [_signal_name(-end.status), address_space_limit()]
+        causes = [signal_name(-end.status), address_space_limit()]
         return Outcome(Status.KILLED, Reason.SIGNAL, "; ".join(filter(None, causes))), None
     if end.status == 0:
         return Outcome(Status.FINISHED), None
-    traceback = find_final_traceback(end.errors) if end.status == _UNCAUGHT else None
+    traceback = _find_final_traceback(end.errors) if end.status == _UNCAUGHT else None
     if traceback is not None:
         reason = Reason.OUT_OF_MEMORY if traceback.is_out_of_memory else Reason.EXCEPTION
         return Outcome(Status.FAILED, reason, traceback.line), traceback.text
@@ -72,7 +72,7 @@ def has_reported_failure(folder: RunFolder) -> bool:
     return not report.outcome.status.is_success
 
 
-def find_final_traceback(errors: str) -> FinalTraceback | None:
+def _find_final_traceback(errors: str) -> _FinalTraceback | None:
     """Return the traceback with which standard error ends, with those of the exceptions that led to it.
 
     None if there is none, or if more follows it than the message of an exception.
@@ -88,7 +88,7 @@ def find_final_traceback(errors: str) -> FinalTraceback | None:
         if found is None or len(rest) - index > _MAX_MESSAGE_LINES:
             return None
         first = _first_of_chain(errors, [begin.start() for begin in begins])
-        return FinalTraceback(errors[first:].strip() + "\n", found["kind"], (found["message"] or "").strip())
+        return _FinalTraceback(errors[first:].strip() + "\n", found["kind"], (found["message"] or "").strip())
     return None
 
 
@@ -101,10 +101,3 @@ def _first_of_chain(errors: str, begins: list[int]) -> int:
             break
         first = earlier
     return first
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

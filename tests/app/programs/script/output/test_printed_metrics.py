@@ -7,7 +7,7 @@ from torch.utils.tensorboard import SummaryWriter
 from runmanager.app.programs.script.output.printed_metrics import PrintedMetrics
 from runmanager.app.programs.script.output.scalar_pattern import parse_scalars
 from runmanager.records.files.paths import RunPaths
-from runmanager.results.program_files.metric_curves import metric_by_step
+from runmanager.results.program_files.metric_curves import metrics_by_step
 from runmanager.results.tfevents.reader import read_event_files
 
 PATTERNS = parse_scalars([r"loss=loss (\S+)", r"rate=rate (\S+)"])
@@ -62,8 +62,8 @@ def test_an_event_file_that_the_script_writes_is_not_written_to(tmp_path: Path) 
         printed(tmp_path, "loss 3\n")
         printed(tmp_path, "loss 2\n")
         assert theirs.read_bytes() == before
-    assert metric_by_step(RunPaths(tmp_path), "loss", {"loss": "printed"}) == {1: 3.0, 2: 2.0}
-    assert metric_by_step(RunPaths(tmp_path), "own", {"own": "event file"}) == {1: 1.0}
+    assert metrics_by_step(RunPaths(tmp_path), {"loss": "printed"}) == {"loss": {1: 3.0, 2: 2.0}}
+    assert metrics_by_step(RunPaths(tmp_path), {"own": "event file"}) == {"own": {1: 1.0}}
 
 
 def test_a_folder_that_takes_no_file_costs_the_series_only(tmp_path: Path) -> None:
