@@ -26,6 +26,7 @@ from runmanager.launching.plan import Cell, Resume
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun, read_sweep
+from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.stats.descriptive import median
 from runmanager.results.stats.race import beaten, fastest_of, is_settled, race_speedup
 from runmanager.signals import INTERRUPTED_STATUS
@@ -33,7 +34,7 @@ from runmanager.tracking.environment.environment import environment_for_children
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
 from runmanager.validation import fault
 
-__all__ = ["tune_script"]
+__all__ = ["speeds_of_round", "tune_script"]
 
 _LOOK_AT = (2, 3, 4, 6, 8, 12)  # rounds
 _MAX_ROUNDS = 12
@@ -164,7 +165,7 @@ class _WholeRuns:
                 break
             if time.monotonic() + len(running) * self._run_seconds > deadline and len(rounds) >= _LEAST_ROUNDS:
                 break
-        rows = 1 if is_last else len(cells) - 1
+        rows = None if is_last else len(cells) - 1
         every = {key: race_speedup([rounds], 0, key, rows=rows, whole_runs=True) for key in range(1, len(cells))}
         known = {key: each for key, each in every.items() if each is not None and key not in failures}
         fastest = fastest_of([rounds], running) if running else 0
@@ -187,16 +188,27 @@ class _WholeRuns:
             if end.code == INTERRUPTED_STATUS:
                 raise KeyboardInterrupt from None
         runs = {run.record.signature: run for run in read_sweep(self.sweep).runs}
-        return {key: _speed(runs.get(cell.signature)) for key, cell in cells.items()}
+        return speeds_of_round({key: runs.get(cell.signature) for key, cell in cells.items()})
 
 
-def _speed(run: StoredRun | None) -> float | str:
-    """Samples a second of a run that records epochs, else runs a second; how it failed, if it did."""
+def speeds_of_round(runs: Mapping[int, StoredRun | None]) -> dict[int, float | str]:
+    """Return the speed of each run of a round; how it failed, if it did.
+
+    It is that of the median epoch in samples a second where every run that finished has a measured epoch, else runs a
+    second: of a round only one of these is compared.
+    """
+    failures = {key: why for key, run in runs.items() if (why := _failure(run))}
+    finished = {key: run for key, run in runs.items() if run is not None and key not in failures}
+    rates = {key: median(THROUGHPUT.values(run)) for key, run in finished.items()}
+    if not all(rates.values()):
+        rates = {key: 1 / run.record.run_seconds if run.record.run_seconds else None for key, run in finished.items()}
+    return failures | {key: rate or "its duration is not known" for key, rate in rates.items()}
+
+
+def _failure(run: StoredRun | None) -> str:
+    """How a run failed; empty if it finished."""
     if run is None:
         return "it did not begin"
     record = run.record
-    if record.status is not Status.FINISHED:
-        return f"{record.reason or record.status}: {record.message}".rstrip(": ")
-    rates = [each.samples / each.epoch_seconds for each in run.epochs if each.epoch_seconds and not each.warmup]
-    speed = median(rates) or (1 / record.run_seconds if record.run_seconds else None)
-    return speed or "its duration is not known"
+    failed = f"{record.reason or record.status}: {record.message}".rstrip(": ")
+    return "" if record.status is Status.FINISHED else failed

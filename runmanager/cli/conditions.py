@@ -11,7 +11,7 @@ import typer
 from runmanager.text import format_value
 
 if TYPE_CHECKING:
-    from runmanager.records.storage.reader import StoredRun
+    from runmanager.records.storage.reader import StoredRun, SweepContents
     from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
     from runmanager.results.compare.options import CompareOptions
     from runmanager.results.gate.fail_if import Condition, GateStatus
@@ -47,20 +47,20 @@ def answer_conditions(
     conditions: "Sequence[Condition]",
     options: "CompareOptions",
     comparison_by: "Callable[[CompareOptions], ComparisonTable]",
-    runs: "Sequence[StoredRun]",
+    contents: "SweepContents",
     duel: "Callable[[ComparisonRow], str]",
 ) -> Verdict:
     """Answer each condition from the comparison by its own metric; an open one names the `duel` that could say.
 
     A condition on speed is answered by the metric of `options`, where that is a time or a rate.
     """
-    from runmanager.results.gate.fail_if import failed_runs, gate_status, judge_condition
+    from runmanager.results.gate.fail_if import failed_runs, gate_status, judge_condition, unknown_runs
     from runmanager.results.metrics.metric import THROUGHPUT
     from runmanager.results.metrics.metric_lookup import find_metric
 
     if not conditions:
         return Verdict()
-    answers = []
+    answers, runs = [], contents.runs
     asked = find_metric(options.metric, runs, better=options.better, at=options.at)
     for condition in conditions:
         name = condition.metric or (asked.name if asked.effect == "speedup" else THROUGHPUT.name)
@@ -68,12 +68,12 @@ def answer_conditions(
         of_metric = options if name == asked.name else dataclasses.replace(options, metric=name, margin=margin)
         metric = asked if name == asked.name else find_metric(name, runs, better=options.better, at=options.at)
         answers.append(judge_condition(condition, comparison_by(of_metric), metric))
-    failed = failed_runs(runs)
-    lines = [*failed, *(answer.line for answer in answers)]
+    failed, unknown = failed_runs(runs), unknown_runs(contents)
+    lines = [*failed, *unknown, *(answer.line for answer in answers)]
     still_open = [row for answer in answers for row in answer.open_rows]
     if still_open:
         lines.append(f"This could say: {duel(still_open[0])}")
-    return Verdict(gate_status(answers, failed), lines)
+    return Verdict(gate_status(answers, failed, unknown), lines)
 
 
 def duel_of_sides(row: "ComparisonRow") -> str:

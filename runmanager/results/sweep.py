@@ -80,7 +80,8 @@ class Sweep:
         """A part of the results, as `runmanager table` shows it: the main columns, one row for all seeds of a cell.
 
         Runs that a longer one continues are left out, unless an argument names the epochs or the run. Means over seeds
-        are followed by their standard deviations, as in `val_accuracy_std`; `each=True` keeps one row per run. `where`
+        are followed by their standard deviations, as in `val_accuracy_std`, and by `val_accuracy_count` where some runs
+        lack the value; `each=True` keeps one row per run. `where`
         is a condition (`"device==cuda and lr<0.1"`), `sort` a column: largest first where that is better, as for
         accuracies and throughput, else smallest first; `better` (`"max"`, `"min"`) is the direction of a metric, needed
         where it was not declared and its name does not tell. `columns` names columns or settings. `pivot` is

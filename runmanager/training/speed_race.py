@@ -28,6 +28,7 @@ from runmanager.training.options.step import Precision
 from runmanager.training.paired_measurement import endless_batches
 from runmanager.training.step.allocator import keep_freed_memory
 from runmanager.training.step.amp import float32_precision
+from runmanager.training.step.known_networks import draws_numbers
 from runmanager.training.step.micro_batches import needs_whole_batches
 
 __all__ = ["SoloTurns", "train_in_turns"]
@@ -43,8 +44,8 @@ def train_in_turns(options: TrainingOptions, source: TurnSource) -> dict[str, An
     A turn is a tenth of a second, but at least a few batches of each loader worker, or a whole epoch if that is less.
     While it waits for a turn, its loader's workers stand still: they load nothing ahead, and take no time from others.
     Returned are `device`, its type; `shares`, the shares of data, transfer and compute in the time of its turns;
-    `start_seconds`, until it is built; `step_seconds`; `splits`, whether its batches can be computed in pieces; and the
-    `notes` that its run would have.
+    `start_seconds`, until it is built; `step_seconds`; `splits`, whether its batches can be computed in pieces without
+    another result; and the `notes` that its run would have.
     """
     began = time.monotonic()
     device = resolve_device(options.device)
@@ -62,9 +63,14 @@ def train_in_turns(options: TrainingOptions, source: TurnSource) -> dict[str, An
         "shares": timer.shares(),
         "start_seconds": built - began,
         "step_seconds": timer.seconds_a_step(),
-        "splits": stepper.loss.splits and not needs_whole_batches(stepper.network),
+        "splits": stepper.loss.splits and not _is_another_in_pieces(stepper.network),
         "notes": tuple(run.notes),
     }
+
+
+def _is_another_in_pieces(network: torch.nn.Module) -> bool:
+    """Whether the pieces of a batch would compute something else: other statistics, or other random numbers."""
+    return needs_whole_batches(network) or draws_numbers(network)
 
 
 def _train(components: Components, options: TrainingOptions, batches: Iterator[Any], timer: "_SummingTimer") -> None:

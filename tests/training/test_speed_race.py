@@ -74,4 +74,6 @@ def test_workers_stand_still_between_turns_that_have_whole_bursts(batch_size: in
 def test_a_batch_that_cannot_be_split_is_named() -> None:
     whole = replace(JOB, model=TorchvisionModelOptions(input_size=32), batch_size=4)
     assert not train_in_turns(whole, SoloTurns(0.0, least=1))["splits"]
+    drops = replace(JOB, model=TorchvisionModelOptions(architecture="alexnet", input_size=64), batch_size=4)
+    assert not train_in_turns(drops, SoloTurns(0.0, least=1))["splits"]  # its dropout would draw other numbers
     assert train_in_turns(replace(JOB, model=CnnOptions()), SoloTurns(0.0, least=1))["splits"]

@@ -33,8 +33,13 @@ class Answer:
     given: str
 
     @property
+    def is_shown(self) -> bool:
+        """Whether the settings found were shown to be faster."""
+        return bool(self.found.chosen) and self.found.gain is not None and self.found.gain.low > 1
+
+    @property
     def is_better(self) -> bool:
-        """Whether the settings found are worth a change, by their measured gain."""
+        """Whether the settings found are worth a change, by their measured gain, shown or not."""
         gain = self.found.gain
         return bool(self.found.chosen) and gain is not None and gain.value >= LEAST_GAIN
 
@@ -53,7 +58,7 @@ class Answer:
                     f"  {self.command}",
                 ]
             return [_no_gain(found.raced)]
-        if gain.low > 1:
+        if self.is_shown:
             return [f"{_times(gain)} as fast as with {self.given}. To use it:", f"  {self.command}"]
         first = f"Not shown to be faster: the best settings found are {_times(gain)} as fast as with {self.given}"
         if gain.high > _RESTLESS * gain.value:
@@ -63,8 +68,15 @@ class Answer:
         return [f"{first}. To use them all the same:", f"  {self.command}"]
 
 
-def _times(estimate: Estimate) -> str:
-    return f"{estimate.value:.2f} times [{estimate.low:.2f}, {estimate.high:.2f}]"
+def _times(gain: Estimate) -> str:
+    value, low, high = map(_ratio, (gain.value, gain.low, gain.high))
+    return f"{value} times [{low}, {high}]"
+
+
+def _ratio(value: float) -> str:
+    """A ratio with two decimals; one that is not 1 is not rounded to it."""
+    text = f"{value:.2f}"
+    return text if text != "1.00" or value == 1 else f"{value:.4f}"
 
 
 def _no_gain(raced: Sequence[Raced]) -> str:

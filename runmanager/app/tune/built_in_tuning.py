@@ -123,7 +123,7 @@ def _finish(job: "_Job", request: TuneRequest, found: Tuning, folder: Path, cons
     with require_output_root(Path(job.config.output_root)):
         write_tuning(folder, answer)
     show_answer(answer, console)
-    if answer.is_better:
+    if answer.is_shown or (answer.is_better and request.save is not None):
         try:
             save_preset(request.save or _free_name(), *_separated(words), overwrites=request.overwrites)
         except ConfigurationError as error:  # of settings that no preset can hold, where none was asked for

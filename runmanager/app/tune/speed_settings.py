@@ -151,7 +151,7 @@ def _channels_last(config: TrainingOptions, threads: int | None, known: Conditio
 def _micro_batch(config: TrainingOptions, threads: int | None, known: Conditions) -> _Values:
     given = known.lists.get("micro_batch")
     if given is None and not known.splits:
-        return "the model or the loss needs whole batches"
+        return "the model or the loss needs whole batches, or the model draws random numbers for each"
     if given is None and not isinstance(config.model, GroupOptions):
         return "a custom model may compare the samples of a batch; `micro_batch=null,auto` races it"
     if given is None and not known.on_cpu:

@@ -151,7 +151,7 @@ def compare(
             return pairs
         return query.of_comparison(pairing.compare(pairing.match(wanted).without_stand_in(), wanted))
 
-    verdict = answer_conditions(conditions, options, comparison_by, pairing.contents.runs, pairing.duel)
+    verdict = answer_conditions(conditions, options, comparison_by, pairing.contents, pairing.duel)
     sentences = _sentences(matches, every_pair, crossover)
     if format_ is CompareFormat.TEXT:
         found = pairing.answers(pairs)

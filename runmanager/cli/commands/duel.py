@@ -135,7 +135,7 @@ def _answer(folder: SweepPaths, conditions: "list[Condition]", format_: DuelForm
         return compare(contents, plan, options)
 
     table = comparison_by(CompareOptions())
-    verdict = answer_conditions(conditions, CompareOptions(), comparison_by, contents.runs, duel_of_sides)
+    verdict = answer_conditions(conditions, CompareOptions(), comparison_by, contents, duel_of_sides)
     _print_answer(table, duel_answers(table), verdict, format_, title=f"Duel {folder.name}")
     return verdict
 
@@ -215,7 +215,7 @@ def _answer_across(
     def longer(_: object) -> str:
         return "the same duel with a larger measure.max_seconds, or with more seeds"
 
-    verdict = answer_conditions(conditions, options, both.compare, both.together.runs, longer)
+    verdict = answer_conditions(conditions, options, both.compare, both.together, longer)
     title = f"Comparison of {both.names[1]} with {both.names[0]}"
     _print_answer(table, answers, verdict, format_, title=title)
     return verdict

@@ -1,6 +1,8 @@
 """Attempts of a run: when its processes lived, and the sessions in which they took turns."""
 
 import datetime
+import math
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -13,6 +15,7 @@ __all__ = [
     "attempts_up_to",
     "epochs_of_other_runs",
     "last_sign_of_life",
+    "measured_since",
     "own_attempts",
     "process_spans",
     "session_of_epoch",
@@ -34,6 +37,20 @@ def last_sign_of_life(record: RunRecord, epochs: Sequence[EpochRecord], beat: Be
     seconds = max((epoch.run_seconds or 0.0 for epoch in epochs), default=0.0)
     lived_until = _moment(began) + datetime.timedelta(seconds=max(seconds - seconds_before, 0.0))
     return max(lived_until, beat.at).isoformat() if beat else lived_until.isoformat()
+
+
+def measured_since(record: RunRecord, epochs: Sequence[EpochRecord]) -> str | None:
+    """Return the start of the attempt that made most of a run's measured epochs, the last one of several."""
+    if not record.earlier:
+        return record.started_at
+    starts: list[tuple[float, str]] = [(each.last_epoch, each.started_at) for each in record.earlier]
+    starts.append((math.inf, record.resumed_at or record.started_at or ""))
+    made = Counter(
+        next(start for last_epoch, start in starts if epoch.epoch <= last_epoch)
+        for epoch in epochs
+        if not epoch.warmup and epoch.epoch_seconds is not None
+    )
+    return max(made, key=lambda start: (made[start], start), default=record.started_at)
 
 
 def own_attempts(record: RunRecord) -> list[Attempt]:

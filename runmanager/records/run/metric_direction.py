@@ -30,11 +30,13 @@ def is_larger_better(name: str, declared: Mapping[str, str]) -> bool | None:
 def prefers_larger(column: str) -> bool | None:
     """Whether larger values of a column are better, by the last known word in its name; None without one.
 
-    None too if a later word says that the value is something else, as in `accuracy_std` or `loss_scale`.
+    None too if a later word says that the value is something else, as in `accuracy_std` or `loss_scale`, and where the
+    name has a word for the opposite, as in `neg_mean_squared_error`.
     """
-    if re.match(r"1\s*-", column):
-        return None  # the opposite of what the rest of the name says
-    for word in _words_from_the_end(column):
+    words = list(_words_from_the_end(column))
+    if re.match(r"1\s*-", column) or not _OPPOSITES.isdisjoint(words):
+        return None
+    for word in words:
         if word in _LARGER_IS_BETTER:
             return True
         if word in _SMALLER_IS_BETTER:
@@ -77,7 +79,13 @@ _LARGER_IS_BETTER = frozenset(
         *("recall", "return", "reward", "score", "second", "ssim", "throughput", "top1", "top5"),
     )
 )
-_OTHER_QUANTITIES = frozenset(("count", "norm", "num", "scale", "std", "steps", "variance", "weight"))
+_OTHER_QUANTITIES = frozenset(
+    (
+        *("count", "delta", "diff", "difference", "drop", "epoch", "gap", "improvement", "norm", "num", "ratio"),
+        *("scale", "std", "stderr", "step", "steps", "threshold", "var", "variance", "weight"),
+    )
+)
+_OPPOSITES = frozenset(("inverse", "minus", "neg", "negated", "negative"))
 _SMALLER_IS_BETTER = frozenset(
     (
         *("cer", "err", "error", "fid", "latency", "loss", "mae", "mse", "nll", "perplexity", "ppl", "rmse"),

@@ -184,10 +184,11 @@ class StoredRun:
 
 @dataclass(frozen=True)
 class Damage:
-    """A damaged run folder, with an error message."""
+    """A damaged run folder, with an error message; `is_duplicate`: another folder has the same cell."""
 
     path: Path
     message: str
+    is_duplicate: bool = False
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,7 @@ def pair_caveats(sides: Sequence[Side]) -> list[str]:
     if not all(side.finished for side in sides):
         return []
     partial = [f"{side.label}: {side.state}" for side in sides if len(side.finished) < len(side.cells)]
+    partial += _left_out(sides)
     dirty = [side.label for side in sides if any(run.record.environment.commit_clean is False for run in side.finished)]
     uncommitted = [f"uncommitted changes: {', '.join(dirty)}"] if dirty else []
     # One side is one device: seeds on two kinds of GPU do not repeat the same measurement.
@@ -70,6 +71,15 @@ def pair_caveats(sides: Sequence[Side]) -> list[str]:
         *environment,
         *uncommitted,
         *partial,
+    ]
+
+
+def _left_out(sides: Sequence[Side]) -> list[str]:
+    """Name the sides of which finished runs do not count, as all of their epochs are warm-up."""
+    lacking = (side for side in sides if side.metric.per_epoch and side.values and side.without_values)
+    return [
+        f"{side.label}: {side.without_values} of {len(side.finished)} runs left out, without a measured epoch"
+        for side in lacking
     ]
 
 

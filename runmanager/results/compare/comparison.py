@@ -48,7 +48,7 @@ def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOpti
     causes = contention([exposure_of(run) for run in sweep.runs])
     shared_host = {run.paths.root: of_run for run, of_run in zip(sweep.runs, causes, strict=True)}
     settings = {name: column_of(name) for name in matches.names}
-    judged = judge([match.sides for match in matches.pairs], shared_host, options)
+    judged = judge([match.sides for match in matches.pairs], shared_host, options, among=matches.among)
     continued = continued_runs(sweep.runs)
     rows = [_row(match, found, settings, matches) for match, found in zip(matches.pairs, judged, strict=True)]
     rows = (

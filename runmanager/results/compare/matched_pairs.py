@@ -54,7 +54,8 @@ class Matches:
     """All matched pairs of a sweep, axis by axis, in the order of its plan.
 
     `instead_of` is the requested axis where that gives no answer. Then the last of `axes` stands in for it, and the
-    others are the requested axis alone, if it has pairs.
+    others are the requested axis alone, if it has pairs. It was picked by its effect from axes that have `among` pairs
+    with an answer.
     """
 
     cells: Cells
@@ -62,6 +63,7 @@ class Matches:
     axes: Sequence[Axis]
     pairs: Sequence[Match]
     instead_of: Axis | None = None
+    among: int = 0
 
     @property
     def names(self) -> list[str]:
@@ -78,7 +80,7 @@ class Matches:
         if self.instead_of is None:
             return self
         pairs = [match for match in self.pairs if not self.is_stand_in(match)]
-        return dataclasses.replace(self, axes=[self.instead_of], pairs=pairs, instead_of=None)
+        return dataclasses.replace(self, axes=[self.instead_of], pairs=pairs, instead_of=None, among=0)
 
     @property
     def runs(self) -> dict[str, list[StoredRun]]:
@@ -147,12 +149,14 @@ def _with_stand_in(matches: Matches, options: CompareOptions) -> Matches:
     """Add the pairs along a stand-in axis, where one has an answer."""
     (requested,) = matches.axes
     found: list[tuple[float, Axis, list[Match]]] = []
+    among = 0
     for axis in varying_axes(matches.cells):
         if axis.name == requested.name:
             continue
         pairs = list(islice(_along(matches.cells, axis, matches.metric, None), _MAX_STAND_IN_PAIRS + 1))
         known = [match for match in pairs if not obstacles(match.sides, options)]
         if known and len(pairs) <= _MAX_STAND_IN_PAIRS:
+            among += len(known)
             # Pairs without any result add nothing to the requested axis.
             with_result = [match for match in pairs if any(side.finished for side in match.sides)]
             found.append((median([_distance(match) for match in known]) or 0.0, axis, with_result))
@@ -160,7 +164,7 @@ def _with_stand_in(matches: Matches, options: CompareOptions) -> Matches:
         return matches
     _, axis, pairs = max(found, key=lambda each: each[0])
     axes = [*([requested] if matches.pairs else []), axis]
-    return dataclasses.replace(matches, axes=axes, pairs=[*matches.pairs, *pairs], instead_of=requested)
+    return dataclasses.replace(matches, axes=axes, pairs=[*matches.pairs, *pairs], instead_of=requested, among=among)
 
 
 def _distance(match: Match) -> float:

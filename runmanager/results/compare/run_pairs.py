@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from runmanager.records.run.attempts import measured_since
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.cell_pairing import SEED
 
@@ -38,7 +39,9 @@ def _by_seed(baseline: Sequence[StoredRun], candidate: Sequence[StoredRun]) -> l
 
 def _by_time(baseline: Sequence[StoredRun], candidate: Sequence[StoredRun]) -> list[RunPair] | None:
     starts = [
-        (run.record.started_at or "", index, run) for index, side in enumerate((baseline, candidate)) for run in side
+        (measured_since(run.record, run.epochs) or "", index, run)
+        for index, side in enumerate((baseline, candidate))
+        for run in side
     ]
     starts.sort(key=lambda each: each[:2])
     pairs = []

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runmanager.records.run.attempts import session_of_epoch
+from runmanager.records.run.attempts import measured_since, session_of_epoch
 from runmanager.results.compare.caveats import ContentionCauses, contention_caveats, hidden_cost_caveats, pair_caveats
 from runmanager.results.compare.comparability import compared_environments, count_values, obstacles
 from runmanager.results.compare.comparison_side import Side, resolution_of
@@ -217,7 +217,7 @@ def _tolerance(sides: Sides, options: CompareOptions) -> tuple[float, list[str]]
     if _are_interleaved(sides):
         share = options.paired_drift
         return share, [f"epochs side by side: a difference must lie outside 1 ± {share * 100:g}%"]
-    baseline, candidate = ([run.record.started_at or "" for run in side.finished] for side in sides)
+    baseline, candidate = ([measured_since(run.record, run.epochs) or "" for run in side.finished] for side in sides)
     if took_turns(baseline, candidate):
         return 0.0, []
     share = options.drift
@@ -241,9 +241,9 @@ def _are_interleaved(sides: Sides) -> bool:
 def took_turns(baseline: Sequence[str], candidate: Sequence[str]) -> bool:
     """Whether neither side as a whole started before the other, so that a drift of the machine affects both equally.
 
-    `baseline` and `candidate` are the start times of the runs. The criterion is the share of all pairs of runs in which
-    the baseline's started first (the statistic of Mann and Whitney 1947, over the product of the counts): 0.5 for sides
-    that take turns, 0 or 1 where one follows the other. Equal times count half for either side.
+    `baseline` and `candidate` are the times at which the runs were measured. The criterion is the share of all pairs of
+    runs in which the baseline's came first (the statistic of Mann and Whitney 1947, over the product of the counts):
+    0.5 for sides that take turns, 0 or 1 where one follows the other. Equal times count half for either side.
     """
     first = sum(0.5 * (one <= other) + 0.5 * (one < other) for one in baseline for other in candidate)
     return _BALANCED[0] <= first / (len(baseline) * len(candidate)) <= _BALANCED[1]

@@ -1,16 +1,26 @@
 """Parts shared by all exports: optional packages, fingerprints of runs, and the result of an incremental export."""
 
+import hashlib
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+import msgspec
+
 from runmanager.errors import UsageError
 from runmanager.records.run.run_record import PHASES, EpochRecord
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.load.logged_values import last_metrics, unit_names, unit_rate, unit_rates
+from runmanager.results.load.logged_values import (
+    last_metrics,
+    summary_metrics,
+    unit_names,
+    unit_rate,
+    unit_rates,
+)
 from runmanager.results.load.run_summary import measured_epochs
+from runmanager.results.table_model.columns import OUTCOMES
 from runmanager.results.table_model.logged_columns import LoggedColumns, logged_columns
 from runmanager.text import pluralize
 
@@ -21,6 +31,7 @@ __all__ = [
     "final_metrics",
     "import_optional",
     "run_fingerprint",
+    "summary_values",
     "sync_runs",
 ]
 
@@ -63,15 +74,18 @@ def run_fingerprint(run: StoredRun) -> str:
     times = f"{record.started_at} {record.resumed_at} {record.ended_at}"
     deviations = f" deviations={len(record.deviations)}" if record.deviations else ""
     state = f"attempt={record.attempt} status={record.status.value} epochs={len(run.epochs)}"
-    return f"{record.signature} {state}{deviations} {times}"
+    # Without epochs these are all results, and a run that is adopted again has the same times.
+    of_run = hashlib.sha256(msgspec.json.encode(record.summary)).hexdigest()[:16] if record.summary else ""
+    return f"{record.signature} {state}{deviations} {times}{of_run and f' summary={of_run}'}"
 
 
 def exported_names(run: StoredRun) -> LoggedColumns:
-    """The names under which the logged metrics and the rates of a run are exported.
+    """The names under which the metrics of a run's epochs and of its summary, and its rates, are exported.
 
     They are those of the tables, except that a setting may have the same name: other tools keep settings apart.
     """
-    return logged_columns(last_metrics(run.epochs), unit_names(run.epochs), _RUN_FACTS)
+    metrics = [*last_metrics(run.epochs), *summary_metrics(run.record)]
+    return logged_columns(metrics, unit_names(run.epochs), _RUN_FACTS)
 
 
 def epoch_metrics(epoch: EpochRecord, names: LoggedColumns) -> dict[str, float]:
@@ -86,7 +100,13 @@ def final_metrics(run: StoredRun, names: LoggedColumns) -> dict[str, float | Non
     """The logged metrics and the rates of a whole run, as in results.csv; None for those that are missing there."""
     values = {names.metrics[name]: value for name, value in last_metrics(run.epochs).items()}
     rates = unit_rates(measured_epochs(run), names.rates)
-    return values | {names.rates[unit]: rate for unit, rate in rates.items()}
+    return values | summary_values(run, names) | {names.rates[unit]: rate for unit, rate in rates.items()}
+
+
+def summary_values(run: StoredRun, names: LoggedColumns) -> dict[str, float | None]:
+    """The metrics of a run's summary, which no epoch has: those that its program returned or printed, for example."""
+    in_columns = {name: value for name, value in (run.record.summary or {}).items() if name in OUTCOMES}
+    return in_columns | {names.metrics[name]: value for name, value in summary_metrics(run.record).items()}
 
 
 def sync_runs(

@@ -16,6 +16,7 @@ from runmanager.results.export.incremental import (
     exported_names,
     import_optional,
     run_fingerprint,
+    summary_values,
     sync_runs,
 )
 
@@ -38,11 +39,11 @@ _PAGE_SIZE = 1000
 def export_to_mlflow(sweep: SweepContents, *, uri: str = DEFAULT_URI) -> ExportResult:
     """Write the runs into the experiment with the sweep's name in the store `uri`.
 
-    Settings become params, epochs with their logged metrics metrics, and status, commit, folder and deviations tags;
-    deviations and notes are the run's description. MLflow shows the last finite value of each metric as that of the
-    run; a character that it does not accept in a name becomes `_`. Unchanged runs are kept, changed ones replaced.
-    MLflow has no statuses for skipped and crashed runs: they become KILLED and FAILED, and the tag `runmanager.status`
-    has the original status.
+    Settings become params, epochs with their logged metrics and the run's summary metrics, and status, commit, folder
+    and deviations tags; deviations and notes are the run's description. MLflow shows the last finite value of each
+    metric as that of the run; a character that it does not accept in a name becomes `_`. Unchanged runs are kept,
+    changed ones replaced. MLflow has no statuses for skipped and crashed runs: they become KILLED and FAILED, and the
+    tag `runmanager.status` has the original status.
 
     Raises `UsageError` if MLflow is not installed.
     """
@@ -84,9 +85,11 @@ def _write(client: Any, experiment: str, run: StoredRun) -> None:
         for epoch in run.epochs
         for name, value in epoch_metrics(epoch, names).items()
     ]
-    last = run.epochs[-1].epoch if run.epochs else 0
-    run_metrics = {"num_parameters": record.num_parameters, "peak_memory_bytes": record.peak_memory_bytes}
-    metrics += [Metric(name, value, start, last) for name, value in run_metrics.items() if value is not None]
+    last, end = run.epochs[-1].epoch if run.epochs else 0, _milliseconds(record.ended_at or record.started_at)
+    facts = {"num_parameters": record.num_parameters, "peak_memory_bytes": record.peak_memory_bytes}
+    run_metrics: dict[str, float | None] = {**facts}
+    run_metrics |= {metric_name(name): value for name, value in summary_values(run, names).items()}
+    metrics += [Metric(name, value, end, last) for name, value in run_metrics.items() if value is not None]
     params = [Param(name, str(value)[:_MAX_PARAM_LENGTH]) for name, value in flatten(record.config).items()]
     for batch in _batches(params, _MAX_PARAMS):
         client.log_batch(run_id, params=batch)
@@ -95,7 +98,6 @@ def _write(client: Any, experiment: str, run: StoredRun) -> None:
     # The tags with the fingerprint come last, so that a partly written run is replaced by the next export.
     client.log_batch(run_id, tags=[RunTag(name, value) for name, value in _tags(run).items()])
     if record.status is not Status.RUNNING:
-        end = _milliseconds(record.ended_at or record.started_at)
         client.set_terminated(run_id, status=_STATUSES.get(record.status, "KILLED"), end_time=end)
 
 

@@ -87,7 +87,8 @@ def _duel_answer(row: ComparisonRow, comparison: ComparisonTable) -> str:
 class BestRow:
     """The row of the best cell with its value of the outcome, in the table of all `cells`, seeds together.
 
-    `equally_good` are the rows of the finished cells with the same value, this one included.
+    `equally_good` are the rows of the finished cells with the same value, this one included. `num_left_out` cells have
+    the outcome in some of their finished runs only.
     """
 
     outcome: Outcome
@@ -95,6 +96,7 @@ class BestRow:
     row: Row
     cells: Table
     equally_good: Sequence[Row]
+    num_left_out: int = 0
 
 
 def best_row(results: Table, runs: Sequence[StoredRun] = (), *, metric: str | None = None) -> BestRow | None:
@@ -110,7 +112,8 @@ def best_row(results: Table, runs: Sequence[StoredRun] = (), *, metric: str | No
         known = [(value, row) for value, row in values if value is not None and math.isfinite(value)]
         if known:
             value, row = (max if outcome.metric.more_is_better else min)(known, key=lambda each: each[0])
-            return BestRow(outcome, value, row, cells, [row for each, row in known if each == value])
+            num_left_out = sum(outcome.is_partial(seeds[each["run"]]) for each in finished)
+            return BestRow(outcome, value, row, cells, [row for each, row in known if each == value], num_left_out)
     return None
 
 
@@ -130,7 +133,11 @@ def _best_answer(results: Table, runs: Sequence[StoredRun], metric: str | None) 
     where = f" with {settings}" if settings else ""
     over = f" over {best.row[SEEDS]} seeds" if best.row.values.get(SEEDS, 1) > 1 else ""
     chosen = best.outcome.metric
-    return [f"The best {chosen.name} is {chosen.format_value(best.value)}{over}{where}{also}."]
+    text = f"The best {chosen.name} is {chosen.format_value(best.value)}{over}{where}{also}."
+    if not best.num_left_out:
+        return [text]
+    left_out = pluralize(best.num_left_out, "other cell is", "other cells are")
+    return [f"{text} {left_out} left out, as not every finished run there has one."]
 
 
 def _count_answer(results: Table) -> str:

@@ -110,7 +110,8 @@ def _clause(found: OverallEffect, row: ComparisonRow, candidate: str, baseline: 
     """`cuda is 2.1 times as fast as cpu [1.8, 2.5]`, or the ratio or difference of the two sides' metric."""
     effect, estimate = row.metric.effect, found.estimate
     if effect != "speedup":
-        value, least, most = (row.metric.format_effect(each) for each in (estimate.value, estimate.low, estimate.high))
+        value = row.metric.format_effect(estimate.value)
+        least, most = row.metric.format_ends(estimate.low, estimate.high)
         how = "times" if effect == "ratio" else "above" if estimate.value >= 0 else "below"
         return f"its {row.metric.name} is {value.removeprefix('-')} {how} {baseline}'s [{least}, {most}]"
     ratio, low, high = estimate.value, estimate.low, estimate.high

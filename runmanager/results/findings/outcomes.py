@@ -37,14 +37,23 @@ class Outcome:
         return value
 
     def of_cell(self, rows: Sequence[Row]) -> float | None:
-        """Return the mean over the finished runs that have a value, given the rows of all seeds of a cell.
+        """Return the mean over the finished runs, given the rows of all seeds of a cell; None where one has no value.
 
         It is a `Spread` if there are several rows.
         """
         if len(rows) == 1:
             return self.of_run(rows[0])
-        known = [value for row in rows if row["status"] == Status.FINISHED and (value := self.of_run(row)) is not None]
-        return Spread.of(known) if known else None
+        values = self._of_finished(rows)
+        known = [value for value in values if value is not None]
+        return Spread.of(known) if known and len(known) == len(values) else None
+
+    def is_partial(self, rows: Sequence[Row]) -> bool:
+        """Whether some of a cell's finished runs have a value and others have none."""
+        lacking = [value is None for value in self._of_finished(rows)]
+        return any(lacking) and not all(lacking)
+
+    def _of_finished(self, rows: Sequence[Row]) -> list[float | None]:
+        return [self.of_run(row) for row in rows if row["status"] == Status.FINISHED]
 
     def of_epoch(self, epoch: EpochRecord) -> float | None:
         """Return the value of an epoch; None where it was not measured."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from runmanager.errors import UsageError
-from runmanager.records.storage.reader import StoredRun
+from runmanager.records.run.status import Status
+from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.results.compare.comparison_side import label_of
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable, MeasuredEffect
 from runmanager.results.compare.overall_effect import overall_effect
@@ -15,7 +16,10 @@ from runmanager.results.findings.comparison_findings import location_text, witho
 from runmanager.results.metrics.metric import THROUGHPUT, Metric
 from runmanager.results.stats.descriptive import Interval
 
-__all__ = ["Answer", "Condition", "GateStatus", "failed_runs", "gate_status", "judge_condition", "parse_condition"]
+__all__ = [
+    *("Answer", "Condition", "GateStatus"),
+    *("failed_runs", "gate_status", "judge_condition", "parse_condition", "unknown_runs"),
+]
 
 _FORMS = "as in slower, slower:5% or worse:val_accuracy:0.01"
 
@@ -184,7 +188,7 @@ def _effect_text(row: ComparisonRow, value: float, interval: Interval) -> str:
     by = "" if metric == THROUGHPUT else f" by {metric.name}"
     if metric.effect == "speedup":
         return f"{candidate} is {value:.3f} times as fast as {baseline}{by} [{interval.low:.3f}, {interval.high:.3f}]"
-    texts = [metric.format_effect(each) for each in (value, interval.low, interval.high)]
+    texts = [metric.format_effect(value), *metric.format_ends(interval.low, interval.high)]
     how = "times" if metric.effect == "ratio" else "more than"
     return f"{metric.name} of {candidate} is {texts[0]} {how} {baseline}'s [{texts[1]}, {texts[2]}]"
 
@@ -205,9 +209,22 @@ def failed_runs(runs: Sequence[StoredRun]) -> list[str]:
     ]
 
 
-def gate_status(answers: Sequence[Answer], failed: Sequence[str]) -> GateStatus:
-    """Return the exit status of all conditions together: a failure first, then what is not known."""
+def unknown_runs(contents: SweepContents) -> list[str]:
+    """Return a line for each run that may still fail, or may have failed: no condition passes before it is known."""
+    running = [run.paths.root for run in contents.runs if run.record.status is Status.RUNNING]
+    unread = [each.message for each in contents.damaged if each.path.parent.name == "runs" and not each.is_duplicate]
+    return [
+        *(f"`--fail-if` not known: run {root} has not ended" for root in running),
+        *(f"`--fail-if` not known: {message}" for message in unread),
+    ]
+
+
+def gate_status(answers: Sequence[Answer], failed: Sequence[str], unknown: Sequence[str] = ()) -> GateStatus:
+    """Return the exit status of all conditions together: a failure first, then what is not known.
+
+    `failed` and `unknown` are lines about runs, as of `failed_runs` and `unknown_runs`.
+    """
     found = {answer.status for answer in answers}
     if failed or GateStatus.FAILED in found:
         return GateStatus.FAILED
-    return GateStatus.NOT_KNOWN if GateStatus.NOT_KNOWN in found else GateStatus.PASSED
+    return GateStatus.NOT_KNOWN if unknown or GateStatus.NOT_KNOWN in found else GateStatus.PASSED

@@ -65,4 +65,5 @@ def _rank(run: _Run) -> tuple[bool, bool, str]:
 
 def _duplicate_damage(paths: SweepPaths, run: _Run, chosen: _Run) -> Damage:
     folder = paths.runs / run.folder
-    return Damage(folder, f"{folder} holds the same cell as {chosen.folder}, and a cell counts once; move one away.")
+    message = f"{folder} holds the same cell as {chosen.folder}, and a cell counts once; move one away."
+    return Damage(folder, message, is_duplicate=True)

@@ -13,6 +13,7 @@ __all__ = [
     "LoggedNames",
     "LoggedNamesTable",
     "last_metrics",
+    "last_with_outcome",
     "metric_names",
     "summary_metrics",
     "unit_names",
@@ -48,6 +49,16 @@ class LoggedNamesTable:
     def names(self) -> list[LoggedNames]:
         """All names, by their index."""
         return list(self._indices)
+
+
+def last_with_outcome(record: RunRecord, epochs: Sequence[EpochRecord], name: str) -> EpochRecord | None:
+    """Return the epoch whose value of one of `OUTCOMES` is the run's: the last one.
+
+    Of intervals of steps it is the last one that has any, as few are evaluated.
+    """
+    if record.interval == "steps":
+        return next((each for each in reversed(epochs) if getattr(each, name) is not None), None)
+    return epochs[-1] if epochs else None
 
 
 def last_metrics(epochs: Iterable[EpochRecord]) -> dict[str, float | None]:

@@ -19,6 +19,7 @@ from runmanager.results.load.logged_values import (
     LoggedNames,
     LoggedNamesTable,
     last_metrics,
+    last_with_outcome,
     summary_metrics,
     unit_names,
     unit_rates,
@@ -171,19 +172,12 @@ def _values(run: StoredRun) -> tuple[Any, ...]:
         "started_at": record.started_at,
     }
     if epochs:
-        last = epochs[-1]
-        row.update((name, _last_value(run, name)) for name in ("loss", "accuracy", "val_loss", "val_accuracy"))
+        row.update((name, getattr(last_with_outcome(record, epochs, name), name, None)) for name in OUTCOMES)
         if record.run_seconds is None:
-            row["run_seconds"] = last.run_seconds
+            row["run_seconds"] = epochs[-1].run_seconds
         row.update(_times(measured_epochs(run)))
     row.update((name, value) for name, value in (record.summary or {}).items() if name in OUTCOMES)
     return tuple(row.values())
-
-
-def _last_value(run: StoredRun, name: str) -> float | None:
-    """Return the last epoch's value; of intervals of steps that of the last one that has any, as few are evaluated."""
-    epochs = run.epochs if run.record.interval == "steps" else run.epochs[-1:]
-    return next((value for epoch in reversed(epochs) if (value := getattr(epoch, name)) is not None), None)
 
 
 _MEDIANS = ("epoch_seconds", "samples_per_second", "wall_seconds", *PHASE_COLUMNS)

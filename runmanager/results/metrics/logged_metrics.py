@@ -6,7 +6,13 @@ from itertools import accumulate
 
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.load.logged_values import metric_names, summary_metrics, unit_names, unit_rate
+from runmanager.results.load.logged_values import (
+    last_with_outcome,
+    metric_names,
+    summary_metrics,
+    unit_names,
+    unit_rate,
+)
 from runmanager.results.metrics.metric import LAST, At, Metric
 
 __all__ = [
@@ -36,13 +42,14 @@ def epoch_metric(text: str, name: str, *, at: At, more_is_better: bool, logged: 
     The last value is that of the run's summary, if it has one; the best one, if no epoch has one.
 
     `text` is the metric's name in a comparison, `name` the one in the record. The last epoch of a logged metric is the
-    last one that logged it: a value that was not finite is missing, as in a column of its own.
+    last one that logged it: a value that was not finite is missing, as in a column of its own. That of a column is
+    `last_with_outcome`.
     """
     of_epoch = _logged_value(name) if logged else _column_value(name)
 
     def chosen(run: StoredRun) -> EpochRecord | None:
         if at == LAST:
-            return _last(run, name) if logged else run.epochs[-1] if run.epochs else None
+            return _last(run, name) if logged else last_with_outcome(run.record, run.epochs, name)
         known = [epoch for epoch in run.epochs if (value := of_epoch(epoch)) is not None and math.isfinite(value)]
         sign = 1 if more_is_better else -1
         return max(known, key=lambda epoch: sign * (of_epoch(epoch) or 0.0), default=None)

@@ -18,6 +18,7 @@ LAST: At = "last"
 """The epoch whose value counts for a run, where another one is not requested."""
 
 _ROUNDED = "baseline_value"  # a column of measurements by any metric
+_MAX_DECIMALS = 15
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,17 @@ class Metric:
     def format_effect(self, value: float | None) -> str:
         """Format an effect, or an end of its interval, for people; a difference is shown like the metric itself."""
         return self.format_value(value) if self.effect == "difference" else human(value, self.effect)
+
+    def format_ends(self, low: float, high: float) -> tuple[str, str]:
+        """Format the ends of an interval for people; none is rounded to no effect."""
+        return self._format_end(low), self._format_end(high)
+
+    def _format_end(self, value: float) -> str:
+        text, none = self.format_effect(value), 0.0 if self.effect == "difference" else 1.0
+        if value == none or text.removeprefix("-") != self.format_effect(none):
+            return text
+        longer = (f"{value:.{digits}f}" for digits in range(4, _MAX_DECIMALS))
+        return next((each for each in longer if float(each) != none), f"{value:.{_MAX_DECIMALS}f}")
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -50,13 +50,14 @@ class PairedSpeedup(Estimate):
     """A speedup with its 95% interval, and the numbers of sessions and rounds that it rests on.
 
     `spread` is the standard deviation of the sessions' log ratios, None for a single session. Where rounds are
-    autocorrelated, batches of `rounds_a_batch` were averaged first.
+    autocorrelated, batches of `rounds_a_batch` were averaged first. The interval is one of `rows` simultaneous ones.
     """
 
     sessions: int
     rounds: int
     spread: float | None
     rounds_a_batch: int
+    rows: int = 1
 
 
 def log_ratios_by_session(baseline: Sequence[StoredRun], candidate: Sequence[StoredRun]) -> list[list[float]]:
@@ -131,6 +132,7 @@ def paired_speedup(sessions: Sequence[_Ratios], *, rows: int = 1) -> PairedSpeed
         rounds=sum(map(len, sessions)),
         spread=math.sqrt(deviations / (count - 1)) if count > 1 else None,
         rounds_a_batch=length,
+        rows=rows,
     )
 
 
@@ -147,8 +149,8 @@ def sessions_needed(estimate: PairedSpeedup, half_width: float) -> int | None:
     """
     variance = estimate.error**2 * estimate.sessions
     for count in range(estimate.sessions + 1, MAX_SESSIONS + 1):
-        noise = Noise(variance, estimate.dof + count - estimate.sessions)
-        if noise.half_width(count) <= math.log1p(half_width):
+        dof = estimate.dof + count - estimate.sessions
+        if Noise(variance, dof, own=dof).half_width(count, rows=estimate.rows) <= math.log1p(half_width):
             return count
     return None
 

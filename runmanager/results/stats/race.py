@@ -19,25 +19,27 @@ Sessions = Sequence[Sequence[Mapping[int, float]]]
 _HALVES = 2
 _NARROW, _NARROW_SHARE = 0.01, 0.1
 
+_LEAST_RUNS = 2  # of each contender: one shows no noise, and on a busy machine runs differ by more than is assumed
 LEAST_ROUNDS = 3
 """Fewest rounds that two contenders must share in a session for it to count, and after which a race is looked at."""
 
 
 def race_speedup(
-    sessions: Sessions, reference: int, other: int, *, rows: int = 1, whole_runs: bool = False
+    sessions: Sessions, reference: int, other: int, *, rows: int | None = None, whole_runs: bool = False
 ) -> Estimate | None:
-    """Return how many times as fast as `reference` another contender is, with one of the `rows` intervals at the end.
+    """Return how many times as fast as `reference` another contender is, with its 95% interval.
 
+    It is one of the `rows` intervals at the end of a race that was looked at before; None: of a race without looks.
     With `whole_runs` each round is a run of each contender, as a process of its own, and counts by itself. None where
     they have too few rounds in common.
     """
     ratios = [log_ratios(rounds, {reference}, {other}) for rounds in sessions]
-    rows = 1 if rows == 1 else _HALVES * rows
+    joint = 1 if rows is None else _HALVES * rows
     if whole_runs:
-        return _speedup_of_runs([each for found in ratios for each in found], rows=rows)
+        return _speedup_of_runs([each for found in ratios for each in found], rows=joint)
     # Short sessions are noisier than others, and count only where there is no other.
     least = MIN_ROUNDS if any(len(each) >= MIN_ROUNDS for each in ratios) else LEAST_ROUNDS
-    return paired_speedup([each for each in ratios if len(each) >= least], rows=rows)
+    return paired_speedup([each for each in ratios if len(each) >= least], rows=joint)
 
 
 def beaten(sessions: Sessions, running: Collection[int], *, looks: int, whole_runs: bool = False) -> frozenset[int]:
@@ -70,7 +72,7 @@ def is_settled(speedup: Estimate | None) -> bool:
 
 
 def _speedup_of_runs(ratios: Sequence[float], *, rows: int) -> Estimate | None:
-    if not ratios:
+    if len(ratios) < _LEAST_RUNS:
         return None
     count, value = len(ratios), math.fsum(ratios) / len(ratios)
     deviations = math.fsum((each - value) ** 2 for each in ratios)

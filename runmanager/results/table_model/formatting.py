@@ -26,17 +26,21 @@ _RATES = ("flop_per_step", "flop_per_second", "bytes_per_second", "operations_pe
 
 
 class Spread(float):
-    """The mean of a value over seeds, with its standard deviation (n - 1 in the denominator) over `count` runs."""
+    """The mean of a value over seeds, with its standard deviation (n - 1 in the denominator) over `count` runs.
+
+    `is_partial`: other finished runs of the cell lack the value.
+    """
 
     deviation: float
     count: int
+    is_partial: bool
 
     @classmethod
-    def of(cls, values: Sequence[float], *, around: float | None = None) -> "Spread":
+    def of(cls, values: Sequence[float], *, around: float | None = None, is_partial: bool = False) -> "Spread":
         """Summarize at least one value; a single one has the deviation NaN. `around` replaces their mean."""
         middle = mean(values)
         spread = cls(middle if around is None else around)
-        spread.count = len(values)
+        spread.count, spread.is_partial = len(values), is_partial
         distance = math.dist(values, [middle] * len(values))  # squaring by hand would overflow for a huge loss
         spread.deviation = distance / math.sqrt(len(values) - 1) if len(values) > 1 else math.nan
         return spread
@@ -121,7 +125,7 @@ def _rounded(value: float) -> str:
     """Format a number of a column whose name this program does not know."""
     text = _four_digits(float(value))
     if isinstance(value, Spread):
-        return _with_deviation(text, value)
+        return _with_deviation(text, value) + (f" (n={value.count})" if value.is_partial else "")
     return _with_count(text, value) if isinstance(value, Median) else text
 
 
@@ -134,7 +138,14 @@ def with_unit_prefix(value: float) -> str:
 
 
 def _spread(value: Spread, column: str) -> str:
-    """Format `0.9571 ± 0.0012`, both to the same last digit; a single value without a deviation."""
+    """Format `0.9571 ± 0.0012`, both to the same last digit; a single value without a deviation.
+
+    The mean of a part of the runs is followed by their number.
+    """
+    return _of_all(value, column) + (f" (n={value.count})" if value.is_partial else "")
+
+
+def _of_all(value: Spread, column: str) -> str:
     mean = human(float(value), column)
     if column == "epochs":
         return f"{value:.4g}" + (f" ± {value.deviation:.2g}" if value.deviation > 0 else "")

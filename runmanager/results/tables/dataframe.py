@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["to_dataframe"]
 
+_COUNT_SUFFIX = "_count"
 _STD_SUFFIX = "_std"
 """Suffix of a column with the standard deviations of another column's means."""
 
@@ -24,7 +25,8 @@ _SETTING_VALUE_COLUMNS = frozenset({"baseline", "candidate"})
 def to_dataframe(table: Table, columns: Sequence[str] | None = None) -> "pd.DataFrame":
     """The table, or some `columns` of it, as a DataFrame; missing values are NaN.
 
-    If rows stand for several runs, means are followed by their standard deviations in a column `<name>_std`.
+    If rows stand for several runs, means are followed by their standard deviations in a column `<name>_std`, and where
+    some of the runs lack a value by the number of those that have it, in `<name>_count`.
     """
     import pandas as pd
 
@@ -35,6 +37,9 @@ def to_dataframe(table: Table, columns: Sequence[str] | None = None) -> "pd.Data
         spreads = [value.deviation if isinstance(value, Spread) else None for value in values]
         if any(isinstance(value, Spread) and value.count > 1 for value in values):
             series[f"{name}{_STD_SUFFIX}"] = _series(name, spreads, is_setting=False)
+        if any(isinstance(value, Spread) and value.is_partial for value in values):
+            counts = [value.count if isinstance(value, Spread) else value is not None for value in values]
+            series[f"{name}{_COUNT_SUFFIX}"] = pd.Series(counts, dtype="int64")
     return pd.DataFrame(series, columns=list(series))
 
 

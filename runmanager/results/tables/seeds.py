@@ -18,6 +18,7 @@ _LEGEND = (
     "Runs that differ only in the seed are one row: mean ± standard deviation over the finished runs; `seeds` is their "
     "number."
 )
+_PARTIAL = "n is the number of runs that have the value, where some lack it; such a mean does not count as the best."
 
 
 def collapse_seeds(table: Table, *, each: str = "--each shows the runs.", only: Collection[str] | None = None) -> Table:
@@ -44,7 +45,13 @@ def collapse_seeds(table: Table, *, each: str = "--each shows the runs.", only: 
         rows=rows,
         settings=tuple(settings),
         shown=tuple(shown if len(shown) > 1 else ("run", *shown)),
-        legend=f"{_LEGEND} {each} {table.legend}",
+        legend=" ".join([_LEGEND, *([_PARTIAL] if _has_partial(rows, shown) else []), each, table.legend]),
+    )
+
+
+def _has_partial(rows: Iterable[Row], columns: Iterable[str]) -> bool:
+    return any(
+        isinstance(value := row.values.get(name), Spread) and value.is_partial for row in rows for name in columns
     )
 
 
@@ -74,7 +81,7 @@ def _collapsed(
     values["contended"] = any(began) if began else None
     for name in averaged:
         known = [value for run in finished if (value := run.values[name]) is not None]
-        values[name] = Spread.of(known) if known else None
+        values[name] = Spread.of(known, is_partial=len(known) < len(finished)) if known else None
     for name in labels:
         values[name] = "; ".join(dict.fromkeys(run[name] for run in runs if run[name] is not None)) or None
     return Row(values, runs[0].absent_settings)

@@ -9,6 +9,7 @@ from runmanager.errors import UsageError
 from runmanager.records.run.status import Status
 from runmanager.results.metrics.loss_functions import OF_THE_LOSS
 from runmanager.results.table_model.columns import OUTCOMES, Row, Table
+from runmanager.results.table_model.formatting import Spread
 from runmanager.results.tables.seeds import SEEDS
 from runmanager.text import format_value
 from runmanager.validation import fault
@@ -51,8 +52,10 @@ def ranked_column(table: Table) -> str | None:
 
 
 def _is_result(row: Row, column: str) -> bool:
+    """Whether a row may be the best one: a mean over the runs that happen to have a value is no result of the cell."""
+    value = row[column]
     is_finished = bool(row.values.get(SEEDS)) or row.values.get("status") == Status.FINISHED
-    return is_finished and not _is_missing(row[column])
+    return is_finished and not _is_missing(value) and not (isinstance(value, Spread) and value.is_partial)
 
 
 def sorted_by(table: Table, column: str, *, better: str | None = None) -> Table:

@@ -202,11 +202,7 @@ def _settings(row: ComparisonRow, columns: Sequence[str]) -> str:
 
 
 def _interval(row: ComparisonRow) -> str:
-    return (
-        MISSING
-        if row["ci_low"] is None
-        else " to ".join(row.metric.format_effect(row[end]) for end in ("ci_low", "ci_high"))
-    )
+    return MISSING if row["ci_low"] is None else " to ".join(row.metric.format_ends(row["ci_low"], row["ci_high"]))
 
 
 def _cut_note(table: Table, rows: Sequence[Any], noun: str, all_shown_by: str = _ALL) -> list[str]:

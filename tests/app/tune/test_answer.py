@@ -32,6 +32,11 @@ def answer(found: Tuning) -> Answer:
             True,
         ),
         (
+            Tuning(CHOSEN, Estimate(1.004, 1.001, 1.007)),
+            "1.0040 times [1.0010, 1.01] as fast as with batch_size=100. To use it:",
+            True,
+        ),
+        (
             Tuning(CHOSEN, Estimate(1.05, 0.98, 1.12)),
             "Not shown to be faster: the best settings found are 1.05 times [0.98, 1.12] as fast as with "
             "batch_size=100. To use them all the same:",
@@ -64,6 +69,7 @@ def answer(found: Tuning) -> Answer:
 )
 def test_the_answer(found: Tuning, first: str, has_command: bool) -> None:
     lines = answer(found).lines()
+    assert answer(found).is_shown == (found.gain is not None and found.gain.low > 1)
     assert lines == [first, *([f"  {COMMAND}"] if has_command else [])]
 
 

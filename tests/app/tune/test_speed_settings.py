@@ -61,7 +61,8 @@ def test_on_a_gpu() -> None:
 def test_what_a_job_cannot_do_is_not_raced() -> None:
     flat = replace(JOB, model=MlpOptions())
     assert reasons(flat, CPU)["channels_last"] == "its inputs have no channels"
-    assert reasons(JOB, replace(CPU, splits=False))["micro_batch"] == "the model or the loss needs whole batches"
+    whole = "the model or the loss needs whole batches, or the model draws random numbers for each"
+    assert reasons(JOB, replace(CPU, splits=False))["micro_batch"] == whole
     assert "resident" in reasons(replace(JOB, loader=ResidentOptions()), CUDA)["pinning"]
     assert reasons(JOB, replace(CPU, cores=1))["threads"] == "there is one core"
     custom = replace(JOB, dataset={"_target_": "mine.Data"}, model={"_target_": "mine.Net"})

@@ -1,5 +1,6 @@
 """Tests of `runmanager compare BASELINE CANDIDATE` and of `--fail-if`, from sweeps on disk to the exit status."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,26 @@ def test_a_failed_run_fails_and_is_named(command: Callable, tmp_path: Path) -> N
     done = command("compare", str(tmp_path / "old"), str(tmp_path / "new"), "--fail-if", "slower:20%")
     assert done.status == 1
     assert f"failed: run {tmp_path}/new/runs/{name} failed (out_of_memory): it asked for 9 GiB" in done.out
+
+
+@pytest.mark.parametrize("end", ["running", "damaged", "copied"])
+def test_what_has_not_ended_or_cannot_be_read_is_not_passed(command: Callable, tmp_path: Path, end: str) -> None:
+    write(tmp_path / "old", 2.0)
+    new = write(tmp_path / "new", 1.0, first=100)
+    words = "compare", str(tmp_path / "old"), str(tmp_path / "new"), "--fail-if", "slower:20%"
+    assert command(*words).status == 0
+    name = new.run(CPU | {"seed": 9}, [], status=Status.RUNNING, ended_at=None)
+    folder = tmp_path / "new" / "runs" / name
+    if end == "damaged":
+        (folder / "run.json").write_bytes(b"{")
+    elif end == "copied":  # it counts once, and is known
+        shutil.rmtree(folder)
+        some = next((tmp_path / "new" / "runs").iterdir())
+        shutil.copytree(some, some.with_name("copy"))
+    done = command(*words)
+    assert done.status == (0 if end == "copied" else 3), done.out
+    said = {"running": f"not known: run {folder} has not ended", "damaged": f"not known: {folder}/run.json is damaged"}
+    assert said.get(end, "passed") in done.out
 
 
 def test_several_conditions_and_a_comment(command: Callable, tmp_path: Path) -> None:

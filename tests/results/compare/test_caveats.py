@@ -111,3 +111,13 @@ def test_seed_far_behind_the_others_is_named_but_not_one_ahead_or_near(side):
     assert outlier_caveats([side([0.97], [0.98], [0.95], [0.975])]) == []
     assert outlier_caveats([side([0.9], [0.1])]) == []
     assert len(outlier_caveats([side([0.1], [0.11], [9.0], [0.105], metric="val_loss")])) == 1
+
+
+def test_finished_runs_without_a_measured_epoch_are_named(contents, timed):
+    cells = [({"lr": lr, "seed": seed}, timed([9.0] + [lr] * 6), {}) for seed in range(3) for lr in (1.0, 2.0)]
+    cells[-1] = (cells[-1][0], timed([9.0]), {})
+    (row,) = compare(contents(*cells), None, CompareOptions(axis="lr")).rows
+    assert row["verdict"] != "not measured" and (row["baseline_epochs"], row["candidate_epochs"]) == (18, 12)
+    assert "lr=2.0: 1 of 3 runs left out, without a measured epoch" in row["reason"]
+    (by_loss,) = compare(contents(*cells), None, CompareOptions(axis="lr", metric="val_loss")).rows
+    assert "left out" not in (by_loss["reason"] or "")

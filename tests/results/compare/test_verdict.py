@@ -298,3 +298,27 @@ def test_reason_distinguishes_equal_differences_from_equal_runs(contents, timed)
 
     assert reason([0.31, 0.29, 0.33]).startswith("the two sides differ equally in each pair of runs")
     assert reason([0.31, 0.31, 0.31]).startswith("no run differs from another of its side")
+
+
+def test_runs_that_were_resumed_later_did_not_take_turns(contents, steady, host):
+    """All runs began in turns, but one side made its epochs on another day."""
+
+    def sides(last_epoch):
+        def resumed(seed):
+            minute = f"12:{2 * seed + 1:02}:00+00:00"
+            earlier = Attempt(
+                started_at=f"2026-11-21T{minute}",
+                ended_at=f"2026-11-21T{minute}",
+                last_epoch=last_epoch,
+                environment=host,
+            )
+            return {"earlier": (earlier,), "resumed_at": f"2026-11-22T{minute}"}
+
+        return [
+            (config | {"seed": seed}, steady(each), resumed(seed) if config is CUDA else {})
+            for seed in range(5)
+            for config, each in ((CPU, 1.0), (CUDA, 0.91))
+        ]
+
+    assert "one side ran after the other" in outcome(contents(*sides(2)))[1]
+    assert outcome(contents(*sides(5))) == ("faster", None)

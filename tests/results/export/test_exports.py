@@ -1,5 +1,6 @@
 """All exports: their content, repeated exports, and missing packages."""
 
+import dataclasses
 import importlib
 import importlib.util
 import shutil
@@ -97,6 +98,32 @@ def test_logged_metrics_are_exported_by_epoch_and_for_the_run(logging: SweepPath
         **{"val/f1": None, "fid@50": 3.0, "metrics.loss": 7.0},
         "tokens_per_second": 37.5,
     }
+
+
+@pytest.fixture
+def without_epochs(sweep: Any) -> SweepPaths:
+    """A run whose program returned or printed its results."""
+    sweep.run({"lr": 0.1}, [], minute=0, summary={"test/acc": 0.9, "val_loss": 0.25, "fid": None})
+    return sweep.paths
+
+
+def test_results_of_a_run_without_epochs_are_exported(without_epochs: SweepPaths) -> None:
+    (run,) = read_results(without_epochs)[0].runs
+    assert final_metrics(run, exported_names(run)) == {"val_loss": 0.25, "test/acc": 0.9, "fid": None}
+    record = msgspec.structs.replace(run.record, summary={"test/acc": 0.8, "val_loss": 0.25, "fid": None})
+    assert run_fingerprint(dataclasses.replace(run, record=record)) != run_fingerprint(run)
+
+
+@pytest.mark.filterwarnings("ignore")  # raised by MLflow and its dependencies
+@needs("mlflow", "sqlalchemy", "alembic")
+def test_mlflow_gets_results_of_a_run_without_epochs(without_epochs: SweepPaths, tmp_path: Path) -> None:
+    mlflow = importlib.import_module("mlflow")
+    uri = f"sqlite:///{tmp_path}/store.db"
+    export_to_mlflow(read_results(without_epochs)[0], uri=uri)
+    client = mlflow.MlflowClient(tracking_uri=uri)
+    (run,) = client.search_runs([client.get_experiment_by_name(without_epochs.name).experiment_id])
+    assert (run.data.metrics["test/acc"], run.data.metrics["val_loss"]) == (0.9, 0.25)
+    assert "fid" not in run.data.metrics
 
 
 @pytest.mark.parametrize(

@@ -218,3 +218,16 @@ def test_a_name_means_its_column_of_the_results_table(logging):
     assert values("metrics.loss") == [-1.0] and values("metrics.metrics.loss") == [7.0]
     assert values("metrics.tokens_per_second") == [3.0]
     assert find_metric("tokens_per_second", [run]).per_epoch, "the rate of the unit"
+
+
+def test_the_column_of_a_run_by_steps_is_that_of_the_last_record_that_has_any(logging):
+    """As in the tables: few intervals of steps are evaluated."""
+    run = logging(None, None, None, interval="steps")
+    evaluated = [msgspec.structs.replace(each, val_loss=None) for each in run.epochs]
+    evaluated[1] = msgspec.structs.replace(evaluated[1], val_loss=0.7)
+    by_steps = dataclasses.replace(run, epochs=evaluated)
+    by_epochs = dataclasses.replace(by_steps, record=msgspec.structs.replace(run.record, interval=msgspec.UNSET))
+    for run, values in ((by_steps, [0.7]), (by_epochs, [])):
+        metric = find_metric("val_loss", [run])
+        assert metric.values(run) == values
+        assert metric.is_lost(run) is (not values)

@@ -77,3 +77,13 @@ def test_every_listed_metric_is_known():
 def test_unknown_metric_is_rejected(name, expected):
     with pytest.raises(UsageError, match=expected):
         find_metric(name)
+
+
+def test_the_end_of_an_interval_is_not_rounded_to_no_effect() -> None:
+    accuracy, rate = find_metric("val_accuracy"), find_metric("samples_per_second")
+    assert accuracy.format_ends(0.00003, 0.01) == ("0.00003", "0.0100")
+    assert accuracy.format_ends(-0.01, -0.00003) == ("-0.0100", "-0.00003")
+    assert accuracy.format_ends(0.0, 0.004) == ("0.0000", "0.0040")
+    assert rate.format_ends(1.0004, 1.05) == ("1.0004", "1.050")
+    assert rate.format_ends(0.9, 0.99999) == ("0.9000", "0.99999")
+    assert rate.format_ends(1.0, 1 + 1e-16) == ("1.000", "1.000")

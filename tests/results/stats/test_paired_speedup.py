@@ -17,6 +17,7 @@ from runmanager.results.stats.paired_speedup import (
     log_ratios_by_session,
     paired_speedup,
     rounds_by_session,
+    sessions_needed,
 )
 
 TIME = "2026-01-01T00:00:00+00:00"
@@ -131,3 +132,9 @@ def test_session_of_other_versions_does_not_count(contents, timed):
         for run, rate in zip(sweep.runs, (100.0, 200.0), strict=True)
     ]
     assert [len(session) for session in log_ratios_by_session(runs[:1], runs[1:])] == [7]
+
+
+def test_simultaneous_intervals_need_more_sessions():
+    sessions = [[offset] * 10 for offset in (0.005, 0.03, 0.02, 0.0)]
+    one, many = (sessions_needed(paired_speedup(sessions, rows=rows), 0.02) for rows in (1, 8))
+    assert one == 5 and many > one

@@ -3,15 +3,18 @@
 import math
 import statistics
 
+import msgspec
 import pytest
 
 from runmanager.records.run.status import Reason, Status
 from runmanager.results.compare.comparison import compare
 from runmanager.results.findings.answer_sentences import answers
 from runmanager.results.load.loader import read_results
-from runmanager.results.table_model.formatting import Spread, human
+from runmanager.results.table_model.formatting import Spread, human, human_field
+from runmanager.results.tables.dataframe import to_dataframe
 from runmanager.results.tables.results_table import result_rows
 from runmanager.results.tables.seeds import collapse_seeds
+from runmanager.results.tables.sorting import best_first
 
 # By hand: the mean is 5, the squared deviations sum to 32, and the denominator is 8 - 1 = 7.
 VALUES = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]
@@ -105,3 +108,35 @@ def test_pending_seeds_do_not_count_in_means(sweep, timed):
     first, second = collapse_seeds(result_rows(*read_results(sweep.paths))).rows
     assert (first["status"], first["seeds"]) == ("1 finished, 1 pending", 1)
     assert (second["status"], second["seeds"], second["epoch_seconds"]) == ("pending", 0, None)
+
+
+def test_a_mean_without_all_runs_says_so_and_is_never_the_best(contents, timed):
+    """A run whose last value was not finite must not lift the mean of its cell."""
+    reached = {(1, 0): 0.8, (1, 1): 0.8, (2, 0): 0.95, (2, 1): 0.9, (2, 2): None}
+    sweep = contents(
+        *(
+            (
+                {"lr": lr, "seed": seed},
+                [
+                    msgspec.structs.replace(each, val_accuracy=value, metrics={"f1": value})
+                    for each in timed([9.0, 1.0])
+                ],
+                {},
+            )
+            for (lr, seed), value in reached.items()
+        )
+    )
+    results = result_rows(sweep, None)
+    table = best_first(collapse_seeds(results))
+    assert [(row["lr"], row["seeds"]) for row in table.rows] == [(1, 2), (2, 3)]
+    assert human_field(table, table.rows[1], "val_accuracy") == "0.9250 ± 0.0354 (n=2)"
+    assert human_field(table, table.rows[1], "f1") == "0.9250 ± 0.0354 (n=2)"
+    assert human_field(table, table.rows[1], "accuracy") == "0.7500 ± 0.0000"
+    assert "n is the number of runs that have the value" in table.legend
+    frame = to_dataframe(table)
+    assert frame["val_accuracy_count"].tolist() == [2, 2] and "accuracy_count" not in frame.columns
+    said = answers(results, compare(sweep, None), runs=sweep.runs)
+    assert said[-2] == (
+        "The best val_accuracy is 0.8000 ± 0.0000 over 2 seeds with lr=1. 1 other cell is left out, as not every "
+        "finished run there has one."
+    )
