@@ -9,9 +9,9 @@ from pathlib import Path
 
 from commands import ROOT
 from forked import INJECTED
+
 from faults.small import SmallSweep, untrue_states
 from faults.trial import Tally, discard, finish, new_folder, run_command, run_well, stored_epochs
-
 from runmanager.results.load.loader import read_results
 from runmanager.results.tables.results_table import result_rows
 

@@ -1,9 +1,9 @@
 """A disk after a power cut, from the journal of what processes did to it: what was not synced is there or not.
 
-The model is stricter than common file systems, which keep the order of changes of folders. A file's synced content stays;
-of later writes any first part does, down to a part of one write. A change of a folder's entry (creation, renaming,
-removal) stays if the folder was synced afterwards; else it may be undone, alone or with others, but a rename is never
-half done, and an entry's later change does not stay without its earlier ones.
+The model is stricter than common file systems, which keep the order of changes of folders. A file's synced content
+stays; of later writes any first part does, down to a part of one write. A change of a folder's entry (creation,
+renaming, removal) stays if the folder was synced afterwards; else it may be undone, alone or with others, but a rename
+is never half done, and an entry's later change does not stay without its earlier ones.
 """
 
 import os
@@ -94,7 +94,7 @@ class Disk:
         self._files: dict[int, _File] = {}
         self._changes: list[_Change] = []
         for name, inode, content in before:
-            path = os.path.join(self._folder, name)
+            path = f"{self._folder}/{name}"
             if content is None:
                 self.do("mkdir", path)
             else:

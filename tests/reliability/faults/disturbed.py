@@ -1,5 +1,4 @@
-"""What is done to a running sweep from outside: its folder moved or deleted, the server of its processes killed, others
-that run and read it."""
+"""Disturbances of a running sweep: its folder moved or deleted, the server of its processes killed, others at work."""
 
 import multiprocessing
 import os
@@ -7,18 +6,19 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 from commands import DEADLINE_SECONDS, killed_at_exit, wait_until
-from faults.small import NUM_EPOCHS, SmallLoop, SmallSweep, untrue_states
-from faults.trial import Tally, discard, finish, new_folder, note_telling, run_command, run_well, stored_epochs
 from programs import Sweep
 
+from faults.small import NUM_EPOCHS, SmallLoop, SmallSweep, untrue_states
+from faults.trial import Tally, discard, finish, new_folder, note_telling, run_command, run_well, stored_epochs
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import read_sweep
@@ -113,7 +113,7 @@ def _try(
 
 
 def share(folder: Path, tries: int, seed: int) -> Tally:
-    """Give one command to two drivers at almost the same time, while three readers read; one of both is killed in turn."""
+    """Give a command to two drivers at almost the same time, while three readers read; every other time kill one."""
     tally, chance = Tally(), random.Random(seed)
     reference = SmallSweep(new_folder(folder, "whole"), "two", "undisturbed")
     run_well(reference)
@@ -133,7 +133,7 @@ def share(folder: Path, tries: int, seed: int) -> Tally:
                 stack.enter_context(killed_at_exit(drivers[-1]))
                 time.sleep(chance.uniform(0, 0.5))
             if number % 2:
-                wait_until(lambda: all(each.poll() is not None for each in drivers) or sweep.running(), "a running run")
+                wait_until(partial(_is_busy_or_over, sweep, drivers), "a running run")
                 time.sleep(chance.uniform(0, 0.1 * NUM_EPOCHS))
                 os.killpg(drivers[number % 4 == 1].pid, signal.SIGKILL)
             kept = stored_epochs(sweep)
@@ -151,8 +151,12 @@ def share(folder: Path, tries: int, seed: int) -> Tally:
     return tally
 
 
+def _is_busy_or_over(sweep: Sweep, drivers: Sequence[Any]) -> bool:
+    return bool(sweep.running()) or all(each.poll() is not None for each in drivers)
+
+
 def _read(paths: SweepPaths, over: Any, found: Any) -> None:
-    """Read a sweep until it is over; put what was not true in the end: damage, and states that came back from an end."""
+    """Read a sweep until it is over; put what was not true in the end: damage, and ends that were undone."""
     untrue: list[str] = []
     finished: set[str] = set()
     while not over.is_set():

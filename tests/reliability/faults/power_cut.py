@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 from commands import killed_at_exit, wait_until
+from programs import Sweep
+
 from faults.disk_model import Disk, Entry, entries_below
 from faults.small import SmallLoop, SmallSweep, read_journal, seam_variables, untrue_states
 from faults.trial import Epochs, Tally, finish, new_folder, run_well, stored_epochs
-from programs import Sweep
-
 from runmanager.records.run.run_record import EpochRecord
 
 __all__ = ["Recorded", "cut_power", "record_command"]

@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from programs import Sweep
+
 from faults.small import ERRORS, TAKING_ROOM, SmallLoop, SmallSweep, seam_variables, untrue_states
 from faults.trial import Tally, discard, finish, new_folder, note_telling, run_command, run_well, stored_epochs
-from programs import Sweep
 
 __all__ = ["REFUSALS", "Refuser"]
 

@@ -1,4 +1,4 @@
-"""The programs that the faults are tried with: a small sweep of the built-in job, and a custom loop, both on random data."""
+"""The programs that faults are tried with: a small sweep of the built-in job, and a custom loop, on random data."""
 
 import json
 import os
@@ -61,7 +61,7 @@ _WORDS = (
 
 @dataclass(frozen=True)
 class SmallSweep(Sweep):
-    """Two cells of the built-in job, six epochs each; `variables` set the command's environment, `wrapper` starts it."""
+    """Two cells of the built-in job, six epochs each, with `variables` in the environment, started by `wrapper`."""
 
     variants: ClassVar[Mapping[str, Sequence[str]]] = {
         "one": (),

@@ -11,9 +11,9 @@ from typing import Any
 
 import psutil
 from commands import DEADLINE_SECONDS, killed_at_exit, wait_until
+
 from faults.small import NUM_EPOCHS, SmallSweep, untrue_states
 from faults.trial import Tally, discard, finish, new_folder, run_well, stored_epochs
-
 from runmanager.records.run.status import Status
 
 __all__ = ["TARGETS", "stop"]

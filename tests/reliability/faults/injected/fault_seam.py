@@ -1,8 +1,11 @@
-"""The seam between Python and the machine: each change on the disk below a folder, noted or refused; and the wall clock.
+"""The seam between Python and the machine: changes of the disk below a folder, noted or refused; and the wall clock.
 
 It replaces the functions of `os` and `io` by which Python changes files, in every process of a command. What a library
 writes in C passes it unseen; of what a sweep stores, nothing does.
 """
+
+# ruff: noqa: PTH100, PTH115, PTH118, PTH119, PTH120
+# A `Path` would use what is replaced here.
 
 import builtins
 import datetime
@@ -29,8 +32,10 @@ _WRITING = os.O_WRONLY | os.O_RDWR
 _HEADER = struct.Struct("<I")
 _really: dict[str, Callable[..., Any]] = {
     name: getattr(os, name)
-    for name in ("open", "write", "pwrite", "fsync", "fdatasync", "replace", "rename", "unlink", "remove", "rmdir")
-    + ("mkdir", "truncate", "ftruncate")
+    for name in (
+        *("open", "write", "pwrite", "fsync", "fdatasync", "truncate", "ftruncate"),
+        *("replace", "rename", "unlink", "remove", "rmdir", "mkdir"),
+    )
 }
 _open_file = io.open
 

@@ -1,4 +1,4 @@
-"""Imported by every Python process whose PYTHONPATH has this folder: installs the faults that its environment asks for."""
+"""Imported by every Python process whose PYTHONPATH has this folder: installs the faults that its environment names."""
 
 import fault_seam
 
