@@ -29,7 +29,7 @@ TRUTHS := phase_truth warmup_truth bound_truth compare_truth paired_truth tune_t
 PEERS := $(STAMP:$(VENV)/.installed-%=$(VENV)/.peers-%)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo readme-output test test-matrix test-kill test-deaths test-attacks bench truths bench-gpu lint report-library clean FORCE
+.PHONY: help demo readme-output test test-matrix test-kill test-deaths test-attacks test-faults bench truths bench-gpu lint report-library clean FORCE
 
 help:
 	@echo "make demo    run a small grid on the built-in digits, with its tables, in under a minute"
@@ -39,6 +39,7 @@ help:
 	@echo "make lint    run all checks except the tests"
 	@echo "make test-kill  kill running sweeps 200 times and custom loops 100 times, and resume each; half an hour"
 	@echo "make test-deaths  end runs in eight ways under five launchers; half an hour"
+	@echo "make test-faults  power cuts, full disks, limits and more while sweeps run; a few hours"
 	@echo "make test-attacks  try the attacks of docs/security.md; a few minutes"
 	@echo "make bench   measure every speed in docs/benchmarks.md; about half an hour on an idle machine"
 	@echo "make truths  check the measurements against known truths (docs/measurement_evidence.md); about an hour"
@@ -73,6 +74,9 @@ test-kill: $(STAMP)
 test-deaths: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/deaths.py --write docs/reliability.md
 	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/program_deaths.py --write docs/reliability.md
+
+test-faults: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/fault_rows.py --write docs/reliability.md
 
 test-attacks: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/attacks.py --write docs/security.md

@@ -272,7 +272,7 @@ def _decide(
             return Action.START_AGAIN, f"finished with other versions: {changes}"
         case Status.FINISHED:
             return Action.KEEP, state + (f", with other versions: {changes}" if changes else "")
-        case Status.KILLED | Status.CRASHED if can_continue(run.paths):
+        case _ if record.is_resumable and can_continue(run.paths):
             why = f"{state} after epoch {run.epochs[-1].epoch if run.epochs else 0}"
             if not run.epochs and not run.paths.checkpoint.exists():
                 why = f"{state}; its folder is kept"

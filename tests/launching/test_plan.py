@@ -104,6 +104,13 @@ def test_each_state_has_its_action(
     assert again.action is Action.START_AGAIN and again.why.endswith("; resume=never")
 
 
+def test_a_run_that_failed_for_lack_of_room_goes_on(sweep: SweepPaths, store: Callable[..., StoredRun]) -> None:
+    run = store(Status.FAILED, Reason.EXCEPTION, epochs=2, checkpoint=True)
+    full = msgspec.structs.replace(run.record, message="NoRoomError: run.json must find room on the disk at /")
+    planned = plan_one(sweep, StoredRun(run.paths, full, run.epochs))
+    assert (planned.action, planned.why) == (Action.RESUME, "failed (exception) after epoch 2")
+
+
 @pytest.mark.parametrize("resume", list(Resume))
 def test_a_run_of_another_process_is_left_alone(
     sweep: SweepPaths, store: Callable[..., StoredRun], resume: Resume

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,18 +22,31 @@ def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**os.environ, **defaults, **(variables or {})}
 
 
-def start(folder: Path, *words: str, log: Path, variables: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-    """Start `python -m runmanager` in a new process group; its output is appended to the file `log`."""
-    return start_python(folder, "-m", "runmanager", *words, log=log, variables=variables)
+def start(
+    folder: Path,
+    *words: str,
+    log: Path,
+    variables: Mapping[str, str] | None = None,
+    wrapper: Sequence[str] = (),
+) -> subprocess.Popen[bytes]:
+    """Start `python -m runmanager` in a new process group; its output is appended to the file `log`.
+
+    `wrapper` is a command that calls the one that follows it.
+    """
+    return start_python(folder, "-m", "runmanager", *words, log=log, variables=variables, wrapper=wrapper)
 
 
 def start_python(
-    folder: Path, *words: str, log: Path, variables: Mapping[str, str] | None = None
+    folder: Path,
+    *words: str,
+    log: Path,
+    variables: Mapping[str, str] | None = None,
+    wrapper: Sequence[str] = (),
 ) -> subprocess.Popen[bytes]:
     """Start another Python program in the same way."""
     with log.open("ab") as file:
         return subprocess.Popen(
-            [sys.executable, *words],
+            [*wrapper, sys.executable, *words],
             cwd=folder,
             env=environment(variables),
             stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""Files that survive a kill at any moment: whole replacement, and appended lines."""
+"""Files that survive a kill or a power cut at any moment: whole replacement, appended lines, durable folders."""
 
 import contextlib
 import errno
@@ -7,7 +7,7 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +15,19 @@ from typing import BinaryIO, Self
 
 from runmanager.records.files.file_errors import explain_disk_full
 
-__all__ = ["FileStamp", "LineAppender", "file_stamp", "read_bytes", "replace_file", "replacement", "whole_lines"]
+__all__ = [
+    "FileStamp",
+    "LineAppender",
+    "file_stamp",
+    "locked_folder",
+    "make_folder",
+    "read_bytes",
+    "remove_left_over",
+    "replace_file",
+    "replacement",
+    "sync_folder",
+    "whole_lines",
+]
 
 FileStamp = tuple[int, int, int, int]
 """Times of the last change of a file and of its inode (ns since 1970), size, inode; differs if the file changed."""
@@ -52,20 +64,38 @@ def replacement(path: Path) -> Iterator[BinaryIO]:
             os.fchmod(file.fileno(), 0o644)  # mkstemp's 0600 would keep other users from reading
             os.fsync(file.fileno())
         os.replace(temporary, path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make a rename inside a folder durable, if the file system can sync folders."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):
+def remove_left_over(folder: Path, names: Collection[str]) -> None:
+    """Remove what killed processes have left half-written of replacements of these files. Raises `OSError`."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            replaced, _, _ = entry.name.rpartition(".")
+            is_ours = replaced.startswith(".") and replaced[1:] in names
+            if is_ours and entry.is_file(follow_symlinks=False):
+                Path(entry.path).unlink(missing_ok=True)
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder with its parents, if it is missing; each new one survives a power cut. Raises `OSError`."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in missing:
+        sync_folder(each.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make what was created and renamed in a folder durable, if it can be opened and its file system can sync it."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
             os.fsync(handle)
-    finally:
-        os.close(handle)
+        finally:
+            os.close(handle)
 
 
 _held: set[tuple[int, int, int]] = set()
@@ -101,18 +131,32 @@ def locked_folder(folder: Path) -> Iterator[None]:
 
 
 class LineAppender:
-    """Appends whole lines to a file. A line survives a kill immediately, and a power cut after `sync_seconds`.
+    """Appends whole lines to a file. A line survives a kill immediately, and a power cut after a second.
 
-    fsync is called at most once per `sync_seconds`, and at the end.
+    fsync is called at most once per `sync_seconds`: by the line that comes so long after the last call, else by a thread
+    that waits for the rest of that time; and at the end.
     """
 
-    def __init__(self, path: Path, *, sync_seconds: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        sync_seconds: float = 0.8,
+        clock: Callable[[], float] = time.monotonic,
+        timer: Callable[[float, Callable[[], None]], threading.Timer] = threading.Timer,
+    ) -> None:
         _cut_torn_line(path)
+        is_new = not path.exists()
         self._path = path
         self._file = path.open("ab", buffering=0)
         self._clock = clock
+        self._timer = timer
         self._sync_seconds = sync_seconds
         self._synced_at = -float("inf")
+        self._is_new = self._is_dirty = is_new
+        self._waiting: threading.Timer | None = None
+        self._failure: OSError | None = None
+        self._lock = threading.Lock()
 
     def append(self, line: bytes) -> None:
         """Append `line`, which must not contain a line break, in one write.
@@ -128,15 +172,45 @@ class LineAppender:
         except OSError:
             self._file.truncate(begin)
             raise
-        now = self._clock()
-        if now - self._synced_at >= self._sync_seconds:
-            os.fsync(self._file.fileno())
-            self._synced_at = now
+        self._is_dirty = True
+        seconds_left = self._synced_at + self._sync_seconds - self._clock()
+        if seconds_left <= 0:
+            self.sync()
+        elif self._waiting is None:  # the next line may come in an hour
+            self._waiting = self._timer(seconds_left, self._sync_late)
+            self._waiting.daemon = True
+            self._waiting.start()
+
+    def sync(self) -> None:
+        """Let all lines survive a power cut from now on. Raises `OSError`, also for what could not be synced before."""
+        with self._lock:
+            if self._waiting is not None:
+                self._waiting.cancel()
+                self._waiting = None
+            if self._failure is not None:
+                raise self._failure
+            if not self._is_dirty:
+                return
+            self._is_dirty = False  # before: a line that comes meanwhile needs another call
+            with explain_disk_full(self._path):
+                os.fsync(self._file.fileno())
+            if self._is_new:
+                sync_folder(self._path.parent)
+                self._is_new = False
+            self._synced_at = self._clock()
+
+    def _sync_late(self) -> None:
+        try:
+            self.sync()
+        except OSError as error:  # raised by the next call
+            self._failure = error
 
     def close(self) -> None:
         if not self._file.closed:
-            os.fsync(self._file.fileno())
-            self._file.close()
+            try:
+                self.sync()
+            finally:
+                self._file.close()
 
     def __enter__(self) -> Self:
         return self

@@ -24,7 +24,9 @@ UNREADABLE = (OSError, *UNDECODABLE)
 
 
 def damaged_file_error(path: str | Path, error: Exception, *, way_out: str = "") -> RecordError:
-    """Return the error that names the damaged file; `error` is what reading it raised."""
+    """Return the error that names the damaged or unreadable file; `error` is what reading it raised."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return RecordError(f"{path} cannot be read: {error.strerror}{way_out}")  # too many open files, for example
     reason = str(error)
     if isinstance(error, UnicodeDecodeError):
         reason = f"its text must be UTF-8, got the byte 0x{error.object[error.start]:02x}"

@@ -127,6 +127,11 @@ class RunPaths:
         return self.root / "best.pt"
 
     @property
+    def replaced(self) -> tuple[Path, ...]:
+        """The files that are replaced as a whole, each by a temporary one next to it."""
+        return self.record, self.reported, self.epochs, self.config, self.error, self.checkpoint, self.best
+
+    @property
     def heartbeat(self) -> Path:
         return self.root / "heartbeat"
 

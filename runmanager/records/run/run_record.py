@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from runmanager.errors import NoRoomError
 from runmanager.records.host.device_peaks import DevicePeaks
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Outcome, Reason, Status
@@ -241,6 +242,15 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def outcome(self) -> Outcome:
         return Outcome(self.status, self.reason, self.message)
+
+    @property
+    def is_resumable(self) -> bool:
+        """Whether the run was broken off, so that it may continue from its checkpoint: it did nothing wrong itself.
+
+        A run that failed as the disk had no room is one too.
+        """
+        lacked_room = self.status is Status.FAILED and self.message.startswith(f"{NoRoomError.__name__}: ")
+        return self.status in (Status.KILLED, Status.CRASHED) or lacked_room
 
     @property
     def is_running_elsewhere(self) -> bool:

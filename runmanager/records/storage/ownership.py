@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from runmanager.errors import RecordError, RunBusyError, UsageError
-from runmanager.records.files.atomic_files import replace_file
+from runmanager.records.files.atomic_files import make_folder, remove_left_over, replace_file, sync_folder
 from runmanager.records.files.file_errors import explain_disk_full
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
@@ -39,7 +39,7 @@ def claim_run(
     run's task.
     Raises `RunBusyError` if a living process owns the run, `NoRoomError` if the disk is full.
     """
-    paths.root.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(paths.root.parent)
     observer = observer or HeartbeatObserver()
     if may_hold_files and paths.root.exists() and not paths.record.exists():
         _claim_filled_folder(paths, record, observer)
@@ -49,6 +49,7 @@ def claim_run(
         try:
             # Replaces an empty folder but not one with files: one of two claimants wins.
             os.rename(prepared, paths.root)
+            sync_folder(paths.root.parent)
             return RunFolder(paths, record)
         except OSError:
             shutil.rmtree(prepared)
@@ -76,7 +77,7 @@ def _prepare_folder(paths: RunPaths, record: RunRecord) -> Path:
     folder = Path(tempfile.mkdtemp(dir=paths.root.parent, prefix=".new-"))
     try:
         folder.chmod(0o755)
-        (folder / paths.record.name).write_bytes(encode_record(record))
+        replace_file(folder / paths.record.name, encode_record(record))  # whole, also after a power cut
     except OSError:
         shutil.rmtree(folder)
         raise
@@ -94,6 +95,7 @@ def _take_over(paths: RunPaths, record: RunRecord, observer: HeartbeatObserver) 
             raise RunBusyError(f"Run {paths.name} is being run by process {stored.owner.pid} on {stored.owner.host}.")
         claim = claim_next_attempt(paths, stored, record.owner, observer)
         if read_record(paths) == stored:
+            remove_left_over(paths.root, [each.name for each in paths.replaced])
             known = with_known_report(paths, stored)  # if its supervisor died without writing an end
             attempt = int(claim.name.rpartition("-")[2])
             return RunFolder(paths, msgspec.structs.replace(known, attempt=attempt, owner=record.owner), claim=claim)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from runmanager.errors import RecordError, UsageError
-from runmanager.records.files.atomic_files import LineAppender, replace_file
+from runmanager.records.files.atomic_files import LineAppender, make_folder, replace_file, sync_folder
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.storage.claims import release_claim
@@ -85,6 +85,11 @@ class RunFolder:
             self._appender = LineAppender(self.paths.epochs)
         self._appender.append(msgspec.json.encode(epoch))
 
+    def sync_epochs(self) -> None:
+        """Let all appended epochs survive a power cut, before a checkpoint does that comes after them."""
+        if self._appender is not None:
+            self._appender.sync()
+
     def cut_epochs(self, last: EpochRecord | None, *, unmeasured: Container[int] = ()) -> list[EpochRecord]:
         """Keep the epochs up to `last`, added if missing; mark those in `unmeasured` as warm-up. Return them."""
         kept = [] if last is None else [each for each in read_epochs(self.paths) if each.epoch <= last.epoch]
@@ -109,7 +114,7 @@ class RunFolder:
         """
         self.refuse_others()
         earlier = self.paths.attempts / str(self.record.attempt - 1)
-        earlier.mkdir(parents=True, exist_ok=True)
+        make_folder(earlier)
         if self.resumed_from is None:
             shutil.copy2(self.paths.record, earlier / self.paths.record.name)
         else:
@@ -128,6 +133,7 @@ class RunFolder:
                 path.unlink()  # its process is gone
             else:
                 os.replace(path, earlier / path.name)
+        sync_folder(earlier)
         return earlier
 
     def discard_copies(self, record: RunRecord) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from runmanager.errors import RecordError, UsageError
-from runmanager.records.files.atomic_files import locked_folder, replace_file
+from runmanager.records.files.atomic_files import locked_folder, make_folder, replace_file, sync_folder
 from runmanager.records.files.paths import SweepPaths, dated_name, is_folder_name
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import SCHEMA_VERSION
@@ -144,7 +144,7 @@ def write_cells(
     `leave_sweep`.
     """
     refuse_linked_runs(paths)
-    paths.runs.mkdir(parents=True, exist_ok=True)
+    make_folder(paths.runs)
     with locked_folder(paths.root):  # two commands for one sweep may run at the same time
         earlier = read_sweep_record(paths)
         record = add_cells(earlier, cells, axes=axes, command=command)
@@ -263,12 +263,13 @@ def open_sweep(folder: Path) -> SweepPaths:
 def fresh_sweep_folder(output_root: Path, *, now: datetime.datetime | None = None) -> SweepPaths:
     """Create a new dated folder; two sweeps that begin in the same second get different ones."""
     stamp = dated_name(now=now)
-    output_root.mkdir(parents=True, exist_ok=True)
+    make_folder(output_root)
     for number in count(1):
         folder = output_root / (stamp if number == 1 else f"{stamp}_{number}")
         try:
             folder.mkdir()
         except FileExistsError:
             continue
+        sync_folder(output_root)
         return SweepPaths(folder)
     raise AssertionError("count() is infinite")

@@ -18,8 +18,6 @@ from runmanager.tracking.checkpoint.checkpoint_file import CheckpointError
 
 __all__ = ["OpenedRun", "attempt_of", "begin_again", "open_run"]
 
-_RESUMABLE = (Status.KILLED, Status.CRASHED)
-
 
 @dataclass(frozen=True)
 class OpenedRun:
@@ -44,7 +42,7 @@ def open_run(
 ) -> OpenedRun:
     """Claim the folder for `record`; `observer` watches a run that is `running` on another host (see `claim_run`).
 
-    A finished run is kept, unless `overwrite` is set. With `can_resume` a killed or crashed run is resumed, if it has a
+    A finished run is kept, unless `overwrite` is set. With `can_resume` a run that was broken off is resumed, if it has a
     checkpoint or does not need one (`needs_checkpoint`), and with `reopens_finished` a finished one too. Any other run
     is restarted, its old files in attempts/.
     `may_hold_files`: see `claim_run`. Raises `RunBusyError` if a living process owns the folder.
@@ -59,7 +57,7 @@ def open_run(
         folder.release()
         folder.record = read_record(paths)
         return OpenedRun(folder, is_kept=True)
-    if is_resumable and (status is Status.FINISHED or _has_broken_off(status)):
+    if is_resumable and (status is Status.FINISHED or _has_broken_off(stored)):
         _put_error_aside(paths, stored.attempt - 1)
         assert record.started_at is not None
         folder.resumed_from = read_record(paths)
@@ -129,6 +127,6 @@ def _put_error_aside(paths: RunPaths, attempt: int) -> None:
         os.replace(paths.error, aside / paths.error.name)
 
 
-def _has_broken_off(status: Status) -> bool:
+def _has_broken_off(stored: RunRecord) -> bool:
     # `running` was found without a living owner: claim_run would have refused it otherwise.
-    return status in _RESUMABLE or status is Status.RUNNING
+    return stored.is_resumable or stored.status is Status.RUNNING

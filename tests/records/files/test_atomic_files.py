@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from runmanager.errors import NoRoomError
 from runmanager.records.files.atomic_files import LineAppender, file_stamp, locked_folder, replace_file, whole_lines
 
 STEPS = ["fdopen", "fchmod", "fsync", "replace"]
@@ -117,7 +119,8 @@ def test_lines_are_written_immediately_and_synced_once_a_second_and_at_the_end(
     clock = Clock()
     monkeypatch.setattr(os, "fsync", lambda handle: syncs.append(clock.now))
     path = tmp_path / "epochs.jsonl"
-    with LineAppender(path, clock=clock) as appender:
+    path.touch()
+    with LineAppender(path, sync_seconds=1.0, clock=clock) as appender:
         for number in range(30):
             clock.now = 100 + number / 10
             appender.append(b"%d" % number)
@@ -126,6 +129,45 @@ def test_lines_are_written_immediately_and_synced_once_a_second_and_at_the_end(
     assert syncs == [100, 101, 102, 102.9]
     appender.close()
     assert len(syncs) == 4  # a second close does nothing
+
+
+class Waiting:
+    """A timer that rings when it is told to."""
+
+    def __init__(self, seconds: float, ring: Callable[[], None]) -> None:
+        self.seconds, self.ring, self.is_cancelled = seconds, ring, False
+
+    def start(self) -> None: ...
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+def test_a_line_after_which_none_comes_is_synced_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    syncs: list[str] = []
+    clock, timers = Clock(), list[Waiting]()
+    monkeypatch.setattr(os, "fsync", lambda handle: syncs.append(Path(f"/proc/self/fd/{handle}").resolve().name))
+
+    def timer(*arguments: Any) -> Any:
+        timers.append(Waiting(*arguments))
+        return timers[-1]
+
+    appender = LineAppender(tmp_path / "epochs.jsonl", sync_seconds=1.0, clock=clock, timer=timer)
+    appender.append(b"first")
+    assert syncs == ["epochs.jsonl", tmp_path.name], "the new file's entry is synced too"
+    for clock.now in (100.2, 100.5):
+        appender.append(b"soon after")
+    assert [each.seconds for each in timers] == [pytest.approx(0.8)]
+    timers[0].ring()
+    assert syncs[2:] == ["epochs.jsonl"]
+    appender.append(b"one more")
+    monkeypatch.setattr(os, "fsync", refuse)
+    timers[1].ring()
+    with pytest.raises(NoRoomError, match="find room"):
+        appender.append(b"what was not synced is told") or appender.sync()
+    with pytest.raises(NoRoomError):
+        appender.close()
+
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,19 @@ def test_new_folder_has_its_record_immediately(tmp_path: Path, record: MakeRecor
     assert folder.paths.root.stat().st_mode & 0o777 == 0o755
 
 
+def test_what_a_kill_left_half_written_goes_with_the_next_claim(
+    tmp_path: Path, record: MakeRecord, dead: ProcessIdentity
+) -> None:
+    paths = RunPaths(tmp_path / "runs" / "a")
+    left_by(paths, record(owner=dead))
+    (paths.root / ".checkpoint.pt.k3_x9abc").write_bytes(b"half of it")
+    stays = [paths.root / name for name in (".checkpoint.pt", ".own.pt.k3_x9abc", "checkpoint.pt.k3_x9abc")]
+    for each in stays:
+        each.touch()
+    claim_run(paths, record())
+    assert not (paths.root / ".checkpoint.pt.k3_x9abc").exists() and all(each.exists() for each in stays)
+
+
 def test_one_of_eight_processes_gets_a_new_folder(race: Race, tmp_path: Path) -> None:
     answers = race(TAKE)
     for number, words in enumerate(zip(*answers, strict=True)):
