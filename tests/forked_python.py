@@ -4,6 +4,7 @@ The programs are forks of a server that has made the imports (`fork_server.py`).
 themselves, or whose tracebacks are compared as a whole, need a process of their own.
 """
 
+import atexit
 import contextlib
 import functools
 import json
@@ -117,9 +118,5 @@ def _server() -> str:
         if server.poll() is not None or time.monotonic() > until:
             raise RuntimeError("the server of forked programs did not start")
         time.sleep(0.01)  # between two polls
-    _servers.append(server)
+    atexit.register(server.communicate)  # its standard input, which is open until then, keeps it alive
     return address
-
-
-_servers: list["subprocess.Popen[bytes]"] = []
-"""The server: its standard input, which is open here, keeps it alive."""
