@@ -74,7 +74,8 @@ def main(cfg):
         raise ValueError("not with seven")
 
 
-main()
+if __name__ == "__main__":
+    main()
 """
 
 
