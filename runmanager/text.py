@@ -36,6 +36,10 @@ def pluralize(count: int, one: str, several: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else several or f'{one}s'}"
 
 
+_APPLICATION = ("python", "-m", "runmanager")
+_OF_GRIDS, _OF_RUNS = ("-m", "--multirun"), ("-r", "--run")
+
+
 def full_command(stored: Sequence[str]) -> tuple[str, ...]:
     """Return the words of a stored command as they were typed: `sys.argv` lacks the `python` before a script."""
     program = ("python",) if stored and stored[0].endswith(".py") else ()
@@ -43,8 +47,16 @@ def full_command(stored: Sequence[str]) -> tuple[str, ...]:
 
 
 def shell_command(stored: Sequence[str]) -> str:
-    """Format a stored command as it is typed into a shell."""
-    return shlex.join(full_command(stored))
+    """Format a stored command as it is typed into a shell.
+
+    The built-in job is recorded as its Hydra application, `python -m runmanager`, and typed as `runmanager sweep` or
+    `runmanager run`. Without settings these two only print their help.
+    """
+    words = stored[len(_APPLICATION) :]
+    settings = [word for word in words if word not in (*_OF_GRIDS, *_OF_RUNS)]
+    if tuple(stored[: len(_APPLICATION)]) != _APPLICATION or not settings:
+        return shlex.join(full_command(stored))
+    return shlex.join(["runmanager", "sweep" if any(word in _OF_GRIDS for word in words) else "run", *settings])
 
 
 def in_backticks(text: str) -> str:

@@ -46,7 +46,10 @@ def test_pluralize_agrees_with_noun_and_verb() -> None:
     ("stored", "line"),
     [
         (("train.py", "--lr", "1"), "python train.py --lr 1"),
-        (("python", "-m", "runmanager", "name=a b"), "python -m runmanager 'name=a b'"),
+        (("python", "-m", "runmanager", "name=a b"), "runmanager run 'name=a b'"),
+        (("python", "-m", "runmanager", "-m", "lr=1,2", "--quiet"), "runmanager sweep lr=1,2 --quiet"),
+        (("python", "-m", "runmanager", "-m"), "python -m runmanager -m"),  # `runmanager sweep` prints its help
+        (("python", "-m", "runmanager.app"), "python -m runmanager.app"),
         ((), ""),
     ],
 )

@@ -1,7 +1,6 @@
 """Sweeps from Python, for example from a notebook: started or watched, with a live table in the cell's output."""
 
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -28,6 +27,7 @@ from runmanager.records.sweep.lookup import find_sweep
 from runmanager.records.sweep.sweep_record import read_sweep_record
 from runmanager.results.sweep import Sweep
 from runmanager.signals import handle_signals
+from runmanager.text import shell_command
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
 
 __all__ = ["run_sweep", "watch_sweep"]
@@ -73,7 +73,7 @@ def run_sweep(*overrides: str, name: str, output_root: str | PathLike[str] = "ou
     _refuse_invalid_overrides(overrides)
     command = ["-m", *overrides, format_override("name", name), format_override("output_root", os.fspath(output_root))]
     output = _Output()
-    output.print_line(f"$ {shlex.join(masked_words(['python', '-m', 'runmanager', *command]))}")
+    output.print_line(f"$ {shell_command(masked_words(['python', '-m', 'runmanager', *command]))}")
     driver = _Driver(output)
     with handle_signals((signal.SIGINT,), driver.interrupt):
         lines = driver.drive(command, SweepPaths(Path(output_root) / name))

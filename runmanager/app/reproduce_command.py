@@ -2,7 +2,6 @@
 
 import platform
 import re
-import shlex
 import socket
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from runmanager.records.run.run_record import Environment, RunRecord
 from runmanager.records.settings.secrets import MASK, masked_names
 from runmanager.records.settings.signature import short_signature, signature, with_later_settings
 from runmanager.records.settings.values import flatten, plain_settings
-from runmanager.text import format_value, full_command
+from runmanager.text import format_value, full_command, shell_command
 from runmanager.tracking.device.cpu_model import cpu_model
 from runmanager.tracking.environment.code_hashes import rehash_code
 from runmanager.tracking.environment.environment import git_commit, library_versions
@@ -65,7 +64,7 @@ class Reproduction:
     @property
     def line(self) -> str:
         """The command for a shell."""
-        return shlex.join(self.command)
+        return shell_command(self.command)
 
 
 def reproduce(

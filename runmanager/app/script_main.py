@@ -32,7 +32,7 @@ from runmanager.tracking.environment.environment import environment_for_children
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
 from runmanager.validation import fault, suggestion
 
-__all__ = ["launcher_of", "main", "program_of"]
+__all__ = ["become_application", "launcher_of", "main", "program_of"]
 
 _BROKEN_STATUS = 1
 _OF_EACH_CELL = (
@@ -59,7 +59,7 @@ def main(line: ScriptCommandLine) -> int:
     refuse_several_ranks()
     script = find_script(line.program, is_module=line.is_module, python=flags.python)
     if script.is_hydra_application:
-        return _become(hydra_command(script, line), debug=line.debug)
+        return become_application(script, line)
     if faults := _faults(flags):
         raise ConfigurationError(faults)
     refuse_masks(line.settings)
@@ -100,10 +100,17 @@ def _drive(driver: SweepDriver, *, debug: bool) -> int:
     return 0
 
 
-def _become(command: Sequence[str], *, debug: bool) -> int:
+def become_application(script: Script, line: ScriptCommandLine, words: Sequence[str] = ()) -> int:
+    """Replace this process by the application's own command, with further `words`. Does not return.
+
+    Raises `ConfigurationError` for options that it has no use for.
+    """
+    command = hydra_command(script, line)
+    start = len(script.command) + 1  # after -m: to Hydra, overrides on both sides of an option are unknown ones
+    command[start:start] = words
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(command[0], list(command), os.environ | ({"HYDRA_FULL_ERROR": "1"} if debug else {}))  # noqa: S606  # the words of the command
+    os.execve(command[0], command, os.environ | ({"HYDRA_FULL_ERROR": "1"} if line.debug else {}))  # noqa: S606  # the words of the command
 
 
 def _options(line: ScriptCommandLine, script: Script) -> ScriptOptions:

@@ -103,8 +103,8 @@ def _model_options(record: RunRecord, paths: RunPaths) -> Any:
         if isinstance(name, str) and name in OPTION_TYPES["model"]:
             return OPTION_TYPES["model"][name](**model)
     raise UsageError(
-        f"Run {paths.name} must have been made by `python -m runmanager` to be built again, got one that names no "
-        "model; your own training loop saves and loads its model itself."
+        f"Run {paths.name} must be one of the built-in job to be built again, got one that names no model; your own "
+        "training loop saves and loads its model itself."
     )
 
 

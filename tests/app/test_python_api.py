@@ -70,7 +70,7 @@ def test_a_sweep_of_a_program_prints_lines_and_ends_with_the_program(
     )
     assert process.stdout is not None
     lines = [process.stdout.readline().rstrip() for _ in range(3)]
-    assert lines[0].startswith("$ python -m runmanager -m dataset=fake dataset.size=64 ")
+    assert lines[0].startswith("$ runmanager sweep dataset=fake dataset.size=64 ")
     assert lines[0].endswith(""" name=long 'output_root="made here"'""")
     assert re.fullmatch(r"made here/long: 1 cell: 1 (pending|running)", lines[1])
     assert re.fullmatch(r"\[1/1\] \S+ started", lines[2])

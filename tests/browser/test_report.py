@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from benchmarks.stored_sweep import write_stored_sweep
 from runmanager.records.files.paths import SweepPaths
@@ -120,18 +120,28 @@ def test_commands_wrap_between_words_in_narrow_windows(report: SweepPaths, visit
 
 def test_rows_are_sorted_by_keyboard_as_numbers_with_missing_values_last(report: SweepPaths, visit: OpenPage) -> None:
     page = visit(report.report.as_uri()).page
-    heading = page.locator("#results th", has_text="val_accuracy")
+    heading = page.locator("#results th[data-name=val_accuracy]")
     page.locator("#results").get_by_role("button", name="Download CSV").focus()
-    while page.evaluate("document.activeElement.closest('th')?.textContent") != "val_accuracy":
+    while page.evaluate("document.activeElement.closest('th')?.textContent") != "validation accuracy":
         assert page.evaluate("document.activeElement.closest('#results')") is not None
         page.keyboard.press("Tab")
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     page.keyboard.press("Enter")
     assert heading.get_attribute("aria-sort") == "ascending"
-    assert [each[:6] for each in column(page, "results", "val_accuracy")] == ["0.8606", "0.9719", "0.9744", "0.9766"]
+    assert [each[:6] for each in column(page, "results", "validation accuracy")] == [
+        "0.8606",
+        "0.9719",
+        "0.9744",
+        "0.9766",
+    ]
     page.keyboard.press("Enter")
     assert heading.get_attribute("aria-sort") == "descending"
-    assert [each[:6] for each in column(page, "results", "val_accuracy")] == ["0.9766", "0.9744", "0.9719", "0.8606"]
+    assert [each[:6] for each in column(page, "results", "validation accuracy")] == [
+        "0.9766",
+        "0.9744",
+        "0.9719",
+        "0.8606",
+    ]
     page.locator("#results th", has_text="loss").first.get_by_role("button").click()
     losses = [float(each.split()[0]) for each in column(page, "results", "loss")]
     # Numeric text collation would put 0.3168 first.
@@ -254,3 +264,27 @@ def test_without_javascript_all_rows_are_shown_and_controls_are_hidden(many: Swe
     assert page.locator("#results tbody tr:visible").count() == 1000
     assert page.locator("button:visible, input:visible").count() == 0
     context.close()
+
+
+def test_a_narrow_page_hides_the_columns_that_matter_least_until_they_are_asked_for(
+    report: SweepPaths, visit: OpenPage
+) -> None:
+    page = visit(report.report.as_uri(), width=700).page
+    table = page.locator("#results .table")
+    button, wide = table.locator("[data-part=columns]"), table.locator(".wide")
+    shown = table.locator("th:visible")
+    expect(button).to_have_text(re.compile(r"^Show \d+ more columns$"))
+    count = shown.count()
+    names = [str(each) for each in shown.evaluate_all("all => all.map(each => each.dataset.name ?? each.textContent)")]
+    assert {"batch_size", "lr", "val_accuracy"} <= set(names) and "peak_memory_bytes" not in names
+    assert wide.evaluate("it => it.scrollWidth <= it.clientWidth")
+    assert "peak memory" in (button.get_attribute("title") or "")
+    button.click()
+    expect(button).to_have_text("Show fewer columns")
+    assert shown.count() == table.locator("th").count() > count
+    page.set_viewport_size({"width": 2000, "height": 900})
+    expect(button).to_be_hidden()
+    page.set_viewport_size({"width": 700, "height": 900})
+    button.click()
+    expect(button).to_have_text(re.compile("more columns"))
+    assert shown.count() == count

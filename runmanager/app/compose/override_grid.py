@@ -77,11 +77,17 @@ class OverrideGrid:
         """Every override of every cell."""
         return [*self.overrides, *(each for point in self.points for each in point.values())]
 
+    @property
+    def values(self) -> dict[str, list[str]]:
+        """The values of each override by its key, as they are typed; points are not among them."""
+        return {each.get_key_element(): _values(each) for each in self.overrides}
+
     def combinations(self) -> list[list[str]]:
         """Return the overrides of each cell for Hydra; the last axis varies fastest."""
-        axes = {each.get_key_element(): _values(each) for each in self.overrides}
         points = [{key: each.get_value_element_as_str() for key, each in point.items()} for point in self.points]
-        return [[f"{key}={value}" for key, value in cell.items()] for cell in self.rules.combinations(axes, points)]
+        return [
+            [f"{key}={value}" for key, value in cell.items()] for cell in self.rules.combinations(self.values, points)
+        ]
 
     def known_settings(self, words: Sequence[str], loader: CellLoader) -> KnownSettings:
         """Return what the overrides alone say of a cell that could not be composed."""

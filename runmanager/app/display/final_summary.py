@@ -1,6 +1,7 @@
 """The summary printed at a sweep's end: tables, answers in sentences, and the files' paths."""
 
 import dataclasses
+import itertools
 import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun
 from runmanager.records.sweep.lookup import OUTPUT_ROOT
-from runmanager.text import printable
+from runmanager.text import pluralize, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["command_on", "show_duel", "show_results"]
 
-_MAX_ROWS = 10  # of each table: more would leave the answers far below the best rows
+_MAX_ROWS = (10, 5, 3)  # of each table: in a low terminal fewer, so that all of the end is on the screen
+_LINES_BESIDE = 3  # two empty ones, and the prompt
 
 
 def show_results(
@@ -47,36 +49,70 @@ def show_results(
 
     contents, plan = read_results(sweep, observer=observer)
     results, comparison = result_rows(contents, plan), compare_with_stand_in(contents, plan)
-    console.print()
-    console.print(_tables(sweep, results, comparison, width=console.width))
-    console.print()
     where = [f"Results: {sweep.results('csv')}   Report: {sweep.report}"] if is_written else []
     again = f"Again: {command_on(sweep, 'table')}   TensorBoard: {command_on(sweep, 'tensorboard')}"
     said = answers(results, comparison, runs=contents.runs, metric=metric)
     if without_metrics and _has_only_runs_without_metrics(contents.runs):
         said.append(without_metrics)
-    _print_lines(console, [*where, again, "", *said])
+    lines = [Text(printable(line)) for line in (*where, again, "", *said)]
+    console.print()
+    console.print(_tables_that_fit(sweep, results, comparison, console, num_lines_below=_height(lines, console)))
+    console.print()
+    _print_lines(console, lines)
 
 
-def _tables(sweep: SweepPaths, results: "Table", comparison: "ComparisonTable", *, width: int) -> "RenderableType":
-    """The best cells, and the pairs with an answer: the sentences say what could not be compared."""
-    from runmanager.results.compare.verdict import INCONCLUSIVE, NOT_MEASURED
+def _tables_that_fit(
+    sweep: SweepPaths, results: "Table", comparison: "ComparisonTable", console: Console, *, num_lines_below: int
+) -> "RenderableType":
+    """As much of the tables as the terminal has lines for: rows go first, then the comparison, then notes."""
+    from runmanager.results.tables.terminal import render_summary
+
+    cells, pairs = _best_cells(sweep, results), _pairs_with_answer(sweep, comparison)
+    rows_by, pairs_by = (f"`{command_on(sweep, name)} --all` shows all" for name in ("table", "compare"))
+    room = console.height - num_lines_below - _LINES_BESIDE if console.is_terminal else None
+    no_pairs = dataclasses.replace(pairs, rows=[])  # the answers sum them up
+    parts = [(cells, pairs), (cells, no_pairs), (_best_cells(sweep, results, has_notes=False), no_pairs)]
+    for (table, compared), limit in itertools.product(parts, _MAX_ROWS):
+        shown = render_summary(
+            table, compared, limit=limit, rows_shown_by=rows_by, pairs_shown_by=pairs_by, width=console.width
+        )
+        if room is None or _height([shown], console) <= room:
+            break
+    return shown
+
+
+def _height(parts: "Sequence[RenderableType]", console: Console) -> int:
+    """The number of lines that these take in the terminal."""
+    return sum(len(console.render_lines(part, pad=False)) for part in parts)
+
+
+def _best_cells(sweep: SweepPaths, results: "Table", *, has_notes: bool = True) -> "Table":
+    """The cells, the best first, with a line for what is left out; without other notes, with where they are."""
     from runmanager.results.tables.seeds import collapse_seeds
     from runmanager.results.tables.shorter_runs import without_shorter_runs, without_skipped_cells
     from runmanager.results.tables.sorting import best_first
-    from runmanager.results.tables.terminal import render_summary
 
-    table, compare = (f"`{command_on(sweep, name)}" for name in ("table", "compare"))
-    all_shown_by = f"{table} --all` shows"
-    cells = collapse_seeds(without_shorter_runs(results, all_shown_by), each=f"{table} --each` shows the runs.")
+    command = command_on(sweep, "table")
+    whole = without_shorter_runs(results, f"`{command} --all` shows")
+    cells = collapse_seeds(whole, each=f"`{command} --each` shows the runs.")
+    if not has_notes:
+        also = f", and has {pluralize(len(cells.notes), 'note')}" if cells.notes else ""
+        cells = dataclasses.replace(cells, notes=(f"`{command}` explains the columns{also}.",), legend="")
+    return best_first(without_skipped_cells(cells, f"`{command} --all` shows"))
+
+
+def _pairs_with_answer(sweep: SweepPaths, comparison: "ComparisonTable") -> "ComparisonTable":
+    """The pairs with an answer: the sentences say what could not be compared."""
+    from runmanager.results.compare.verdict import INCONCLUSIVE, NOT_MEASURED
+    from runmanager.results.tables.shorter_runs import without_shorter_runs
+
     answered = [
         row
         for row in comparison.rows
         if row["verdict"] not in ((NOT_MEASURED, INCONCLUSIVE) if row.is_stand_in else (NOT_MEASURED,))
     ]
-    pairs = without_shorter_runs(dataclasses.replace(comparison, rows=answered), f"{compare} --all` shows")
-    shown = best_first(without_skipped_cells(cells, all_shown_by))
-    return render_summary(shown, pairs, limit=_MAX_ROWS, all_shown_by=f"{all_shown_by} all", width=width)
+    shown_by = f"`{command_on(sweep, 'compare')} --all` shows"
+    return without_shorter_runs(dataclasses.replace(comparison, rows=answered), shown_by)
 
 
 def _has_only_runs_without_metrics(runs: Sequence[StoredRun]) -> bool:
@@ -102,13 +138,13 @@ def show_duel(sweep: SweepPaths, console: Console, is_written: bool) -> None:
     comparison = compare_matches(contents, matches, CompareOptions())
     where = [f"Rounds: {sweep.report}   Results: {sweep.results('csv')}"] if is_written else []
     console.print()
-    _print_lines(console, [*duel_rates(comparison), *bottleneck_notes(matches), *where])
+    said = [*duel_rates(comparison), *bottleneck_notes(matches), *where]
+    _print_lines(console, [Text(printable(line)) for line in said])
 
 
-def _print_lines(console: Console, lines: Sequence[str]) -> None:
+def _print_lines(console: Console, lines: Sequence[Text]) -> None:
     for line in lines:
-        # Wrapped at words in a terminal; unwrapped in a log.
-        console.print(Text(printable(line)), soft_wrap=not console.is_terminal)
+        console.print(line, soft_wrap=not console.is_terminal)  # wrapped at words in a terminal; unwrapped in a log
 
 
 def command_on(sweep: SweepPaths, name: str) -> str:

@@ -24,7 +24,8 @@ def tune(
         list[str] | None,
         typer.Argument(
             metavar="[PROGRAM] SETTINGS",
-            help="The settings of the job to make faster; or a script with lists of values (its arguments after `--`).",
+            help="The settings of the job to make faster; or a script, or a Hydra application, with lists of values "
+            "(more arguments after `--`).",
             show_default=False,
             autocompletion=complete_setting_names,
         ),
@@ -59,8 +60,8 @@ def tune(
 
     Loaders, workers, pinned memory, channels_last, micro_batch, threads, graphs and, from --seconds 300 on, compile
     take turns. Settings given with one value stay; of those given with several, as num_workers=0,2,4, these race.
-    Whole runs of a script take turns, from the first value of each list on: `runmanager tune train.py
-    num_workers=0,2,4`. The command to use is printed last, and a preset of the built-in job is written.
+    Whole runs of a script or a Hydra application take turns, from the first value of each list on: `runmanager tune
+    train.py num_workers=0,2,4`. The command to use is printed last, and a preset of the built-in job is written.
     """
     began = time.monotonic()
     if not 0 < seconds < math.inf:

@@ -54,9 +54,9 @@ def _environment() -> "jinja2.Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    tables, library = (_TEMPLATES / name for name in ("page.js", "echarts.js"))
-    charts = [tables, *(_TEMPLATES / "charts" / f"{name}.js" for name in (*_CHARTS, "start"))]
-    environment.globals.update(table_scripts=[_script(tables)], chart_scripts=[_script(library), _script(*charts)])
+    library, *tables = (_TEMPLATES / name for name in ("echarts.js", "columns.js", "page.js"))
+    charts = [*tables, *(_TEMPLATES / "charts" / f"{name}.js" for name in (*_CHARTS, "start"))]
+    environment.globals.update(table_scripts=[_script(*tables)], chart_scripts=[_script(library), _script(*charts)])
     environment.filters.update(sentence=_sentence, verbatim=_verbatim)
     return environment
 

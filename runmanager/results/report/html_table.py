@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from runmanager.results.table_model.columns import Row, Table
 from runmanager.results.table_model.formatting import human_columns, human_field, is_number
+from runmanager.results.table_model.headings import heading, in_words
+from runmanager.results.tables.sorting import omission_order
 from runmanager.results.tables.text_formats import csv_fields
 
 if TYPE_CHECKING:
@@ -43,14 +45,17 @@ class HtmlRow:
 class HtmlTable:
     """What `table.html` shows of a table.
 
-    `file` is the name of the downloaded CSV, `numeric` are the right-aligned columns, and `example` is a filter that
-    some rows match.
+    `file` is the name of the downloaded CSV, `headings` are the names of the columns in words, `numeric` are the
+    right-aligned columns, `spare` the places of those that a narrow page may hide, in this order, and `example` is a
+    filter that some rows match.
     """
 
     title: str
     file: str
     columns: Sequence[str]
+    headings: Sequence[str]
     numeric: frozenset[str]
+    spare: Sequence[int]
     example: str
     csv_header: str
     rows: Sequence[HtmlRow]
@@ -94,13 +99,21 @@ def build_html_table(
         title=title,
         file=file,
         columns=columns,
+        headings=[heading(name, table) for name in columns],
         numeric=numeric,
+        spare=_spare(table, columns),
         example=_example(table, next((name for name in columns if name in numeric), None)),
         csv_header=_lines([exported]),
         rows=rows,
-        legend=table.legend,
+        legend=in_words(table.legend),
         notes=table.notes,
     )
+
+
+def _spare(table: Table, columns: Sequence[str]) -> list[int]:
+    """The places of the columns that a narrow page may hide, in this order; the first one and reasons stay."""
+    order = dict.fromkeys(name for names in omission_order(table) for name in names)
+    return [columns.index(name) for name in order if name in columns[1:] and name != "reason"]
 
 
 def _field_writer(table: Table, column: str, *, is_numeric: bool) -> Callable[[Row], str]:

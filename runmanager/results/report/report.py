@@ -3,7 +3,6 @@
 import dataclasses
 import datetime
 import itertools
-import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -30,25 +29,14 @@ from runmanager.results.sweep_snapshot import SweepSnapshot
 from runmanager.results.table_model.columns import Row, Table
 from runmanager.results.table_model.environment_text import FACTS
 from runmanager.results.table_model.formatting import human
+from runmanager.results.table_model.headings import in_words
 from runmanager.results.tables.seeds import collapse_seeds, seed_groups
 from runmanager.results.tables.shorter_runs import without_shorter_runs
 from runmanager.text import in_backticks, pluralize, shell_command
 
 __all__ = ["render_report"]
 
-
 _IN_CSV = "the CSV files of the sweep have"
-_WORDS = {
-    "val_accuracy": "validation accuracy",
-    "val_loss": "validation loss",
-    "samples_per_second": "samples per second",
-    "epoch_seconds": "seconds an epoch",
-    "run_seconds": "seconds of the run",
-    "peak_memory_bytes": "peak memory",
-}
-"""The names of columns as sentences say them."""
-
-_COLUMN = re.compile(rf"\b({'|'.join(_WORDS)})\b")
 
 
 def render_report(snapshot: SweepSnapshot, *, now: datetime.datetime) -> str:
@@ -90,34 +78,23 @@ def render_report(snapshot: SweepSnapshot, *, now: datetime.datetime) -> str:
     return render_template(
         "report.html",
         title=sweep.paths.name,
-        answer=_in_words(answer),
-        sentences=list(map(_in_words, sentences)),
+        answer=in_words(answer),
+        sentences=list(map(in_words, sentences)),
         unfinished=_unfinished(results, str(sweep.paths.root), now, is_attended=is_attended),
         failure_count=_failure_count(failures),
-        steps=list(map(_in_words, steps)),
+        steps=list(map(in_words, steps)),
         contents=[(anchor, heading) for anchor, (heading, content) in sections.items() if content],
         is_of_speed=is_of_speed,
         data=encode_page_data(data),
         comparison=_comparison_table(comparison, snapshot.crossover_limits, pair_runs(snapshot, places)),
-        crossings=[_in_words(line) for line in crossover_lines(snapshot.crossovers) if line not in sentences],
+        crossings=[in_words(line) for line in crossover_lines(snapshot.crossovers) if line not in sentences],
         work=build_html_table(work, title="What these runs achieve", file="work.csv") if work.rows else None,
         figures=figures,
         results=_results_table(results, places),
-        failures=build_html_table(
-            failures,
-            title="Runs without a result",
-            file="failures.csv",
-            runs=[[places[row["run"]]] if row["run"] in places else [] for row in failures.rows],
-        ),
+        failures=_failures_table(failures, places),
         run_notes=_run_notes(sweep.runs),
         facts=_facts(sweep.runs, plan),
     )
-
-
-def _in_words(text: str) -> str:
-    """A sentence with readable names in place of columns, except in code."""
-    parts = re.split(r"(`+[^`]*`+)", text)
-    return "".join(part if part.startswith("`") else _COLUMN.sub(lambda name: _WORDS[name[0]], part) for part in parts)
 
 
 def _comparison_table(
@@ -152,6 +129,12 @@ def _results_table(results: Table, places: Mapping[str, int]) -> HtmlTable:
         of_row=of_row,
         runs=[[places[run["run"]] for run in of_row[row["run"]]] for row in table.rows],
     )
+
+
+def _failures_table(failures: Table, places: Mapping[str, int]) -> HtmlTable:
+    runs = [[places[row["run"]]] if row["run"] in places else [] for row in failures.rows]
+    table = build_html_table(failures, title="Runs without a result", file="failures.csv", runs=runs)
+    return dataclasses.replace(table, spare=())  # its reasons are what it is for
 
 
 def _is_attended(plan: SweepRecord | None) -> bool:

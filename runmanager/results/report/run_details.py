@@ -20,7 +20,7 @@ from runmanager.results.table_model.environment_text import FACTS
 from runmanager.results.table_model.formatting import human, with_unit_prefix
 from runmanager.results.table_model.logged_columns import rate_name
 from runmanager.results.table_model.sections import Section
-from runmanager.text import format_value
+from runmanager.text import format_value, shell_command
 
 __all__ = ["run_headline", "run_sections", "tail"]
 
@@ -83,7 +83,7 @@ def _run_rows(run: StoredRun) -> list[tuple[str, str]]:
         ("seconds", None if record.run_seconds is None else human(record.run_seconds, "run_seconds")),
         ("parameters", None if record.num_parameters is None else f"{record.num_parameters:,}"),
         ("peak memory", _bytes(record.peak_memory_bytes)),
-        ("command", " ".join(record.environment.command) or None),
+        ("command", shell_command(record.environment.command) or None),
     ]
     return [(name, value) for name, value in rows if value is not None]
 

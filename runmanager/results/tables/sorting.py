@@ -1,22 +1,34 @@
-"""Sort orders of rows and of setting values."""
+"""Orders of a table: of its rows, of setting values, and in which columns are omitted where the width is limited."""
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from runmanager.errors import UsageError
 from runmanager.records.run.status import Status
 from runmanager.results.metrics.loss_functions import OF_THE_LOSS
 from runmanager.results.table_model.columns import OUTCOMES, Row, Table
-from runmanager.results.table_model.formatting import Spread
+from runmanager.results.table_model.formatting import Spread, human_columns
+from runmanager.results.tables.labelled import NOTE
 from runmanager.results.tables.seeds import SEEDS
 from runmanager.text import format_value
 from runmanager.validation import fault
 
-__all__ = ["best_first", "ranked_column", "sort_key", "sorted_by", "sorted_values"]
+__all__ = [
+    *("OMITTED_FIRST", "OMITTED_FROM_RESULTS", "best_first", "omission_order", "ranked_column", "sort_key"),
+    *("sorted_by", "sorted_values"),
+]
 
 _DEVICE = "device"
+OMITTED_FIRST = (
+    *("peak_memory_bytes", "val_loss", "loss", "accuracy", "contended", "epochs"),
+    *("candidate_samples_per_second", "baseline_samples_per_second"),
+    *("precision", "flop_per_step", "operations_per_step", "operations_per_second", "bytes_per_second"),
+)
+"""Columns that are omitted in this order if space is short; settings, status and results of comparisons never are."""
+OMITTED_FROM_RESULTS = ("epoch_seconds",)
+"""Omitted from a results table if a number would not fit otherwise: the samples per second have the same content."""
 
 
 def best_first(table: Table) -> Table:
@@ -97,3 +109,31 @@ def sort_key(value: Any) -> tuple[int, int | float, str]:
     if isinstance(value, int | float):
         return 0, value, ""
     return 1, 0.0, format_value(value)
+
+
+def omission_order(table: Table) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the columns that may be omitted, in this order: first those of the package, then logged metrics.
+
+    Of results, the metric by which they are ranked always stays; reasons and states that say nothing go first. Of rows
+    without a run, as in a pivot or a list of sweeps, the last columns go first.
+    """
+    if "verdict" in table.columns:
+        return OMITTED_FIRST, ()
+    names, ranked = human_columns(table), ranked_column(table)
+    logged = tuple(name for name in _omitted_logged(table, names) if name != ranked)
+    if not all("run" in row.values for row in table.rows):
+        return tuple(reversed(names[1:])), logged
+    notes = [name for name in table.labels if name.endswith(NOTE)]  # long; tags are short
+    is_fine = all(row.values.get("status") == Status.FINISHED for row in table.rows)
+    omittable = (*reversed(table.foreign), "reason", *(["status"] if is_fine else []), *OMITTED_FIRST, *notes)
+    return tuple(name for name in omittable if name != ranked and name not in logged), logged
+
+
+def _omitted_logged(table: Table, names: Sequence[str]) -> tuple[str, ...]:
+    """The logged metrics in the order in which they are omitted: the last one first.
+
+    The first metric stays longer than the time of an epoch, which the samples per second make up for.
+    """
+    first, others = table.logged[:1], table.logged[1:]
+    times = OMITTED_FROM_RESULTS if first and "samples_per_second" in names else ()
+    return (*reversed(others), *times, *first)

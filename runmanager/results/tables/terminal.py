@@ -18,9 +18,8 @@ from runmanager.results.table_model.text_columns import (
     smallest_width,
     split_columns,
 )
-from runmanager.results.tables.labelled import NOTE
 from runmanager.results.tables.seeds import SEEDS
-from runmanager.results.tables.sorting import ranked_column
+from runmanager.results.tables.sorting import OMITTED_FIRST, OMITTED_FROM_RESULTS, omission_order
 from runmanager.text import format_value, printable
 
 if TYPE_CHECKING:
@@ -31,19 +30,12 @@ __all__ = ["render_comparison", "render_listing", "render_results", "render_summ
 
 _DEFAULT_WIDTH = 80
 _MAX_NAMED = 10  # omitted columns
-_REASON, _STATUS, _FINISHED = "reason", "status", "finished"
+_REASON, _STATUS = "reason", "status"
 _ALL = "--all shows all"
+_OMITTED = "Omitted for lack of space: "
 _STYLES = {"finished": "green", "running": "cyan", "skipped": "yellow", "failed": "red", "killed": "red"}
 _STYLES |= {"crashed": "red", NOT_MEASURED: "yellow", INCONCLUSIVE: "yellow"}
 _STYLES |= dict.fromkeys(("faster", "better"), "green") | dict.fromkeys(("slower", "worse"), "magenta")
-_OMITTED_FIRST = (
-    *("peak_memory_bytes", "val_loss", "loss", "accuracy", "contended", "epochs"),
-    *("candidate_samples_per_second", "baseline_samples_per_second"),
-    *("precision", "flop_per_step", "operations_per_step", "operations_per_second", "bytes_per_second"),
-)
-"""Columns that are omitted in this order if space is short; settings, status and results of comparisons never are."""
-_OMITTED_FROM_RESULTS = ("epoch_seconds",)
-"""Omitted from a results table if a number would not fit otherwise: the samples per second have the same content."""
 _OMITTED_LAST = ("baseline", "candidate")
 """The values of the two sides, omitted together if the other columns do not fit at their minimum width."""
 
@@ -59,20 +51,27 @@ def render_results(table: Table, *, limit: int | None = 50, width: int = _DEFAUL
 
 
 def render_summary(
-    results: Table, comparison: ComparisonTable, *, limit: int, all_shown_by: str, width: int = _DEFAULT_WIDTH
+    results: Table,
+    comparison: ComparisonTable,
+    *,
+    limit: int,
+    rows_shown_by: str,
+    pairs_shown_by: str,
+    width: int = _DEFAULT_WIDTH,
 ) -> "RenderableType":
     """Render a results table and its comparison, up to `limit` rows each, with one legend below both.
 
-    `all_shown_by` completes the sentence that there are more rows.
+    `rows_shown_by` and `pairs_shown_by` complete the sentences that there are more of them. Omitted columns are not
+    named.
     """
     from rich.console import Group
 
     if not results.rows:
         return _render_notes(results)
-    found = _fit_results(results, limit=limit, width=width, all_shown_by=all_shown_by)
+    found = _fit_results(results, limit=limit, width=width, all_shown_by=rows_shown_by).without_omitted()
     if not comparison.rows:
         return found.rendered()
-    pairs = _fit_comparison(comparison, limit=limit, width=width, all_shown_by=all_shown_by)
+    pairs = _fit_comparison(comparison, limit=limit, width=width, all_shown_by=pairs_shown_by).without_omitted()
     return Group(found.table(), "", found.followed_by(pairs).rendered())
 
 
@@ -80,15 +79,9 @@ def _fit_results(table: Table, *, limit: int | None, width: int, all_shown_by: s
     rows = table.rows[:limit]
     names = human_columns(table)
     columns = _columns(table, rows, names)
-    ranked = ranked_column(table)
-    logged = tuple(name for name in _omitted_logged(table, names) if name != ranked)
-    notes = [name for name in table.labels if name.endswith(NOTE)]  # long; tags are short
-    is_fine = all(row.values.get(_STATUS) == _FINISHED for row in table.rows)
-    omittable = (*reversed(table.foreign), _REASON, *([_STATUS] if is_fine else []), *_OMITTED_FIRST, *notes)
-    omittable = tuple(name for name in omittable if name != ranked and name not in logged)
-    if not all("run" in row.values for row in rows):
-        omittable = tuple(reversed(names[1:]))
-    elif _min_width(columns, (*omittable, *logged)) > width:
+    omittable, logged = omission_order(table)
+    of_runs = all("run" in row.values for row in rows)
+    if of_runs and _min_width(columns, (*omittable, *logged)) > width:
         # A sweep's name stays next to the settings.
         settings = [name for name in table.settings if name != SWEEP and name in names]
         others = [name for name in names if name not in settings]
@@ -96,7 +89,7 @@ def _fit_results(table: Table, *, limit: int | None, width: int, all_shown_by: s
         together = [in_one, *_columns(table, rows, others)]
         columns = min(columns, together, key=lambda each: _min_width(each, (*omittable, *logged)))
         if _min_width(columns, (*omittable, *logged)) > width:
-            omittable = (*omittable, *_OMITTED_FROM_RESULTS)
+            omittable = (*omittable, *OMITTED_FROM_RESULTS)
     cut = _cut_note(table, rows, _row_noun(table), all_shown_by)
     return _fit(columns, table, cut, width, omittable=omittable, logged=logged)
 
@@ -115,16 +108,6 @@ def render_listing(table: Table, *, limit: int | None = 50, width: int = _DEFAUL
     cut = _cut_note(table, rows, "sweeps")
     columns = _columns(table, rows, names)
     return _fit(columns, table, cut, width, omittable=(), logged=tuple(reversed(names[1:]))).rendered()
-
-
-def _omitted_logged(table: Table, names: Sequence[str]) -> tuple[str, ...]:
-    """The logged metrics in the order in which they are omitted: the last one first.
-
-    The first metric stays longer than the time of an epoch, which the samples per second make up for.
-    """
-    first, others = table.logged[:1], table.logged[1:]
-    times = _OMITTED_FROM_RESULTS if first and "samples_per_second" in names else ()
-    return (*reversed(others), *times, *first)
 
 
 def _render_notes(table: Table) -> "RenderableType":
@@ -170,10 +153,10 @@ def _fit_comparison(table: ComparisonTable, *, limit: int | None, width: int, al
         for name, format_ in formats.items()
     ]
     columns = [*matched, *answers]
-    if matched and _min_width(columns, _OMITTED_FIRST) > width:
+    if matched and _min_width(columns, OMITTED_FIRST) > width:
         columns = [TextColumn("at", [_settings(row, settings) for row in rows], is_number=False), *answers]
     before = [*_cut_note(table, rows, "pairs", all_shown_by), *noted.notes]
-    return _fit(columns, table, before, width, omittable=_OMITTED_FIRST)
+    return _fit(columns, table, before, width, omittable=OMITTED_FIRST)
 
 
 def _compared(row: ComparisonRow, *, several: bool) -> str:
@@ -249,6 +232,10 @@ class _Fitted:
         lines = [*self.notes_before, *([self.legend] if self.legend else []), *self.notes]
         return Group(self.table(), "", *(Text(printable(line), style="dim") for line in lines))
 
+    def without_omitted(self) -> "_Fitted":
+        """The same without the note that names the omitted columns."""
+        return dataclasses.replace(self, notes=[note for note in self.notes if not note.startswith(_OMITTED)])
+
     def followed_by(self, other: "_Fitted") -> "_Fitted":
         """The other table, with the notes of both and one legend, in which no sentence is repeated."""
         sentences = dict.fromkeys(re.split(r"(?<=\.) ", f"{self.legend} {other.legend}"))
@@ -275,5 +262,5 @@ def _fit(
     if named:
         more = len(named) - _MAX_NAMED
         names = ", ".join(named[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
-        notes = [*notes, f"Omitted for lack of space: {names}."]
+        notes = [*notes, f"{_OMITTED}{names}."]
     return _Fitted(shown, width, notes_before, table.legend, notes)

@@ -283,7 +283,7 @@ def test_preset_runs(
     request: pytest.FixtureRequest,
 ) -> None:
     header = (conf_folder() / "experiment" / f"{preset}.yaml").read_text().splitlines()[:2]
-    assert header == ["# @package _global_", f"# python -m runmanager experiment={preset}"]
+    assert header == ["# @package _global_", f"# runmanager sweep experiment={preset}"]
     words = list(PRESETS[preset])
     if "dataset=fake" not in words and "mnist" in (conf_folder() / "experiment" / f"{preset}.yaml").read_text():
         words.append(f"data_root={request.getfixturevalue('mnist_root')}")
@@ -370,9 +370,9 @@ def test_other_launchers_give_the_same_results(
 def command_for_the_skipped(report: Path) -> list[str]:
     """The arguments of the command that a report gives for runs that lacked their device."""
     text = re.sub("</?span>", "", report.read_text())
-    found = re.search(r"skipped for want of cuda: .* <code>python -m runmanager (.*?)</code>", text)
+    found = re.search(r"skipped for want of cuda: .* <code>runmanager sweep (.*?)</code>", text)
     assert found is not None
-    return shlex.split(html.unescape(found[1]))
+    return ["-m", *shlex.split(html.unescape(found[1]))]
 
 
 def test_the_next_step_of_the_report_runs_exactly_what_is_missing(

@@ -58,6 +58,25 @@ time.sleep(arguments.delay)
 if arguments.seed == 7:
     raise SystemExit("not with seven")
 """
+APPLICATION = """
+import time
+
+import hydra
+from hydra.core.config_store import ConfigStore
+
+ConfigStore.instance().store(name="config", node={"delay": 0, "seed": 0, "word": "a b"})
+
+
+@hydra.main(version_base=None, config_name="config")
+def main(cfg):
+    time.sleep(cfg.delay)
+    if cfg.seed == 7:
+        raise ValueError("not with seven")
+
+
+if __name__ == "__main__":
+    main()
+"""
 
 
 def tune(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
@@ -112,6 +131,31 @@ def test_whole_runs_of_a_script_race(tmp_path: Path) -> None:
     (sweep,) = (tmp_path / "kept").iterdir()
     speeds = {run.record.config["delay"] for run in read_sweep(SweepPaths(sweep)).runs}
     assert speeds == {1, 0}
+
+
+def test_whole_runs_of_a_hydra_application_race(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(APPLICATION)
+    words = (
+        "train.py",
+        "delay=1,0",
+        "seed=1,7",
+        "word='c d'",
+        "hydra.launcher.threads=1",
+        "--",
+        "--config-name=config",
+    )
+    done = tune(tmp_path, "--seconds", "60", *words)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.rstrip().splitlines()
+    assert "as fast as with delay=1 seed=1 word='c d'" in lines[-2]
+    assert any("seed=7" in line and "failed: exception: ValueError: not with seven" in line for line in lines)
+    command = shlex.split(lines[-1])
+    assert command == [
+        *("runmanager", "run", "train.py", "delay=0", "seed=1", "word='c d'", "--"),
+        *("hydra.launcher.threads=1", "--config-name=config"),
+    ]
+    plan = subprocess.run([*CLI, *command[1:]], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert plan.returncode == 0 and "1 run: 1 finished." in plan.stdout, plan.stderr
 
 
 @pytest.mark.parametrize(

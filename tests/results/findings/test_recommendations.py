@@ -12,7 +12,7 @@ from runmanager.results.tables.results_table import result_rows
 SETTINGS = {"epochs": 3, "seed": 0, "measure.name": "single"}
 COMMAND = ("python", "-m", "runmanager", "-m", "lr=0.1,0.2", "name=my sweep")
 OURS, NAME = COMMAND[:4], "name=x"
-TYPED = "python -m runmanager -m lr=0.1,0.2 'name=my sweep'"
+TYPED = "runmanager sweep lr=0.1,0.2 'name=my sweep'"
 
 
 @pytest.fixture
@@ -48,14 +48,14 @@ def test_repeated_command_is_the_cells_own_without_rerun_settings(steps):
 
     failed = {"status": Status.FAILED, "reason": Reason.EXCEPTION}
     (first,) = steps(({"lr": 0.1}, 2, failed), command=given, sweep="outputs/x")
-    assert first.endswith("what is missing: `python -m runmanager -m lr=0.1,9 name=x`")
+    assert first.endswith("what is missing: `runmanager sweep lr=0.1,9 name=x`")
     (renamed,) = steps(({"lr": 0.1}, 2, failed), command=given, sweep="outputs/y")
-    assert renamed.endswith("what is missing: `python -m runmanager -m lr=0.1,9 name=y`")
+    assert renamed.endswith("what is missing: `runmanager sweep lr=0.1,9 name=y`")
     runs = (({"lr": 0.1}, 2, failed), ({"lr": 0.2}, 2, {}), ({"lr": 0.3}, 2, failed))
     both = steps(*runs, command=given, sweep="outputs/x")[0]
     assert both.endswith(
         "then repeat the same commands, which run only what is missing: "
-        "`python -m runmanager -m lr=0.1,9 name=x` and `python -m runmanager -m lr=0.3,9 name=x`"
+        "`runmanager sweep lr=0.1,9 name=x` and `runmanager sweep lr=0.3,9 name=x`"
     )
 
 
@@ -68,7 +68,7 @@ def test_sweep_without_a_name_is_named_by_its_folder(steps, sweep, added):
     text = steps(({"lr": 1, "device": "cuda"}, 0, skipped), command=(*OURS, "lr=1"), sweep=sweep)
     assert text == [
         "1 run was skipped for want of cuda: repeat the same command on a host with one, "
-        f"`python -m runmanager -m lr=1 {added}`"
+        f"`runmanager sweep lr=1 {added}`"
     ]
 
 

@@ -242,7 +242,15 @@ def test_what_sets_skipped_cells_apart_is_named(contents, timed):
 
 
 def test_a_summary_has_one_legend_and_no_sentence_twice(grid):
-    text = printed(render_summary(result_rows(grid, None), compare(grid, None), limit=3, all_shown_by="X shows all"))
-    assert "The first 3 of 8 runs; X shows all." in text and "The first 3 of 4 pairs; X shows all." in text
+    text = printed(
+        render_summary(
+            result_rows(grid, None),
+            compare(grid, None),
+            limit=3,
+            rows_shown_by="X shows all",
+            pairs_shown_by="Y shows all",
+        )
+    )
+    assert "The first 3 of 8 runs; X shows all." in text and "The first 3 of 4 pairs; Y shows all." in text
     assert " ".join(text.split()).count("N/A is not measured.") == 1
     assert text.index("verdict") < text.index("Times and throughput") < text.index("hold jointly")

@@ -13,6 +13,7 @@ from omegaconf import DictConfig
 
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.grid_rules import GridRules
+from runmanager.app.compose.override_grid import OverrideGrid, read_override_grid
 from runmanager.app.driver.program import Storage
 from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
 from runmanager.app.programs.application.application import ApplicationOptions, HydraApplication
@@ -47,6 +48,9 @@ def sweep_application(
     """
     if faults := _faults(given):
         raise ConfigurationError(faults)
+    race = given["tune"]
+    if race is not None:  # every cell is a value that races
+        given, rules = {**given, "unsigned": []}, GridRules()
     options = _driver_options(given)
     storage = Storage(
         given["name"],
@@ -58,7 +62,29 @@ def sweep_application(
     with environment_for_children(list(sys.argv)):
         supervised = task if isinstance(task, SupervisedTask) else SupervisedTask(task)
         program = HydraApplication(loader, master, words, supervised, storage, _application_options(given, rules))
-        return SweepDriver(program, launcher, options).run()
+        if race is None:
+            return SweepDriver(program, launcher, options).run()
+        return _race(program, read_override_grid(loader, words, rules), launcher, asked=race)
+
+
+def _race(program: HydraApplication, grid: OverrideGrid, launcher: Launcher, *, asked: Mapping[str, Any]) -> None:
+    """Race the lists of values as `runmanager tune` has `asked`: with its `call` of one run, and what was `typed`."""
+    from runmanager.app.programs.whole_run_race import RacedValues, race_whole_runs
+
+    words = {name: {value: f"{name}={value}" for value in values} for name, values in grid.values.items()}
+    settings = {each.input_line for each in grid.overrides}
+    others = [word for word in asked["typed"] if word not in settings]  # such as --config-name and hydra.launcher
+    status = race_whole_runs(
+        program,
+        RacedValues(words, [each.get_key_element() for each in grid.overrides if each.is_sweep_override()]),
+        launcher,
+        call=asked["call"],
+        fixed=["--", *others] if others else [],
+        seconds=asked["seconds"],
+        began=asked["began"],
+    )
+    if status:
+        raise SystemExit(status)
 
 
 def _driver_options(given: Mapping[str, Any]) -> DriverOptions:

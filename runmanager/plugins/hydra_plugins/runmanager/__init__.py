@@ -185,6 +185,8 @@ class SweeperConfig:
     """A condition, as in `table --where`; cells that meet it are left out."""
     notify: str | None = None
     """Where apprise sends a message when the sweep ends: a URL."""
+    tune: Any = None
+    """Set by `runmanager tune`: what the race of settings is asked for."""
 
 
 def _accept_unquoted_values() -> None:

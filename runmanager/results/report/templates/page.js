@@ -21,7 +21,7 @@ function addControls(box) {
   const table = box.querySelector("table");
   const part = (name) => box.querySelector(`[data-part="${name}"]`);
   const headings = [...table.tHead.rows[0].cells];
-  const titles = headings.map((heading) => heading.textContent.trim());
+  const titles = headings.map((heading) => heading.dataset.name ?? heading.textContent.trim());
   const names = titles.map((title) => title.toLowerCase());
   let entries = [...table.tBodies[0].rows].map(readRow);
   let limit = FIRST_ROWS, order = null;
@@ -81,6 +81,7 @@ function addControls(box) {
   });
   part("save").addEventListener("click", () => saveFile(asCsv(box, matching()), "text/csv", box.dataset.file));
   part("tools").hidden = false;
+  fitColumns(box, headings);
   show();
   return made;
 }

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from runmanager.app.script_tuning import speeds_of_round
+from runmanager.app.programs.whole_run_race import speeds_of_round
 from runmanager.records.run.status import Reason, Status
 
-from ..results.conftest import in_memory, timed_epochs
+from ...results.conftest import in_memory, timed_epochs
 
 
 def test_runs_of_a_round_are_compared_by_one_measure() -> None:

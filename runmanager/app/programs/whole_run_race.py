@@ -1,0 +1,207 @@
+"""A race of settings in whole runs that take turns, for programs of users."""
+
+import random
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hydra.plugins.launcher import Launcher
+
+from runmanager.app.display.output_console import make_console
+from runmanager.app.driver.program import CellGrid, Program
+from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
+from runmanager.app.tune.answer import Answer, show_answer, write_tuning
+from runmanager.app.tune.search import Factor, Heat, Search, Settings
+from runmanager.errors import ConfigurationError, SweepError
+from runmanager.launching.hydra_launcher import LocalLauncher
+from runmanager.launching.plan import Cell, Resume
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.status import Status
+from runmanager.records.storage.reader import StoredRun, read_sweep
+from runmanager.results.metrics.metric import THROUGHPUT
+from runmanager.results.stats.descriptive import median
+from runmanager.results.stats.race import beaten, fastest_of, is_settled, race_speedup
+from runmanager.signals import INTERRUPTED_STATUS
+from runmanager.validation import fault
+
+__all__ = ["RacedValues", "race_whole_runs", "speeds_of_round"]
+
+_LOOK_AT = (2, 3, 4, 6, 8, 12)  # rounds
+_MAX_ROUNDS = 12
+_LEAST_ROUNDS = 2  # where the time allows it
+
+
+class RacedValues:
+    """The lists of values among a program's settings: each is a factor. `first` has the first value of every setting.
+
+    `words` are the values of each setting in order, as a table shows them, each with the word that sets it.
+    """
+
+    def __init__(self, words: Mapping[str, Mapping[str, str]], raced: Sequence[str]) -> None:
+        if not raced:
+            way_out = "write the values to race as num_workers=0,2,4"
+            raise ConfigurationError([fault("The settings of a race", "hold a list of values", "none", way_out)])
+        self._words = words
+        self._raced = raced
+        self.first = {name: next(iter(values)) for name, values in words.items()}
+
+    def words(self, settings: Settings) -> list[str]:
+        """Return all settings as they are typed, those that are not in `settings` with their first value."""
+        return [self._words[name][value] for name, value in {**self.first, **settings}.items()]
+
+    def factors(self, chosen: Settings) -> tuple[Sequence[Factor], Mapping[str, str]]:
+        """See `Space`."""
+        now = {**self.first, **chosen}
+        return [
+            Factor(name, [{name: value} for value in self._words[name] if value != now[name]]) for name in self._raced
+        ], {}
+
+    def changes(self, chosen: Settings) -> dict[str, str]:
+        """See `Space`."""
+        return {name: value for name, value in chosen.items() if value != self.first[name]}
+
+
+def race_whole_runs(
+    program: Program,
+    values: RacedValues,
+    launcher: Launcher,
+    *,
+    call: Sequence[str],
+    fixed: Sequence[str] = (),
+    seconds: float,
+    began: float,
+) -> int:
+    """Race the values, print and write what was found; return the exit status.
+
+    Each whole run counts as `speeds_of_round` says. All runs are those of the program's sweep, which keeps them. `call`
+    and `fixed` are what stands before and after the settings in the command of a single run. `began` is the time at
+    which the `seconds` begin, on the monotonic clock. Raises `RunManagerError` where nothing has been run.
+    """
+    if not isinstance(launcher, LocalLauncher):
+        raise ConfigurationError([fault("hydra/launcher", "be runmanager for a race", "another one")])
+    console = make_console()
+    track = _WholeRuns(program, values, launcher)
+    search = Search(
+        values,
+        track,
+        seconds=seconds,
+        began=began,
+        shares={},
+        say=lambda text: console.print(text, markup=False, soft_wrap=not console.is_terminal),
+    )
+    found = search.run()
+    command = shlex.join([*call, *values.words(found.chosen), *fixed])
+    answer = Answer(found, command, device="", given=" ".join(values.words({})))
+    write_tuning(track.sweep.root, answer)
+    show_answer(answer, console)
+    return INTERRUPTED_STATUS if found.is_interrupted else 0
+
+
+class _SomeCells:
+    """A program of which only some cells are run, each again."""
+
+    def __init__(self, program: Program, grid: CellGrid, cells: Sequence[Cell]) -> None:
+        self._program = program
+        self._grid = replace(grid, cells=cells, notes=(), storage=replace(grid.storage, resume=Resume.NEVER))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._program, name)
+
+    def count_cells(self) -> int:
+        return len(self._grid.cells)
+
+    def compose(self) -> CellGrid:
+        return self._grid
+
+
+class _WholeRuns:
+    """Runs the contenders of a heat in rounds, each in a random order. See `Track`."""
+
+    def __init__(self, program: Program, values: RacedValues, launcher: Launcher) -> None:
+        self._program = program
+        self._values = values
+        self._launcher = launcher
+        self._grid = program.compose()
+        storage = self._grid.storage
+        assert storage.name is not None, "a race has a sweep of its own"
+        self.sweep = SweepPaths(Path(storage.output_root) / storage.name)
+        self._run_seconds = 0.0
+        self._random = random.Random(0)  # noqa: S311  # an order of turns
+
+    def needed(self, count: int) -> float:
+        return count * self._run_seconds * _LEAST_ROUNDS
+
+    def race(self, contenders: Sequence[Settings], *, seconds: float, is_last: bool = False) -> Heat:
+        cells = [self._cell(settings) for settings in contenders]
+        running, dropped = set(range(len(cells))), set[int]()
+        rounds: list[dict[int, float]] = []
+        failures: dict[int, str] = {}
+        deadline, is_interrupted = time.monotonic() + seconds, False
+        while len(running) > 1 and len(rounds) < _MAX_ROUNDS:
+            began = time.monotonic()
+            try:
+                found = self._run_round({key: cells[key] for key in self._random.sample(sorted(running), len(running))})
+            except KeyboardInterrupt:
+                is_interrupted = True
+                break
+            rounds.append({key: speed for key, speed in found.items() if isinstance(speed, float)})
+            failures |= {key: speed for key, speed in found.items() if isinstance(speed, str)}
+            running -= set(failures)
+            self._run_seconds = (time.monotonic() - began) / max(len(found), 1)
+            if not is_last and len(rounds) in _LOOK_AT:
+                dropped |= beaten([rounds], running, looks=len(_LOOK_AT), whole_runs=True)
+                running -= dropped
+            if is_last and is_settled(race_speedup([rounds], 0, 1, whole_runs=True)):
+                break
+            if time.monotonic() + len(running) * self._run_seconds > deadline and len(rounds) >= _LEAST_ROUNDS:
+                break
+        rows = None if is_last else len(cells) - 1
+        every = {key: race_speedup([rounds], 0, key, rows=rows, whole_runs=True) for key in range(1, len(cells))}
+        known = {key: each for key, each in every.items() if each is not None and key not in failures}
+        fastest = fastest_of([rounds], running) if running else 0
+        return Heat(known, failures, frozenset(dropped), fastest, is_interrupted=is_interrupted)
+
+    def _cell(self, settings: Settings) -> Cell:
+        """The cell of the grid that has these settings."""
+        words = set(self._values.words(settings))
+        return next(cell for cell in self._grid.cells if set(cell.overrides) == words)
+
+    def _run_round(self, cells: Mapping[int, Cell]) -> dict[int, float | str]:
+        """Run the cells in this order; return the speed of each, or how it failed."""
+        program = _SomeCells(self._program, self._grid, list(cells.values()))
+        driver = SweepDriver(program, self._launcher, DriverOptions(quiet=True, yes=True))
+        try:
+            driver.run()
+        except SweepError:
+            pass
+        except SystemExit as end:
+            if end.code == INTERRUPTED_STATUS:
+                raise KeyboardInterrupt from None
+        runs = {run.record.signature: run for run in read_sweep(self.sweep).runs}
+        return speeds_of_round({key: runs.get(cell.signature) for key, cell in cells.items()})
+
+
+def speeds_of_round(runs: Mapping[int, StoredRun | None]) -> dict[int, float | str]:
+    """Return the speed of each run of a round; how it failed, if it did.
+
+    It is that of the median epoch in samples a second where every run that finished has a measured epoch, else runs a
+    second: of a round only one of these is compared.
+    """
+    failures = {key: why for key, run in runs.items() if (why := _failure(run))}
+    finished = {key: run for key, run in runs.items() if run is not None and key not in failures}
+    rates = {key: median(THROUGHPUT.values(run)) for key, run in finished.items()}
+    if not all(rates.values()):
+        rates = {key: 1 / run.record.run_seconds if run.record.run_seconds else None for key, run in finished.items()}
+    return failures | {key: rate or "its duration is not known" for key, rate in rates.items()}
+
+
+def _failure(run: StoredRun | None) -> str:
+    """How a run failed; empty if it finished."""
+    if run is None:
+        return "it did not begin"
+    record = run.record
+    failed = f"{record.reason or record.status}: {record.message}".rstrip(": ")
+    return "" if record.status is Status.FINISHED else failed

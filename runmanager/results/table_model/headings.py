@@ -1,0 +1,51 @@
+"""Names of columns in words, for the pages that people read."""
+
+import re
+
+from runmanager.results.table_model.columns import Table, setting_name
+
+__all__ = ["heading", "in_words"]
+
+_WORDS = {
+    "val_accuracy": "validation accuracy",
+    "val_loss": "validation loss",
+    "samples_per_second": "samples per second",
+    "epoch_seconds": "seconds an epoch",
+    "run_seconds": "seconds of the run",
+    "peak_memory_bytes": "peak memory",
+}
+_IN_HEADINGS = _WORDS | {
+    "num_parameters": "parameters",
+    "device_name": "device used",
+    "ci_low": "95% interval from",
+    "ci_high": "95% interval to",
+    "baseline_samples_per_second": "baseline: samples per second",
+    "candidate_samples_per_second": "candidate: samples per second",
+    "flop_per_step": "FLOP a step",
+    "flop_per_second": "FLOP a second",
+    "flop_share": "FLOP, share of the best",
+    "bytes_per_second": "bytes a second",
+    "bytes_share": "bytes, share of the best",
+    "operations_per_step": "operations a step",
+    "operations_per_second": "operations a second",
+    "operations_share": "operations, share of the best",
+}
+_COLUMN = re.compile(rf"\b({'|'.join(_WORDS)})\b")
+
+
+def heading(column: str, table: Table) -> str:
+    """Return the heading of a table's column: words for what was measured.
+
+    Settings have the name that a command takes, and what other programs measured or logged the name that they gave.
+    """
+    if column in table.settings:
+        return setting_name(column)
+    if column in table.logged or column in table.foreign:
+        return column
+    return _IN_HEADINGS.get(column) or column.replace("_", " ")
+
+
+def in_words(text: str) -> str:
+    """Return a sentence with words in place of the names of columns, except in code between backticks."""
+    parts = re.split(r"(`+[^`]*`+)", text)
+    return "".join(part if part.startswith("`") else _COLUMN.sub(lambda name: _WORDS[name[0]], part) for part in parts)
