@@ -25,9 +25,9 @@ _INTERACTIONS = {
     "switching a curve off": "document.querySelector('.legend button').click()",
     "filtering by words": "type('device=cpu lr<0.1')",
     "filtering by nothing": "type('')",
-    "limiting a column, as a brush does": "setLimits(['batch_size'], [['batch_size', 1000, 10000]]); refresh()",
-    "opening a run": "markRuns([5])",
-    "selecting all runs": "clearSelection()",
+    "limiting a column": "limit('batch_size', 1000, 10000)",
+    "opening a run": "document.querySelector('#results tbody tr:not([hidden]) td').click()",
+    "selecting all runs": "button('Select all runs').click()",
     "sorting the results": "document.querySelector('#results th button').click()",
 }
 _HELPERS = """
@@ -41,8 +41,18 @@ function type(words) {
   field.value = words;
   field.dispatchEvent(new Event("input"));
 }
+function button(text) {
+  return [...document.querySelectorAll("button")].find((each) => each.textContent === text);
+}
+function limit(column, low, high) {
+  const field = (label) => document.querySelector(`.selection [aria-label="${label}"]`);
+  field("Limit").value = column;
+  field("from").value = low;
+  field("to").value = high;
+  button("Apply limit").click();
+}
 function painted() {
-  return new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+  return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
 }
 async function timed(act) {
   await painted();
@@ -58,8 +68,9 @@ async function timed(act) {
 def page_rows(num_rounds: int) -> list[Row]:
     """Return the sizes of both pages, the seconds to the first paint, and those of each interaction until it is drawn.
 
-    Each round opens the page in a new browser, with the learning curves in the window. An interaction ends when all
-    figures in the window are drawn again. Without Chromium only the sizes are measured.
+    Each round opens the page in a new browser, with the learning curves in the window. An interaction is an event of a
+    control; it ends in the second frame after all figures in the window are drawn again, when the first one is painted.
+    Without Chromium only the sizes are measured.
     """
     with tempfile.TemporaryDirectory() as name:
         large = write_stored_sweep(Path(name, "large"), num_runs=_NUM_RUNS, num_epochs=_NUM_EPOCHS, lr=_RATES)

@@ -32,9 +32,10 @@ function addFigure(found, drawer) {
   };
   figure.box.setAttribute("aria-hidden", "true"); // the drawing of the file stays for screen readers
   const holder = part("div", "interactive");
-  figure.menu = copyMenu(figure);
-  holder.append(figure.tools, figure.box, figure.legend, figure.state);
-  found.prepend(holder);
+  holder.append(copyMenu(figure), figure.tools, figure.box, figure.legend, figure.state);
+  const title = found.querySelector("h3");
+  if (title) title.after(holder);
+  else found.prepend(holder);
   figures.set(name, figure);
   observer.observe(found);
 }
@@ -102,7 +103,7 @@ function showControls(figure) {
   const names = wanted.map((control) => control.name).join();
   if (figure.controlNames !== names) {
     figure.controlNames = names;
-    figure.tools.replaceChildren(...wanted.map(controlElement), figure.menu);
+    figure.tools.replaceChildren(...wanted.map(controlElement));
   }
   for (const control of wanted) {
     const input = figure.tools.querySelector(`[name="${control.name}"]`);
