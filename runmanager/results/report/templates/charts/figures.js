@@ -37,12 +37,12 @@ function addFigure(found, drawer) {
   if (title) title.after(holder);
   else found.prepend(holder);
   figures.set(name, figure);
-  observer.observe(found);
+  observer.observe(holder);
 }
 
 function drawVisible(entries) {
   for (const { target, isIntersecting } of entries) {
-    const figure = figures.get(target.dataset.figure);
+    const figure = figures.get(target.closest("figure").dataset.figure);
     figure.isVisible = isIntersecting;
     if (isIntersecting && figure.isDirty) drawFigure(figure);
   }
@@ -134,7 +134,10 @@ function controlElement({ name, label, choices }) {
 
 function showLegend(figure, items, colours) {
   const name = `${figure.name}.off`,
-    off = new Set(listInView(name));
+    off = new Set(listInView(name)),
+    key = JSON.stringify([items, [...off], colours.page]);
+  if (figure.legendKey === key) return;
+  figure.legendKey = key;
   const focused = figure.legend.contains(document.activeElement) ? document.activeElement.dataset.key : null;
   figure.legend.replaceChildren(
     ...items.map((item) => {
