@@ -16,7 +16,7 @@ _SMALL = 16
 _RATES = tuple(round(0.5 * 0.9**step, 6) for step in range(63))
 _LOG = "".join(f"epoch {number:3}: loss 0.1234, validation accuracy 0.9876\n" for number in range(_NUM_EPOCHS))
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-_INTERACTIONS = {
+_AT_CURVES = {
     "choosing another metric": "choose('curves.metric', 'loss')",
     "choosing time as the axis": "choose('curves.x', 'seconds')",
     "grouping by a setting": "choose('curves.group', 'setting:batch_size')",
@@ -25,11 +25,20 @@ _INTERACTIONS = {
     "switching a curve off": "document.querySelector('.legend button').click()",
     "filtering by words": "type('device=cpu lr<0.1')",
     "filtering by nothing": "type('')",
-    "limiting a column, as a brush does": "setLimits(['batch_size'], [['batch_size', 1000, 10000]]); refresh()",
-    "opening a run": "markRuns([5])",
-    "selecting all runs": "clearSelection()",
+    "limiting a column": "limit('batch_size', 1000, 10000)",
+    "opening a run": "document.querySelector('#results tbody tr:not([hidden]) td').click()",
+    "selecting all runs": "button('Select all runs').click()",
     "sorting the results": "document.querySelector('#results th button').click()",
 }
+_AT_SCATTER = {
+    "choosing a column of the scatter": "choose('scatter.x', 'run_seconds')",
+    "filtering beside scatter and parallel coordinates": "type('device=cpu lr<0.1')",
+    "filtering by nothing beside them": "type('')",
+    "opening a run beside them": "document.querySelector('#results tbody tr:not([hidden]) td').click()",
+}
+_INTERACTIONS = {"curves": _AT_CURVES, "scatter": _AT_SCATTER}
+"""By the figure at the top of the window."""
+
 _HELPERS = """
 function choose(name, value) {
   const input = document.querySelector(`[name="${name}"]`);
@@ -41,15 +50,35 @@ function type(words) {
   field.value = words;
   field.dispatchEvent(new Event("input"));
 }
+function button(text) {
+  return [...document.querySelectorAll("button")].find((each) => each.textContent === text);
+}
+function limit(column, low, high) {
+  const field = (label) => document.querySelector(`.selection [aria-label="${label}"]`);
+  field("Limit").value = column;
+  field("from").value = low;
+  field("to").value = high;
+  button("Apply limit").click();
+}
 function painted() {
-  return new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+  return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+}
+async function drawn() {
+  do await painted();
+  while ([...figures.values()].some((figure) => figure.isVisible && figure.isDirty));
+}
+async function scrollToFigure(name) {
+  const { element } = figures.get(name);
+  do { // figures above it become taller when they are drawn
+    element.scrollIntoView({ behavior: "instant" });
+    await drawn();
+  } while (Math.abs(element.getBoundingClientRect().top) > 30);
 }
 async function timed(act) {
   await painted();
   const start = performance.now();
   act();
-  do await painted();
-  while ([...figures.values()].some((figure) => figure.isVisible && figure.isDirty));
+  await drawn();
   return (performance.now() - start) / 1000;
 }
 """
@@ -58,8 +87,9 @@ async function timed(act) {
 def page_rows(num_rounds: int) -> list[Row]:
     """Return the sizes of both pages, the seconds to the first paint, and those of each interaction until it is drawn.
 
-    Each round opens the page in a new browser, with the learning curves in the window. An interaction ends when all
-    figures in the window are drawn again. Without Chromium only the sizes are measured.
+    Each round opens the page in a new browser, with the learning curves at the top of the window, then the scatter and
+    parallel coordinates. An interaction is an event of a control; it ends in the second frame after all figures in the
+    window are drawn again, when the first one is painted. Without Chromium only the sizes are measured.
     """
     with tempfile.TemporaryDirectory() as name:
         large = write_stored_sweep(Path(name, "large"), num_runs=_NUM_RUNS, num_epochs=_NUM_EPOCHS, lr=_RATES)
@@ -89,7 +119,7 @@ def _size_row(what: str, page: Path, limit: float) -> Row:
 
 
 def _open(browser: str, path: Path) -> dict[str, float]:
-    """Seconds of each measured part, with the learning curves at the top of the window."""
+    """Seconds of each measured part."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -101,10 +131,9 @@ def _open(browser: str, path: Path) -> dict[str, float]:
             "first paint": page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime") / 1000
         }
         page.wait_for_selector("figure[data-figure=curves]")
-        page.evaluate("document.querySelector('figure[data-figure=curves]').scrollIntoView()")
-        page.wait_for_selector("figure[data-figure=curves] .chart svg")
-        page.wait_for_function("[...figures.values()].every((figure) => !figure.isVisible || !figure.isDirty)")
-        for name, act in _INTERACTIONS.items():
-            found[name] = page.evaluate(f"async () => {{ {_HELPERS} return timed(() => {{ {act} }}); }}")
+        for figure, interactions in _INTERACTIONS.items():
+            page.evaluate(f"async () => {{ {_HELPERS} await scrollToFigure('{figure}'); }}")
+            for name, act in interactions.items():
+                found[name] = page.evaluate(f"async () => {{ {_HELPERS} return timed(() => {{ {act} }}); }}")
         opened.close()
     return found

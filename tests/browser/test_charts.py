@@ -211,6 +211,29 @@ def test_a_filter_a_limit_and_a_brush_select_the_same_runs_everywhere(report: Sw
     assert_quiet(visited, report)
 
 
+def test_many_dots_are_one_path_that_knows_its_runs(visit: OpenPage, tmp_path: Path) -> None:
+    paths = write_stored_sweep(tmp_path / "many", num_runs=320, num_epochs=2, lr=[0.1 / each for each in range(1, 21)])
+    write_tables(paths)
+    page = visit(paths.report.as_uri()).page
+    scatter = figure(page, "scatter")
+    scatter.get_by_label("Colour").select_option("none")
+    assert scatter.locator(".chart svg path").count() < 50
+    scatter.evaluate("figure => figure.scrollIntoView({ behavior: 'instant' })")
+    box = scatter.locator(".chart").bounding_box()
+    assert box is not None
+    name, (x, y) = page.evaluate(
+        """() => {
+          const { chart, drawn: { x, y } } = figures.get("scatter"), value = (name) => data.columns[name].values[7];
+          return [data.runs[7], chart.convertToPixel({ gridIndex: 0 }, [value(x), value(y)])];
+        }"""
+    )
+    page.mouse.move(box["x"] + x + 2, box["y"] + y)
+    page.mouse.move(box["x"] + x, box["y"] + y)
+    expect(scatter.locator(".chart")).to_contain_text(name)
+    page.mouse.click(box["x"] + x, box["y"] + y)
+    expect(page.locator(".panel h2")).to_have_text(name)
+
+
 def test_a_run_opens_its_details_and_the_address_holds_the_view(report: SweepPaths, visit: OpenPage) -> None:
     page = visit(report.report.as_uri()).page
     name = sorted(path.name for path in report.runs.iterdir())[0]

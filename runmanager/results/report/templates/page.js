@@ -8,6 +8,8 @@ const HOLDS = {
   "<": (order) => order < 0, "<=": (order) => order <= 0, ">": (order) => order > 0, ">=": (order) => order >= 0,
 };
 
+const COLLATOR = new Intl.Collator("en", { numeric: true });
+
 // The figures of a report replace these functions: they select rows too, and follow the filter.
 const tables = { all: [], selects: () => true, filtered: (table) => table.show(), sorted: () => {} };
 
@@ -37,7 +39,9 @@ function addControls(box) {
   function show() {
     const found = matching();
     const shown = new Set(found.slice(0, limit));
-    for (const entry of entries) entry.row.hidden = !shown.has(entry);
+    for (const entry of entries) { // an attribute that is set again costs as much as a new one
+      if (entry.row.hidden === shown.has(entry)) entry.row.hidden = !shown.has(entry);
+    }
     part("all").hidden = shown.size === found.length;
     part("all").textContent = `Show all ${found.length.toLocaleString("en")}`;
     const hints = found.length ? [] : hintsForNoMatch(part("filter")?.value ?? "", names);
@@ -138,7 +142,7 @@ function compareFields(a, b, descending) {
   if (a.missing || b.missing) return a.missing - b.missing;
   const areNumbers = [a, b].map((field) => !Number.isNaN(field.number));
   if (areNumbers[0] !== areNumbers[1]) return areNumbers[1] - areNumbers[0];
-  const order = areNumbers[0] ? compareNumbers(a.number, b.number) : a.text.localeCompare(b.text, "en", { numeric: true });
+  const order = areNumbers[0] ? compareNumbers(a.number, b.number) : COLLATOR.compare(a.text, b.text);
   return descending ? -order : order;
 }
 

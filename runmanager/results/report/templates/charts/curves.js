@@ -58,6 +58,7 @@ const learningCurves = {
     const shown = coloured.filter((curve) => !off.has(curve.label)).reverse();
     const drawn = [...grey, ...shown].map((curve) => ({ ...curve, isMarked: isMarked(curve) }));
     drawn.sort((a, b) => a.isMarked - b.isMarked);
+    const extents = drawn.map(extentOf);
     const line = ({ points }) =>
       `${metric}: ${shortNumber(points.at(-1)[1])} at ${X_LABELS[x].split(" ")[0]} ${shortNumber(points.at(-1)[0])}`;
     const option = {
@@ -72,21 +73,21 @@ const learningCurves = {
       xAxis: numberAxis(colours, {
         title: X_LABELS[x],
         isLog: isLogX,
-        values: drawn.flatMap((curve) => extentOf(curve).slice(0, 2)),
+        values: extents.flatMap((extent) => extent.slice(0, 2)),
         ...BELOW,
         splitLine: { show: false },
       }),
       yAxis: numberAxis(colours, {
         title: data.metrics[metric],
         isLog: isLogY,
-        values: drawn.flatMap((curve) => extentOf(curve).slice(2)),
+        values: extents.flatMap((extent) => extent.slice(2)),
         ...ABOVE(colours),
       }),
       series: [
         {
           type: "custom",
           encode: { x: [0, 1], y: [2, 3] },
-          data: drawn.map(extentOf),
+          data: extents,
           renderItem: (params, api) => curveElements(drawn[params.dataIndex], api, colours),
         },
       ],
@@ -138,20 +139,14 @@ function curveState(metric, x, group, curves, grey) {
 
 // The curves of the selected runs in groups, the best last value first.
 function groupedCurves(metric, x, group, isLogX, isLogY) {
-  const byRun = new Map();
-  for (const curve of data.curves) {
-    if (!selected.has(curve.run) || !(metric in curve.y) || !(x in curve.x)) continue;
-    const xs = data.xs[curve.x[x]];
-    const points = curve.y[metric]
-      .map((value, index) => [xs[index], value])
-      .map(([at, value]) => [at, isLogY && value <= 0 ? null : value])
-      .filter(([at]) => !isLogX || at > 0);
-    if (points.filter(([, value]) => value !== null).length > 1) byRun.set(curve.run, points);
-  }
+  const key = JSON.stringify([metric, x, isLogX, isLogY]);
+  const byRun = remember(`curves ${key}`, () => pointsByRun(metric, x, isLogX, isLogY));
   const groups = new Map();
   for (const run of byRun.keys()) {
-    const key = groupOf(run, group);
-    if (key !== null) groups.set(key, [...(groups.get(key) ?? []), run]);
+    const label = selected.has(run) ? groupOf(run, group) : null;
+    if (label === null) continue;
+    if (!groups.has(label)) groups.set(label, []);
+    groups.get(label).push(run);
   }
   const curves = [...groups].map(([label, members]) => {
     const runs = countedRuns(members),
@@ -164,6 +159,20 @@ function groupedCurves(metric, x, group, isLogX, isLogY) {
   return curves
     .filter((curve) => curve.points.length > 1)
     .sort((a, b) => b.isFinal - a.isFinal || sign * (last(a) - last(b)));
+}
+
+// The points of each run's curve that can be drawn on these axes; runs with fewer than two are left out.
+function pointsByRun(metric, x, isLogX, isLogY) {
+  const byRun = new Map();
+  for (const curve of data.curves) {
+    if (!(metric in curve.y) || !(x in curve.x)) continue;
+    const xs = data.xs[curve.x[x]];
+    const points = curve.y[metric]
+      .map((value, index) => [xs[index], isLogY && value <= 0 ? null : value])
+      .filter(([at]) => !isLogX || at > 0);
+    if (points.filter(([, value]) => value !== null).length > 1) byRun.set(curve.run, points);
+  }
+  return byRun;
 }
 
 function groupOf(run, group) {

@@ -32,16 +32,17 @@ function addFigure(found, drawer) {
   };
   figure.box.setAttribute("aria-hidden", "true"); // the drawing of the file stays for screen readers
   const holder = part("div", "interactive");
-  figure.menu = copyMenu(figure);
-  holder.append(figure.tools, figure.box, figure.legend, figure.state);
-  found.prepend(holder);
+  holder.append(copyMenu(figure), figure.tools, figure.box, figure.legend, figure.state);
+  const title = found.querySelector("h3");
+  if (title) title.after(holder);
+  else found.prepend(holder);
   figures.set(name, figure);
-  observer.observe(found);
+  observer.observe(holder);
 }
 
 function drawVisible(entries) {
   for (const { target, isIntersecting } of entries) {
-    const figure = figures.get(target.dataset.figure);
+    const figure = figures.get(target.closest("figure").dataset.figure);
     figure.isVisible = isIntersecting;
     if (isIntersecting && figure.isDirty) drawFigure(figure);
   }
@@ -102,7 +103,7 @@ function showControls(figure) {
   const names = wanted.map((control) => control.name).join();
   if (figure.controlNames !== names) {
     figure.controlNames = names;
-    figure.tools.replaceChildren(...wanted.map(controlElement), figure.menu);
+    figure.tools.replaceChildren(...wanted.map(controlElement));
   }
   for (const control of wanted) {
     const input = figure.tools.querySelector(`[name="${control.name}"]`);
@@ -133,7 +134,10 @@ function controlElement({ name, label, choices }) {
 
 function showLegend(figure, items, colours) {
   const name = `${figure.name}.off`,
-    off = new Set(listInView(name));
+    off = new Set(listInView(name)),
+    key = JSON.stringify([items, [...off], colours.page]);
+  if (figure.legendKey === key) return;
+  figure.legendKey = key;
   const focused = figure.legend.contains(document.activeElement) ? document.activeElement.dataset.key : null;
   figure.legend.replaceChildren(
     ...items.map((item) => {

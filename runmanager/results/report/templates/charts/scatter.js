@@ -1,6 +1,7 @@
 // Any two columns of the runs against each other: a dot for each run; a dragged rectangle selects runs.
 
-const MAX_TEXTS = 30; // values of a column of texts along an axis
+const MAX_TEXTS = 30, // values of a column of texts along an axis
+  MAX_DOTS = 300; // of a series, above which its dots are one path
 
 const scatterPlot = {
   isPossible: () => data.runs.length > 1 && scatterColumns().length > 1,
@@ -32,14 +33,14 @@ const scatterPlot = {
       isLogY = Boolean(view["scatter.logy"]);
     const drawable = (value, isLog) => value !== null && (!isLog || value > 0);
     const has = (run) => drawable(data.columns[x].values[run], isLogX) && drawable(data.columns[y].values[run], isLogY);
-    const series = levels.map((level, index) => {
+    const byLevel = levels.map((level, index) => {
       const style = seriesStyle(index),
         name = level === null ? "" : `${colour}=${level}`;
       const ofLevel = (run) => level === null || String(data.columns[colour].values[run]) === String(level);
       const runs = off.has(name) ? [] : [...data.runs.keys()].filter((run) => ofLevel(run) && has(run));
-      runs.sort((a, b) => marked.has(a) - marked.has(b));
       return { name, style, runs };
     });
+    const series = [...byLevel.map(othersOf), ...byLevel.map(selectedOf), ...byLevel.map(markedOf(marked, colours))];
     const option = {
       ...baseOption(colours, ({ seriesIndex, dataIndex }) => {
         const run = series[seriesIndex].runs[dataIndex];
@@ -51,17 +52,17 @@ const scatterPlot = {
       brush: {
         brushStyle: { borderColor: colours.text, color: "rgba(136,136,136,0.2)" },
         throttleType: "debounce",
-        outOfBrush: { colorAlpha: 1 },
+        seriesIndex: [], // the brush sets limits, and colours nothing
       },
       xAxis: scatterAxis(colours, x, isLogX, BELOW),
       yAxis: scatterAxis(colours, y, isLogY, ABOVE(colours)),
-      series: series.map(({ name, style, runs }) => ({
+      series: series.map(({ marker, runs, ...style }) => ({
         type: "scatter",
-        name,
-        ...symbolOf(style.marker),
-        symbolSize: 9,
-        itemStyle: { color: style.colour },
-        data: runs.map((run) => scatterItem(run, x, y, colours, marked)),
+        ...symbolOf(marker),
+        ...style,
+        large: symbolOf(marker).symbolRotate === undefined, // a path of many dots has them upright
+        largeThreshold: MAX_DOTS,
+        data: runs.map((run) => [data.columns[x].values[run], data.columns[y].values[run]]),
       })),
     };
     const missing = data.runs.length - data.runs.filter((_, run) => has(run)).length;
@@ -71,7 +72,7 @@ const scatterPlot = {
     const legend =
       levels[0] === null
         ? []
-        : series.map(({ name, style }) => ({ key: name, label: name, colour: style.colour, marker: style.marker }));
+        : byLevel.map(({ name, style }) => ({ key: name, label: name, colour: style.colour, marker: style.marker }));
     return {
       option,
       legend,
@@ -139,10 +140,22 @@ function scatterAxis(colours, name, isLog, place) {
   return textAxis(colours, { title: name, values: columnLevels(name), ...place });
 }
 
-function scatterItem(run, x, y, colours, marked) {
-  const value = [x, y].map((name) => data.columns[name].values[run]);
-  if (!selected.has(run)) return { value, itemStyle: { color: GREY, opacity: 0.2 } };
-  return marked.has(run)
-    ? { value, symbolSize: 17, itemStyle: { borderColor: colours.text, borderWidth: 2 } }
-    : { value };
+// The dots of one style: of runs that are not selected, of selected ones, and of marked ones.
+function othersOf({ style, runs }) {
+  const others = runs.filter((run) => !selected.has(run));
+  return { marker: style.marker, runs: others, symbolSize: 9, itemStyle: { color: GREY, opacity: 0.2 } };
+}
+
+function selectedOf({ style, runs }) {
+  const inSelection = runs.filter((run) => selected.has(run));
+  return { marker: style.marker, runs: inSelection, symbolSize: 9, itemStyle: { color: style.colour } };
+}
+
+function markedOf(marked, colours) {
+  return ({ style, runs }) => ({
+    marker: style.marker,
+    runs: runs.filter((run) => selected.has(run) && marked.has(run)),
+    symbolSize: 17,
+    itemStyle: { color: style.colour, borderColor: colours.text, borderWidth: 2 },
+  });
 }

@@ -4,6 +4,9 @@ let data = null; // the page's data block, replaced by `report.update`
 let view = {}; // strings by name; what has its default is left out
 let selected = new Set(); // the places of the runs that pass the filter and all limits
 
+const WHOLE_FORMAT = new Intl.NumberFormat("en", { maximumSignificantDigits: 12 }),
+  SHORT_FORMAT = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
+
 let remembered = new Map(); // what was derived from the data alone
 
 function readData(text) {
@@ -91,7 +94,7 @@ function shortNumber(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "N/A";
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-3 || size >= 1e12)) return String(Number(value.toPrecision(4)));
-  return value.toLocaleString("en", { maximumSignificantDigits: size >= 1000 && Number.isInteger(value) ? 12 : 4 });
+  return (size >= 1000 && Number.isInteger(value) ? WHOLE_FORMAT : SHORT_FORMAT).format(value);
 }
 
 function fieldText(value) {
