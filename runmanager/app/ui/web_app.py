@@ -32,7 +32,7 @@ SAFETY_HEADERS = {
 _METHODS = ("GET", "HEAD")
 _MAX_ADDRESS = 8192  # bytes
 _SWEEP = "/sweep/"
-_NEEDS_TOKEN = "These pages need the token that `runmanager ui` printed with its address; open that address."  # noqa: S105
+_NEEDS_TOKEN = "These pages need the token that `runmanager ui` printed with its address; open that address."  # noqa: S105  # a sentence
 
 
 class WebApp:
