@@ -25,22 +25,30 @@ HYDRA_TESTS := tests/launching/test_hydra_suites.py tests/launching/test_hydra_i
 	tests/app/driver/test_other_sweepers.py tests/app/compose
 # The accuracy of the measurements where the truth is known, for docs/measurement_evidence.md.
 TRUTHS := phase_truth warmup_truth bound_truth compare_truth paired_truth tune_truth gate_truth
+# The time of the last commit; that of hatchling for sources without one.
+EPOCH = $$(git log -1 --format=%ct 2>/dev/null || echo 1580601600)
 # The tools to compare with. Without a network they are skipped, and the page says so.
 PEERS := $(STAMP:$(VENV)/.installed-%=$(VENV)/.peers-%)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo readme-output test test-matrix test-kill test-deaths test-attacks test-faults bench truths bench-gpu lint report-library clean FORCE
+.PHONY: help demo readme-output test test-matrix test-kill test-deaths test-attacks test-faults test-mutants coverage \
+	wheel sbom audit bench truths bench-gpu lint report-library clean FORCE
 
 help:
 	@echo "make demo    run a small grid on the built-in digits, with its tables, in under a minute"
 	@echo "make test    run all checks: lint, types, layers, tests"
-	@echo "make test-matrix  test the bridges with their oldest supported frameworks, and applications with Hydra 1.4"
+	@echo "make test-matrix  test with other versions of Python, PyTorch, Hydra and the frameworks; over an hour"
 	@echo "make readme-output  run the README's commands, and update the output that it shows"
 	@echo "make lint    run all checks except the tests"
 	@echo "make test-kill  kill running sweeps 200 times and custom loops 100 times, and resume each; half an hour"
 	@echo "make test-deaths  end runs in eight ways under five launchers; half an hour"
 	@echo "make test-faults  power cuts, full disks, limits and more while sweeps run; a few hours"
 	@echo "make test-attacks  try the attacks of docs/security.md; a few minutes"
+	@echo "make test-mutants  change the code in 600 small ways, and see which of them the tests notice; about an hour"
+	@echo "make coverage  run all tests, and list which branches of the package they take; about an hour"
+	@echo "make wheel   build the wheel into dist/, the same bytes from the same commit"
+	@echo "make sbom    write the bill of materials of the wheel into dist/"
+	@echo "make audit   look the pinned versions up among known weaknesses; needs the internet"
 	@echo "make bench   measure every speed in docs/benchmarks.md; about half an hour on an idle machine"
 	@echo "make truths  check the measurements against known truths (docs/measurement_evidence.md); about an hour"
 	@echo "make bench-gpu  check and measure an NVIDIA GPU, under ten minutes, into gpu-results/"
@@ -63,6 +71,7 @@ test-matrix: $(STAMP)
 	PYTHONPATH=$(VENV)/oldest:. OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/integrations -o filterwarnings=ignore
 	$(BIN)/python -m pip install --quiet --upgrade --no-deps --target $(VENV)/next-hydra $(NEXT_HYDRA)
 	PYTHONPATH=$(VENV)/next-hydra:. OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(HYDRA_TESTS) -o filterwarnings=ignore
+	$(BIN)/python tests/compatibility/matrix.py --write docs/reliability.md
 
 test-kill: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/kills.py --kills 200 --write docs/reliability.md
@@ -81,6 +90,28 @@ test-faults: $(STAMP)
 test-attacks: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/attacks.py --write docs/security.md
 	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/secret_search.py --write docs/security.md
+
+# What came of each change is kept in build/mutants: the same command continues.
+test-mutants: $(STAMP)
+	OMP_NUM_THREADS=1 nice $(BIN)/python tests/mutation/mutants.py --count 600 --write
+
+coverage: $(STAMP)
+	$(BIN)/python -m coverage erase
+	OMP_NUM_THREADS=1 $(BIN)/python -m coverage run -m pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(PYTEST_ARGS)
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python tests/reliability/branches.py --write docs/reliability.md
+
+# Times in the wheel are that of the commit, so that two builds give equal bytes.
+wheel: $(STAMP)
+	SOURCE_DATE_EPOCH=$(EPOCH) $(BIN)/python -m hatchling build -t wheel
+
+sbom: wheel
+	SOURCE_DATE_EPOCH=$(EPOCH) $(BIN)/python tools/sbom.py dist/sbom.cdx.json --wheel dist/torch_runmanager-*.whl
+
+# Beside the environment, which needs nothing of it. Strict: what cannot be looked up is not clean.
+audit: $(STAMP)
+	$(BIN)/python -m pip install --quiet --upgrade --target $(VENV)/audit pip-audit
+	PYTHONPATH=$(VENV)/audit $(BIN)/python -m pip_audit --strict --requirement constraints.txt --no-deps --disable-pip
 
 bench: $(PEERS)
 	for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name --write || failed="$$failed $$name"; done; \

@@ -36,8 +36,18 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(checkout: Path) -> Path:
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel"], cwd=checkout, check=True, timeout=300)
-    (found,) = (checkout / "dist").glob("*.whl")
+    return build_wheel(checkout)
+
+
+def build_wheel(folder: Path, **variables: str) -> Path:
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel"],
+        cwd=folder,
+        env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000", **variables},
+        check=True,
+        timeout=300,
+    )
+    (found,) = (folder / "dist").glob("*.whl")
     return found
 
 
@@ -102,6 +112,19 @@ def test_wheel_contains_nothing_else(installed: Path) -> None:
         "runmanager",
         f"torch_runmanager-{version}.dist-info",
     }
+
+
+def test_wheels_of_two_copies_have_equal_bytes(wheel: Path, checkout: Path, tmp_path: Path) -> None:
+    """The other copy has another folder, later times, other permissions, and its strings have other hashes."""
+    other = tmp_path / "elsewhere" / "sources"
+    shutil.copytree(checkout, other, ignore=shutil.ignore_patterns("dist", "editable"))
+    for path in other.rglob("*"):
+        path.chmod(path.stat().st_mode | stat.S_IWGRP | stat.S_IWOTH)
+        os.utime(path, (2_000_000_000, 2_000_000_000))
+    rebuilt = build_wheel(other, PYTHONHASHSEED="1", TZ="Asia/Tokyo", LC_ALL="C")
+    assert (rebuilt.name, rebuilt.read_bytes()) == (wheel.name, wheel.read_bytes())
+    with zipfile.ZipFile(rebuilt) as archive:
+        assert {each.date_time for each in archive.infolist()} == {(2023, 11, 14, 22, 13, 20)}
 
 
 def test_wheel_names_command_licence_and_version(installed: Path) -> None:

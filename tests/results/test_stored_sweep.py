@@ -17,6 +17,7 @@ import pytest
 
 from runmanager.cli.main import run_command
 from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.run_record import SCHEMA_VERSION
 from runmanager.results.load import summary_cache
 from runmanager.results.load.loader import read_summary
 from runmanager.results.result_files import write_tables
@@ -58,6 +59,14 @@ def command(first: SweepPaths, capfd: pytest.CaptureFixture[str]) -> Command:
 
 def expected(name: str) -> str:
     return (EXPECTED / name).read_bytes().decode()
+
+
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
+def test_a_folder_of_each_schema_version_is_kept(version: int) -> None:
+    """The tests below read it. A new version needs the folder of another one beside it."""
+    files = [*STORED.glob("*/sweep.json"), *STORED.glob("*/runs/*/run.json")]
+    kept = [json.loads(file.read_text())["schema_version"] for file in files]
+    assert kept.count(version) > 1
 
 
 @pytest.mark.parametrize("name", ["results.csv", "epochs.csv"])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runmanager.results.stats.descriptive import iqr, median
+from runmanager.results.stats.descriptive import Estimate, Interval, iqr, mean, median
 
 # Survival of 16 mice in days: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, table 2.1.
 TREATED = [94.0, 197.0, 16.0, 38.0, 99.0, 141.0, 23.0]
@@ -30,3 +30,15 @@ def test_empty_sequence_has_no_median_and_one_value_no_spread():
     assert median([]) is None
     assert iqr([]) is None
     assert (median([3.0]), iqr([3.0])) == (3.0, 0.0)
+
+
+def test_values_next_to_infinity_have_a_mean_and_a_median():
+    largest = 1.7e308
+    assert mean([largest, largest, -largest]) == pytest.approx(largest / 3)
+    assert mean([1.0, 2.0, 6.0]) == 3.0
+    assert median([largest, largest]) == largest
+
+
+def test_interval_of_an_estimate_is_its_ends():
+    assert Estimate(2.0, 1.0, 3.0).interval == Interval(1.0, 3.0)
+    assert (Estimate(2.0, 1.0, 3.0).error, Estimate(2.0, 1.0, 3.0).dof) == (0.0, 0.0)

@@ -173,3 +173,45 @@ def test_interval_covers_the_truth_and_finds_ten_percent_with_five_runs(are_pair
     assert covered >= 184  # 92%; three standard errors of 200 at 95% are 9
     if (runs, deviation) == (5, 0.0):
         assert found >= 190
+
+
+def test_variance_of_a_run_is_that_of_the_median_of_correlated_epochs():
+    # By hand: the squares about 2.5 add to 5, neighbours to 1.25, so r = 1/4; π/2 x 5 / 3 / 4 x (5/4) / (3/4).
+    variance = math.pi / 2 * 5 / 12 * 5 / 3
+    (found,) = run_values([[1.0, 2.0, 3.0, 4.0]], is_ratio=False)
+    assert (found.median, found.scaled, found.variance) == pytest.approx((2.5, 2.5, variance))
+    (found,) = run_values([[1.0, 2.0, 3.0, 4.0]], is_ratio=True)
+    assert (found.median, found.scaled, found.variance) == pytest.approx((2.5, math.log(2.5), variance / 2.5**2))
+    # Neighbours that differ more than by chance count as independent, and those that hardly differ have at most 0.9.
+    (found,) = run_values([[1.0, 3.0]], is_ratio=False)
+    assert found.variance == pytest.approx(math.pi / 2)
+    (found,) = run_values([[0.0] * 50 + [1.0] * 50], is_ratio=False)
+    assert found.variance == pytest.approx(math.pi / 2 * 25 / 99 / 100 * 1.9 / 0.1)
+    assert [each.variance for each in run_values([[5.0], [7.0, 7.0]], is_ratio=True)] == [0.0, 0.0]
+
+
+def test_noise_is_unknown_only_where_differences_of_runs_are_rounding():
+    same, rounded, unlike = ([[0.5], [0.5]], [[0.5], [0.5 + 1e-12]], [[0.5], [0.5 + 1e-6]])
+    unknown = [contrast_of(side, same, is_ratio=False).has_unknown_noise for side in (same, rounded, unlike)]
+    assert unknown == [True, True, False]
+    assert not contrast_of(same, same, is_ratio=False, resolution=0.01).has_unknown_noise
+    assert not contrast_of(same, same, is_ratio=True).has_unknown_noise
+
+
+def test_a_single_run_is_assumed_to_have_the_noise_of_the_other_side():
+    found = contrast_of(one_each([1.0, 2.0, 3.0]), one_each([5.0]), is_ratio=False)
+    assert (found.residuals.squares, found.residuals.dof, found.runs) == (2.0, 2.0, (3, 1))
+    assert found.value == 3.0 and found.differences == []
+    quiet = contrast_of(one_each([1.0, 1.0]), one_each([5.0, 5.0, 5.0]), is_ratio=False)
+    assert (quiet.residuals.squares, quiet.residuals.dof) == (0.0, 3.0)
+
+
+def test_half_of_the_squares_of_a_pairs_difference_are_those_of_a_run():
+    found = contrast_of(one_each([1.0, 2.0, 3.0]), one_each([2.0, 4.0, 6.0]), is_ratio=False, are_paired=True)
+    assert found.differences == [1.0, 2.0, 3.0]
+    assert (found.residuals.squares, found.residuals.dof) == (1.0, 2.0)
+
+
+def test_ends_of_an_interval_are_floats_however_unlike_the_runs_are():
+    found = speedup_interval([[1e-100], [1e100]], [[1.0]])
+    assert 0 < found.low < found.value < found.high < math.inf

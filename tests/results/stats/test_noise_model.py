@@ -105,3 +105,39 @@ def test_rows_of_equal_variance_share_the_most_degrees_of_freedom():
         for squares, scale in zip(generator.chisquare(2, 50), [1.0, 1e3] * 25, strict=True)
     ]
     assert pool_other_rows(unlike, NO_PRIOR)[0].dof < 1
+
+
+def test_an_outlying_row_counts_as_four_typical_ones_and_makes_rows_share_little():
+    """Three rows of two degrees of freedom each, without a prior; by hand from the cited formulas."""
+    typical = 1.0 * 2 / (2 * math.log(2))  # the median of chi-squared with two degrees of freedom is 2 log 2
+    beyond = np.var([0.0, 0.0, math.log(50)], ddof=1) - math.pi**2 / 6  # trigamma(1)
+    shared = (1 + math.sqrt(1 + 2 * beyond)) / beyond
+    rows = [Residuals(2.0, 2.0), Residuals(2.0, 2.0), Residuals(100.0, 2.0)]
+    first, _, outlier = pool_other_rows(rows, NO_PRIOR)
+    assert (first.dof, first.squares) == pytest.approx((shared, shared * (2.0 + 4 * typical * 2) / 4))
+    assert (outlier.dof, outlier.squares) == pytest.approx((shared, shared * 1.0))
+    # With fewer rows the outlier cannot be told from the others, and they share all that they may.
+    assert pool_other_rows(rows[1:], NO_PRIOR)[1] == Residuals(2.0, 2.0)
+
+
+def test_with_a_prior_three_rows_may_raise_the_variance_and_two_may_not():
+    prior, loud = Noise(1.0, 3.0), Residuals(8.0, 2.0)
+    typical = 4.0 / math.log(2)
+    assert pool_other_rows([loud] * 2, prior)[0] == Residuals(2.0, 2.0)  # the prior's variance
+    raised = pool_other_rows([loud] * 3, prior)[0]
+    assert raised == Residuals(4.0 * min(4.0, typical), 4.0)
+
+
+def test_noise_is_at_least_that_of_the_epochs():
+    noise = Noise(2.0, 3.0, own=1.0)
+    assert noise.at_least(1.0) is noise
+    assert noise.at_least(5.0) == Noise(5.0, 3.0, own=1.0)
+
+
+def test_critical_value_is_interpolated_by_the_share_of_own_noise():
+    shared, own, half = (critical_value(6.0, 5, own=each) for each in (0.0, 6.0, 3.0))
+    assert own == pytest.approx(stats.t.ppf((1 + 0.95 ** (1 / 5)) / 2, 6))
+    assert half == pytest.approx((shared + own) / 2)
+    assert critical_value(6.0, 1, own=3.0) == pytest.approx(stats.t.ppf(0.975, 6))
+    # Hochberg and Tamhane, table 7: the studentized maximum modulus of 5 values, 10 degrees of freedom, at 5%.
+    assert critical_value(10.0, 5) == pytest.approx(3.103, abs=5e-3)

@@ -11,6 +11,7 @@ from benchmarks.paired_simulation import NOISES, Machine, coverage, power
 from runmanager.records.run.run_record import Attempt
 from runmanager.records.run.turn_record import Turn
 from runmanager.results.stats.paired_speedup import (
+    PairedSpeedup,
     batch_length,
     is_narrow,
     log_ratios,
@@ -138,3 +139,46 @@ def test_simultaneous_intervals_need_more_sessions():
     sessions = [[offset] * 10 for offset in (0.005, 0.03, 0.02, 0.0)]
     one, many = (sessions_needed(paired_speedup(sessions, rows=rows), 0.02) for rows in (1, 8))
     assert one == 5 and many > one
+
+
+def test_the_noise_of_rounds_is_that_of_their_trimmed_mean():
+    # By hand: two of ten are trimmed at either end; the winsorised squares about 0.035 add to 0.00425, over 6 x 5.
+    rounds = [0.05, 0.01, 0.04, 0.02, 0.03, 0.06, 0.0, 0.07, -0.5, 0.9]
+    estimate = paired_speedup([rounds])
+    assert math.log(estimate.value) == pytest.approx(0.035)
+    assert estimate.error == pytest.approx(math.sqrt(0.02**2 + 0.00425 / 30))
+    assert (estimate.dof, estimate.rounds_a_batch) == (2.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "length"),
+    # Bartels' ratio of 0 to n - 1 is 12 / n / (n + 1), and must be below 2 - 3.29 / √n for the next doubling.
+    [(3, 1), (4, 1), (5, 2), (8, 2), (9, 2), (10, 4), (16, 4), (64, 16)],
+)
+def test_batches_are_doubled_while_their_means_drift(rounds, length):
+    assert batch_length([list(range(rounds))]) == length
+    assert paired_speedup([[each / 1000 for each in range(rounds)]]).rounds_a_batch == length
+
+
+def test_rounds_that_are_all_equal_do_not_drift():
+    assert batch_length([[1.0] * 40]) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "sessions", "needed"),
+    # Student's t over √n for n sessions, with n + 1 degrees of freedom, times the noise must be at most log 1.02.
+    [(0.02, 1, 6), (0.042133, 1, 20), (0.05, 1, None), (0.01, 4, 6), (0.005, 4, 5)],
+)
+def test_sessions_are_counted_until_the_interval_is_narrow(error, sessions, needed):
+    estimate = PairedSpeedup(
+        value=1.0,
+        low=0.9,
+        high=1.1,
+        error=error,
+        dof=1.0 + sessions,
+        sessions=sessions,
+        rounds=6 * sessions,
+        spread=None,
+        rounds_a_batch=1,
+    )
+    assert sessions_needed(estimate, 0.02) == needed

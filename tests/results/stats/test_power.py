@@ -4,9 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from runmanager.results.stats.effects import make_contrast, run_values, simultaneous_estimates, speedup_interval
-from runmanager.results.stats.power import power, runs_needed
+from runmanager.results.stats.noise_model import critical_value
+from runmanager.results.stats.power import MAX_RUNS, power, runs_needed, smallest_detectable
 
 
 @pytest.mark.parametrize(("difference", "deviation", "runs"), [(0.1, 0.03, 5), (0.03, 0.02, 20), (0.1, 0.05, 10)])
@@ -49,3 +51,25 @@ def test_power_of_many_rows_uses_their_pooled_variance() -> None:
         found += sum(each.low > 1 for each in simultaneous_estimates(contrasts))
     text = power(0.03, deviation=0.02, runs=runs, rows=rows)
     assert found / trials / rows == pytest.approx(text, abs=0.07)  # three standard errors of 480 rows
+
+
+def test_power_of_one_run_a_side_is_that_of_the_prior_alone() -> None:
+    reach = stats.t.ppf(0.975, 3) * 0.0745 * math.sqrt(2)
+    for difference in (0.5, -1 / 3):
+        expected = stats.norm.cdf((math.log(1.5) - reach) / (0.05 * math.sqrt(2)))
+        assert power(difference, deviation=0.05, runs=1) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("rows", "dof", "own"), [(1, 5.0, 2.0), (2, 7.0, 2.0), (3, 9.0, 2.0), (9, 9.0, 2.0)])
+def test_smallest_detectable_difference_is_the_drift_and_the_interval(rows: int, dof: float, own: float) -> None:
+    # The prior has three degrees of freedom, the row's own three runs two, and other rows add at most four.
+    variance = (3 * 0.0745**2 + (dof - 3) * 0.03**2) / dof
+    reach = critical_value(dof, rows, own=own) * math.sqrt(variance * 2 / 3)
+    found = smallest_detectable(0.1, deviation=0.03, runs=3, rows=rows)
+    assert found == pytest.approx(1.1 * math.exp(reach) - 1)
+
+
+def test_power_of_runs_that_do_not_vary_is_certainty() -> None:
+    assert power(0.5, deviation=0.0, runs=2) == 1.0
+    assert runs_needed(0.5, deviation=0.0, share=0.9) == 1
+    assert power(0.03, deviation=0.02, runs=MAX_RUNS) == pytest.approx(1.0)

@@ -3,7 +3,10 @@
 import math
 import random
 
-from runmanager.results.stats.race import beaten, race_speedup
+from runmanager.results.stats.descriptive import Estimate
+from runmanager.results.stats.noise_model import critical_value
+from runmanager.results.stats.paired_speedup import MIN_ROUNDS, paired_speedup
+from runmanager.results.stats.race import LEAST_ROUNDS, beaten, fastest_of, is_settled, race_speedup
 
 LOOKS = (3, 12)
 SESSIONS = 2
@@ -61,3 +64,41 @@ def test_a_race_that_was_looked_at_has_half_of_the_error_left_even_for_one_value
         looked_at = race_speedup(sessions, 0, 1, rows=1, whole_runs=whole_runs)
         assert last is not None and looked_at is not None
         assert looked_at.low < last.low < last.high < looked_at.high
+
+
+def test_the_interval_at_the_end_has_half_of_the_error_and_prefers_longer_sessions() -> None:
+    long, short = [{0: 1.0, 1: 2.0}] * MIN_ROUNDS, [{0: 1.0, 1: 3.0}] * LEAST_ROUNDS
+    found = race_speedup([long, short], 0, 1, rows=3)
+    assert found == paired_speedup([[math.log(2.0)] * MIN_ROUNDS], rows=6)
+    assert race_speedup([long], 0, 1) == paired_speedup([[math.log(2.0)] * MIN_ROUNDS])
+    assert race_speedup([short, short[:-1]], 0, 1) == paired_speedup([[math.log(3.0)] * LEAST_ROUNDS])
+
+
+def test_interval_of_whole_runs_is_by_hand() -> None:
+    found = race_speedup([[{0: 1.0, 1: 2.0}], [{0: 1.0, 1: 3.0}]], 0, 1, rows=2, whole_runs=True)
+    assert found is not None
+    # The prior's 3 x 0.0745² and half of the squares of both log ratios about their mean, one degree of freedom; those
+    # runs vary more than the prior, so it counts by the square of the ratio of both variances.
+    variance = math.log(1.5) ** 2 / 4
+    weight = (0.0745**2 / variance) ** 2
+    noise = (3 * weight * 0.0745**2 + variance) / (3 * weight + 1)
+    assert math.isclose(found.dof, 3 * weight + 1) and math.isclose(found.error, math.sqrt(noise))
+    assert math.isclose(found.value, math.sqrt(6))
+    reach = critical_value(found.dof, 4, own=1.0) * found.error
+    assert math.isclose(math.log(found.high / found.value), reach)
+    assert math.isclose(math.log(found.value / found.low), reach)
+
+
+def test_the_fastest_is_by_the_rounds_that_all_share() -> None:
+    sessions = [[{0: 1.0, 1: 2.0, 2: 1.5}, {0: 9.0, 2: 1.0}], [{0: 1.0, 1: 2.5}]]
+    assert fastest_of(sessions, {0, 1}) == 1
+    assert fastest_of(sessions, {0, 2}) == 0
+    assert fastest_of(sessions, {0, 1, 2}) == 1
+    assert fastest_of([], {3, 1}) == 1
+
+
+def test_a_speedup_is_settled_within_a_hundredth_or_a_tenth_of_itself() -> None:
+    assert not is_settled(None)
+    for value, reach in ((1.0, 0.01), (1.05, 0.01), (0.5, 0.1 * math.log(2)), (4.0, 0.1 * math.log(4))):
+        assert is_settled(Estimate(value, 0.0, value * math.exp(0.99 * reach)))
+        assert not is_settled(Estimate(value, 0.0, value * math.exp(1.01 * reach)))
