@@ -4,6 +4,7 @@ The programs are forks of a server that has made the imports (`fork_server.py`).
 themselves, or whose tracebacks are compared as a whole, need a process of their own.
 """
 
+import atexit
 import contextlib
 import functools
 import json
@@ -112,14 +113,16 @@ def _server() -> str:
         stdin=subprocess.PIPE,
         start_new_session=True,
     )
+    atexit.register(_end, server)
     until = time.monotonic() + _START_SECONDS
     while not Path(address).exists():
         if server.poll() is not None or time.monotonic() > until:
             raise RuntimeError("the server of forked programs did not start")
         time.sleep(0.01)  # between two polls
-    _servers.append(server)
     return address
 
 
-_servers: list["subprocess.Popen[bytes]"] = []
-"""The server: its standard input, which is open here, keeps it alive."""
+def _end(server: "subprocess.Popen[bytes]") -> None:
+    assert server.stdin is not None
+    server.stdin.close()  # which is what keeps it alive
+    server.wait(_START_SECONDS)
