@@ -113,10 +113,16 @@ def _server() -> str:
         stdin=subprocess.PIPE,
         start_new_session=True,
     )
+    atexit.register(_end, server)
     until = time.monotonic() + _START_SECONDS
     while not Path(address).exists():
         if server.poll() is not None or time.monotonic() > until:
             raise RuntimeError("the server of forked programs did not start")
         time.sleep(0.01)  # between two polls
-    atexit.register(server.communicate)  # its standard input, which is open until then, keeps it alive
     return address
+
+
+def _end(server: "subprocess.Popen[bytes]") -> None:
+    assert server.stdin is not None
+    server.stdin.close()  # which is what keeps it alive
+    server.wait(_START_SECONDS)
