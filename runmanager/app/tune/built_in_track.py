@@ -104,7 +104,7 @@ class BuiltInTrack:
         except KeyboardInterrupt:
             state.is_interrupted = True
         failures = faults | {key: _reason(each) for key, each in state.failures.items()}
-        rows = None if is_last else max(len(entries) - 1, 1)
+        rows = max(len(entries) - 1, 1)
         found = {key: race_speedup(state.sessions, 0, key, rows=rows) for key in entries if key}
         return Heat(
             {key: each for key, each in found.items() if each is not None and key not in failures},
