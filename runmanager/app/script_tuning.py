@@ -166,7 +166,7 @@ class _WholeRuns:
                 break
             if time.monotonic() + len(running) * self._run_seconds > deadline and len(rounds) >= _LEAST_ROUNDS:
                 break
-        rows = len(cells) - 1
+        rows = None if is_last else len(cells) - 1
         every = {key: race_speedup([rounds], 0, key, rows=rows, whole_runs=True) for key in range(1, len(cells))}
         known = {key: each for key, each in every.items() if each is not None and key not in failures}
         fastest = fastest_of([rounds], running) if running else 0

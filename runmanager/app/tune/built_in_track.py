@@ -134,7 +134,7 @@ class BuiltInTrack:
             if len(state.running) < 2 or (number and left < self._needed(len(state.running), MIN_ROUNDS)):
                 break
             self._run_session(state, entries, sorted(state.running), left, number, is_last=is_last)
-            if is_last and len(entries) == 2 and is_settled(race_speedup(state.sessions, 0, 1)):
+            if is_last and len(entries) == 2 and is_settled(race_speedup(state.sessions, 0, 1, rows=1)):
                 break
         self._try_in_pairs(state, entries, deadline)
 

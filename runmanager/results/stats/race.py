@@ -2,8 +2,8 @@
 
 Half of the error of 5% is for the looks at a race before its end, each of which may drop contenders: the intervals of
 all pairs hold together, at all looks. The other half is for the intervals at its end, which hold together too. So it is
-where the looks may end the race, as it is settled: a race that seems quiet ends early, and intervals of 95% would cover
-the truth in 85% to 95% of such races.
+where a race ends as soon as it is settled: it then tends to end when its sessions happen to agree, and intervals of 95%
+would cover the truth in 85% to 95% of races.
 """
 
 import math
@@ -27,20 +27,21 @@ LEAST_ROUNDS = 3
 
 
 def race_speedup(
-    sessions: Sessions, reference: int, other: int, *, rows: int = 1, whole_runs: bool = False
+    sessions: Sessions, reference: int, other: int, *, rows: int | None = None, whole_runs: bool = False
 ) -> Estimate | None:
     """Return how many times as fast as `reference` another contender is, with its 95% interval.
 
-    It is one of the `rows` intervals at the end of a race that was looked at before. With `whole_runs` each round is a
-    run of each contender, as a process of its own, and counts by itself. None where they have too few rounds in common.
+    It is one of the `rows` intervals at the end of a race that was looked at before; None: of a race without looks.
+    With `whole_runs` each round is a run of each contender, as a process of its own, and counts by itself. None where
+    they have too few rounds in common.
     """
     ratios = [log_ratios(rounds, {reference}, {other}) for rounds in sessions]
-    rows *= _HALVES
+    joint = 1 if rows is None else _HALVES * rows
     if whole_runs:
-        return _speedup_of_runs([each for found in ratios for each in found], rows=rows)
+        return _speedup_of_runs([each for found in ratios for each in found], rows=joint)
     # Short sessions are noisier than others, and count only where there is no other.
     least = MIN_ROUNDS if any(len(each) >= MIN_ROUNDS for each in ratios) else LEAST_ROUNDS
-    return paired_speedup([each for each in ratios if len(each) >= least], rows=rows)
+    return paired_speedup([each for each in ratios if len(each) >= least], rows=joint)
 
 
 def beaten(sessions: Sessions, running: Collection[int], *, looks: int, whole_runs: bool = False) -> frozenset[int]:

@@ -3,8 +3,7 @@
 import math
 import random
 
-from runmanager.results.stats.paired_speedup import log_ratios, paired_speedup
-from runmanager.results.stats.race import beaten, is_settled, race_speedup
+from runmanager.results.stats.race import beaten, race_speedup
 
 LOOKS = (3, 12)
 SESSIONS = 2
@@ -54,23 +53,11 @@ def test_each_whole_run_counts_by_itself() -> None:
     assert race_speedup([[{0: 1.0, 1: 2.0}]], 0, 1, whole_runs=True) is None
 
 
-def test_half_of_the_error_is_left_for_the_end_even_of_one_value() -> None:
+def test_a_race_that_was_looked_at_has_half_of_the_error_left_even_for_one_value() -> None:
     """The looks may drop a value, and so may the end call it slower: together at most 5%."""
-    sessions = [[{0: 1.0, 1: 2.0 + 0.1 * (number % 2)} for number in range(12)]] * 2
-    plain = paired_speedup([log_ratios(rounds, {0}, {1}) for rounds in sessions])
-    found = race_speedup(sessions, 0, 1)
-    assert plain is not None and found is not None
-    assert found.low < plain.low < plain.high < found.high
-
-
-def test_the_interval_of_a_race_that_ends_when_it_is_settled_covers_the_truth() -> None:
-    """Sessions that happen to agree end the race: such looks must be paid for."""
-    draw, truth, covered, trials = random.Random(1), 1.5, 0, 500
-    for _ in range(trials):
-        sessions: list[list[dict[int, float]]] = []
-        while len(sessions) < 8 and not is_settled(race_speedup(sessions, 0, 1)):
-            gap = math.log(truth) + draw.gauss(0.0, 0.042)
-            sessions.append([{0: 1.0, 1: math.exp(gap + draw.gauss(0.0, 0.02))} for _ in range(12)])
-        found = race_speedup(sessions, 0, 1)
-        covered += found is not None and found.low <= truth <= found.high
-    assert covered >= 0.94 * trials
+    for whole_runs in (False, True):
+        sessions = [[{0: 1.0, 1: 2.0 + 0.1 * (number % 2)} for number in range(12)]] * 2
+        last = race_speedup(sessions, 0, 1, whole_runs=whole_runs)
+        looked_at = race_speedup(sessions, 0, 1, rows=1, whole_runs=whole_runs)
+        assert last is not None and looked_at is not None
+        assert looked_at.low < last.low < last.high < looked_at.high
