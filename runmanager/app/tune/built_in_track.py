@@ -104,7 +104,7 @@ class BuiltInTrack:
         except KeyboardInterrupt:
             state.is_interrupted = True
         failures = faults | {key: _reason(each) for key, each in state.failures.items()}
-        rows = None if is_last else max(len(entries) - 1, 1)
+        rows = max(len(entries) - 1, 1)
         found = {key: race_speedup(state.sessions, 0, key, rows=rows) for key in entries if key}
         return Heat(
             {key: each for key, each in found.items() if each is not None and key not in failures},
@@ -134,7 +134,7 @@ class BuiltInTrack:
             if len(state.running) < 2 or (number and left < self._needed(len(state.running), MIN_ROUNDS)):
                 break
             self._run_session(state, entries, sorted(state.running), left, number, is_last=is_last)
-            if is_last and len(entries) == 2 and is_settled(race_speedup(state.sessions, 0, 1)):
+            if is_last and len(entries) == 2 and is_settled(race_speedup(state.sessions, 0, 1, rows=1)):
                 break
         self._try_in_pairs(state, entries, deadline)
 

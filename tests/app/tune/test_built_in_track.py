@@ -13,6 +13,7 @@ from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.local.turn_keeper import TurnKeeper
 from runmanager.records.run.status import Outcome, Reason, Status
+from runmanager.results.stats.race import race_speedup
 from runmanager.training.options.job import TrainingOptions
 
 NO_MEMORY = Outcome(Status.FAILED, Reason.OUT_OF_MEMORY, "no room")
@@ -81,3 +82,10 @@ def test_without_time_nothing_is_tried_again(track_on: Any) -> None:
     machine = Machine({1: 1.0, 2: 1.0, 3: 2.0}, room=2)
     heat = track_on(machine).race(contenders(2, 3), seconds=0.0)
     assert len(machine.launched) == 1 and heat.failures == {2: "out_of_memory: no room"}
+
+
+def test_the_looks_that_may_end_the_last_heat_are_paid_for(track_on: Any) -> None:
+    machine = Machine({1: 1.0, 2: 3.0})
+    heat = track_on(machine).race(contenders(2), seconds=60.0, is_last=True)
+    sessions = [[{0: 1.0, 1: 3.0}] * 12] * len(machine.launched)
+    assert heat.estimates[1] == race_speedup(sessions, 0, 1, rows=1) != race_speedup(sessions, 0, 1)
