@@ -110,11 +110,12 @@ class Run:
     def _pending(self) -> list[Mutant]:
         tried_again = (SURVIVED, NOT_REACHED) if self.options.again else ()
         known = self.outcomes.known
-        return [each for each in self.mutants if each.key not in known or known[each.key].word in tried_again]
+        left = [each for each in self.mutants if each.key not in known or known[each.key].word in tried_again]
+        return [each for each in left if each.file.startswith(tuple(self.options.only))]
 
     def _reach(self, session: pytest.Session) -> Reach:
-        path = self.options.work / "reach.json"
         mark = fingerprint(ROOT, ("runmanager", *self.options.tests))
+        path = self.options.work / f"reach-{'-'.join(Path(each).stem for each in self.options.tests)}.json"
         if path.exists():
             reach = msgspec.json.decode(path.read_bytes(), type=Reach, strict=False)
             if reach.fingerprint == mark:
@@ -139,6 +140,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=600, help="how many changes (default: 600)")
     parser.add_argument("--seed", type=int, default=0, help="which ones (default: 0)")
     parser.add_argument("--targets", nargs="+", default=TARGETS, help="the files and folders to change")
+    parser.add_argument("--only", nargs="+", default=[""], help="try only the chosen ones of these files and folders")
     parser.add_argument("--tests", nargs="+", default=TESTS, help="the files and folders of tests")
     parser.add_argument("--budget", type=float, default=10, help="seconds of tests a change (default: 10)")
     parser.add_argument("--minutes", type=float, default=600, help="ends after this time; give the command again")

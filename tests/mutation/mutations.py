@@ -194,7 +194,7 @@ def _children(node: ast.AST) -> Iterator[tuple[str, _Slot]]:
 def _is_left_out(node: ast.AST) -> bool:
     """Whether a part cannot change what a test sees: invariants, types, documentation; or is a formatted text."""
     match node:
-        case ast.Assert() | ast.JoinedStr() | ast.Expr(value=ast.Constant()):
+        case ast.Assert() | ast.JoinedStr() | ast.Expr(value=ast.Constant()) | ast.keyword(arg="strict"):
             return True
         case ast.If(test=ast.Name(id="TYPE_CHECKING")) | ast.Assign(targets=[ast.Name(id="__all__")]):
             return True

@@ -71,7 +71,9 @@ def _fixture_context(fixture: pytest.FixtureDef[Any]) -> str:
 def fingerprint(root: Path, folders: Sequence[str]) -> str:
     """Return a hash of all Python files below these folders."""
     digest = hashlib.sha256()
-    for file in sorted(file for folder in folders for file in (root / folder).rglob("*.py")):
+    paths = [root / folder for folder in folders]
+    files = [file for path in paths for file in (path.rglob("*.py") if path.is_dir() else [path])]
+    for file in sorted(files):
         digest.update(f"{file.relative_to(root)}\n".encode() + file.read_bytes())
     return digest.hexdigest()
 

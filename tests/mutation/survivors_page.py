@@ -26,6 +26,8 @@ A change takes the opposite of a comparison or its neighbour (`<` and `<=`), swa
 `/`, `min` and `max`, `any` and `all`, `break` and `continue`, drops a `not` or a sign, turns a condition around,
 changes a number, a truth value or a text, returns None, or leaves out a call. Assertions, declarations, types and
 formatted texts stay. The seed chooses among all such changes; the same code has the same ones.
+
+Of {chosen} chosen changes {tried} were tried.
 """
 
 
@@ -36,7 +38,7 @@ def write_page(root: Path, mutants: Sequence[Mutant], outcomes: Mapping[str, Out
     reasons = tomllib.loads((root / "tests" / "mutation" / "survivors.toml").read_text())
     all_of_them = _counts("all", tried, outcomes)
     lines = [
-        _HEAD,
+        _HEAD.format(chosen=len(mutants), tried=len(tried)),
         "| part | changes | noticed | of these by a timeout | share |",
         "| --- | ---: | ---: | ---: | ---: |",
     ]

@@ -3,6 +3,7 @@
 import errno
 import os
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -271,3 +272,42 @@ def test_line_without_room_raises_and_leaves_other_lines_intact(tmp_path: Path) 
     )
     assert done.stdout.strip() == os.strerror(errno.EFBIG)
     assert (tmp_path / "epochs.jsonl").read_bytes() == b"a" * 50 + b"\n" + b"c" * 10 + b"\n"
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The steps towards the disk, in their order."""
+    taken: list[str] = []
+
+    def noting(name: str) -> None:
+        original = getattr(os, name)
+
+        def step(*arguments: Any, **options: Any) -> Any:
+            is_folder = isinstance(arguments[0], int) and stat.S_ISDIR(os.fstat(arguments[0]).st_mode)
+            taken.append(f"{name} of the folder" if is_folder else name)
+            return original(*arguments, **options)
+
+        monkeypatch.setattr(os, name, step)
+
+    for name in ("fsync", "replace"):
+        noting(name)
+    return taken
+
+
+def test_a_replaced_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, steps: list[str]) -> None:
+    replace_file(tmp_path / "run.json", "new")
+    assert steps == ["fsync", "replace", "fsync of the folder"]
+
+
+def test_lines_are_on_the_disk_after_a_second_and_at_the_end(tmp_path: Path, steps: list[str]) -> None:
+    now = [100.0]
+    with LineAppender(tmp_path / "epochs.jsonl", clock=lambda: now[0]) as lines:
+        lines.append(b"1")
+        assert len(steps) == 1
+        for passed, synced in ((0.5, 1), (0.49, 1), (0.01, 2), (0.99, 2), (0.01, 3)):
+            now[0] += passed
+            lines.append(b"2")
+            assert len(steps) == synced
+        lines.append(b"3")
+        assert len(steps) == 3
+    assert len(steps) == 4

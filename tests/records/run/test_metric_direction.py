@@ -2,7 +2,8 @@
 
 import pytest
 
-from runmanager.records.run.metric_direction import prefers_larger
+from runmanager.errors import UsageError
+from runmanager.records.run.metric_direction import MAX, MIN, is_larger_better, parse_better, prefers_larger
 
 
 @pytest.mark.parametrize(
@@ -19,3 +20,36 @@ from runmanager.records.run.metric_direction import prefers_larger
 )
 def test_direction_by_name(name: str, is_larger_better: bool | None) -> None:
     assert prefers_larger(name) is is_larger_better
+
+
+@pytest.mark.parametrize(
+    ("words", "is_larger_better"),
+    [
+        ("acc accuracy auc auroc rocauc bleu dice f1 iou map miou precision psnr r2", True),
+        ("recall return reward score second ssim throughput top1 top5", True),
+        ("cer err error fid latency loss mae mse nll perplexity ppl rmse seconds time wer", False),
+        ("count norm num scale std steps variance weight", None),
+    ],
+)
+def test_every_known_word_has_a_direction(words: str, is_larger_better: bool | None) -> None:
+    for word in words.split():
+        for name in (word, word.upper(), f"val/{word}", f"loss_of_{word}" if is_larger_better else f"accuracy_{word}"):
+            assert prefers_larger(name) is is_larger_better, name
+
+
+def test_a_name_is_split_at_its_capitals() -> None:
+    assert [prefers_larger(name) for name in ("trainLoss", "ROCLoss", "LossROCScore", "valXy")] == [
+        False,
+        False,
+        True,
+        None,
+    ]
+
+
+def test_directions_as_users_write_them() -> None:
+    assert [parse_better(word) for word in ("max", "larger", "min", "smaller")] == [MAX, MAX, MIN, MIN]
+    for other in ("bigger", "MAX", None):
+        with pytest.raises(UsageError, match="`better` must be min or max"):
+            parse_better(other)  # type: ignore[arg-type]
+    assert is_larger_better("loss", {"loss": "max"}) and not is_larger_better("accuracy", {"accuracy": "min"})
+    assert is_larger_better("loss", {"other": "max"}) is False

@@ -26,3 +26,14 @@ from runmanager.records.run.metric_names import column_of_metric
 )
 def test_name_means_a_column(name: str, column: str | None) -> None:
     assert column_of_metric(name) == column
+
+
+def test_every_name_of_a_data_set_goes_with_every_quantity() -> None:
+    splits = {"eval": "val_", "val": "val_", "valid": "val_", "validation": "val_", "train": "", "training": ""}
+    quantities = {"loss": "loss", "acc": "accuracy", "accuracy": "accuracy"}
+    for split, prefix in splits.items():
+        for quantity, column in quantities.items():
+            for name in (f"{split}/{quantity}", f"{quantity}.{split}", f"{split} {quantity}_EPOCH".title()):
+                assert column_of_metric(name) == prefix + column
+    for column in ("loss", "accuracy", "val_loss", "val_accuracy"):
+        assert column_of_metric(column) == column

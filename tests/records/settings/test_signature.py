@@ -1,12 +1,23 @@
 """Signatures: every requested setting counts, the order does not, and old signatures never change."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from runmanager.records.settings.signature import LATER, UNSIGNED, short_signature, signature
+from runmanager.records.settings.signature import (
+    LATER,
+    UNSIGNED,
+    short_signature,
+    signature,
+    with_later_settings,
+    without_unsigned,
+)
+from runmanager.records.settings.values import flatten
 
 KEYS = st.text(min_size=1, max_size=6).filter(lambda key: key not in UNSIGNED and key not in LATER)
 VALUES = st.recursive(
@@ -100,3 +111,61 @@ def test_a_validation_on_all_images_is_signed_as_before_the_setting_existed() ->
     assert of() == of(val_size=None) != of(val_size=17)
     digits = {"name": "digits", "size": 100}
     assert of(**digits) != of(**digits, val_size=None)  # always part of the signatures of digits
+
+
+STORED = Path(__file__).resolve().parents[2] / "results" / "stored_sweep" / "first" / "runs"
+ADDED_SINCE = {
+    "loss": {"_target_": "torch.nn.CrossEntropyLoss"},
+    "metrics": {},
+    "resume": True,
+    "rerun_changed": False,
+    "hydra": {"sweeper": "runmanager"},
+}
+NEUTRAL = {
+    "precision": "fp32",
+    "channels_last": False,
+    "micro_batch": None,
+    "on_oom": "fail",
+    "compile": False,
+    "graphs": False,
+    "loader.prefetch_to_device": False,
+    "optimizer.fused": None,
+    "tensorboard.predictions": True,
+    "tensorboard.confusion_matrix": True,
+}
+
+
+@pytest.mark.parametrize("folder", sorted(STORED.iterdir()), ids=lambda path: path.name)
+def test_runs_of_an_earlier_version_keep_their_signatures(folder: Path) -> None:
+    config, record = yaml.safe_load((folder / "config.yaml").read_text()), json.loads((folder / "run.json").read_text())
+    assert signature(config) == signature({**config, **ADDED_SINCE}) == record["signature"]
+    assert folder.name.endswith(f"-{short_signature(record['signature'])}")
+
+
+def test_settings_that_were_added_later_may_be_missing_at_their_neutral_value() -> None:
+    (folder, *_) = sorted(STORED.iterdir())
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    for dotted in NEUTRAL:
+        group, _, name = dotted.rpartition(".")
+        del (config[group] if group else config)[name]
+    assert signature(config) == json.loads((folder / "run.json").read_text())["signature"]
+    loaded = flatten(config)
+    added = with_later_settings(loaded)
+    later = NEUTRAL | {"loss._target_": "torch.nn.CrossEntropyLoss", "metrics": {}}
+    assert added == loaded | later
+    assert {name: added[name] for name in later} == later
+    assert with_later_settings({"lr": 0.1}) == {"lr": 0.1}  # of another program
+    mnist = {**loaded, "dataset.name": "mnist"}
+    del mnist["dataset.val_size"]
+    assert with_later_settings(mnist)["dataset.val_size"] is None
+    assert "dataset.val_size" not in with_later_settings({**mnist, "dataset.name": "digits"})
+    other_loader = with_later_settings({**loaded, "loader.name": "in_memory"})
+    assert "loader.prefetch_to_device" not in other_loader and other_loader["optimizer.fused"] is None
+
+
+def test_dotted_names_leave_out_settings_of_groups() -> None:
+    config = {"a": {"b": {"c": 1, "d": 2}, "e": 3}, "f": {"g": 1}, "h": 5}
+    assert without_unsigned(config, ["a.b.c", "h"]) == {"a": {"b": {"d": 2}, "e": 3}, "f": {"g": 1}}
+    assert without_unsigned(config, ["a.b", "f.g"]) == {"a": {"e": 3}, "h": 5}  # an empty group goes too
+    assert without_unsigned(config, ["h.x", "a.e.y"]) == config
+    assert without_unsigned(config, ["f"]) == {"a": config["a"], "h": 5}

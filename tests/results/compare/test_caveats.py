@@ -1,13 +1,18 @@
 """Caveats of a pair: costs that the median of the epochs hides, and outliers among the seeds."""
 
+import dataclasses
 import json
 
+import msgspec
 import pytest
 
+from runmanager.records.run.run_record import Measurements
 from runmanager.records.run.status import Reason, Status
-from runmanager.results.compare.caveats import outlier_caveats
+from runmanager.results.compare.caveats import contention_caveats, outlier_caveats, pair_caveats
 from runmanager.results.compare.comparison import CompareOptions, compare
+from runmanager.results.compare.comparison_side import Side
 from runmanager.results.findings.answer_sentences import answers
+from runmanager.results.load.cells import gather_cells
 from runmanager.results.result_files import write_tables
 from runmanager.results.sweep import Sweep
 from runmanager.results.tables.results_table import result_rows
@@ -121,3 +126,65 @@ def test_finished_runs_without_a_measured_epoch_are_named(contents, timed):
     assert "lr=2.0: 1 of 3 runs left out, without a measured epoch" in row["reason"]
     (by_loss,) = compare(contents(*cells), None, CompareOptions(axis="lr", metric="val_loss")).rows
     assert "left out" not in (by_loss["reason"] or "")
+
+
+def test_what_a_side_met_on_its_host_is_named_once_with_all_sides(side):
+    one, other = side([0.5], [0.6]), dataclasses.replace(side([0.5]), label="there")
+    folders = [cell.stored.paths.root for each in (one, other) for cell in each.cells]
+    alone = dict.fromkeys(folders)
+    assert contention_caveats([one, other], alone) == []
+    shared = dict.fromkeys(folders, ("other work",))
+    assert contention_caveats([one, other], shared) == ["contended: here and there met other work"]
+    (first, *_) = folders
+    some = alone | {first: ("a GPU in use", "other work")}
+    assert contention_caveats([one], some) == ["contended: here met a GPU in use, here met other work"]
+
+
+def test_facts_in_which_sides_differ_are_named(contents, timed, host):
+    """One caveat for each, in a fixed order; equal or unknown facts are none."""
+
+    def reasons(fields, **settings):
+        environments = [msgspec.structs.replace(host, **each) for each in fields]
+        runs = [
+            ({"lr": lr, **settings}, timed([9.0] + [1.0] * 5), {"environment": environment})
+            for lr, environment in enumerate(environments)
+        ]
+        sweep = contents(*runs)
+        cells = gather_cells(sweep.runs, (), None).cells
+        return pair_caveats([Side(f"lr={lr}", [cell]) for lr, cell in enumerate(cells)])
+
+    assert reasons([{}, {}]) == []
+    assert reasons([{"host": "a"}, {"host": "b"}]) == ["host differs: a (lr=0), b (lr=1)"]
+    assert reasons([{"cpu_model": "a"}, {"cpu_model": "b"}]) == ["CPU model differs: a (lr=0), b (lr=1)"]
+    assert reasons([{"commit_clean": False}, {"commit_clean": True}]) == ["uncommitted changes: lr=0"]
+    known, unknown = {"code": {"train.py": "1"}}, {"code": None, "commit_clean": None}
+    assert reasons([known, unknown]) == ["whether the code is the same is not known: lr=1"]
+    assert reasons([unknown, unknown]) == []
+
+
+def test_precisions_and_choices_in_which_sides_differ_are_named(contents, timed):
+    def reasons(*measurements, precision=("fp32", "fp32")):
+        runs = [
+            ({"lr": lr, "precision": kind, "micro_batch": "auto"}, timed([9.0, 1.0]), {"measurements": each})
+            for lr, (each, kind) in enumerate(zip(measurements, precision, strict=True))
+        ]
+        cells = gather_cells(contents(*runs).runs, (), None).cells
+        return pair_caveats([Side(f"lr={lr}", [cell]) for lr, cell in enumerate(cells)])
+
+    one, other = Measurements(precision="ieee"), Measurements(precision="tf32")
+    differs = ["precision of products differs: ieee (lr=0), tf32 (lr=1)"]
+    assert reasons(one, other) == differs
+    assert reasons(one, one) == reasons(one, Measurements()) == []
+    assert reasons(one, other, precision=("fp32", "bf16")) == []  # then the setting says so
+    small, large = Measurements(chosen={"micro_batch": 8}), Measurements(chosen={"micro_batch": 64})
+    assert reasons(small, large) == ["micro_batch differs: 8 (lr=0), 64 (lr=1)"]
+    assert reasons(small, small) == []
+    assert reasons(small, Measurements()) == ["micro_batch differs: 8 (lr=0), auto (lr=1)"]
+
+
+def test_an_outlier_is_far_behind_by_its_spread_and_by_a_tenth(side):
+    assert outlier_caveats([side([0.9], [0.9], [0.82])]) == []  # nearer than a tenth of the median
+    assert len(outlier_caveats([side([0.9], [0.9], [0.80])])) == 1
+    assert outlier_caveats([side([0.5], [0.7], [0.9], [0.35], [0.6])]) == []  # within 3.5 of their spread
+    assert outlier_caveats([side([0.9, 0.1], [0.9, 0.9], [0.9, 0.9])]) != []  # the last epoch counts
+    assert outlier_caveats([side([0.1, 0.9], [0.9, 0.9], [0.9, 0.9])]) == []

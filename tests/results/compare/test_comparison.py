@@ -1,12 +1,19 @@
 """The comparison: its rows by each metric and along any axis, and all reasons."""
 
+import dataclasses
+
 import msgspec
 import pytest
 
 from runmanager.errors import UsageError
 from runmanager.records.run.run_record import Environment, Measurements
 from runmanager.records.run.status import Reason, Status
-from runmanager.results.compare.comparison import CompareOptions, compare, compare_with_stand_in
+from runmanager.results.compare.comparison import (
+    CompareOptions,
+    compare,
+    compare_with_stand_in,
+    with_numbered_reasons,
+)
 from runmanager.results.load.loader import read_results
 from runmanager.results.tables.text_formats import to_csv
 
@@ -451,3 +458,25 @@ def test_along_the_number_of_ranks_the_table_has_the_scaling_efficiency(contents
     recorded = contents((CPU, steady(2.0), {}), ({**CPU, "seed": 1}, steady(1.25), {"world_size": 2}))
     row = only_row(recorded, axis="world_size")
     assert (row["baseline"], row["candidate"], row["scaling_efficiency"]) == (1, 2, pytest.approx(0.8))
+    four = ({**CPU, "processes": 4}, steady(0.8), {})
+    row = only_row(contents(two, four), axis="processes")
+    assert (row["speedup"], row["scaling_efficiency"]) == (pytest.approx(1.5625), pytest.approx(0.78125))
+
+
+def test_each_reason_is_one_numbered_note_for_people(contents, steady):
+    pairs = [({**CPU, "lr": lr, "device": device}, steady(1.0), {}) for lr in (1, 2) for device in ("cpu", "cuda")]
+    unfinished = ({**CPU, "lr": 3, "device": "cuda"}, [], {"status": Status.RUNNING})
+    table = compare(contents(*pairs, ({**CPU, "lr": 3}, steady(1.0), {}), unfinished), None)
+    found = with_numbered_reasons(table)
+    assert [row["note"] for row in found.rows] == ["[1]", "[1]", "[2]"]
+    assert found.notes[:2] == (f"[1] {ONE_RUN}", "[2] cuda: running")
+    assert found.notes[2:] == tuple(table.notes)
+    assert tuple(found.shown) == tuple("note" if name == "reason" else name for name in table.shown)
+    assert "note" in found.shown
+    without = with_numbered_reasons(
+        dataclasses.replace(
+            table, rows=[dataclasses.replace(row, values=row.values | {"reason": None}) for row in table.rows]
+        )
+    )
+    assert [row["note"] for row in without.rows] == ["", "", ""]
+    assert not {"note", "reason"} & set(without.shown) and tuple(without.notes) == tuple(table.notes)

@@ -26,3 +26,8 @@ def test_resolution_of_other_values_is_unknown(side):
     assert resolution(side([0.5], [0.0], [1.0])) == 0
     assert resolution(side([float("nan")])) == 0
     assert resolution(side([0.125], [0.625], metric="val_loss")) == 0
+
+
+def test_fewer_than_ten_samples_do_not_show_how_many_were_evaluated(side):
+    assert resolution(side([0.1], [0.3])) == 1 / 10
+    assert resolution(side([1 / 9], [2 / 9])) == 0

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.optimize import brentq
 
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.results.compare.comparison import CompareOptions, compare
@@ -119,3 +120,38 @@ def test_mean_over_pairs_covers_the_truth_for_any_correlation_between_them(share
         found = overall_effect(rows, ())
         covered += found.estimate.low <= 1 <= found.estimate.high
     assert covered >= 367  # three standard errors below 95%
+
+
+def test_agreement_and_widening_are_those_of_welchs_analysis_of_variance():
+    """Rows that stand for groups of measured values, of unlike size and noise, against SciPy's Welch test."""
+    generator = np.random.default_rng(12)
+    noise = [generator.normal(0, deviation, count) for deviation, count in ((0.01, 4), (0.05, 6), (0.02, 3), (0.03, 9))]
+    offsets = (0.0, 0.1, 0.02, -0.05)
+
+    def groups_at(scale):
+        return [group + scale * offset for group, offset in zip(noise, offsets, strict=True)]
+
+    def overall_at(scale):
+        rows = [
+            row_of(
+                Estimate(
+                    math.exp(group.mean()), 0.0, math.inf, group.std(ddof=1) / math.sqrt(len(group)), len(group) - 1.0
+                )
+            )
+            for group in groups_at(scale)
+        ]
+        return overall_effect(rows, ())
+
+    def welch(scale):
+        return stats.f_oneway(*groups_at(scale), equal_var=False)
+
+    critical = brentq(lambda scale: welch(scale).pvalue - 0.05, 0.2, 5.0)
+    assert overall_at(0.999 * critical).agrees and not overall_at(1.001 * critical).agrees
+    found, errors = overall_at(0.9 * critical), [each.std(ddof=1) / math.sqrt(len(each)) for each in noise]
+    assert found.estimate.error == pytest.approx(math.hypot(*errors) / 4 * math.sqrt(welch(0.9 * critical).statistic))
+    squares = [each**2 for each in errors]
+    dof = sum(squares) ** 2 / sum(each**2 / (len(group) - 1) for each, group in zip(squares, noise, strict=True))
+    assert found.estimate.dof == pytest.approx(dof)
+    assert math.log(found.estimate.value) == pytest.approx(
+        np.mean([group.mean() for group in groups_at(0.9 * critical)])
+    )

@@ -47,3 +47,8 @@ def test_estimate_of_noisy_curves_keeps_the_share_of_the_range_ahead():
 def test_log_ratio_of_zero_is_on_the_line():
     (found,) = find_crossings(points_of((1, -1.0, -1), (10, 0.0, 0), (100, 1.0, 1)))
     assert found.at == pytest.approx(10)
+
+
+def test_a_curve_that_touches_the_line_and_returns_has_not_crossed_it():
+    (found,) = find_crossings(points_of((1, -1.0, -1), (10, 0.0, 0), (100, -1.0, 0), (1000, 1.0, 1)))
+    assert math.log10(found.at) == pytest.approx(2.5)

@@ -215,3 +215,10 @@ def test_half_of_the_squares_of_a_pairs_difference_are_those_of_a_run():
 def test_ends_of_an_interval_are_floats_however_unlike_the_runs_are():
     found = speedup_interval([[1e-100], [1e100]], [[1.0]])
     assert 0 < found.low < found.value < found.high < math.inf
+
+
+def test_sides_of_unlike_size_and_noise_have_welchs_interval():
+    quiet, loud = [1.0, 1.1, 0.9, 1.05], [2.0, 5.0, 3.0, 2.5, 4.0, 1.0, 6.5]
+    found = difference_interval(one_each(quiet), one_each(loud))
+    wanted = stats.ttest_ind(loud, quiet, equal_var=False).confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((wanted.low, wanted.high))

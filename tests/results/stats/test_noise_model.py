@@ -50,7 +50,8 @@ def test_other_rows_add_their_mean_variance_with_few_degrees_of_freedom():
     quiet = [Residuals(2e-6, 2.0)] * 4
     assert pool_other_rows(quiet, RATIO_PRIOR)[0] == Residuals(pytest.approx(4e-6), 4.0)
     assert pool_other_rows(quiet[:2], RATIO_PRIOR)[0] == Residuals(pytest.approx(2e-6), 2.0)
-    assert pool_other_rows(quiet[:1], RATIO_PRIOR) == [Residuals()]
+    assert pool_other_rows(quiet[:1], RATIO_PRIOR) == [Residuals(0.0, 0.0)]
+    assert pool_other_rows([Residuals(1e-6, 1.0)] * 2, RATIO_PRIOR)[0] == Residuals(pytest.approx(1e-6), 1.0)
     assert pool_other_rows([Residuals()] * 3, RATIO_PRIOR) == [Residuals()] * 3  # one run a side everywhere
 
 
