@@ -4,6 +4,7 @@
 PYTHON ?= python3
 PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 2
+SECONDS ?= 3600
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -23,13 +24,14 @@ NEXT_HYDRA := hydra-core==1.4.0rc3 omegaconf==2.4.1rc1 hydra-joblib-launcher==1.
 HYDRA_TESTS := tests/launching/test_hydra_suites.py tests/launching/test_hydra_internals.py \
 	tests/launching/test_hydra_launcher.py tests/launching/test_hydra_job.py tests/app/programs/application \
 	tests/app/driver/test_other_sweepers.py tests/app/compose
+FUZZER := atheris==3.0.0
 # The accuracy of the measurements where the truth is known, for docs/measurement_evidence.md.
 TRUTHS := phase_truth warmup_truth bound_truth compare_truth paired_truth tune_truth gate_truth
 # The tools to compare with. Without a network they are skipped, and the page says so.
 PEERS := $(STAMP:$(VENV)/.installed-%=$(VENV)/.peers-%)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo readme-output test test-matrix test-kill test-deaths test-attacks bench truths bench-gpu lint report-library clean FORCE
+.PHONY: help demo readme-output test test-matrix test-kill test-deaths test-attacks test-fuzz test-soak bench truths bench-gpu lint report-library clean FORCE
 
 help:
 	@echo "make demo    run a small grid on the built-in digits, with its tables, in under a minute"
@@ -40,6 +42,8 @@ help:
 	@echo "make test-kill  kill running sweeps 200 times and custom loops 100 times, and resume each; half an hour"
 	@echo "make test-deaths  end runs in eight ways under five launchers; half an hour"
 	@echo "make test-attacks  try the attacks of docs/security.md; a few minutes"
+	@echo "make test-fuzz   fuzz every parser of files, words and addresses; SECONDS=3600 of processor time"
+	@echo "make test-soak   a sweep of 5,000 cells and a run of 5,000 epochs; ten minutes"
 	@echo "make bench   measure every speed in docs/benchmarks.md; about half an hour on an idle machine"
 	@echo "make truths  check the measurements against known truths (docs/measurement_evidence.md); about an hour"
 	@echo "make bench-gpu  check and measure an NVIDIA GPU, under ten minutes, into gpu-results/"
@@ -77,6 +81,15 @@ test-deaths: $(STAMP)
 test-attacks: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/attacks.py --write docs/security.md
 	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/secret_search.py --write docs/security.md
+
+# The fuzzer is beside the environment, as nothing else needs it.
+test-fuzz: $(STAMP)
+	$(BIN)/python -m pip install --quiet --upgrade --no-deps --target $(VENV)/fuzzer $(FUZZER)
+	PYTHONPATH=$(VENV)/fuzzer:. OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzzing.fuzz --seconds $(SECONDS) --write docs/security.md
+
+test-soak: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/soak.py --epochs 5000 --write docs/reliability.md
+	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/soak.py --cells 5000 --write docs/reliability.md
 
 bench: $(PEERS)
 	for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name --write || failed="$$failed $$name"; done; \
