@@ -8,21 +8,26 @@ again. What the fuzzer learned about the parsers stays in a folder, so a later c
 
 import argparse
 import json
+import os
 import re
-import subprocess
+import signal
 import sys
 import tempfile
+import time
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..reliability.page import write_row
 from .corpus import corpus_folder
+from .one_target import fuzz_target
 from .target import Target
 from .targets import TARGETS
 
 ROOT = Path(__file__).resolve().parents[2]
-_PATIENCE = 40  # times the processor time that a target may take on a busy machine, and two minutes
+_PATIENCE = 40  # times the processor time that a target may take on a busy machine, and five minutes
+_POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -40,20 +45,35 @@ class Fuzzed:
 
 
 def fuzz(name: str, seconds: float, learned: Path) -> Fuzzed:
-    """Fuzz a target in a process of its own."""
-    with tempfile.TemporaryDirectory() as folder:
+    """Fuzz a target in a process of its own, forked from this one, which has the parsers in memory."""
+    with tempfile.TemporaryDirectory() as folder, Path(folder, "errors").open("w+") as errors:
         report = Path(folder, "report.json")
-        words = [sys.executable, "-m", "tests.fuzzing.one_target", name, "--seconds", str(seconds)]
-        words += ["--learned", str(learned / name), "--report", str(report)]
-        with Path(folder, "output").open("w+") as errors:
-            ended = subprocess.run(
-                words, cwd=ROOT, stderr=errors, check=False, timeout=_PATIENCE * seconds + 120
-            ).returncode
+        pid = os.fork()
+        if pid == 0:
+            os.dup2(errors.fileno(), 2)
+            try:
+                fuzz_target(name, seconds=seconds, learned=learned / name, report=report)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(1)
+        status = _end_of(pid, until=time.monotonic() + _PATIENCE * seconds + 300)
+        if status != 0:
             errors.seek(0)
-            if ended != 0:
-                print(errors.read()[-4000:], file=sys.stderr)
+            print(errors.read()[-4000:], file=sys.stderr)
         figures = json.loads(report.read_text()) if report.exists() else dict.fromkeys(("executions", "new", "open"), 0)
-    return Fuzzed(**{"seconds": 0.0, **figures}, died=ended != 0)
+    return Fuzzed(**{"seconds": 0.0, **figures}, died=status != 0)
+
+
+def _end_of(pid: int, *, until: float) -> int:
+    """Return the status of a process, which is killed if it takes too long."""
+    while True:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return status
+        if time.monotonic() > until:
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(_POLL_SECONDS)
 
 
 def row(name: str, target: Target, found: Fuzzed) -> str:

@@ -1,15 +1,15 @@
-"""Fuzz one parser until a processor time is used up; started by fuzz.py, once for each.
+"""Fuzz one parser until a processor time is used up, in a process that is forked for it.
 
 The fuzzer (atheris, which steers libFuzzer by the branches that an input reaches) ends its process in its own way, so
 what came of it goes to a file.
 """
 
-import argparse
 import hashlib
+import io
 import json
 import os
-import sys
 import time
+from contextlib import redirect_stderr
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,15 +19,19 @@ import atheris
 from .limits import finding_of, limited_memory
 from .mutation import mutated
 
-with atheris.instrument_imports(include=["runmanager", "hydra.core.override_parser", "yaml"]):
+_WATCHED = ["runmanager", "hydra.core.override_parser", "yaml"]
+
+with redirect_stderr(io.StringIO()), atheris.instrument_imports(include=_WATCHED):  # it names each module
     from .corpus import corpus_folder, still_broken
     from .targets import TARGETS
+
+__all__ = ["fuzz_target"]
 
 _MAX_BYTES = 16_384
 _LIBRARY = ("-timeout=120", f"-max_len={_MAX_BYTES}", "-verbosity=0")  # the timeout is for code that is not Python's
 
 
-class Fuzzing:
+class _Fuzzing:
     """The inputs of one target, one after the other, and what they broke."""
 
     def __init__(self, name: str, seconds: float, report: Path, read: Any) -> None:
@@ -65,24 +69,20 @@ class Fuzzing:
         self._report.write_text(json.dumps(figures))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("target", choices=TARGETS)
-    parser.add_argument("--seconds", type=float, required=True)
-    parser.add_argument("--learned", type=Path, required=True, help="the folder of inputs that reach new branches")
-    parser.add_argument("--report", type=Path, required=True)
-    args = parser.parse_args()
-    target = TARGETS[args.target]
+def fuzz_target(name: str, *, seconds: float, learned: Path, report: Path) -> None:
+    """Fuzz a target; never returns. `learned` is the folder of the inputs that reach new branches."""
+    target = TARGETS[name]
     with TemporaryDirectory() as of_seeds, TemporaryDirectory() as folder:
-        args.learned.mkdir(parents=True, exist_ok=True)
+        learned.mkdir(parents=True, exist_ok=True)
         for number, data in enumerate(target.seeds(Path(of_seeds))):
-            (args.learned / f"seed-{number}").write_bytes(data)
-        with atheris.instrument_imports(include=["runmanager"]):
+            (learned / f"seed-{number}").write_bytes(data)
+        with redirect_stderr(io.StringIO()), atheris.instrument_imports(include=_WATCHED):  # imported on first use
             read = target.prepare(Path(folder))
-        fuzzing = Fuzzing(args.target, args.seconds, args.report, read)
-        fuzzing.num_open = sum(not label.startswith("seed ") for label, _ in still_broken(args.target, target))
+        num_open = sum(not label.startswith("seed ") for label, _ in still_broken(name, target))
+        fuzzing = _Fuzzing(name, seconds, report, read)
+        fuzzing.num_open = num_open
         fuzzing.write()
-        options = [sys.argv[0], *_LIBRARY, f"-artifact_prefix={corpus_folder(args.target)}/", str(args.learned)]
+        options = ["fuzz", *_LIBRARY, f"-artifact_prefix={corpus_folder(name)}/", str(learned)]
         atheris.Setup(options, fuzzing.one, **({"custom_mutator": _mutate} if target.is_json else {}))
         with limited_memory():
             atheris.Fuzz()
@@ -91,7 +91,3 @@ def main() -> None:
 def _mutate(data: bytes, max_size: int, seed: int) -> bytes:
     changed = mutated(data, seed=seed, of_bytes=lambda data: bytes(atheris.Mutate(data, max_size)))
     return changed if len(changed) <= max_size else data
-
-
-if __name__ == "__main__":
-    main()

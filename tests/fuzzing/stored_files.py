@@ -49,7 +49,7 @@ def _sweep(folder: Path) -> SweepPaths:
     """Two settings on two devices, so that there is something to compare, and one run that another host makes."""
     paths = write_stored_sweep(folder / "sweep", num_runs=4, num_epochs=3, num_metrics=1)
     running = msgspec.structs.replace(
-        read_record(_first(paths)), status=Status.RUNNING, owner=_FAR, ended_at=None, run_seconds=None
+        read_record(_last(paths)), status=Status.RUNNING, owner=_FAR, ended_at=None, run_seconds=None
     )
     _last(paths).record.write_bytes(encode_record(running))
     write_beat(_last(paths).heartbeat, Beat(1, 2, 3))
