@@ -43,8 +43,9 @@ def read_yaml_settings(path: Path) -> dict[str, Any]:
 
 def _load(text: str) -> Any:
     """Build the values of a document, if they are few. Raises `ValueError` for a faulty one."""
-    loader = yaml.SafeLoader(text)
+    loader = None
     try:
+        loader = yaml.SafeLoader(text)
         document = loader.get_single_node()
         require_few_values(document, most=_MAX_VALUES)
         return None if document is None else loader.construct_document(document)
@@ -53,7 +54,8 @@ def _load(text: str) -> Any:
     except Exception as error:  # a tag such as `!!int` on another text raises whatever its conversion does
         raise ValueError(str(error) or type(error).__name__) from None
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
 
 
 def _with_text_keys(value: Any) -> Any:
