@@ -4,6 +4,7 @@
 PYTHON ?= python3
 PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 2
+SECONDS ?= 3600
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -23,6 +24,7 @@ NEXT_HYDRA := hydra-core==1.4.0rc3 omegaconf==2.4.1rc1 hydra-joblib-launcher==1.
 HYDRA_TESTS := tests/launching/test_hydra_suites.py tests/launching/test_hydra_internals.py \
 	tests/launching/test_hydra_launcher.py tests/launching/test_hydra_job.py tests/app/programs/application \
 	tests/app/driver/test_other_sweepers.py tests/app/compose
+FUZZER := atheris==3.0.0
 # The accuracy of the measurements where the truth is known, for docs/measurement_evidence.md.
 TRUTHS := phase_truth warmup_truth bound_truth compare_truth paired_truth tune_truth gate_truth
 # The time of the last commit; that of hatchling for sources without one.
@@ -31,8 +33,8 @@ EPOCH = $$(git log -1 --format=%ct 2>/dev/null || echo 1580601600)
 PEERS := $(STAMP:$(VENV)/.installed-%=$(VENV)/.peers-%)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo readme-output test test-matrix test-kill test-deaths test-attacks test-faults test-mutants coverage \
-	wheel sbom audit bench truths bench-gpu lint report-library clean FORCE
+.PHONY: help demo readme-output test test-matrix test-kill test-deaths test-attacks test-faults test-fuzz test-soak \
+	test-mutants coverage wheel sbom audit bench truths bench-gpu lint report-library clean FORCE
 
 help:
 	@echo "make demo    run a small grid on the built-in digits, with its tables, in under a minute"
@@ -49,6 +51,8 @@ help:
 	@echo "make wheel   build the wheel into dist/, the same bytes from the same commit"
 	@echo "make sbom    write the bill of materials of the wheel into dist/"
 	@echo "make audit   look the pinned versions up among known weaknesses; needs the internet"
+	@echo "make test-fuzz   fuzz every parser of files, words and addresses; SECONDS=3600 of processor time"
+	@echo "make test-soak   a sweep of 5,000 cells and a run of 5,000 epochs; ten minutes"
 	@echo "make bench   measure every speed in docs/benchmarks.md; about half an hour on an idle machine"
 	@echo "make truths  check the measurements against known truths (docs/measurement_evidence.md); about an hour"
 	@echo "make bench-gpu  check and measure an NVIDIA GPU, under ten minutes, into gpu-results/"
@@ -108,10 +112,19 @@ wheel: $(STAMP)
 sbom: wheel
 	SOURCE_DATE_EPOCH=$(EPOCH) $(BIN)/python tools/sbom.py dist/sbom.cdx.json --wheel dist/torch_runmanager-*.whl
 
-# Beside the environment, which needs nothing of it. Strict: what cannot be looked up is not clean.
+# Next to the environment, which needs nothing of it. Strict: what cannot be looked up is not clean.
 audit: $(STAMP)
 	$(BIN)/python -m pip install --quiet --upgrade --target $(VENV)/audit pip-audit
 	PYTHONPATH=$(VENV)/audit $(BIN)/python -m pip_audit --strict --requirement constraints.txt --no-deps --disable-pip
+
+# The fuzzer is next to the environment, as nothing else needs it.
+test-fuzz: $(STAMP)
+	$(BIN)/python -m pip install --quiet --upgrade --no-deps --target $(VENV)/fuzzer $(FUZZER)
+	PYTHONPATH=$(VENV)/fuzzer:. OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzzing.fuzz --seconds $(SECONDS) --write docs/security.md
+
+test-soak: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/soak.py --epochs 5000 --write docs/reliability.md
+	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/soak.py --cells 5000 --write docs/reliability.md
 
 bench: $(PEERS)
 	for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name --write || failed="$$failed $$name"; done; \

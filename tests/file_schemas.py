@@ -19,7 +19,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 _KNOWN = {
     *("$schema", "$id", "$defs", "$ref", "version", "title", "description", "default"),
     *("type", "properties", "required", "additionalProperties", "items", "prefixItems", "minItems", "maxItems"),
-    *("enum", "anyOf"),
+    *("enum", "anyOf", "minimum", "maximum"),
 }
 
 
@@ -36,6 +36,8 @@ def breaches(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], at:
             found.append(f"{at}: {value!r} fits none of {len(choices)} choices: {choices[0]}")
     if "type" in schema and not _is_of_type(value, schema["type"]):
         return [*found, f"{at}: {value!r} is not of type {schema['type']}"]
+    if isinstance(value, int) and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
+        found.append(f"{at}: {value} is out of range")
     if isinstance(value, dict):
         found += _object_breaches(value, schema, root, at)
     if isinstance(value, list):

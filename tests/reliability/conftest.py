@@ -28,6 +28,14 @@ def deaths() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def soak() -> ModuleType:
+    """tests/reliability/soak.py."""
+    import soak
+
+    return soak
+
+
+@pytest.fixture(scope="session")
 def killer(kills: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A killer that has not killed anything yet."""
     return kills.Killer(tmp_path_factory.mktemp("kills"), seed=20, report=lambda line: None)

@@ -10,6 +10,7 @@ import yaml
 from runmanager.errors import RecordError
 from runmanager.records.files.atomic_files import read_bytes
 from runmanager.records.files.file_errors import damaged_file_error
+from runmanager.records.files.yaml_size import require_few_values
 from runmanager.records.settings.values import plain_settings
 from runmanager.text import encodable
 
@@ -31,25 +32,30 @@ def read_yaml_settings(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise RecordError(f"{path} must have at most {_MAX_BYTES:,} bytes to be read as settings")
-        loaded = yaml.safe_load(read_bytes(path).decode())
-        _count_values(loaded)
+        loaded = _load(read_bytes(path).decode())
         if not isinstance(loaded, dict | None):
             raise ValueError(f"it must hold a mapping of settings, got {type(loaded).__name__}")
         return plain_settings(_with_text_keys(loaded or {}))
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise damaged_file_error(path, ValueError(reason)) from None
 
 
-def _count_values(value: Any, before: int = 0) -> int:
-    """Count the values in nested settings; equal parts that YAML shares count each time. Raises `ValueError`."""
-    count = before + 1
-    if count > _MAX_VALUES:
-        raise ValueError(f"it must hold at most {_MAX_VALUES:,} values, got more")
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, list | set | tuple) else ()
-    for item in items:
-        count = _count_values(item, count)
-    return count
+def _load(text: str) -> Any:
+    """Build the values of a document, if they are few. Raises `ValueError` for a faulty one."""
+    loader = None
+    try:
+        loader = yaml.SafeLoader(text)
+        document = loader.get_single_node()
+        require_few_values(document, most=_MAX_VALUES)
+        return None if document is None else loader.construct_document(document)
+    except (RecursionError, MemoryError):
+        raise
+    except Exception as error:  # a tag such as `!!int` on another text raises whatever its conversion does
+        raise ValueError(str(error) or type(error).__name__) from None
+    finally:
+        if loader is not None:
+            loader.dispose()
 
 
 def _with_text_keys(value: Any) -> Any:

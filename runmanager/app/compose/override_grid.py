@@ -15,6 +15,7 @@ from runmanager.app.compose.grid_rules import GridRules, KnownSettings, varying_
 from runmanager.app.compose.grid_size import axis_fault, axis_values, num_values
 from runmanager.app.compose.override_quoting import quote_text
 from runmanager.errors import ConfigurationError
+from runmanager.text import first_line
 
 __all__ = ["OverrideGrid", "parse_overrides", "read_override_grid"]
 
@@ -39,8 +40,8 @@ def parse_overrides(loader: CellLoader, words: Sequence[str]) -> list[Override]:
     for word in words:
         try:
             override = parser.parse_override(word)
-        except (HydraException, ValueError) as error:  # Python's own for a number with too many digits
-            reason = str(error).splitlines()[0].partition(" expecting ")[0]
+        except (HydraException, ValueError, RecursionError) as error:  # ValueError: a number with too many digits
+            reason = first_line(str(error)).partition(" expecting ")[0]
             line = f"`{word}` must be an override like lr=0.1, got what Hydra cannot parse: {reason}"
             faults.append(f"{line}{_way_out(word)}.")
             continue

@@ -6,17 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
 from runmanager.app.compose.override_quoting import format_override, quote_text
 from runmanager.errors import UsageError
+from runmanager.records.files.yaml_size import require_few_values
 from runmanager.text import first_line
 from runmanager.validation import fault
 
 __all__ = ["read_points"]
 
+_MAX_VALUES = 1_000_000
 _PLAIN = (str, int, float, bool, list, dict, type(None))
 
 
@@ -43,7 +46,9 @@ def read_points(file: str, *, key: str) -> tuple[tuple[str, ...], ...]:
 
 def _read_yaml(path: Path) -> list[tuple[str, ...]]:
     # OmegaConf's reader, as for configurations: 1e-3 is a number, unlike in plain YAML 1.1.
-    return _words_of(OmegaConf.to_container(OmegaConf.create(path.read_text("utf-8"))))
+    text = path.read_text("utf-8")
+    require_few_values(yaml.compose(text, yaml.SafeLoader), most=_MAX_VALUES)
+    return _words_of(OmegaConf.to_container(OmegaConf.create(text)))
 
 
 def _read_json(path: Path) -> list[tuple[str, ...]]:
@@ -87,7 +92,7 @@ def _field_word(name: str, text: str) -> str:
     word = f"{name}={text}"
     try:
         is_text = OverridesParser.create().parse_override(word).is_sweep_override()
-    except (HydraException, ValueError):
+    except (HydraException, ValueError, RecursionError):
         is_text = True
     return f"{name}={quote_text(text)}" if is_text else word
 

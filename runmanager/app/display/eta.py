@@ -34,7 +34,7 @@ class EndedRun:
 
 def last_copied_epoch(record: RunRecord) -> int:
     """Return the last epoch of a run that another run has made, 0 if it made all itself."""
-    return max(epochs_of_other_runs(record), default=0)
+    return epochs_of_other_runs(record).stop - 1
 
 
 def own_seconds(seconds: float, epochs: Sequence[EpochRecord], copied: int) -> float:

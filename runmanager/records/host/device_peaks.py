@@ -7,6 +7,7 @@ import msgspec
 
 from runmanager.records.files.atomic_files import locked_folder, replace_file
 from runmanager.records.files.file_errors import UNREADABLE
+from runmanager.records.files.whole_numbers import Int64
 
 __all__ = ["DevicePeaks", "find_device_peaks", "read_device_peaks", "save_device_peaks"]
 
@@ -22,7 +23,7 @@ class DevicePeaks(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     device_name: str
-    threads: int | None = None
+    threads: Int64 | None = None
     flops_per_second: dict[str, float] = {}
     copy_bytes_per_second: float | None = None
     transfer_bytes_per_second: float | None = None

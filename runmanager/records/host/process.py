@@ -8,6 +8,8 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from runmanager.records.files.whole_numbers import Int64
+
 __all__ = ["ProcessIdentity", "usable_cores"]
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -19,8 +21,8 @@ class ProcessIdentity(msgspec.Struct, frozen=True):
     `start_ticks` counts from the host's boot (field 22 of /proc/PID/stat), so it does not move with the clock.
     """
 
-    pid: int
-    start_ticks: int
+    pid: Int64
+    start_ticks: Int64
     boot_id: str
     host: str
 

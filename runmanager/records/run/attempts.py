@@ -35,7 +35,7 @@ def last_sign_of_life(record: RunRecord, epochs: Sequence[EpochRecord], beat: Be
     before = record.earlier[-1].last_epoch if record.earlier else -1  # epoch 0 is an evaluation before training
     seconds_before = max((epoch.run_seconds or 0.0 for epoch in epochs if epoch.epoch <= before), default=0.0)
     seconds = max((epoch.run_seconds or 0.0 for epoch in epochs), default=0.0)
-    lived_until = _moment(began) + datetime.timedelta(seconds=max(seconds - seconds_before, 0.0))
+    lived_until = _later(_moment(began), max(seconds - seconds_before, 0.0))
     return max(lived_until, beat.at).isoformat() if beat else lived_until.isoformat()
 
 
@@ -58,10 +58,10 @@ def own_attempts(record: RunRecord) -> list[Attempt]:
     return [each for each in record.earlier if each.run is msgspec.UNSET]
 
 
-def epochs_of_other_runs(record: RunRecord) -> set[int]:
+def epochs_of_other_runs(record: RunRecord) -> range:
     """Return the epochs that another run has made, which this one continues: their times are evidence there."""
     last = max((each.last_epoch for each in record.earlier if each.run is not msgspec.UNSET), default=0)
-    return set(range(1, last + 1))
+    return range(1, last + 1)
 
 
 def process_spans(
@@ -107,6 +107,14 @@ def session_seconds(record: RunRecord) -> list[float]:
     lived = [(each.session, each.started_at, each.ended_at) for each in record.earlier]
     lived.append((record.session, record.resumed_at or record.started_at or "", record.ended_at or ""))
     return [_seconds(end) - _seconds(began) for session, began, end in lived if session and began and end]
+
+
+def _later(time: datetime.datetime, seconds: float) -> datetime.datetime:
+    """Return the time so much later, or the same where the calendar ends before: no clock measured these seconds."""
+    try:
+        return time + datetime.timedelta(seconds=seconds)
+    except OverflowError:
+        return time
 
 
 def _seconds(time_of_day: str) -> float:

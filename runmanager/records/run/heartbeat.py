@@ -33,6 +33,7 @@ SILENT_AFTER_SECONDS = 60.0
 
 _LEAST_TIMEOUT = 5 * BEAT_SECONDS  # a busy machine and a network file system may each delay a beat
 _WIDTH = 20  # digits of the largest 64-bit number
+_LATEST = int(datetime.datetime.max.replace(tzinfo=datetime.UTC).timestamp())
 
 
 @dataclass(frozen=True)
@@ -67,11 +68,12 @@ def write_beat(path: Path, beat: Beat) -> None:
 
 
 def read_beat(path: Path) -> Beat | None:
-    """Read the last beat; None if the file is missing or incomplete."""
+    """Read the last beat; None if the file is missing, incomplete or of an impossible time."""
     try:
         numbers = read_bytes(path).split()
         if [len(number) for number in numbers] == [_WIDTH] * 3:
-            return Beat(*map(int, numbers))
+            beat = Beat(*map(int, numbers))
+            return beat if 0 <= beat.unix_seconds < _LATEST else None
     except (OSError, ValueError):
         pass
     return None

@@ -4,6 +4,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from runmanager.records.files.whole_numbers import Int64
 from runmanager.records.run.run_record import SCHEMA_VERSION, Environment, Measurements, RunRecord
 from runmanager.records.run.status import Outcome, Status
 
@@ -17,13 +18,13 @@ class ProgramReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     report belongs to, `outcome` how the run ended in the program, None while it is running.
     """
 
-    schema_version: int = SCHEMA_VERSION
-    attempt: int = 1
+    schema_version: Int64 = SCHEMA_VERSION
+    attempt: Int64 = 1
     outcome: Outcome | None = None
-    num_parameters: int | None = None
-    epochs_planned: int | None = None
+    num_parameters: Int64 | None = None
+    epochs_planned: Int64 | None = None
     interval: str | msgspec.UnsetType = msgspec.UNSET
-    peak_memory_bytes: int | None = None
+    peak_memory_bytes: Int64 | None = None
     run_seconds: float | None = None
     environment: Environment = Environment()
     measurements: Measurements = Measurements()
@@ -31,7 +32,7 @@ class ProgramReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     deviations: tuple[str, ...] = ()
     better: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     summary: dict[str, float | None] | msgspec.UnsetType = msgspec.UNSET
-    world_size: int | msgspec.UnsetType = msgspec.UNSET
+    world_size: Int64 | msgspec.UnsetType = msgspec.UNSET
 
 
 _SCALARS = ("num_parameters", "epochs_planned", "interval", "peak_memory_bytes", "run_seconds", "world_size")

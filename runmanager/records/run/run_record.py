@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from runmanager.errors import NoRoomError
+from runmanager.records.files.whole_numbers import Int64
 from runmanager.records.host.device_peaks import DevicePeaks
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Outcome, Reason, Status
@@ -49,7 +50,7 @@ class EpochRecord(msgspec.Struct, frozen=True, gc=False):
     tokens. Both are left out of the file if there are none: read them as `record.metrics or {}`.
     """
 
-    epoch: int
+    epoch: Int64
     loss: float | None = None
     accuracy: float | None = None
     val_loss: float | None = None
@@ -57,7 +58,7 @@ class EpochRecord(msgspec.Struct, frozen=True, gc=False):
     epoch_seconds: float | None = None
     wall_seconds: float | None = None
     run_seconds: float | None = None
-    samples: int = 0
+    samples: Int64 = 0
     warmup: bool = False
     data_seconds: float | None = None
     transfer_seconds: float | None = None
@@ -65,7 +66,7 @@ class EpochRecord(msgspec.Struct, frozen=True, gc=False):
     eval_seconds: float | None = None
     tracking_seconds: float | None = None
     metrics: dict[str, float | None] | msgspec.UnsetType = msgspec.UNSET
-    units: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
+    units: dict[str, Int64] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def samples_per_second(self) -> float | None:
@@ -86,8 +87,8 @@ class Environment(msgspec.Struct, frozen=True, gc=False):
 
     host: str = ""
     cpu_model: str | None = None
-    num_cores: int | None = None
-    torch_threads: int | None = None
+    num_cores: Int64 | None = None
+    torch_threads: Int64 | None = None
     device_name: str | None = None
     compute_capability: str | None = None
     driver: str | None = None
@@ -134,17 +135,17 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     first_batch_seconds: float | None = None
-    steps_per_epoch: int | None = None
+    steps_per_epoch: Int64 | None = None
     compile_seconds: float | None = None
     precision: str | None = None
-    chosen: dict[str, bool | int | None] | msgspec.UnsetType = msgspec.UNSET
-    flop_per_step: int | None = None
-    operations_per_step: int | None = None
-    bytes_per_step: int | None = None
+    chosen: dict[str, bool | Int64 | None] | msgspec.UnsetType = msgspec.UNSET
+    flop_per_step: Int64 | None = None
+    operations_per_step: Int64 | None = None
+    bytes_per_step: Int64 | None = None
     step_units: dict[str, float] | msgspec.UnsetType = msgspec.UNSET
-    peak_allocated_bytes: int | None = None
-    peak_reserved_bytes: int | None = None
-    peak_host_bytes: int | None = None
+    peak_allocated_bytes: Int64 | None = None
+    peak_reserved_bytes: Int64 | None = None
+    peak_host_bytes: Int64 | None = None
     gpu_utilization: float | None = None
     gpu_power_watts: float | None = None
     gpu_energy_joules_per_epoch: float | None = None
@@ -164,7 +165,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     started_at: str
     ended_at: str
-    last_epoch: int
+    last_epoch: Int64
     environment: Environment
     session: str | None = None
     run: str | msgspec.UnsetType = msgspec.UNSET
@@ -197,21 +198,21 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     the number of ranks that made the run together, left out for one.
     """
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: Int64 = SCHEMA_VERSION
     name: str
     signature: str
     status: Status
     reason: Reason | None = None
     message: str = ""
     config: dict[str, Any]
-    epochs_planned: int | None = None
-    attempt: int = 1
+    epochs_planned: Int64 | None = None
+    attempt: Int64 = 1
     started_at: str | None = None
     resumed_at: str | None = None
     ended_at: str | None = None
     run_seconds: float | None = None
-    num_parameters: int | None = None
-    peak_memory_bytes: int | None = None
+    num_parameters: Int64 | None = None
+    peak_memory_bytes: Int64 | None = None
     owner: ProcessIdentity | None = None
     environment: Environment = Environment()
     earlier: tuple[Attempt, ...] = ()
@@ -228,7 +229,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cell_command: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     variables: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     continued_from: str | msgspec.UnsetType = msgspec.UNSET
-    world_size: int | msgspec.UnsetType = msgspec.UNSET
+    world_size: Int64 | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import msgspec
 from runmanager.records.files.atomic_files import whole_lines
 from runmanager.records.files.file_errors import UNREADABLE, damaged_file_error
 from runmanager.records.files.paths import RunPaths
+from runmanager.records.files.whole_numbers import Int64
 
 __all__ = ["WARMUP_TURNS", "Grant", "Turn", "read_turns"]
 
@@ -22,10 +23,10 @@ class Turn(msgspec.Struct, frozen=True):
     """
 
     session: str
-    round: int
-    place: int
-    steps: int
-    samples: int
+    round: Int64
+    place: Int64
+    steps: Int64
+    samples: Int64
     seconds: float
     warmup: bool = False
 

@@ -22,8 +22,11 @@ def readable_name(settings: Mapping[str, Any], *, distinguishing: Container[str]
     """
     parts = {key: (f"{key.removesuffix('.name')}=", _format_short(value)) for key, value in settings.items()}
     parts = {key: (_safe(name), _safe(value)) for key, (name, value) in parts.items()}
-    while len(parts) > 1 and _num_bytes(parts.values(), limit=_SHORT_BYTES) > _MAX_NAME_BYTES:
-        parts.pop(next((key for key in reversed(parts) if key not in distinguishing), next(reversed(parts))))
+    size = _num_bytes(parts.values(), limit=_SHORT_BYTES)
+    least_first = list(parts)[::-1]
+    for key in sorted(least_first, key=lambda key: key in distinguishing):
+        if len(parts) > 1 and size > _MAX_NAME_BYTES:
+            size -= 1 + _num_bytes([parts.pop(key)], limit=_SHORT_BYTES)
     longest = range(_MAX_NAME_BYTES, _SHORT_BYTES, -1)
     limit = next((each for each in longest if _num_bytes(parts.values(), limit=each) <= _MAX_NAME_BYTES), _SHORT_BYTES)
     name = ",".join(f"{key}{_cut(value, limit)}" for key, value in parts.values())

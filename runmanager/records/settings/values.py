@@ -13,13 +13,15 @@ from runmanager.records.settings.secrets import masked_settings
 __all__ = ["differing_settings", "find_targets", "flatten", "plain_settings"]
 
 _TARGET_KEY = "_target_"
+_MAX_BITS = 14_000  # of a whole number: Python turns no more than 4,300 digits into text
 
 
 def plain_settings(params: Any) -> dict[str, Any]:
     """Convert the settings of a run, a mapping, named tuple, dataclass or `argparse.Namespace`, as they are stored.
 
     NumPy's numbers become Python's, functions their qualified name, and other values that JSON cannot express (a
-    `torch.device`, a path, infinity) their text. The texts of secrets are masked, here and so in all that is stored.
+    `torch.device`, a path, infinity, a number of
+    thousands of digits) their text. The texts of secrets are masked, here and so in all that is stored.
     Raises `UsageError` for anything else, and for keys that are not strings.
     """
     if params is None:
@@ -47,8 +49,10 @@ def _key(key: Any) -> str:
 def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else str(value)  # JSON turns others into null
-    if value is None or isinstance(value, bool | int | str):
+    if value is None or isinstance(value, bool | str):
         return value
+    if isinstance(value, int):
+        return value if value.bit_length() <= _MAX_BITS else hex(value)
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
         return _plain(value.item())  # a NumPy scalar or a tensor of one element
     if isinstance(value, Mapping):

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from runmanager.errors import RunBusyError
-from runmanager.records.files.atomic_files import replace_file
-from runmanager.records.files.file_errors import UNDECODABLE
+from runmanager.records.files.atomic_files import read_bytes, replace_file
+from runmanager.records.files.file_errors import UNREADABLE
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
 
@@ -43,7 +43,9 @@ def claim_attempt(
             try:
                 is_alive = _is_claimant_alive(claim)
             except FileNotFoundError:
-                continue  # it was just released
+                if not _lacks_owner(claim):
+                    continue  # it was just released
+                is_alive = False
             if is_alive or (is_alive is None and not is_abandoned(claim)):
                 raise RunBusyError(f"Run {paths.name} is being taken over by another process.")
             attempt += 1
@@ -55,9 +57,20 @@ def claim_attempt(
 def _is_claimant_alive(claim: Path) -> bool | None:
     """Whether the process of a claim is alive; None if it runs on another host."""
     try:
-        return msgspec.json.decode((claim / _OWNER).read_bytes(), type=ProcessIdentity).is_alive()
-    except UNDECODABLE:
+        return msgspec.json.decode(read_bytes(claim / _OWNER), type=ProcessIdentity).is_alive()
+    except FileNotFoundError:
+        raise
+    except UNREADABLE:
         return False  # it was complete when it appeared, so it was damaged later
+
+
+def _lacks_owner(claim: Path) -> bool:
+    """Whether the folder is there with other files than it appeared with."""
+    try:
+        names = os.listdir(claim)
+    except FileNotFoundError:
+        return False
+    return bool(names) and _OWNER not in names
 
 
 def release_claim(claim: Path) -> None:

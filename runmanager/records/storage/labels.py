@@ -5,6 +5,7 @@ import msgspec
 from runmanager.errors import UsageError
 from runmanager.records.files.atomic_files import locked_folder, replace_file
 from runmanager.records.files.paths import SweepPaths
+from runmanager.records.files.whole_numbers import Int64
 from runmanager.records.run.run_record import SCHEMA_VERSION
 from runmanager.records.storage.versioned_file import decode_file, encode_record
 from runmanager.text import MAX_LINE
@@ -28,7 +29,7 @@ class Labels(msgspec.Struct, frozen=True):
 class SweepLabels(msgspec.Struct, frozen=True, kw_only=True):
     """The labels of a sweep, and those of its runs by the names of their folders."""
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: Int64 = SCHEMA_VERSION
     tags: tuple[str, ...] = ()
     note: str = ""
     runs: dict[str, Labels] = {}

@@ -8,6 +8,7 @@ import msgspec
 from runmanager.errors import RecordError
 from runmanager.records.files.atomic_files import read_bytes
 from runmanager.records.files.file_errors import UNDECODABLE, UNREADABLE, damaged_file_error
+from runmanager.records.files.whole_numbers import Int64
 from runmanager.records.run.run_record import SCHEMA_VERSION
 
 __all__ = ["decode_file", "encode_record"]
@@ -19,7 +20,7 @@ def encode_record(record: msgspec.Struct) -> bytes:
 
 
 class _Versioned(msgspec.Struct):
-    schema_version: int = SCHEMA_VERSION
+    schema_version: Int64 = SCHEMA_VERSION
 
 
 class _HasVersion(Protocol):

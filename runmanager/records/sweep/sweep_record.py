@@ -12,6 +12,7 @@ import msgspec
 from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.atomic_files import locked_folder, make_folder, replace_file, sync_folder
 from runmanager.records.files.paths import SweepPaths, dated_name, is_folder_name
+from runmanager.records.files.whole_numbers import Int64
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import SCHEMA_VERSION
 from runmanager.records.settings.signature import UNSIGNED, with_later_settings, without_unsigned
@@ -58,7 +59,7 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
     (`CHANGED_DEFAULTS`); an older sweep, and one of another program, has none.
     """
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: Int64 = SCHEMA_VERSION
     command: tuple[str, ...]
     axes: dict[str, list[Any]]
     cells: tuple[str, ...]
@@ -68,7 +69,7 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
     planned: tuple[PlannedCell, ...] = ()
     drivers: tuple[ProcessIdentity, ...] = ()
     commands: tuple[tuple[str, ...], ...] = ()
-    cells_after: tuple[int, ...] = ()
+    cells_after: tuple[Int64, ...] = ()
     default_device: str | msgspec.UnsetType | None = msgspec.UNSET
     removed: tuple[str, ...] = ()
     metric: str | msgspec.UnsetType = msgspec.UNSET

@@ -68,7 +68,7 @@ def sweep_size(paths: SweepPaths, *, ended: Container[str], now_ns: int, memory:
 def _read(paths: SweepPaths) -> dict[str, _Size]:
     try:
         return _DECODER.decode(read_bytes(paths.sizes))
-    except UNREADABLE:
+    except (*UNREADABLE, MemoryError):  # a length in it may be any
         return {}
 
 

@@ -86,7 +86,7 @@ def _read_file(paths: SweepPaths) -> tuple[dict[str, CachedRun], LoggedNamesTabl
         if _checksum(content[_CHECKSUM_BYTES:]) != content[:_CHECKSUM_BYTES]:
             return {}, LoggedNamesTable()
         cached = _DECODER.decode(content[_CHECKSUM_BYTES:])
-    except UNREADABLE:
+    except (*UNREADABLE, MemoryError):  # a length in it may be any
         return {}, LoggedNamesTable()
     if cached.program != _program():
         return {}, LoggedNamesTable()
@@ -103,7 +103,7 @@ def write_cache(
     if (memory := _memory.get()) is not None:
         memory.keep(runs, logged)
     elif num_new >= max(1 if even_few else _MIN_NEW, len(runs) * _MIN_NEW_SHARE):
-        with contextlib.suppress(OSError):  # a full disk, or a read-only folder
+        with contextlib.suppress(OSError, OverflowError):  # a full disk, a read-only folder, a number beyond 64 bits
             content = msgspec.msgpack.encode(_CacheFile(_program(), list(runs), logged.names))
             replace_file(paths.summaries, _checksum(content) + content)
 

@@ -4,7 +4,7 @@ import csv
 import math
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from runmanager.errors import RecordError
@@ -26,7 +26,7 @@ def read_metrics_csv(path: Path) -> dict[str, MetricSeries]:
         with os.fdopen(handle, encoding="utf-8-sig", newline="") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise RecordError(f"{path} is not a regular file")
-            return _read_rows(csv.DictReader(_whole_lines(file)))
+            return _read_rows(csv.reader(_whole_lines(file)))
     except (UnicodeDecodeError, csv.Error, RecursionError, ValueError) as error:
         raise RecordError(f"{path} is damaged: {error}") from None
     except OSError as error:
@@ -42,16 +42,18 @@ def _whole_lines(file: Iterable[str]) -> Iterable[str]:
             yield line
 
 
-def _read_rows(rows: "csv.DictReader[str]") -> dict[str, MetricSeries]:
-    names = [name for name in rows.fieldnames or () if name]
-    if len(names) > _MAX_COLUMNS:
-        raise ValueError(f"it has {len(names):,} columns, at most {_MAX_COLUMNS:,} are read")
-    metrics = {name: MetricSeries(name) for name in names if name not in ("epoch", "step")}
+def _read_rows(rows: Iterator[list[str]]) -> dict[str, MetricSeries]:
+    """Read the rows; a short one of a wide table takes as long as it is itself."""
+    header = next(rows, [])
+    if len(header) > _MAX_COLUMNS:
+        raise ValueError(f"it has {len(header):,} columns, at most {_MAX_COLUMNS:,} are read")
+    metrics = {name: MetricSeries(name) for name in header if name not in ("", "epoch", "step")}
     filled: set[str] = set()
     for row in rows:
-        epoch, step = _whole_number(row, "epoch"), _whole_number(row, "step")
-        for name, series in metrics.items():
-            if (value := _number(row.get(name))) is not None:
+        values = dict(zip(header, row, strict=False))
+        epoch, step = _whole_number(values, "epoch"), _whole_number(values, "step")
+        for name, text in values.items():
+            if (value := _number(text)) is not None and (series := metrics.get(name)) is not None:
                 series.add(value, step=step, epoch=epoch)
                 filled.add(name)
     return {name: series for name, series in metrics.items() if name in filled}

@@ -37,16 +37,17 @@ def page_data(snapshot: SweepSnapshot) -> dict[str, Any]:
     """
     results = without_shorter_runs(snapshot.results)
     places = run_places(results)
-    by_name = {run.record.name: run for run in snapshot.sweep.runs}
-    runs = [by_name.get(row["run"]) for row in results.rows]
+    # Names need not be unique: a folder may be a copy with another setting.
+    by_folder = {f"{snapshot.sweep.paths.runs.name}/{run.folder}": run for run in snapshot.sweep.runs}
+    runs = [by_folder.get(row["run_dir"]) for row in results.rows]
     directions = Directions.of_runs(snapshot.sweep.runs)
     curves = curve_data(runs)
     return {
         "format": _FORMAT,
         "title": printable(snapshot.sweep.paths.name),
         "folder": printable(str(snapshot.sweep.paths.root)),
-        "runs": [printable(name) for name in places],
-        "cells": _cells(results, places),
+        "runs": [printable(row["run"]) for row in results.rows],
+        "cells": _cells(results),
         "columns": {name: _column(results, name) for name in _columns(results)},
         "varying": varying_columns(results),
         "outcome": _outcome(results, snapshot.sweep.runs),
@@ -83,13 +84,13 @@ def _better(name: str, directions: Directions) -> str | None:
     return None if more_is_better is None else "max" if more_is_better else "min"
 
 
-def _cells(results: Table, places: dict[str, int]) -> dict[str, Any]:
+def _cells(results: Table) -> dict[str, Any]:
     """The labels of the cells, whose runs differ only in the seed, and the cell of each run."""
     cells = grid_cells(results)
-    of_run = {places[row["run"]]: number for number, cell in enumerate(cells) for row in cell.rows}
+    of_row = {id(row): number for number, cell in enumerate(cells) for row in cell.rows}
     return {
         "labels": [printable(cell.label) for cell in cells],
-        "ofRun": [of_run[place] for place in range(len(places))],
+        "ofRun": [of_row[id(row)] for row in results.rows],
     }
 
 

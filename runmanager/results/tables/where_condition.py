@@ -135,9 +135,17 @@ def _validate(node: ast.expr, text: str, words: dict[str, None], *, depth: int =
     elif _is_constant(node):
         return
     else:
-        raise _invalid(text, f"{ast.unparse(node)[:_MAX_QUOTED]!r} is neither a comparison, a column nor a value")
+        raise _invalid(text, f"{_code_of(node)!r} is neither a comparison, a column nor a value")
     for part in parts:
         _validate(part, text, words, depth=depth + 1, is_operand=has_operands)
+
+
+def _code_of(node: ast.expr) -> str:
+    """Return a part of a condition for a message."""
+    try:
+        return ast.unparse(node)[:_MAX_QUOTED]
+    except ValueError:  # a hexadecimal number with too many digits for a decimal one
+        return "a number with thousands of digits"
 
 
 def _is_in_without_list(operator_: ast.cmpop, operand: ast.expr) -> bool:
@@ -184,12 +192,12 @@ def _check_columns(node: ast.expr, columns: Mapping[str, str], known: Sequence[s
         if unknown and (not has_column or is_ordered):
             raise UsageError(_unknown_column(unknown, known))
         if not has_column:
-            raise UsageError(f"`--where` must compare a column, got {ast.unparse(node)!r}; {_EXAMPLE}.")
+            raise UsageError(f"`--where` must compare a column, got {_code_of(node)!r}; {_EXAMPLE}.")
     elif (word := _word(node)) is not None:
         if word not in columns:
             raise UsageError(_unknown_column([word], known))
     else:
-        raise UsageError(f"`--where` must compare a column, got {ast.unparse(node)!r}; {_EXAMPLE}.")
+        raise UsageError(f"`--where` must compare a column, got {_code_of(node)!r}; {_EXAMPLE}.")
 
 
 def _unknown_column(unknown: Sequence[str], known: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ It is 10 to 20 times as fast as TensorBoard's `EventAccumulator` (docs/benchmark
 compiled messages it would be 7 to 10 times as fast, and `table --events` would have to import protobuf.
 """
 
+import os
 import stat
 import struct
 from array import array
@@ -113,12 +114,13 @@ class _Reader:
         """Read a file to its end or to the first damaged record: where the next record begins is then unknown."""
         rest = b""
         needed = _CHUNK_BYTES
+        size = os.fstat(file.fileno()).st_size  # a length in the file may be far longer
         try:
             while part := file.read(needed):
                 data = rest + part
                 at, missing = self._scan(data)
                 rest = data[at:]
-                needed = max(_CHUNK_BYTES, missing)
+                needed = max(_CHUNK_BYTES, min(missing, size))
         except (RecordError, IndexError, struct.error) as error:
             self.found.damage.append(f"{path} is damaged, and was read up to there: {error}")
 

@@ -123,7 +123,7 @@ class EpochHistory:
         """
         kept = 0 if last is None else last.epoch
         record = self._folder.write(earlier=attempts_up_to(self._folder.record.earlier, kept))
-        unmeasured = epochs_in_other_environments(record) | epochs_of_other_runs(record)
+        unmeasured = epochs_in_other_environments(record).union(epochs_of_other_runs(record))
         self.records = self._folder.cut_epochs(last, unmeasured=unmeasured)
 
     def judge_warmup(self, record: EpochRecord, step_seconds: Sequence[float], *, is_continued: bool = False) -> bool:

@@ -34,8 +34,12 @@ def test_settings_keep_their_types_and_interpolations_stay_text(tmp_path: Path) 
         "a: 'x\n",
         "a: 1" + "#" * (1 << 20),
         "a: \udcff",
+        "m0: &m0 {a: 1}\n" + "".join(f"m{n}: &m{n} {{<<: [*m{n - 1}, *m{n - 1}]}}\n" for n in range(1, 30)),
+        "a: !!int x\n",
+        "a: !!int \x27\x27\n",
+        "a: !!timestamp x\n",
     ],
-    ids=["grows", "endless", "deep", "code", "list", "torn", "large", "bytes"],
+    ids=["grows", "endless", "deep", "code", "list", "torn", "large", "bytes", "merges", "int", "empty", "time"],
 )
 def test_damaged_and_hostile_files_are_named_in_one_line(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config.yaml"

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import string
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,12 @@ def test_a_file_of_each_kind_gives_the_same_points(tmp_path: Path) -> None:
         ("points.yaml", None, "exists"),
         ("points.yaml", "lr: 1", "list of mappings"),
         ("points.yaml", "- {lr: [1", "readable"),
+        (
+            "points.yaml",
+            "- &a {x: 1}\n"
+            + "".join(f"- &{b} {{<<: [*{a}, *{a}]}}\n" for a, b in itertools.pairwise(string.ascii_letters)),
+            "at most",
+        ),
         ("points.json", "[{}]", "no settings"),
         ("points.json", "[]", "at least one point"),
         ("points.json", "[1", "readable"),

@@ -109,3 +109,5 @@ def test_numpy_numbers_become_python_numbers() -> None:
 
 def test_number_that_json_cannot_express_becomes_text() -> None:
     assert plain_settings({"clip": math.inf, "x": math.nan}) == {"clip": "inf", "x": "nan"}
+    numbers = {"large": 10**4000, "larger": 16**5000}
+    assert plain_settings(numbers) == {"large": 10**4000, "larger": hex(16**5000)}

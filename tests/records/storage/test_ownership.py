@@ -1,5 +1,6 @@
 """Ownership of run folders: one writer at a time, and another one only after the first is gone."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -299,3 +300,16 @@ def test_claimed_run_can_be_released_unwritten(tmp_path: Path, record: MakeRecor
     claim_run(paths, record())
     with pytest.raises(RunBusyError, match="being taken over"):
         claim_run(paths, record())
+
+
+@pytest.mark.parametrize("left", ["a file of others", "a pipe"])
+def test_a_claim_without_its_owner_is_passed_over(
+    tmp_path: Path, record: MakeRecord, dead: ProcessIdentity, left: str
+) -> None:
+    paths = left_by(RunPaths(tmp_path / "a"), record(owner=dead)).paths
+    paths.claim(2).mkdir()
+    if left == "a pipe":
+        os.mkfifo(paths.claim(2) / "owner.json")
+    else:
+        (paths.claim(2) / "notes.txt").touch()
+    assert claim_run(paths, record()).record.attempt == 3

@@ -15,6 +15,7 @@ from runmanager.app.compose.grid_rules import GridRules, varying_names
 from runmanager.app.compose.grid_size import axis_fault, axis_values, num_values
 from runmanager.app.compose.override_quoting import quote_text
 from runmanager.errors import ConfigurationError
+from runmanager.text import first_line
 
 __all__ = ["RUN_DIR", "Setting", "SettingGrid", "ValueSet", "parse_settings"]
 
@@ -90,7 +91,7 @@ def _parse_all(words: Iterable[str]) -> dict[str, _Parsed]:
     for word in words:
         try:
             override, texts = _parse(word)
-        except (HydraException, ValueError) as error:  # Python's own for a number with too many digits
+        except (HydraException, ValueError, RecursionError) as error:  # ValueError: a number with too many digits
             faults.append(_syntax_fault(word, error))
             continue
         if bad := _form_fault(override) or axis_fault(override):
@@ -179,6 +180,6 @@ def _syntax_fault(word: str, error: Exception) -> str:
         return f"`{word}` must be NAME=VALUE, got no value; arguments that are the same in all cells stand after `--`."
     if name.startswith("-"):
         return f"`{word}` must be NAME=VALUE, got a dash; write {word.lstrip('-')}, or put it after `--`."
-    reason = str(error).splitlines()[0].partition(" expecting ")[0]
+    reason = first_line(str(error)).partition(" expecting ")[0]
     way_out = "" if '"' in value else f"; a text like this is written {shlex.quote(f'{name}={quote_text(value)}')}"
     return f"`{word}` must be a setting like lr=0.1, got what cannot be parsed: {reason}{way_out}."
