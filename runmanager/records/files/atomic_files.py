@@ -133,8 +133,8 @@ def locked_folder(folder: Path) -> Iterator[None]:
 class LineAppender:
     """Appends whole lines to a file. A line survives a kill immediately, and a power cut after a second.
 
-    fsync is called at most once per `sync_seconds`: by the line that comes so long after the last call, else by a thread
-    that waits for the rest of that time; and at the end.
+    fsync is called at most once per `sync_seconds`: by the line that comes so long after the last call, else by a
+    thread that waits for the rest of that time; and at the end.
     """
 
     def __init__(

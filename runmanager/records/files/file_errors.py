@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from runmanager.errors import NoRoomError, RecordError, UsageError
 
 __all__ = [
     *("UNDECODABLE", "UNREADABLE", "creation_obstacle", "damaged_file_error", "explain_disk_full"),
-    *("require_creatable", "require_writable"),
+    *("require_creatable", "require_writable", "was_refused"),
 ]
 
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -34,6 +35,17 @@ def damaged_file_error(path: str | Path, error: Exception, *, way_out: str = "")
 
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_REFUSALS = (*_NO_ROOM, errno.EROFS, errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
+_SYSTEM_ERROR = re.compile(r"[\w.]+: \[Errno (\d+)\]")
+
+
+def was_refused(line: str) -> bool:
+    """Whether an error's line (`OSError: [Errno 28] …`) says that the machine refused what a program may well ask for.
+
+    That is room on the disk, writing, a descriptor or a process, so that the program may continue once it is granted.
+    """
+    found = _SYSTEM_ERROR.match(line)
+    return line.startswith(f"{NoRoomError.__name__}: ") or (found is not None and int(found[1]) in _REFUSALS)
 
 
 @contextmanager

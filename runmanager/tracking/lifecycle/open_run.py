@@ -42,9 +42,9 @@ def open_run(
 ) -> OpenedRun:
     """Claim the folder for `record`; `observer` watches a run that is `running` on another host (see `claim_run`).
 
-    A finished run is kept, unless `overwrite` is set. With `can_resume` a run that was broken off is resumed, if it has a
-    checkpoint or does not need one (`needs_checkpoint`), and with `reopens_finished` a finished one too. Any other run
-    is restarted, its old files in attempts/.
+    A finished run is kept, unless `overwrite` is set. With `can_resume` a run that was broken off is resumed, if it has
+    a checkpoint or does not need one (`needs_checkpoint`), and with `reopens_finished` a finished one too. Any other
+    run is restarted, its old files in attempts/.
     `may_hold_files`: see `claim_run`. Raises `RunBusyError` if a living process owns the folder.
     """
     folder = claim_run(paths, record, observer=observer, may_hold_files=may_hold_files)
