@@ -169,7 +169,6 @@ def test_a_line_after_which_none_comes_is_synced_too(tmp_path: Path, monkeypatch
         appender.close()
 
 
-
 @pytest.mark.parametrize(
     ("there", "kept"), [(None, b""), (b"", b""), (b"a\n", b"a\n"), (b"a\nb", b"a\n"), (b"torn", b""), (b"\n{", b"\n")]
 )
