@@ -50,22 +50,27 @@ def was_refused(line: str) -> bool:
 
 @contextmanager
 def explain_disk_full(path: Path) -> Iterator[None]:
-    """Raise `NoRoomError` if the disk has no room for `path` inside the block, even if a library hides that error."""
+    """Raise `NoRoomError` if the disk has no room for `path` inside the block, even if a library hides that error.
+
+    Another refusal of the machine that a library hides is raised as the `OSError` that it is.
+    """
     try:
         yield
     except NoRoomError:
         raise
     except Exception as error:
-        cause = _no_room_cause(error)
-        if cause is None:
+        cause = _system_cause(error)
+        if cause is None or (cause is error and cause.errno not in _NO_ROOM):
             raise
+        if cause.errno not in _NO_ROOM:
+            raise OSError(cause.errno, cause.strerror, str(path)) from error
         raise NoRoomError(_no_room_message(path, cause), cause) from cause
 
 
-def _no_room_cause(error: BaseException | None) -> OSError | None:
+def _system_cause(error: BaseException | None) -> OSError | None:
     """Find the system's error in a chain of exceptions: torch, for one, reports only a position in its archive."""
     while error is not None:
-        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        if isinstance(error, OSError) and error.errno in _REFUSALS:
             return error
         error = error.__cause__ or error.__context__
     return None
