@@ -104,11 +104,23 @@ def test_each_state_has_its_action(
     assert again.action is Action.START_AGAIN and again.why.endswith("; resume=never")
 
 
-def test_a_run_that_failed_for_lack_of_room_goes_on(sweep: SweepPaths, store: Callable[..., StoredRun]) -> None:
+@pytest.mark.parametrize(
+    ("message", "action"),
+    [
+        ("NoRoomError: run.json must find room on the disk at /", Action.RESUME),
+        ("OSError: [Errno 28] No space left on device: 'own.txt'", Action.RESUME),
+        ("BlockingIOError: [Errno 11] Resource temporarily unavailable", Action.RESUME),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'own.txt'", Action.START_AGAIN),
+        ("ValueError: OSError: [Errno 28]", Action.START_AGAIN),
+    ],
+)
+def test_a_run_goes_on_if_the_machine_refused_something(
+    sweep: SweepPaths, store: Callable[..., StoredRun], message: str, action: Action
+) -> None:
     run = store(Status.FAILED, Reason.EXCEPTION, epochs=2, checkpoint=True)
-    full = msgspec.structs.replace(run.record, message="NoRoomError: run.json must find room on the disk at /")
-    planned = plan_one(sweep, StoredRun(run.paths, full, run.epochs))
-    assert (planned.action, planned.why) == (Action.RESUME, "failed (exception) after epoch 2")
+    failed = msgspec.structs.replace(run.record, message=message)
+    planned = plan_one(sweep, StoredRun(run.paths, failed, run.epochs))
+    assert planned.action is action and planned.why.startswith("failed (exception)")
 
 
 @pytest.mark.parametrize("resume", list(Resume))

@@ -52,13 +52,13 @@ FAULTS: Mapping[str, Fault] = {
         "the run reads `crashed (vanished)`",
     ),
     "full disk, loop": Fault(
-        "A full disk at each single write of a custom loop, once and for ever",
+        "A full disk at any write of a custom loop, once and for ever",
         0,
         partial(refuse, program="loop", kind="full"),
         _ROOM,
     ),
     "full disk, sweep": Fault(
-        "A full disk at each single write of a sweep, once and for ever",
+        "A full disk at any write of a sweep, once and for ever",
         0,
         partial(refuse, program="sweep", kind="full"),
         _ROOM,
@@ -132,6 +132,17 @@ def row(fault: Fault, tally: Tally) -> str:
     return f"| {fault.what} | {tally.tried:,} | {len(tally.lost)} | {len(tally.untrue)} | {recovered} | {fault.told} |"
 
 
+def write(page: Path, fault: Fault, line: str) -> None:
+    """Replace the fault's row in the page; a new one becomes the last."""
+    begins = re.escape(fault.what)
+    text = page.read_text()
+    if not re.search(rf"^\| {begins} \|", text, re.MULTILINE):
+        page.write_text(
+            re.sub(r"(^\| fault \| times tried .*\n(?:\|.*\n)+)", rf"\1| {fault.what} |\n", text, flags=re.M)
+        )
+    write_row(page, begins, line)
+
+
 def main() -> int:
     """Run the command line; return 1 if anything came of a fault that should not."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -156,7 +167,7 @@ def main() -> int:
             print(f"  {each}")
         is_clean = is_clean and tally.is_clean
         if options.write is not None:
-            write_row(options.write, re.escape(fault.what), line)
+            write(options.write, fault, line)
     return 0 if is_clean else 1
 
 

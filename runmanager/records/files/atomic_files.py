@@ -66,7 +66,8 @@ def replacement(path: Path) -> Iterator[BinaryIO]:
         os.replace(temporary, path)
         sync_folder(path.parent)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the disk may refuse this too
+            Path(temporary).unlink(missing_ok=True)
         raise
 
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from runmanager.errors import NoRoomError, RecordError, UsageError
 
 __all__ = [
     *("UNDECODABLE", "UNREADABLE", "creation_obstacle", "damaged_file_error", "explain_disk_full"),
-    *("require_creatable", "require_writable"),
+    *("require_creatable", "require_writable", "was_refused"),
 ]
 
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -34,26 +35,42 @@ def damaged_file_error(path: str | Path, error: Exception, *, way_out: str = "")
 
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_REFUSALS = (*_NO_ROOM, errno.EROFS, errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
+_SYSTEM_ERROR = re.compile(r"[\w.]+: \[Errno (\d+)\]")
+
+
+def was_refused(line: str) -> bool:
+    """Whether an error's line (`OSError: [Errno 28] …`) says that the machine refused what a program may well ask for.
+
+    That is room on the disk, writing, a descriptor or a process, so that the program may continue once it is granted.
+    """
+    found = _SYSTEM_ERROR.match(line)
+    return line.startswith(f"{NoRoomError.__name__}: ") or (found is not None and int(found[1]) in _REFUSALS)
 
 
 @contextmanager
 def explain_disk_full(path: Path) -> Iterator[None]:
-    """Raise `NoRoomError` if the disk has no room for `path` inside the block, even if a library hides that error."""
+    """Raise `NoRoomError` if the disk has no room for `path` inside the block, even if a library hides that error.
+
+    Another refusal of the machine that a library hides is raised as the `OSError` that it is.
+    """
     try:
         yield
     except NoRoomError:
         raise
     except Exception as error:
-        cause = _no_room_cause(error)
-        if cause is None:
+        cause = _system_cause(error)
+        if cause is None or (cause is error and cause.errno not in _NO_ROOM):
             raise
+        if cause.errno not in _NO_ROOM:
+            raise OSError(cause.errno, cause.strerror, str(path)) from error
         raise NoRoomError(_no_room_message(path, cause), cause) from cause
 
 
-def _no_room_cause(error: BaseException | None) -> OSError | None:
+def _system_cause(error: BaseException | None) -> OSError | None:
     """Find the system's error in a chain of exceptions: torch, for one, reports only a position in its archive."""
     while error is not None:
-        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        if isinstance(error, OSError) and error.errno in _REFUSALS:
             return error
         error = error.__cause__ or error.__context__
     return None

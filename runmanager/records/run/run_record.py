@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from runmanager.errors import NoRoomError
+from runmanager.records.files.file_errors import was_refused
 from runmanager.records.files.whole_numbers import Int64
 from runmanager.records.host.device_peaks import DevicePeaks
 from runmanager.records.host.process import ProcessIdentity
@@ -248,10 +248,10 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def is_resumable(self) -> bool:
         """Whether the run was broken off, so that it may continue from its checkpoint: it did nothing wrong itself.
 
-        A run that failed as the disk had no room is one too.
+        A run that failed as the disk was full, or the machine refused something else, is one too.
         """
-        lacked_room = self.status is Status.FAILED and self.message.startswith(f"{NoRoomError.__name__}: ")
-        return self.status in (Status.KILLED, Status.CRASHED) or lacked_room
+        is_refused = self.reason is Reason.EXCEPTION and was_refused(self.message)
+        return self.status in (Status.KILLED, Status.CRASHED) or is_refused
 
     @property
     def is_running_elsewhere(self) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from runmanager.errors import NoRoomError
 from runmanager.records.files.atomic_files import replacement
-from runmanager.records.files.file_errors import explain_disk_full
+from runmanager.records.files.file_errors import explain_disk_full, was_refused
 from runmanager.tracking.tensorboard.event_writer import EventWriter
 
 
@@ -30,6 +30,15 @@ def test_full_disk_is_named_even_if_a_library_hides_the_error(tmp_path: Path, nu
             raise RuntimeError("unexpected pos 2304 vs 2198")  # like torch, which closes its archive
     assert [each.name for each in tmp_path.iterdir()] == ["checkpoint.pt"]
     assert path.read_text() == "the one before"
+
+
+def test_another_refusal_that_a_library_hides_is_shown(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="Read-only file system") as raised, replacement(tmp_path / "checkpoint.pt"):
+        try:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        finally:
+            raise RuntimeError("unexpected pos 2304 vs 2198")
+    assert was_refused(f"{type(raised.value).__name__}: {raised.value}")
 
 
 def test_other_errors_are_unchanged(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from programs import Sweep
 
 from faults.disk_model import Disk, Entry, entries_below
 from faults.small import SmallLoop, SmallSweep, read_journal, seam_variables, untrue_states
-from faults.trial import Epochs, Tally, finish, new_folder, run_well, stored_epochs
+from faults.trial import Epochs, Tally, finish, new_folder, run_well, stored_epochs, without_judgement
 from runmanager.records.run.run_record import EpochRecord
 
 __all__ = ["Recorded", "cut_power", "record_command"]
@@ -93,6 +93,6 @@ def _try(tally: Tally, recorded: Recorded, number: int, chance: random.Random) -
     kept = {run: dict(epochs) for run, epochs in recorded.epochs_before.items()}
     for at, run, epoch in recorded.finished(end):
         if at <= cut_at - _MAY_BE_LOST_SECONDS:
-            kept.setdefault(run, {})[epoch.epoch] = epoch
+            kept.setdefault(run, {})[epoch.epoch] = without_judgement(epoch)
     tally.untrue += [f"try {number} at operation {end}: {line}" for line in untrue_states(sweep)]
     finish(tally, sweep, recorded.reference, kept, what=f"try {number} at operation {end}")

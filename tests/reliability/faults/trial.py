@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from commands import DEADLINE_SECONDS, killed_at_exit
 from kills import differences
 from loops import Loop
@@ -22,6 +23,7 @@ __all__ = [
     "run_command",
     "run_well",
     "stored_epochs",
+    "without_judgement",
 ]
 
 Epochs = dict[str, dict[int, object]]
@@ -70,7 +72,15 @@ def run_well(sweep: Sweep) -> None:
 
 def stored_epochs(sweep: Sweep) -> Epochs:
     """Return the finished epochs that are stored now."""
-    return {record.name: dict(sweep.finished_work(record)) for record in sweep.records()}
+    return {
+        record.name: {number: without_judgement(epoch) for number, epoch in sweep.finished_work(record).items()}
+        for record in sweep.records()
+    }
+
+
+def without_judgement(epoch: Any) -> object:
+    """Return an epoch's record without what later epochs may change: whether it counts as warm-up."""
+    return msgspec.structs.replace(epoch, warmup=False)
 
 
 def finish(tally: Tally, sweep: Sweep, reference: Sweep, kept: Epochs, *, what: str) -> None:
