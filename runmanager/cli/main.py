@@ -138,12 +138,19 @@ def run_command(arguments: Sequence[str]) -> int:
     is invalid. 130: interrupted. Errors go to stderr, one line each. `--debug`, anywhere in `arguments`, adds the
     traceback.
     """
-    is_sweep = any(
-        word in (command.__name__ for command, _ in (*_SCRIPT_COMMANDS, *_LAUNCHING_COMMANDS)) for word in arguments[:1]
-    )
+    is_sweep = _runs_cells(arguments)
     with repaired_streams(partial(report_lost_output, is_sweep=is_sweep)) as output:
         status = _status_of(arguments)
     return 1 if status == 0 and output.has_failed and not is_sweep else status
+
+
+def _runs_cells(arguments: Sequence[str]) -> bool:
+    """Whether the command runs cells, whose output then only reports on them; no help is asked for."""
+    name, others = "".join(arguments[:1]), arguments[1:]
+    of_scripts, launching = (
+        [command.__name__ for command, _ in commands] for commands in (_SCRIPT_COMMANDS, _LAUNCHING_COMMANDS)
+    )
+    return (name in launching or (name in of_scripts and bool(others))) and "--help" not in others
 
 
 def _status_of(arguments: Sequence[str]) -> int:

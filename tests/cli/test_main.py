@@ -1,6 +1,7 @@
 """Tests of the command line: commands, help, imports, and how errors are reported."""
 
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -158,3 +159,12 @@ def test_command_help_imports_nothing_slow(process: Callable) -> None:
     done = process("table", "--help", after=code)
     assert (done.status, done.err) == (0, "")
     assert done.out.splitlines()[-1] == ""
+
+
+def test_a_help_that_is_cut_says_nothing_of_runs(tmp_path: Path) -> None:
+    program = "from runmanager.cli.main import main; main()"
+    done = subprocess.run(
+        f"{shlex.join([sys.executable, '-c', program, 'sweep'])} | head -c 1",
+        shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.stderr == ""

@@ -125,8 +125,7 @@ class GridSweeper(Sweeper):
         grids += [f"--points {self._points}"] if len(given.points) > 1 else []
         if grids:
             raise ConfigurationError(
-                f"`{line}` must be one value in a single run, got a grid; add -m, or use `runmanager sweep`."
-                for line in grids
+                f"`{line}` must be one value in a single run, got a grid; use `runmanager sweep`." for line in grids
             )
 
 

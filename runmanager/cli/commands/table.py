@@ -70,7 +70,10 @@ def table(
         TableFormat.TEXT
     ),
 ) -> None:
-    """Show the results of sweeps: one row a run (in text one for all seeds of a cell), fastest epoch first."""
+    """Show the results of sweeps: one row a run (in text one for all seeds of a cell), the best one first.
+
+    Where devices are compared, and in files, the fastest epoch is first.
+    """
     from runmanager.results.tables.query import TableQuery
 
     for name, given in (("--events", events), ("--work", work)):

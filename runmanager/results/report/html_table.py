@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from runmanager.results.table_model.columns import Row, Table
 from runmanager.results.table_model.formatting import human_columns, human_field, is_number
 from runmanager.results.table_model.headings import heading, in_words
-from runmanager.results.tables.sorting import omission_order
+from runmanager.results.tables.sorting import OMITTED_FROM_RESULTS, omission_order
 from runmanager.results.tables.text_formats import csv_fields
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def build_html_table(
 
 def _spare(table: Table, columns: Sequence[str]) -> list[int]:
     """The places of the columns that a narrow page may hide, in this order; the first one and reasons stay."""
-    order = dict.fromkeys(name for names in omission_order(table) for name in names)
+    order = dict.fromkeys(name for names in (*omission_order(table), OMITTED_FROM_RESULTS) for name in names)
     return [columns.index(name) for name in order if name in columns[1:] and name != "reason"]
 
 
