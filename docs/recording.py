@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw
 from playwright.sync_api import Browser, Locator, Page
 
 SWEEP = (
-    *("sweep", "lr=0.003,0.01,0.03,0.1", "batch_size=50,100,200", "seed=0,1", "model=mlp", "optimizer=sgd"),
+    *("sweep", "lr=0.003,0.01,0.03,0.1", "batch_size=50,100,200", "seed=0,1,2", "model=mlp", "optimizer=sgd"),
     *("device=cpu", "epochs=12", "dataset.size=1500", "name=digits"),
 )
 WIDTH = 1200
@@ -68,6 +68,12 @@ class _Stage:
         assert box is not None
         self.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, steps=steps)
 
+    def click(self, place: Locator) -> None:
+        """Move the pointer to `place` and press its button."""
+        self.move_to(place)
+        self.page.mouse.down()
+        self.page.mouse.up()
+
 
 def write_recording(browser: Browser, images: Path) -> None:
     """Run a sweep and write report.webp: the answer, a curve, groups, a brush over an axis, and a run's details."""
@@ -103,10 +109,9 @@ def _explore(stage: _Stage) -> None:
     stage.hold(1300)
     stage.scroll_to(page.locator("#results"))
     row = page.locator("#results tbody tr:not([hidden])").first
-    stage.move_to(row.locator("td").first)
-    page.mouse.down()
-    page.mouse.up()
-    page.locator(".panel h2").wait_for()
+    stage.click(row.locator("td").first)
+    stage.hold(600)
+    stage.click(page.locator(".panel li button").first)
     stage.hold(1800)
 
 

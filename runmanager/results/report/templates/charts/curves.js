@@ -134,7 +134,9 @@ function curveState(metric, x, group, curves, grey) {
       : "";
   const mean = group === "run" ? "" : ": mean and range over the finished runs of a group";
   const thinned = data.curvesAreThinned ? ` Each curve has ${data.curvePoints} of its points, at even steps.` : "";
-  return `${data.metrics[metric]} by ${X_LABELS[x]}${others}${mean}. ${best}${thinned}`;
+  const label = data.metrics[metric],
+    start = label === metric ? label : label[0].toUpperCase() + label.slice(1);
+  return `${start} by ${X_LABELS[x]}${others}${mean}. ${best}${thinned}`;
 }
 
 // The curves of the selected runs in groups, the best last value first.

@@ -1,7 +1,9 @@
 // Rows of dots with whiskers: the effect of each compared pair, and the throughput of each run.
 
 const MAX_ROWS = 24,
-  ROW_HEIGHT = 26;
+  ROW_HEIGHT = 28,
+  CHARACTER = 6.2, // the usual width of one in labels, in pixels
+  TICK = 70; // pixels for a number below the axis
 
 const speedups = {
   isPossible: () => data.pairs !== null && data.pairs.rows.length > 1,
@@ -134,27 +136,59 @@ const throughput = {
 };
 
 function rowsHeight(rows) {
-  return 80 + ROW_HEIGHT * Math.max(3, rows.length);
+  return 84 + ROW_HEIGHT * Math.max(2, rows.length);
 }
 
 function intervalOption(figure, colours, labels, axis, formatter) {
-  const width = Math.round(Math.min(260, 0.38 * figure.width));
+  const longest = CHARACTER * (1 + Math.max(0, ...labels.map((label) => label.length))),
+    width = Math.round(Math.min(260, 0.4 * figure.width, longest)),
+    plotWidth = figure.width - width - 36;
   return {
     ...baseOption(colours, formatter),
-    grid: { left: 12, right: 24, top: 10, bottom: 34, containLabel: true },
+    grid: { left: 12, right: 24, top: 10, bottom: 46, containLabel: true },
     xAxis: numberAxis(colours, {
       ...axis,
       ...BELOW,
-      title: shortened(axis.title, Math.max(24, Math.round(figure.width / 9))),
+      nameTextStyle: { color: colours.text, lineHeight: 15, verticalAlign: "top" },
+      title: wrapped(axis.title, Math.floor(plotWidth / CHARACTER)),
+      splitNumber: Math.max(2, Math.min(5, Math.floor(plotWidth / TICK))),
+      ...(!axis.isLog && { axisLabel: { color: colours.text, formatter: shortNumber } }),
     }),
     yAxis: textAxis(colours, {
       title: "",
       values: labels,
       inverse: true,
-      axisLabel: { color: colours.text, width, overflow: "truncate", interval: 0, fontSize: 12 },
+      axisLabel: {
+        color: colours.text,
+        interval: 0,
+        fontSize: 11,
+        lineHeight: 13,
+        formatter: (text) => twoLines(text, Math.floor(width / CHARACTER)),
+      },
       splitLine: { show: false },
     }),
   };
+}
+
+// Words on lines of at most so many characters.
+function wrapped(text, characters) {
+  const lines = [""];
+  for (const word of text.split(" ")) {
+    const longer = `${lines.at(-1)} ${word}`.trim();
+    if (longer.length <= characters || !lines.at(-1)) lines.splice(-1, 1, longer);
+    else lines.push(word);
+  }
+  return lines.map((line) => shortened(line, characters)).join("\n");
+}
+
+// A label of several settings, such as `lr=0.1, batch_size=100`, on two lines of at most so many characters.
+function twoLines(text, characters) {
+  if (text.length <= characters) return text;
+  const parts = text.split(", "),
+    lengthOf = (count) => Math.abs(2 * parts.slice(0, count).join(", ").length - text.length);
+  const count = parts.reduce((best, _, index) => (lengthOf(index) < lengthOf(best) ? index : best), 1);
+  const lines = [parts.slice(0, count), parts.slice(count)].filter((line) => line.length);
+  return lines.map((line) => shortened(line.join(", "), characters)).join(",\n");
 }
 
 // `noEffect` is the value of a line to compare with, or null; around it each row has the band of its tolerance.

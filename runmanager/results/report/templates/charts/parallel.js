@@ -160,7 +160,10 @@ function parallelAxis(colours, name, dim, lines, width) {
   const levels = levelsOf(values),
     [min, max] = [levels[0], levels.at(-1)];
   const axis = { ...common, type: isLog ? "log" : "value", inverse: !setting && data.better[name] === "min" };
-  if (min === max) return { ...axis, scale: true };
+  if (min === max) {
+    const only = { customValues: [min] };
+    return { ...axis, scale: true, axisTick: only, axisLabel: { ...common.axisLabel, ...only } };
+  }
   const ticks = setting && levels.length <= MAX_TICKS ? levels : isLog ? logTicks(min, max) : evenTicks(min, max);
   return {
     ...axis,
