@@ -1,8 +1,6 @@
 """The bridge to Lightning: real trainings of a tiny network, against the same loop in plain PyTorch."""
 
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +14,6 @@ from runmanager.integrations.lightning import RunManagerCallback, RunManagerLogg
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import StoredRun, read_sweep
 from runmanager.tracking.program.current_run import end_current_run
-
-from ..processes import TIMEOUT_SECONDS
 
 pytestmark = pytest.mark.filterwarnings("ignore:::lightning")
 
@@ -254,17 +250,3 @@ def test_finished_run_is_kept(tmp_path: Path) -> None:
         logger.run.end()
         assert module.num_trained == expected
     assert len(stored(tmp_path / "sweep").epochs) == 2
-
-
-Mortal = Callable[[subprocess.Popen[Any]], subprocess.Popen[Any]]
-
-
-def test_only_rank_0_records(tmp_path: Path, mortal: Mortal) -> None:
-    program = Path(__file__).with_name("lightning_ranks.py")
-    started = subprocess.Popen([sys.executable, program, tmp_path], stderr=subprocess.PIPE, text=True)
-    errors = mortal(started).communicate(timeout=TIMEOUT_SECONDS)[1]
-    assert started.returncode == 0, errors[-2000:]
-    run = stored(tmp_path / "sweep")
-    assert (run.record.status, [epoch.samples for epoch in run.epochs]) == ("finished", [4])
-    assert "one of 2 ranks" in run.record.deviations[0]
-    assert {path.name for path in tmp_path.glob("rank*")} == {"rank0", "rank1"}, "both have trained to the end"
