@@ -66,8 +66,6 @@ def copy_to_meta(
 
 
 def _deep_copy(network: torch.nn.Module, values: tuple[Any, ...], memo: dict[int, Any]) -> tuple[Any, ...]:
-    if has_sharded_parameters(network):
-        raise ValueError("its parameters are spread over several ranks, for which a copy of it would wait")
     with _needed_hooks_only(network, memo):
         _remove_wrappers(network, memo)
         copies = copy.deepcopy(values, memo)
@@ -116,8 +114,10 @@ def _memo(network: torch.nn.Module, *, replace_computed: Callable[[torch.Tensor]
 
     PyTorch refuses to copy tensors that were computed from weights: weights that a hook computes before each call, as
     `weight_norm` does, or outputs that `forward` stored. Containers of immutable values are replaced by shallow copies,
-    as a vocabulary may have a million entries.
+    as a vocabulary may have a million entries. Raises `ValueError` for a network that is sharded over ranks.
     """
+    if has_sharded_parameters(network):
+        raise ValueError("its parameters are spread over several ranks, for which a copy of it would wait")
     memo: dict[int, Any] = {}
     held: list[Any] = []
     memo[id(memo)] = held  # as `deepcopy` does, so that the ids in the memo stay unique
