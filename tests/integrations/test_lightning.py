@@ -1,5 +1,6 @@
 """The bridge to Lightning: real trainings of a tiny network, against the same loop in plain PyTorch."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import lightning.pytorch as lightning
 import pytest
 import torch
 import torch.nn.functional as F
+from lightning.pytorch.profilers import PassThroughProfiler
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from runmanager.integrations.lightning import RunManagerCallback, RunManagerLogger
@@ -250,3 +252,36 @@ def test_finished_run_is_kept(tmp_path: Path) -> None:
         logger.run.end()
         assert module.num_trained == expected
     assert len(stored(tmp_path / "sweep").epochs) == 2
+
+
+class Actions(PassThroughProfiler):
+    """Counts what the Trainer enters a context for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+
+    def start(self, action_name: str) -> None:
+        self.counts[action_name] += 1
+
+
+class Reading(Module):
+    """Reads its batches itself."""
+
+    def training_step(self, dataloader_iter: Iterator[Any]) -> Any:  # type: ignore[override]
+        batch, _, _ = next(dataloader_iter)
+        return F.cross_entropy(self(batch[0]), batch[1])
+
+
+@pytest.mark.parametrize("kind", [Module, Reading])
+def test_lightning_calls_the_bridge_once_in_a_step(tmp_path: Path, kind: type[Module]) -> None:
+    actions, logger = Actions(), RunManagerLogger(tmp_path / "sweep")
+    make_trainer(tmp_path, logger, profiler=actions, enable_checkpointing=False).fit(kind(), loader())
+    logger.run.end()
+    num_steps = 2 * -(-NUM_SAMPLES // BATCH)
+    of_steps = {name for name, count in actions.counts.items() if "RunManager" in name and count >= num_steps}
+    assert of_steps == {"[Callback]RunManagerCallback.on_train_batch_end"}, "each further one would cost every step"
+    run = stored(tmp_path / "sweep")
+    assert [epoch.samples for epoch in run.epochs] == [NUM_SAMPLES] * 2
+    assert [epoch.loss for epoch in run.epochs] == pytest.approx(plain_training(2)[1])
+    assert all(epoch.compute_seconds > 0 for epoch in run.epochs)
