@@ -211,7 +211,7 @@ def _slurm_launcher(flags: ScriptFlags) -> SlurmLauncher:
         f"`{_flag(name)}` must be left out with `--launcher slurm`, got it; use --slurm {instead[name]}=…."
         for name in unused
     ]
-    known = [each.name for each in fields(SlurmOptions) if not each.name.startswith("_")]
+    known = [each.name for each in fields(SlurmOptions) if each.name not in ("_target_", "processes_per_run")]
     settings: dict[str, Any] = {}
     for word in flags.slurm:
         name, given, value = word.partition("=")

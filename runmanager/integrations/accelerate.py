@@ -32,8 +32,8 @@ class RunManagerTracker(GeneralTracker):
     """Records what an `Accelerator` logs; its `config` is the settings of the run, by default the command line's.
 
     In a cell of a sweep the run is the cell's; anywhere else it is a sweep of one run below `outputs/`, or in the
-    folder `root`. It starts in `init_trackers`, and ends in `end_training` or with the process. The main process
-    records, the others do nothing.
+    folder `root`. It starts in `init_trackers`, and ends in `end_training` or with the process. Accelerate has trackers
+    in the main process alone: what the other ranks do is recorded where all of them call `runmanager.start_run`.
     """
 
     name = "runmanager"
@@ -42,7 +42,7 @@ class RunManagerTracker(GeneralTracker):
 
     def __init__(self, root: str | Path | None = None) -> None:
         super().__init__()
-        self._bridge = FrameworkRun(root)
+        self._bridge = FrameworkRun(root, is_alone=True)
 
     @property
     def tracker(self) -> ActiveRun | InactiveRun:

@@ -41,14 +41,21 @@ class FrameworkRun:
 
     Outside of a run, and in an epoch that is not recorded, every event is ignored. A run stays open after a training,
     as a test may follow. It ends with the process, or as the next one is started. `undisturbed` surrounds every call in
-    which the network may be copied.
+    which the network may be copied. `is_alone`: of several ranks only rank 0 is told of the events.
     """
 
-    def __init__(self, root: str | Path | None, undisturbed: Callable[[], AbstractContextManager[None]] = nullcontext):
+    def __init__(
+        self,
+        root: str | Path | None,
+        undisturbed: Callable[[], AbstractContextManager[None]] = nullcontext,
+        *,
+        is_alone: bool = False,
+    ) -> None:
         self.run: ActiveRun | InactiveRun | None = None
         self.loop: DrivenLoop | None = None
         self._root = root
         self._undisturbed = undisturbed
+        self._is_alone = is_alone
         self._epoch: Epoch | None = None
         self._owns_run = False
         self._offset = 0
@@ -79,9 +86,7 @@ class FrameworkRun:
         _leave_to(self)
         found = last_run_begun_here()
         self._owns_run = found is None
-        if found is not None:
-            found.measure_alone()
-        self.run = found or start_run_of_framework(device, params=params, root=self._root)
+        self.run = found or start_run_of_framework(device, params=params, root=self._root, is_alone=self._is_alone)
         if self._owns_run and network is not None:
             with self._undisturbed():
                 self.run.begin(network, None)
@@ -115,7 +120,7 @@ class FrameworkRun:
 
     def show_batch(self, batch: Any) -> None:
         """Show the batch to what needs one before the first step, as the graph of the network does."""
-        if self._epoch is not None:
+        if self._epoch is not None and self._epoch.awaits_batch:
             with self._undisturbed():
                 self._epoch.show_first_batch(batch)
 

@@ -5,6 +5,7 @@ lightning                          here
 log_hyperparams, log_graph         the run starts
 on_train_epoch_start               an epoch begins
 strategy.batch_to_device           ends `data`, and then `transfer`
+strategy.on_train_batch_start      begins a step, if no batch has
 on_train_batch_end                 ends `compute`; the loss stays on its device
 on_validation_start, …_end         `eval`, also within an epoch; the sanity check is none
 save_checkpoint                    `tracking`
@@ -12,6 +13,8 @@ log_metrics                        values of the open epoch; without one, as fro
 on_train_epoch_start, on_train_end the epoch before is recorded: by then its values are logged
 on_exception                       the end of the run
 ```
+
+Of several ranks each measures its own part, and rank 0 records all of them.
 """
 
 import datetime
@@ -54,6 +57,10 @@ class RunManagerCallback(Callback):
     one run below `outputs/`, or in the folder `root`.
     """
 
+    # What Lightning cannot call it skips: else each of them would cost a context and four calls in every step.
+    on_before_zero_grad = on_before_backward = on_after_backward = on_before_optimizer_step = None
+    on_train_batch_start = None
+
     def __init__(self, root: str | Path | None = None) -> None:
         self._bridge = FrameworkRun(root, self._without_trainer)
         self._trainer: Any = None
@@ -61,7 +68,7 @@ class RunManagerCallback(Callback):
 
     @property
     def run(self) -> ActiveRun | InactiveRun | None:
-        """The run, for everything that it offers; None until a training begins, and in ranks other than 0."""
+        """The run, for everything that it offers; None until a training begins."""
         return self._bridge.run
 
     @contextmanager
@@ -81,8 +88,6 @@ class RunManagerCallback(Callback):
 
     def start(self, trainer: Any, params: Mapping[str, Any] | None) -> None:
         """Start the run, once the trainer has placed the network on its device."""
-        if not trainer.is_global_zero:
-            return
         self._trainer = trainer
         if self not in trainer.callbacks:
             trainer.callbacks.insert(0, self)  # so that a part ends before the work of other callbacks
@@ -101,42 +106,48 @@ class RunManagerCallback(Callback):
         self._listen(trainer)
 
     def _listen(self, trainer: Any) -> None:
-        move, save = trainer.strategy.batch_to_device, trainer.save_checkpoint
-        bridge = self._bridge
+        strategy, bridge = trainer.strategy, self._bridge
+        move, begin, save = strategy.batch_to_device, strategy.on_train_batch_start, trainer.save_checkpoint
 
         def batch_to_device(*arguments: Any, **keywords: Any) -> Any:
-            if bridge.loop is not None:
-                bridge.loop.batch_fetched()
+            if (loop := bridge.loop) is None or not loop.batch_fetched():
+                return move(*arguments, **keywords)
             batch = move(*arguments, **keywords)
-            if bridge.loop is not None:
-                bridge.loop.batch_moved()
+            loop.batch_moved()
+            bridge.show_batch(batch)
             return batch
+
+        def on_train_batch_start(batch: Any, batch_idx: int) -> None:
+            if bridge.loop is not None and bridge.loop.begin_step():  # Lightning has moved none: the step reads it
+                bridge.show_batch(batch)
+            begin(batch, batch_idx)
 
         def save_checkpoint(*arguments: Any, **keywords: Any) -> Any:
             with bridge.saving():
                 return save(*arguments, **keywords)
 
-        trainer.strategy.batch_to_device, trainer.save_checkpoint = batch_to_device, save_checkpoint
+        strategy.batch_to_device, strategy.on_train_batch_start = batch_to_device, on_train_batch_start
+        trainer.save_checkpoint = save_checkpoint
 
     def _stop_listening(self, trainer: Any) -> None:
-        vars(trainer.strategy).pop("batch_to_device", None)
-        vars(trainer).pop("save_checkpoint", None)
+        for owner, name in (
+            (trainer.strategy, "batch_to_device"),
+            (trainer.strategy, "on_train_batch_start"),
+            (trainer, "save_checkpoint"),
+        ):
+            vars(owner).pop(name, None)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Record the epoch before, and begin this one."""
         if not self._bridge.begin_epoch(trainer.current_epoch + 1):
             trainer.should_stop = True
 
-    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        """Begin a step, if its batch has not."""
-        if self._bridge.loop is not None:
-            self._bridge.loop.begin_step()
-            self._bridge.show_batch(batch)
-
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Count a step, with the loss that `training_step` returned."""
+        if self._bridge.loop is None:
+            return
         loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
-        if not isinstance(loss, int | float) and not (isinstance(loss, torch.Tensor) and loss.numel() == 1):
+        if not (loss.numel() == 1 if isinstance(loss, torch.Tensor) else isinstance(loss, int | float)):
             loss = None
         elif trainer.accumulate_grad_batches > 1 and pl_module.automatic_optimization:
             loss = loss * trainer.accumulate_grad_batches  # by which Lightning has divided it
@@ -195,7 +206,7 @@ class RunManagerLogger(Logger):
 
     @property
     def run(self) -> ActiveRun | InactiveRun | None:
-        """The run, for everything that it offers; None until a training begins, and in ranks other than 0."""
+        """The run, for everything that it offers; None until a training begins."""
         return self._callback.run
 
     @property

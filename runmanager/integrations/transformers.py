@@ -12,7 +12,8 @@ on_save                            `tracking`
 on_epoch_begin, on_train_end       the epoch before is recorded: by then it is evaluated and its values are logged
 ```
 
-The dataloader moves batches to the device as they are fetched, so `transfer` is part of `data`.
+The dataloader moves batches to the device as they are fetched, so `transfer` is part of `data`. Of several ranks each
+measures its own part, and rank 0 records all of them.
 """
 
 import dataclasses
@@ -63,13 +64,11 @@ class RunManagerCallback(TrainerCallback):
 
     @property
     def run(self) -> ActiveRun | InactiveRun | None:
-        """The run, for everything that it offers; None until a training begins, and in ranks other than 0."""
+        """The run, for everything that it offers; None until a training begins."""
         return self._bridge.run
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         """Start the run."""
-        if not state.is_world_process_zero:
-            return
         bridge = self._bridge
         bridge.start(args.device, chosen_arguments(args), model)
         if bridge.is_kept:

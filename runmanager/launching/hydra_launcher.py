@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
@@ -67,8 +67,15 @@ class JobFacts:
     heartbeat: Path
 
 
+class _RankOptions(Protocol):
+    @property
+    def processes_per_run(self) -> int: ...
+
+
 class ProcessLauncher(Launcher):
     """Base of the launchers that run each job in its own process, here or on a cluster's node."""
+
+    options: _RankOptions
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Set the context, task and configuration; called by Hydra."""
@@ -97,7 +104,7 @@ class ProcessLauncher(Launcher):
 
 def refuse_several_processes(launcher: Launcher, whose: str) -> None:
     """Raise `ConfigurationError` for several `processes_per_run` where the jobs run in one process each."""
-    if isinstance(launcher, LocalLauncher) and (number := launcher.options.processes_per_run) > 1:
+    if isinstance(launcher, ProcessLauncher) and (number := launcher.options.processes_per_run) > 1:
         rule = f"be 1 for {whose}, which runs in one process"
         way_out = "a script under `runmanager sweep --processes`, or a Hydra application, may have several ranks"
         raise ConfigurationError([fault("hydra.launcher.processes_per_run", rule, number, way_out)])
@@ -121,6 +128,8 @@ class LocalLauncher(ProcessLauncher):
     for its work just before each try, and `turns`: then all jobs of a launch live together, regardless of `workers`,
     and take turns. Raises `ConfigurationError` for invalid settings.
     """
+
+    options: LocalOptions
 
     def __init__(self, **settings: Any) -> None:
         self.options = _checked(LocalOptions(**settings))

@@ -71,9 +71,9 @@ class Cell:
     """A cell before it is run: its identity, its run's name, its resolved configuration and its words of the command.
 
     What is known of it beforehand: `device`, the one that it asks for (None if unknown); `epochs`, the planned number
-    (0 if unknown), and `measure_seconds`, the limit of a measurement after them; `unsigned`, the settings that are not
-    part of its identity (see `RunRecord`); `command`, which runs it alone; `variables`, the environment variables that
-    it reads.
+    (0 if unknown), and `measure_seconds`, the limit of a measurement after them; `processes`, the number of its ranks;
+    `unsigned`, the settings that are not part of its identity (see `RunRecord`); `command`, which runs it alone;
+    `variables`, the environment variables that it reads.
     """
 
     signature: str
@@ -83,6 +83,7 @@ class Cell:
     device: str | None = None
     epochs: int = 0
     measure_seconds: float = 0.0
+    processes: int = 1
     unsigned: tuple[str, ...] | None = None
     command: tuple[str, ...] = ()
     variables: Mapping[str, str] | None = None

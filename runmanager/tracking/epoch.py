@@ -181,6 +181,11 @@ class Epoch:
         """Whether it has yielded training batches and every loop over its batches is complete."""
         return self._sees_training and self._open_loops == 0
 
+    @property
+    def awaits_batch(self) -> bool:
+        """Whether `show_first_batch` would pass a batch on."""
+        return self._on_first_batch is not None
+
     def show_first_batch(self, batch: Any) -> None:
         """Pass on the first batch of a loader from which none could be taken before; later calls do nothing."""
         if self._on_first_batch is not None:

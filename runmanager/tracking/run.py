@@ -18,12 +18,13 @@ from runmanager.tracking.device.devices import device_in_use, peak_memory_bytes
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_recorder import EpochRecorder
 from runmanager.tracking.introspect.loader_inspection import full_batch_size, peek_batch
+from runmanager.tracking.introspect.sharded_parameters import num_parameters
 from runmanager.tracking.lifecycle.active_runs import register, unregister
 from runmanager.tracking.lifecycle.finalizers import end_run_when_dropped
 from runmanager.tracking.lifecycle.inactive_run import InactiveRun
 from runmanager.tracking.lifecycle.outcome import outcome_of, write_traceback
 from runmanager.tracking.lifecycle.run_epochs import OpenEpoch
-from runmanager.tracking.lifecycle.run_measurements import RunMeasurements, num_parameters
+from runmanager.tracking.lifecycle.run_measurements import RunMeasurements
 from runmanager.tracking.lifecycle.run_media import RunMedia
 from runmanager.tracking.lifecycle.run_notes import RunNotes
 from runmanager.tracking.lifecycle.run_sinks import RunSinks

@@ -19,11 +19,13 @@ of torch, look up each name below in its source, run `tests/tracking/test_torch_
 | `Optimizer._optimizer_step_post_hooks` | whether an optimiser accepts hooks: wrappers of one may not |
 | `GradScaler._scale` | the scale as a tensor: `get_scale` waits for the device |
 | `torch.distributed.distributed_c10d._get_default_store` | messages between ranks, without a collective |
+| `FullyShardedDataParallel._handle`, `FlatParameter._numels`, `._params` | the size of parameters that ranks share |
 | `torch._C._cuda_endAllocateToPool`, `_cuda_releasePool` | cleaning up after a failed CUDA graph capture |
 """
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -39,6 +41,7 @@ __all__ = [
     "CHECKED_VERSIONS",
     "GLOBAL_HOOK_TABLES",
     "STATE_DICT_HOOK_TABLES",
+    "FlatParameters",
     "InstanceNormBase",
     "NormBase",
     "TorchDispatchMode",
@@ -46,6 +49,7 @@ __all__ = [
     "backward_pass",
     "clean_up_failed_capture",
     "compiled_module",
+    "flat_parameters",
     "has_gradient_hooks",
     "is_compiled",
     "module_hooks",
@@ -129,6 +133,24 @@ def written_arguments(func: Any, args: Sequence[Any]) -> Iterator[tuple[str, Any
 def scale_tensor(scaler: torch.amp.GradScaler) -> torch.Tensor | None:
     """Return the scaler's current scale as a tensor on its device, without waiting; None before the first step."""
     return scaler._scale
+
+
+@dataclass(frozen=True)
+class FlatParameters:
+    """Parameters that `FullyShardedDataParallel` has flattened: `held` are this rank's parts of `num_values` values."""
+
+    num_values: int
+    held: Sequence[torch.Tensor]
+
+
+def flat_parameters(network: torch.nn.Module) -> list[FlatParameters]:
+    """Return what each part of the network that is a `FullyShardedDataParallel` has flattened."""
+    fsdp: Any = sys.modules.get("torch.distributed.fsdp")
+    if fsdp is None:
+        return []
+    modules: Any = (each for each in network.modules() if isinstance(each, fsdp.FullyShardedDataParallel))
+    flat = [module._handle.flat_param for module in modules if module._handle is not None]
+    return [FlatParameters(sum(each._numels), [each, *(each._params or ())]) for each in flat]
 
 
 def process_group_store() -> Any | None:

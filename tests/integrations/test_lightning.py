@@ -1,8 +1,7 @@
 """The bridge to Lightning: real trainings of a tiny network, against the same loop in plain PyTorch."""
 
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +9,13 @@ import lightning.pytorch as lightning
 import pytest
 import torch
 import torch.nn.functional as F
+from lightning.pytorch.profilers import PassThroughProfiler
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from runmanager.integrations.lightning import RunManagerCallback, RunManagerLogger
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import StoredRun, read_sweep
 from runmanager.tracking.program.current_run import end_current_run
-
-from ..processes import TIMEOUT_SECONDS
 
 pytestmark = pytest.mark.filterwarnings("ignore:::lightning")
 
@@ -256,15 +254,34 @@ def test_finished_run_is_kept(tmp_path: Path) -> None:
     assert len(stored(tmp_path / "sweep").epochs) == 2
 
 
-Mortal = Callable[[subprocess.Popen[Any]], subprocess.Popen[Any]]
+class Actions(PassThroughProfiler):
+    """Counts what the Trainer enters a context for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+
+    def start(self, action_name: str) -> None:
+        self.counts[action_name] += 1
 
 
-def test_only_rank_0_records(tmp_path: Path, mortal: Mortal) -> None:
-    program = Path(__file__).with_name("lightning_ranks.py")
-    started = subprocess.Popen([sys.executable, program, tmp_path], stderr=subprocess.PIPE, text=True)
-    errors = mortal(started).communicate(timeout=TIMEOUT_SECONDS)[1]
-    assert started.returncode == 0, errors[-2000:]
+class Reading(Module):
+    """Reads its batches itself."""
+
+    def training_step(self, dataloader_iter: Iterator[Any]) -> Any:  # type: ignore[override]
+        batch, _, _ = next(dataloader_iter)
+        return F.cross_entropy(self(batch[0]), batch[1])
+
+
+@pytest.mark.parametrize("kind", [Module, Reading])
+def test_lightning_calls_the_bridge_once_in_a_step(tmp_path: Path, kind: type[Module]) -> None:
+    actions, logger = Actions(), RunManagerLogger(tmp_path / "sweep")
+    make_trainer(tmp_path, logger, profiler=actions, enable_checkpointing=False).fit(kind(), loader())
+    logger.run.end()
+    num_steps = 2 * -(-NUM_SAMPLES // BATCH)
+    of_steps = {name for name, count in actions.counts.items() if "RunManager" in name and count >= num_steps}
+    assert of_steps == {"[Callback]RunManagerCallback.on_train_batch_end"}, "each further one would cost every step"
     run = stored(tmp_path / "sweep")
-    assert (run.record.status, [epoch.samples for epoch in run.epochs]) == ("finished", [4])
-    assert "one of 2 ranks" in run.record.deviations[0]
-    assert {path.name for path in tmp_path.glob("rank*")} == {"rank0", "rank1"}, "both have trained to the end"
+    assert [epoch.samples for epoch in run.epochs] == [NUM_SAMPLES] * 2
+    assert [epoch.loss for epoch in run.epochs] == pytest.approx(plain_training(2)[1])
+    assert all(epoch.compute_seconds > 0 for epoch in run.epochs)

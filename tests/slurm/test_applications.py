@@ -1,18 +1,15 @@
 """A Hydra application that never imports this package, on a real Slurm."""
 
+import json
 from pathlib import Path
 
 from loopback import Slurm
 
 from ..app.programs.application.conftest import APPLICATION, CONFIG, MODELS, PARTS, Application
+from ..app.programs.application.test_ranked_application import RANKED
 
-WORDS = (
-    "hydra/launcher=runmanager_slurm",
-    "hydra.launcher.poll_seconds=0.3",
-    "hydra.launcher.time=10",
-    "hydra.sweeper.name=cluster",
-    "way=fine,raises,is killed",
-)
+SLURM = ("hydra/launcher=runmanager_slurm", "hydra.launcher.poll_seconds=0.3", "hydra.launcher.time=10")
+WORDS = (*SLURM, "hydra.sweeper.name=cluster", "way=fine,raises,is killed")
 
 
 def test_jobs_of_an_array_tell_every_end_and_a_rerun_does_what_is_missing(slurm: Slurm, tmp_path: Path) -> None:
@@ -33,3 +30,16 @@ def test_jobs_of_an_array_tell_every_end_and_a_rerun_does_what_is_missing(slurm:
     before = len(application.started())
     assert application.run(*WORDS, **slurm.variables).status == 0
     assert sorted(application.started()[before:]) == ["0.1 is killed 2", "0.1 raises 2"]
+
+
+def test_the_ranks_of_a_cell_are_one_run_in_one_job(slurm: Slurm, tmp_path: Path) -> None:
+    (tmp_path / "ranked.py").write_text(RANKED)
+    (tmp_path / "ranked.yaml").write_text("lr: 0.1\nway: fine\n")
+    words = (*SLURM, "hydra.sweeper.name=ranks", "hydra.launcher.processes_per_run=2", "lr=0.1")
+    application = Application(tmp_path)
+    done = application.run(*words, script="ranked.py", **slurm.variables)
+    assert done.status == 0, done.out + done.err
+    (record,) = application.by_setting("ranks", "lr").values()
+    assert (str(record.status), record.world_size, record.summary) == ("finished", 2, {"score": 0.1})
+    lines = application.sweep("ranks").run(record.name).epochs.read_text().splitlines()
+    assert [json.loads(line)["samples"] for line in lines] == [24, 24], "what both have trained"

@@ -1,8 +1,10 @@
-"""A sweep of a script on a real Slurm: every death is told as on this machine."""
+"""Sweeps of scripts on a real Slurm: every death is told as on this machine, and ranks are one run."""
 
+import re
 from typing import Any
 
 from ..app.programs.script.death_script import DEATHS, ENDS, SCALARS, WAYS
+from ..app.programs.script.test_torchrun import SCRIPT as RANKED
 
 MAIN = "import sys\nfrom runmanager.cli.main import run_command\nsys.exit(run_command(sys.argv[1:]))"
 SLURM = ("--launcher", "slurm", "--slurm", "poll_seconds=0.3", "--slurm", "time=10")
@@ -16,3 +18,20 @@ def test_every_death_of_a_script_is_told_truly(bench: Any) -> None:
     records = {each.config["way"]: each for each in bench.sweep("script").records}
     assert {way: (str(each.status), each.reason, each.message) for way, each in records.items()} == ENDS
     assert records["fine"].summary == {"loss": 0.125, "val/acc": 0.8}
+
+
+def test_ranks_of_a_cell_run_in_one_job_with_cores_for_each(bench: Any) -> None:
+    (bench.folder / "train.py").write_text(RANKED)
+    words = ("sweep", "--name", "ranks", "--unchecked", *SLURM, "--processes", "2,1", "train.py", "way=dies")
+    done = bench.end_of(bench.start_python("-c", MAIN, *words))
+    assert done.status == 1, done.err
+    sweep = bench.sweep("ranks")
+    records = {each.config["processes"]: each for each in sweep.records}
+    assert {number: (str(each.status), each.message) for number, each in records.items()} == {
+        1: ("finished", ""),
+        2: ("killed", "rank 1 was killed by SIGKILL"),
+    }
+    assert records[2].world_size == 2 and [sweep.epochs(records[number]) for number in (1, 2)] == [[1, 2], [1]]
+    scripts = [script.read_text() for script in sweep.paths.slurm.glob("*_submission.sh")]
+    asked = set(re.findall(r"^#SBATCH --cpus-per-task=(\d+)$", "\n".join(scripts), re.MULTILINE))
+    assert asked == {"1", "2"}, "all jobs of an array ask for the same"

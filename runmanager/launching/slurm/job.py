@@ -43,8 +43,8 @@ _STOP_SIGNALS = (signal.SIGTERM, *_TIME_SIGNALS)
 class SlurmRequest:
     """The request for a job: the pickled `Work` of its run's process, and the driver's state.
 
-    `run` is None for an application without run folders; with them `when_ended` (`module:name`) is called with the
-    sweep's paths where no driver waits (`is_detached`).
+    `processes` is the number of its ranks. `run` is None for an application without run folders; with them `when_ended`
+    (`module:name`) is called with the sweep's paths where no driver waits (`is_detached`).
     """
 
     work: bytes
@@ -56,6 +56,7 @@ class SlurmRequest:
     time_limit_minutes: int
     is_resumed: bool
     is_detached: bool
+    processes: int = 1
     when_ended: str | None = None
 
 

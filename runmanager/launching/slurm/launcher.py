@@ -5,8 +5,9 @@ Other applications call `runmanager.launching.slurm.register_slurm()` before the
 
 import os
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from runmanager.errors import RunManagerError
 from runmanager.launching.hydra_launcher import (
     ProcessLauncher,
     ReturnRecorder,
+    refuse_several_processes,
     refuse_stall_timeout,
     unstarted_return,
 )
@@ -51,10 +53,14 @@ class _Cell:
 class SlurmLauncher(ProcessLauncher):
     """Runs each cell as a job of a Slurm array: one submission, and Slurm limits how many run at a time.
 
+    Cells of other numbers of ranks are other arrays, as all jobs of an array ask for the same.
+
     An application with run folders sets `runs`, `work_for` and `when_ended`: the run of each job, in order; a function
     that is called with the job's key for its work; and a function (`module:name`) that writes the sweep's tables where
     no driver waits.
     """
+
+    options: SlurmOptions
 
     def __init__(self, **settings: Any) -> None:
         self.options = SlurmOptions.checked(**settings)
@@ -70,6 +76,7 @@ class SlurmLauncher(ProcessLauncher):
         setup_globals()
         if self.runs is None:
             refuse_stall_timeout(self.options.stall_timeout)
+            refuse_several_processes(self, "a job of another sweeper")
         cells = [self._cell(list(overrides), index, initial_job_idx) for index, overrides in enumerate(job_overrides)]
         returns = [unstarted_return(overrides) for overrides in job_overrides]
         if not cells:
@@ -140,6 +147,7 @@ class SlurmLauncher(ProcessLauncher):
             time_limit_minutes=self.options.time,
             is_resumed=False,
             is_detached=not self.options.wait,
+            processes=1 if run is None else run.cell.processes,
             when_ended=self.when_ended,
         )
         return _Cell(key, name, request)
@@ -154,8 +162,7 @@ class SlurmLauncher(ProcessLauncher):
             new = [cell for cell in cells if earlier.get(cell.name) not in states]
             size = self._queue.max_array_size() if len(new) > 1 else 1
             previous: str | None = None
-            for begin in range(0, len(new), size):
-                part = new[begin : begin + size]
+            for part in _arrays(new, size):
                 jobs = submit([cell.request for cell in part], self.options, after=previous)
                 for cell, job in zip(part, jobs, strict=True):
                     registry[cell.name] = job
@@ -166,6 +173,14 @@ class SlurmLauncher(ProcessLauncher):
         with locked_job_registry(cell.request.sweep) as registry:
             (registry[cell.name],) = submit([replace(cell.request, is_resumed=True)], self.options, after=None)
             return registry[cell.name]
+
+
+def _arrays(cells: Sequence[_Cell], size: int) -> Iterator[Sequence[_Cell]]:
+    """Yield the cells in arrays of at most `size`, each of cells with the same number of ranks."""
+    by_ranks = sorted(cells, key=lambda cell: cell.request.processes)
+    for _, group in groupby(by_ranks, key=lambda cell: cell.request.processes):
+        equal = list(group)
+        yield from (equal[begin : begin + size] for begin in range(0, len(equal), size))
 
 
 def _require_answer(jobs: dict[str, str] | None) -> dict[str, str]:

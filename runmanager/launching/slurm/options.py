@@ -44,7 +44,9 @@ class SlurmOptions:
     memory_gb: float | None = field(default=None, metadata=limits(gt=0))
     """Memory of a job in GiB."""
     cpus_per_task: int = field(default=1, metadata=limits(gt=0))
-    """Cores of a job; a run uses as many threads, unless OMP_NUM_THREADS is set."""
+    """Cores of a job, for each rank of its run; a run uses as many threads, unless OMP_NUM_THREADS is set."""
+    processes_per_run: int = field(default=1, metadata=limits(ge=1))
+    """Ranks of a run, which torchrun starts in its job and which end as one; for Hydra applications only."""
     gpus_per_node: int | None = field(default=None, metadata=limits(ge=0))
     """GPUs of a job."""
     gres: str | None = None
@@ -91,6 +93,9 @@ class SlurmOptions:
                 "`hydra.launcher.gpus_per_node` must be given without `hydra.launcher.gres`, got both; keep the one "
                 "that the cluster's pages name."
             )
+        if self.gpus_per_node and self.gpus_per_node < self.processes_per_run:
+            ranks = f"`hydra.launcher.processes_per_run`={self.processes_per_run}"
+            faults.append(f"`hydra.launcher.gpus_per_node` must be at least {ranks}, got {self.gpus_per_node}.")
         if self.timeout is not None and self.stall_timeout is not None and self.stall_timeout >= self.timeout > 0:
             faults.append(
                 f"`hydra.launcher.stall_timeout` must be below `hydra.launcher.timeout`={self.timeout:g}, got "

@@ -33,7 +33,8 @@ def require_slurm(options: SlurmOptions) -> None:
     import submitit
 
     with _commands_required():
-        submitit.SlurmExecutor(Path("slurm")).update_parameters(**_parameters("check", options, None))
+        parameters = _parameters("check", options, after=None, processes=1)
+        submitit.SlurmExecutor(Path("slurm")).update_parameters(**parameters)
 
 
 @contextlib.contextmanager
@@ -50,7 +51,8 @@ def _commands_required() -> Iterator[None]:
 def submit(requests: Sequence[SlurmRequest], options: SlurmOptions, *, after: str | None) -> list[str]:
     """Submit an array or a single job, to start after the job or array `after`, and return each job's number.
 
-    Raises `RunManagerError` where Slurm rejects it; then the files written for it are removed.
+    All runs of an array have as many ranks as the first. Raises `RunManagerError` where Slurm rejects it; then the
+    files written for it are removed.
     """
     import submitit
 
@@ -66,7 +68,8 @@ def submit(requests: Sequence[SlurmRequest], options: SlurmOptions, *, after: st
         warnings.simplefilter("ignore")  # submitit's, about what is not used here
         try:
             executor = submitit.SlurmExecutor(sweep.slurm)
-            executor.update_parameters(**_parameters(sweep.name, options, after))
+            parameters = _parameters(sweep.name, options, after=after, processes=requests[0].processes)
+            executor.update_parameters(**parameters)
             with executor.batch():
                 jobs = [executor.submit(run_slurm_job, request) for request in requests]
         except (submitit.core.utils.FailedJobError, submitit.core.utils.FailedSubmissionError) as error:
@@ -75,7 +78,7 @@ def submit(requests: Sequence[SlurmRequest], options: SlurmOptions, *, after: st
     return [str(job.job_id) for job in jobs]
 
 
-def _parameters(name: str, options: SlurmOptions, after: str | None) -> dict[str, Any]:
+def _parameters(name: str, options: SlurmOptions, *, after: str | None, processes: int) -> dict[str, Any]:
     memory = None if options.memory_gb is None else f"{max(1, round(options.memory_gb * 1024))}M"
     optional = {
         "partition": options.partition,
@@ -92,7 +95,7 @@ def _parameters(name: str, options: SlurmOptions, after: str | None) -> dict[str
     return {
         "job_name": f"runmanager-{name}",
         "time": options.time,
-        "cpus_per_task": options.cpus_per_task,
+        "cpus_per_task": options.cpus_per_task * processes,
         "ntasks_per_node": 1,
         "array_parallelism": options.array_parallelism,
         "signal_delay_s": options.signal_seconds,

@@ -158,7 +158,7 @@ def _first_index(steps_before: int, log_every: int) -> int:
 
 def _single(loss: torch.Tensor) -> torch.Tensor:
     if loss.ndim == 0:
-        return loss.detach()
+        return loss.detach() if loss.requires_grad else loss
     if loss.numel() != 1:
         raise TensorMismatchError(
             f"The loss must be one number a step, got shape {tuple(loss.shape)}; take its mean before tracking it."

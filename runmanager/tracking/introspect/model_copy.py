@@ -13,6 +13,7 @@ from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from runmanager.tracking.introspect.isolation import SharedModuleError
 from runmanager.tracking.introspect.op_recorder import iter_parts
+from runmanager.tracking.introspect.sharded_parameters import has_sharded_parameters
 from runmanager.tracking.torch_internals import (
     CALL_HOOK_TABLES,
     STATE_DICT_HOOK_TABLES,
@@ -36,7 +37,8 @@ def unwrap(network: torch.nn.Module) -> torch.nn.Module:
 def copy_with_data(network: torch.nn.Module) -> torch.nn.Module:
     """Deep-copy a network on its device, without wrappers or user hooks.
 
-    Raises `SharedModuleError` if a module defines its own copying and shares a part with the original.
+    Raises `SharedModuleError` if a module defines its own copying and shares a part with the original, `ValueError` for
+    a network that is sharded over ranks.
     """
     memo = _memo(network, replace_computed=lambda tensor: tensor.detach().clone())
     copied: torch.nn.Module
@@ -112,8 +114,10 @@ def _memo(network: torch.nn.Module, *, replace_computed: Callable[[torch.Tensor]
 
     PyTorch refuses to copy tensors that were computed from weights: weights that a hook computes before each call, as
     `weight_norm` does, or outputs that `forward` stored. Containers of immutable values are replaced by shallow copies,
-    as a vocabulary may have a million entries.
+    as a vocabulary may have a million entries. Raises `ValueError` for a network that is sharded over ranks.
     """
+    if has_sharded_parameters(network):
+        raise ValueError("its parameters are spread over several ranks, for which a copy of it would wait")
     memo: dict[int, Any] = {}
     held: list[Any] = []
     memo[id(memo)] = held  # as `deepcopy` does, so that the ids in the memo stay unique

@@ -208,9 +208,6 @@ class InactiveRun:
     def write_world_size(self, size: int) -> None:
         """Do nothing."""
 
-    def measure_alone(self) -> None:
-        """Do nothing."""
-
     def stop_early(self, message: str) -> None:
         """Do nothing."""
 

@@ -29,7 +29,7 @@ from runmanager.tracking.monitoring.resource_sampler import ResourceSampler
 from runmanager.tracking.options import StepObserver
 from runmanager.tracking.step_interval import StepInterval
 
-__all__ = ["RunMeasurements", "num_parameters", "precision_of"]
+__all__ = ["RunMeasurements", "precision_of"]
 
 _PRECISIONS = {torch.float32: "fp32", torch.float64: "fp64", torch.bfloat16: "bf16", torch.float16: "fp16"}
 _CONVOLUTIONS = (torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d)
@@ -266,11 +266,3 @@ def precision_of(
         return precision
     convolves = any(isinstance(module, _CONVOLUTIONS) for module in network.modules())
     return "tf32" if environment.tf32_matmul or (convolves and environment.tf32_cudnn) else "fp32"
-
-
-def num_parameters(network: torch.nn.Module) -> int | None:
-    """Return the number of parameters, frozen ones included; None while a lazy module has unknown shapes."""
-    parameters = list(network.parameters())
-    if any(torch.nn.parameter.is_lazy(parameter) for parameter in parameters):
-        return None
-    return sum(parameter.numel() for parameter in parameters)

@@ -109,13 +109,13 @@ def start_run(
 
 
 def start_run_of_framework(
-    device: torch.device, *, params: Any = None, root: str | Path | None = None
+    device: torch.device, *, params: Any = None, root: str | Path | None = None, is_alone: bool = False
 ) -> ActiveRun | InactiveRun:
     """Start a run as `start_run` does, for a framework that trains on `device`: nothing is moved, whatever is set.
 
-    Of several ranks the framework starts it in rank 0 alone, which records what it has measured itself.
+    `is_alone`: of several ranks rank 0 alone starts it, and records what it has measured itself.
     """
-    return _started(_Start(None, params, RunOptions(), None, device, is_alone=True), root)
+    return _started(_Start(None, params, RunOptions(), None, device, is_alone=is_alone), root)
 
 
 def _started(start: "_Start", root: str | Path | None) -> ActiveRun | InactiveRun:

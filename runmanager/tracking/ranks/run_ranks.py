@@ -201,10 +201,6 @@ class RunRanks:
         self._last_number, self._last_time = number, now
         return max(1, min(round(wanted), _GROWTH * steps))
 
-    def do_without(self) -> None:
-        """Share nothing from now on: the other ranks do not end their epochs here."""
-        self._is_over = True
-
     def leave(self, error: BaseException | None) -> None:
         """Tell the others that the run has ended here."""
         if self._store is None or self._is_over:

@@ -141,11 +141,6 @@ class LoopCalls(ABC):
         """Record that the run is made by several ranks."""
         self._folder.write(world_size=size)
 
-    def measure_alone(self) -> None:
-        """Record what this rank measures alone, as a framework that drives the training calls no other."""
-        if self._ranks is not None:
-            self._ranks.do_without()
-
     def _leave_ranks(self, ranks: RunRanks, error: BaseException | None) -> None:
         """End the run for the other ranks, which may end later."""
         self._stop_policy.stop(ranks.pending)

@@ -9,6 +9,7 @@ import torch
 
 from runmanager.text import pluralize
 from runmanager.tracking.epoch_metrics.loss_buffer import sum_type
+from runmanager.tracking.introspect.sharded_parameters import is_sharded, local_part
 
 __all__ = ["MAX_PARAMETERS", "MAX_VALUES", "NUM_BINS", "Histogram", "compute_histograms", "describe_omissions"]
 
@@ -57,6 +58,8 @@ def describe_omissions(network: torch.nn.Module) -> Sequence[str]:
     parameters = list(network.parameters())
     sizes = [0 if torch.nn.parameter.is_lazy(parameter) else parameter.numel() for parameter in parameters]
     notes = []
+    if any(map(is_sharded, parameters)):
+        notes.append("histograms of the part of each parameter that rank 0 holds")
     if len(sizes) > MAX_PARAMETERS:
         notes.append(f"histograms of the first {MAX_PARAMETERS} of {len(sizes)} parameters only")
     if large := sum(size > MAX_VALUES for size in sizes[:MAX_PARAMETERS]):
@@ -67,11 +70,13 @@ def describe_omissions(network: torch.nn.Module) -> Sequence[str]:
 
 def _tensors(network: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     for name, parameter in islice(network.named_parameters(), MAX_PARAMETERS):
-        if torch.nn.parameter.is_lazy(parameter) or not parameter.numel():
+        if torch.nn.parameter.is_lazy(parameter):
             continue
-        yield f"weights/{name}", parameter.detach()
+        if not (weights := local_part(parameter.detach())).numel():
+            continue
+        yield f"weights/{name}", weights
         if parameter.grad is not None:  # frozen parameters and those without influence on the loss have none
-            yield f"gradients/{name}", _dense(parameter.grad.detach())
+            yield f"gradients/{name}", _dense(local_part(parameter.grad.detach()))
 
 
 def _dense(gradient: torch.Tensor) -> torch.Tensor:

@@ -21,8 +21,8 @@ class DrivenLoop:
 
     ```
     batch_fetched      ends `data`; without it `begin_step` does
-    batch_moved        ends `transfer`
-    begin_step         what follows is `compute`
+    batch_moved        ends `transfer`; what follows is `compute`
+    begin_step         the same, for a batch that was not moved
     end_step           what follows is `data`, unless `passed` or `begin_evaluation` says what it was
     end                what follows the last step is `tracking`, up to the epoch's end
     ```
@@ -56,24 +56,27 @@ class DrivenLoop:
         """Whether neither a step nor an evaluation is open."""
         return not self._phases.is_over and self._phases.open[-1] is self._rest
 
-    def batch_fetched(self) -> None:
-        """End the time that a batch was waited for."""
-        if self.is_between_parts and not self._has_ended:
-            if self._first_batch_seconds is None:
-                self._first_batch_seconds = time.perf_counter() - self._begun_at
-            self._timer.mark("data")
+    def batch_fetched(self) -> bool:
+        """End the time that a batch of training was waited for; return whether it is one."""
+        if self._has_ended or not self.is_between_parts:
+            return False
+        if self._first_batch_seconds is None:
+            self._first_batch_seconds = time.perf_counter() - self._begun_at
+        self._timer.mark("data")
+        return True
 
     def batch_moved(self) -> None:
-        """End the transfer of a batch, and begin its step."""
-        if self.is_between_parts and not self._has_ended:
+        """End the transfer of a batch of training, and begin its step."""
+        if self.is_between_parts:
             self._timer.mark("transfer")
             self._phases.open.append(self._step)
 
-    def begin_step(self) -> None:
-        """Begin a step, whose batch has arrived, unless `batch_moved` has."""
-        if self.is_between_parts and not self._has_ended:
-            self.batch_fetched()
-            self._phases.open.append(self._step)
+    def begin_step(self) -> bool:
+        """Begin a step, whose batch has arrived; return False if `batch_moved` has begun it."""
+        if not self.batch_fetched():
+            return False
+        self._phases.open.append(self._step)
+        return True
 
     def end_step(self) -> None:
         """End the open step, if any."""

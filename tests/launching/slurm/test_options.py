@@ -24,6 +24,12 @@ def test_all_faults_are_reported_together() -> None:
     assert any("got cpus_per_task; use hydra.launcher.cpus_per_task" in each for each in faults)
 
 
+def test_ranks_need_a_gpu_each() -> None:
+    with pytest.raises(ConfigurationError, match=r"must be at least `hydra\.launcher.processes_per_run`=2, got 1"):
+        SlurmOptions.checked(processes_per_run=2, gpus_per_node=1)
+    assert SlurmOptions.checked(processes_per_run=2, gpus_per_node=0).processes_per_run == 2, "ranks on cores alone"
+
+
 def test_settings_without_effect_are_rejected() -> None:
     with pytest.raises(ConfigurationError) as caught:
         SlurmOptions.checked(wait=False, resubmissions=3, timeout=60.0, stall_timeout=90.0)

@@ -145,9 +145,3 @@ def test_a_rank_whose_process_is_gone_or_silent_is_told() -> None:
     assert notes == ["of 3 ranks, 1, 2 started no run: samples and metrics are without theirs"]
     unconnected = RunRanks(0, 2, number=1, timeout=1.0, find_store=lambda: None)
     assert unconnected.share(1, totals(6, 1.0, 1.0), *NOTHING).train.samples == 6 and not unconnected.has_shared
-
-    # A bridge ends epochs in rank 0 alone, though all ranks have started the run.
-    bridged = ranks_of(2)
-    together(bridged, lambda rank: rank.begin())
-    bridged[0].do_without()
-    assert bridged[0].share(1, totals(6, 1.0, 1.0), *NOTHING).train.samples == 6 and not bridged[0].has_shared

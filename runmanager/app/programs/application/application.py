@@ -167,6 +167,7 @@ class HydraApplication:
             settings,
             tuple(words),
             device=self._device(flat),
+            processes=self._processes,
             unsigned=unsigned,
             command=masked_words((*self._command, *words)),
             variables=recorded_variables(dict.fromkeys(read)),

@@ -51,13 +51,8 @@ def hydra_command(script: Script, line: ScriptCommandLine) -> list[str]:
 
 
 def _process_faults(flags: ScriptFlags, script: Script) -> list[str]:
-    """Hydra sweeps over no settings of its own, and only the local launcher starts ranks of an application."""
-    if flags.processes is None:
+    """Hydra sweeps over no settings of its own."""
+    if flags.processes is None or (flags.processes.isdecimal() and int(flags.processes) >= 1):
         return []
-    if not flags.processes.isdecimal() or int(flags.processes) < 1:
-        rule = f"be one number of at least 1 for {script.word}, which is a Hydra application"
-        return [fault("--processes", rule, flags.processes)]
-    if flags.launcher != "local":
-        rule = f"be left out with `--launcher {flags.launcher}` for {script.word}, which is a Hydra application"
-        return [fault("--processes", rule, flags.processes)]
-    return []
+    rule = f"be one number of at least 1 for {script.word}, which is a Hydra application"
+    return [fault("--processes", rule, flags.processes)]

@@ -81,7 +81,6 @@ class ScriptProgram:
         self._grid = parse_settings(words, options.rules)
         self._check = FlagCheck()
         self._settings: dict[str, Mapping[str, Setting]] = {}
-        self._processes: dict[str, int] = {}
         self._code: dict[str, str] | None = None
         self._versions: Versions | None = None
         self._logs_itself = False
@@ -160,7 +159,6 @@ class ScriptProgram:
         unsigned = tuple(name for name in settings if self._is_unsigned(name))
         identity = signature(config, unsigned=unsigned, later=later)
         self._settings.setdefault(identity, settings)
-        self._processes[identity] = processes or 1
         words = tuple(_word(name, setting) for name, setting in settings.items())
         return Cell(
             identity,
@@ -168,6 +166,7 @@ class ScriptProgram:
             config,
             words,
             device=self._device_of(values),
+            processes=processes or 1,
             unsigned=unsigned,
             command=masked_words((*call, *words, *after_separator(self._options.fixed))),
         )
@@ -235,7 +234,7 @@ class ScriptProgram:
             resume_with=options.resume_with,
             versions=self._versions,
             logs_itself=self._logs_itself,
-            processes=self._processes[run.cell.signature],
+            processes=run.cell.processes,
         )
         return Work(run_script_cell, (spec, call))
 

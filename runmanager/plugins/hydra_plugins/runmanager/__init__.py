@@ -118,6 +118,7 @@ class SlurmLauncherConfig:
     time: int = 60
     memory_gb: float | None = None
     cpus_per_task: int = 1
+    processes_per_run: int = 1
     gpus_per_node: int | None = None
     gres: str | None = None
     array_parallelism: int = 16
