@@ -28,6 +28,7 @@ from benchmarks.in_process_sweep import run_sweep_in_process
 from benchmarks.page import MEASUREMENT, describe_machine, load_average, source_line, write_section
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import StoredRun, SweepContents
+from runmanager.results.compare.comparison_table import ComparisonRow
 from runmanager.results.gate.fail_if import GateStatus, judge_condition, parse_condition
 from runmanager.results.gate.sweep_pairs import TwoSweeps
 from runmanager.results.load.loader import read_results
@@ -137,12 +138,16 @@ def _as_run(run: StoredRun, seed: int, minute: int, slowdown: float) -> StoredRu
 
 @dataclass(frozen=True)
 class Duel:
-    """A real duel: its exit status, the spread of its pairs of processes, and the seconds that it took."""
+    """A real duel: its exit status, the spread of its pairs of processes, and the seconds that it took.
+
+    `covers` is whether its interval covers the true ratio, None without one.
+    """
 
     status: int
     spread: float | None
     seconds: float
     answer: str
+    covers: bool | None = None
 
 
 def run_duel(slowdown: float) -> Duel:
@@ -170,13 +175,20 @@ def run_duel(slowdown: float) -> Duel:
         seconds = time.monotonic() - start
         if done.returncode not in (0, 1, 3):
             raise SystemExit(f"the duel ended with status {done.returncode}: {done.stderr}")
-        return Duel(done.returncode, _spread(folder), seconds, done.stdout.splitlines()[2])
+        row = _row(folder)
+        covers = None if row["ci_low"] is None else row["ci_low"] <= 1 / (1 + slowdown) <= row["ci_high"]
+        return Duel(done.returncode, _spread(row), seconds, done.stdout.splitlines()[2], covers)
 
 
-def _spread(folder: Path) -> float | None:
-    """Return the spread of the duel's pairs of processes, as its reason says."""
+def _row(folder: Path) -> ComparisonRow:
+    """Return the row that compares both sides of a duel."""
     first, second = (read_results(SweepPaths(folder / "outputs" / f"d-{role}")) for role in ("baseline", "candidate"))
     (row,) = TwoSweeps(("baseline", "candidate"), (first[0], second[0]), (first[1], second[1])).compare().rows
+    return row
+
+
+def _spread(row: ComparisonRow) -> float | None:
+    """Return the spread of the duel's pairs of processes, as its reason says."""
     found = re.search(r"spread of pairs ([\d.e-]+)%", row["reason"] or "")
     return float(found[1]) / 100 if found else None
 
@@ -212,6 +224,10 @@ def duel_lines(duels: dict[float, list[Duel]]) -> Iterator[str]:
             counts = _counts(Counter(GateStatus(duel.status) for duel in apart))
             what += f", pairs more than {_ALIKE:.1%} apart, at most {longest:.0f} s each"
             yield f"| {what}: `slower` | {len(apart)} | {counts} | as many fail as possible |"
+    known = [duel.covers for found in duels.values() for duel in found if duel.covers is not None]
+    if known:
+        wanted = "at least 95%, but for chance"
+        yield f"| all these duels: the interval covers the true ratio | {len(known)} | {sum(known)} do | {wanted} |"
 
 
 def main() -> int:

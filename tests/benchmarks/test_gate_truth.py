@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from benchmarks.gate_truth import KINDS, resampled_lines
+from benchmarks.gate_truth import KINDS, Duel, duel_lines, resampled_lines
 from benchmarks.simulated_runs import timed_run
 
 
@@ -29,3 +29,9 @@ def test_a_quiet_machine_finds_what_is_there_and_nothing_else(spread: float) -> 
             assert passed == 40  # 3% is within 20%
         else:
             assert unknown == 40  # sweeps that ran one after the other cannot know 3%
+
+
+def test_the_intervals_that_cover_the_truth_are_counted() -> None:
+    duels = {0.0: [Duel(0, 0.01, 9.0, "", True), Duel(3, None, 9.0, "")], 0.1: [Duel(1, 0.01, 9.0, "", False)]}
+    *_, last = duel_lines(duels)
+    assert last.startswith("| all these duels: the interval covers the true ratio | 2 | 1 do |")

@@ -44,7 +44,8 @@ class _Curve:
     """A metric of a cell by epoch, or by step: the mean, minimum and maximum over its seeds.
 
     `counted` is what `numbers` count, `epoch` or `step`. A curve ends with the shortest seed; `is_cut` says that others
-    are longer. `outcome` is the metric in the results table, which counts all their values.
+    are longer. `outcome` is the metric in the results table, which counts all their values. `is_whole`: the cell has a
+    finished run, and all that it has have the metric.
     """
 
     label: str
@@ -56,7 +57,7 @@ class _Curve:
     num_seeds: int
     outcome: float
     is_cut: bool
-    is_finished: bool = True
+    is_whole: bool = True
 
     def thinned(self, limit: int) -> "_Curve":
         """At most `limit` of its values at even steps, including the first and the last."""
@@ -82,10 +83,10 @@ def learning_curve_figures(runs: Mapping[str, StoredRun], results: Table) -> lis
 
 
 def _rank(curve: _Curve, *, more_is_better: bool) -> tuple[bool, bool, float]:
-    """A sort key: finished cells by outcome, best first, then unfinished cells, then diverged ones."""
+    """A sort key: finished cells by outcome, best first, then unfinished and partial cells, then diverged ones."""
     outcome = curve.outcome
     is_number = math.isfinite(outcome) and math.isfinite(curve.values[-1])
-    return not is_number, not curve.is_finished, (-outcome if more_is_better else outcome) if is_number else 0.0
+    return not is_number, not curve.is_whole, (-outcome if more_is_better else outcome) if is_number else 0.0
 
 
 def _curve(cell: GridCell, runs: Mapping[str, StoredRun], outcome: Outcome) -> _Curve | None:
@@ -107,7 +108,8 @@ def _curve(cell: GridCell, runs: Mapping[str, StoredRun], outcome: Outcome) -> _
     in_table = cell.mean_of(outcome.of_run)
     final = means[-1] if in_table is None else in_table
     is_cut = any(max(values) > numbers[-1] for values in seeds)
-    return _Curve(cell.label, counted, numbers, means, lows, highs, len(seeds), final, is_cut, bool(cell.finished))
+    is_whole = bool(cell.finished) and not outcome.is_partial(cell.rows)
+    return _Curve(cell.label, counted, numbers, means, lows, highs, len(seeds), final, is_cut, is_whole)
 
 
 def _values(run: StoredRun, outcome: Outcome) -> tuple[str, dict[int, float]]:

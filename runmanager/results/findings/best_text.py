@@ -166,7 +166,7 @@ def best_to_json(best: BestCell, *, command: Sequence[str] | None) -> str:
     """Encode the best cell as an object: the metric, the winner with its runs, the runner-up, verdict and reason.
 
     `command` runs the cell; null where there is none to give. The epoch of each value is there for logged metrics and
-    for best epochs; any other value of an epoch is the last one's.
+    for best epochs; any other value of an epoch is the last one's, or that of the last interval of steps that has any.
     """
     found = {
         "metric": best.metric.name,

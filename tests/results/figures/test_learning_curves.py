@@ -51,6 +51,23 @@ def test_the_best_curve_is_of_a_finished_cell_that_did_not_diverge(contents, tim
     assert curves.description.endswith("The worst ends at nan: lr=0.1.")
 
 
+def test_a_cell_with_a_seed_without_a_last_value_is_not_the_best(contents, timed):
+    """As in the tables: the mean of the other seeds is no result of the cell."""
+
+    def epochs(*values):
+        taken = zip(timed([2.0] * 3), values, strict=True)
+        return [msgspec.structs.replace(epoch, val_accuracy=value) for epoch, value in taken]
+
+    reached = {
+        (0.1, 0): (0.8, 0.9, 0.95),
+        (0.1, 1): (0.8, 0.9, None),
+        (0.2, 0): (0.5, 0.6, 0.7),
+        (0.2, 1): (0.5, 0.6, 0.7),
+    }
+    sweep = contents(*(({"lr": lr, "seed": seed}, epochs(*values), {}) for (lr, seed), values in reached.items()))
+    assert re.search(r"The best of 2 curves .* at epoch 3: lr=0\.2\.", figures_in(sweep)["curves"].description)
+
+
 def test_a_seed_that_stopped_early_does_not_change_the_ranking(contents, timed):
     """Up to epoch 2, where its shortest seed ends, lr=0.1 is not better than lr=0.2; by its final values it is."""
     counts = {(0.1, 1): 2, (0.1, 2): 20, (0.2, 1): 3, (0.2, 2): 3}
