@@ -154,11 +154,11 @@ class _WholeRuns:
             if not is_last and len(rounds) in _LOOK_AT:
                 dropped |= beaten([rounds], running, looks=len(_LOOK_AT), whole_runs=True)
                 running -= dropped
-            if is_last and is_settled(race_speedup([rounds], 0, 1, whole_runs=True)):
+            if is_last and is_settled(race_speedup([rounds], 0, 1, rows=1, whole_runs=True)):
                 break
             if time.monotonic() + len(running) * self._run_seconds > deadline and len(rounds) >= _LEAST_ROUNDS:
                 break
-        rows = None if is_last else len(cells) - 1
+        rows = len(cells) - 1
         every = {key: race_speedup([rounds], 0, key, rows=rows, whole_runs=True) for key in range(1, len(cells))}
         known = {key: each for key, each in every.items() if each is not None and key not in failures}
         fastest = fastest_of([rounds], running) if running else 0

@@ -26,11 +26,17 @@ from runmanager.validation import did_you_mean, fault
 
 __all__ = [
     *("MEMORY", "METRIC_NAMES", "RUN_TIME", "SPEEDS"),
-    *("any_direction", "default_metrics", "find_metric", "has_metrics", "known_metrics", "requested_metric"),
+    *("any_direction", "default_metrics", "find_metric", "has_metrics", "is_of_training", "known_metrics"),
+    "requested_metric",
 ]
 
 _TIME_TO_ACCURACY = "time_to_accuracy"
 _OF_TRAINING = re.compile(r"train(ing)?(?![a-z])", re.IGNORECASE)
+
+
+def is_of_training(name: str) -> bool:
+    """Whether a metric was measured on training samples, by its name: others rank first."""
+    return _OF_TRAINING.match(name) is not None
 
 
 def _each_epoch(name: str, *, more_is_better: bool) -> Metric:
@@ -124,7 +130,7 @@ def default_metrics(runs: Sequence[StoredRun]) -> Iterator[str]:
     directions = Directions.of_runs(runs)
     built_in = (name for name in OUTCOMES if directions.known(name) is not None)
     yield from (name for name in built_in if name not in OF_THE_LOSS or len(_losses(runs)) < 2)
-    columns = sorted(_logged(runs).metrics.items(), key=lambda each: _OF_TRAINING.match(each[0]) is not None)
+    columns = sorted(_logged(runs).metrics.items(), key=lambda each: is_of_training(each[0]))
     yield from (column for name, column in columns if directions.known(name) is not None)
 
 

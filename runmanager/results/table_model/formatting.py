@@ -49,12 +49,13 @@ class Spread(float):
 def human_columns(table: Table) -> list[str]:
     """Return the columns for people, without those that are empty in every row.
 
-    `contended` is left out unless a run was.
+    `contended` is left out unless a run was, and `epochs` unless a run has any: a script that prints has none.
     """
     if table.shows_empty:
         return list(table.shown)
     shown = [name for name in table.shown if any(row[name] is not None for row in table.rows)]
-    return [name for name in shown if name != "contended" or any(row[name] for row in table.rows)] or list(table.shown)
+    told = [name for name in shown if name not in ("contended", "epochs") or any(row[name] for row in table.rows)]
+    return told or list(table.shown)
 
 
 def human(value: Any, column: str = "") -> str:

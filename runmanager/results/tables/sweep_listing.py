@@ -20,6 +20,7 @@ from runmanager.results.load.several_sweeps import SWEEP, NamedSweep
 from runmanager.results.load.summary_cache import SummaryMemory
 from runmanager.results.load.sweep_search import find_sweeps
 from runmanager.results.metrics.loss_functions import OF_THE_LOSS
+from runmanager.results.metrics.metric_lookup import is_of_training
 from runmanager.results.stats.descriptive import mean
 from runmanager.results.table_model.columns import OUTCOMES, Row, Table
 from runmanager.results.table_model.directions import Directions
@@ -171,7 +172,7 @@ def _metrics(sweep: NamedSweep, names: Sequence[str]) -> Iterator[tuple[str, boo
     """The metrics to rank by where their direction is known; a loss only where all cells have the same one."""
     directions = declared_directions(sweep.summary)
     logged = dict.fromkeys(name for each in sweep.summary.logged_names for name in each.metrics)
-    of_training = [name for name in logged if name.startswith("train")]
+    of_training = [name for name in logged if is_of_training(name)]
     has_several_losses = any(name == "loss" or name.startswith("loss.") for name in names)
     outcomes = [name for name in OUTCOMES if not (has_several_losses and name in OF_THE_LOSS)]
     for name in (*outcomes, *(name for name in logged if name not in of_training), *of_training):
