@@ -126,10 +126,9 @@ class FrameworkRun:
 
     def step(self, loss: torch.Tensor | float | None, samples: int) -> None:
         """End a step with this mean loss, if it is known."""
-        if self._epoch is not None and self.loop is not None:
+        if self.loop is not None:
             self._has_loss = self._has_loss or loss is not None
-            self._epoch.track_loss(loss, samples)
-            self.loop.end_step()
+            self.loop.end_step(loss, samples)
 
     @contextmanager
     def saving(self) -> Iterator[None]:
@@ -198,6 +197,9 @@ def _leave_to(following: FrameworkRun) -> None:
 
 def batch_size_of(batch: Any) -> int:
     """Return the number of samples in a batch: the first dimension of its first tensor, or 1 without any."""
+    first = batch[0] if type(batch) in (list, tuple) and batch else None  # in most programs, and cheap to see
+    if isinstance(first, torch.Tensor) and first.ndim:
+        return first.shape[0]
     if (inputs := batch_inputs(batch)) is not None:
         return len(inputs)
     parts = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, list | tuple) else ()

@@ -146,7 +146,7 @@ class RunManagerCallback(Callback):
         """Count a step, with the loss that `training_step` returned."""
         if self._bridge.loop is None:
             return
-        loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
+        loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
         if not (loss.numel() == 1 if isinstance(loss, torch.Tensor) else isinstance(loss, int | float)):
             loss = None
         elif trainer.accumulate_grad_batches > 1 and pl_module.automatic_optimization:

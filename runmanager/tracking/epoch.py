@@ -170,7 +170,9 @@ class Epoch:
         """Begin a loop over training batches that a framework runs, which tells of its parts."""
         self._sees_training = True
         self._open_loops += 1
-        return DrivenLoop(self._phases, self._timer, self._heartbeat, on_end=self._end_driven_loop)
+        return DrivenLoop(
+            self._phases, self._timer, self._heartbeat, on_step=self._count_step, on_end=self._end_driven_loop
+        )
 
     def _end_driven_loop(self, first_batch_seconds: float | None) -> None:
         self._open_loops -= 1

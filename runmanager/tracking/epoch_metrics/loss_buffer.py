@@ -48,13 +48,14 @@ class LossBuffer:
 
     def add(self, loss: torch.Tensor | float, samples: int) -> None:
         """Add a step's mean loss over `samples` samples. Raises `TensorMismatchError` for more than one number."""
-        if isinstance(loss, torch.Tensor) and not loss.is_cpu:
-            self._make_room(on_host=False)
-            self._slot(loss.device).copy_(_single(loss))
+        on_device = loss if isinstance(loss, torch.Tensor) and not loss.is_cpu else None
+        held = len(self._samples)
+        if held == _NUM_SLOTS or (held and bool(self._on_host) == (on_device is not None)):
+            self._empty()
+        if on_device is not None:
+            self._slot(on_device.device).copy_(_single(on_device))
         else:
-            value = _single(loss).item() if isinstance(loss, torch.Tensor) else float(loss)
-            self._make_room(on_host=True)
-            self._on_host.append(value)
+            self._on_host.append(_single(loss).item() if isinstance(loss, torch.Tensor) else float(loss))
         self._samples.append(samples)
 
     def total(self) -> float | None:
@@ -102,12 +103,6 @@ class LossBuffer:
         self._steps_before += self._num_emptied
         self._num_emptied = 0
         self._logged.clear()
-
-    def _make_room(self, *, on_host: bool) -> None:
-        """Empty the buffer if it is full, or if its losses are on the host and the next is not, or vice versa."""
-        held = len(self._samples)
-        if held == _NUM_SLOTS or (held and bool(self._on_host) != on_host):
-            self._empty()
 
     def _slot(self, device: torch.device) -> torch.Tensor:
         """Return the slot for the next loss; the buffer is on the device of the first one."""

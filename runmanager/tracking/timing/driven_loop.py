@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from runmanager.tracking.timing.phases import PhaseTracker, Span
 from runmanager.tracking.timing.timer import TRAINING, PhaseTimer
@@ -23,7 +23,7 @@ class DrivenLoop:
     batch_fetched      ends `data`; without it `begin_step` does
     batch_moved        ends `transfer`; what follows is `compute`
     begin_step         the same, for a batch that was not moved
-    end_step           what follows is `data`, unless `passed` or `begin_evaluation` says what it was
+    end_step           counts it; what follows is `data`, unless `passed` or `begin_evaluation` says what it was
     end                what follows the last step is `tracking`, up to the epoch's end
     ```
 
@@ -37,11 +37,13 @@ class DrivenLoop:
         timer: PhaseTimer,
         heartbeat: _Progress,
         *,
+        on_step: Callable[[Any, int], None],
         on_end: Callable[[float | None], None],
     ) -> None:
         self._phases = phases
         self._timer = timer
         self._heartbeat = heartbeat
+        self._on_step = on_step
         self._on_end = on_end
         self._step = Span(phases, TRAINING)
         self._evaluation = Span(phases, "eval", is_marked=True)
@@ -78,8 +80,12 @@ class DrivenLoop:
         self._phases.open.append(self._step)
         return True
 
-    def end_step(self) -> None:
-        """End the open step, if any."""
+    def end_step(self, loss: Any, samples: int) -> None:
+        """Count a step over `samples` samples, with its mean loss or None if that is not known; end the open one."""
+        self._on_step(loss, samples)
+        self._leave_step()
+
+    def _leave_step(self) -> None:
         if not self._phases.is_over and self._phases.open[-1] is self._step:
             self._phases.end_step(self._step)
 
@@ -106,7 +112,7 @@ class DrivenLoop:
     def end(self) -> None:
         """End the loop over the batches; an evaluation may follow."""
         self.end_evaluation()
-        self.end_step()
+        self._leave_step()
         if self._has_ended or self._phases.is_over:
             return
         self._has_ended = True
