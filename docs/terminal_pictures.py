@@ -48,7 +48,8 @@ def _is_halfway(lines: Sequence[str]) -> bool:
     num_queued = next((int(found[1]) for line in lines if (found := re.search(r"running · (\d+) to come", line))), 0)
     # A run that has just ended is briefly in both parts of the table.
     is_consistent = num_ended + len(running) + num_queued == _NUM_RUNS
-    return is_consistent and num_ended >= 1 and any("━━━" in line and "╌╌" in line for line in running)
+    is_drawn = any("━━━" in line and "╌╌" in line for line in running)
+    return is_consistent and num_ended >= 1 and len(running) == 2 and is_drawn
 
 
 def _begin(args: Sequence[str], folder: Path) -> Any:

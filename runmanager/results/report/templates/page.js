@@ -2,13 +2,12 @@
 // Sorting, filtering, copying and downloading of tables. Without this script all rows are shown, without controls.
 
 const FIRST_ROWS = 50; // shown of a long table; filtering and sorting apply to all rows
+const COLLATOR = new Intl.Collator("en", { numeric: true });
 const COMPARISON = /^([^<>=!]+)(>=|<=|!=|==|=|>|<)(.*)$/;
 const HOLDS = {
   "=": (order) => order === 0, "==": (order) => order === 0, "!=": (order) => order !== 0,
   "<": (order) => order < 0, "<=": (order) => order <= 0, ">": (order) => order > 0, ">=": (order) => order >= 0,
 };
-
-const COLLATOR = new Intl.Collator("en", { numeric: true });
 
 // The figures of a report replace these functions: they select rows too, and follow the filter.
 const tables = { all: [], selects: () => true, filtered: (table) => table.show(), sorted: () => {} };
@@ -25,8 +24,7 @@ function addControls(box) {
   const headings = [...table.tHead.rows[0].cells];
   const titles = headings.map((heading) => heading.dataset.name ?? heading.textContent.trim());
   const names = titles.map((title) => title.toLowerCase());
-  let entries = [...table.tBodies[0].rows].map(readRow);
-  let limit = FIRST_ROWS, order = null;
+  let entries = [...table.tBodies[0].rows].map(readRow), limit = FIRST_ROWS, order = null;
 
   function passing() {
     return entries.filter(part("filter") ? parseFilter(part("filter").value, names) : () => true);
@@ -37,11 +35,9 @@ function addControls(box) {
   }
 
   function show() {
-    const found = matching();
-    const shown = new Set(found.slice(0, limit));
-    for (const entry of entries) { // an attribute that is set again costs as much as a new one
-      if (entry.row.hidden === shown.has(entry)) entry.row.hidden = !shown.has(entry);
-    }
+    const found = matching(), shown = new Set(found.slice(0, limit));
+    // An attribute that is set again costs as much as a new one.
+    for (const entry of entries) if (entry.row.hidden === shown.has(entry)) entry.row.hidden = !shown.has(entry);
     part("all").hidden = shown.size === found.length;
     part("all").textContent = `Show all ${found.length.toLocaleString("en")}`;
     const hints = found.length ? [] : hintsForNoMatch(part("filter")?.value ?? "", names);

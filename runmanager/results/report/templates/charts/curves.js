@@ -9,6 +9,8 @@ const MAX_COLOURED = 12,
 const learningCurves = {
   isPossible: () => data.curves.length > 0,
 
+  height: () => PLOT_HEIGHT,
+
   controls() {
     const metrics = Object.keys(data.metrics),
       { metric } = curveChoices();
@@ -102,7 +104,7 @@ const learningCurves = {
     return {
       option,
       legend,
-      height: 340,
+      height: PLOT_HEIGHT,
       state: curveState(metric, x, group, curves, grey),
       runsOf: ({ dataIndex }) => drawn[dataIndex].runs,
     };

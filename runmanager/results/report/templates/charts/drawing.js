@@ -2,6 +2,7 @@
 
 const GREY = "#888888";
 const DASHES = { solid: [], dashed: [6, 3], dotted: [2, 2] };
+const PLOT_HEIGHT = 340;
 const LOG_FROM = 20; // ratio of the largest value to the smallest above which a linear scale hides small differences
 
 function theme() {

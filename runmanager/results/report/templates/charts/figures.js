@@ -54,6 +54,8 @@ function drawFigures() {
   for (const figure of figures.values()) {
     figure.element.classList.toggle("charted", figure.drawer.isPossible());
     figure.isDirty = true;
+    // The page does not jump when a figure is drawn for the first time.
+    if (!figure.chart && figure.drawer.isPossible()) figure.box.style.height = `${figure.drawer.height()}px`;
   }
   drawNext();
 }

@@ -8,6 +8,8 @@ const MAX_ROWS = 24,
 const speedups = {
   isPossible: () => data.pairs !== null && data.pairs.rows.length > 1,
 
+  height: () => rowsHeight(data.pairs.rows.length),
+
   controls: () => [],
 
   draw(figure, colours) {
@@ -56,7 +58,7 @@ const speedups = {
     return {
       option,
       legend,
-      height: rowsHeight(drawn),
+      height: rowsHeight(drawn.length),
       state: `The ${effect} of each pair${sample} with its 95% interval.`,
       runsOf: ({ dataIndex }) => dots[dataIndex].runs,
     };
@@ -65,6 +67,8 @@ const speedups = {
 
 const throughput = {
   isPossible: () => data.rates.some((rate) => rate !== null),
+
+  height: () => rowsHeight(data.cells.labels.length),
 
   controls: () => [],
 
@@ -128,15 +132,15 @@ const throughput = {
     return {
       option,
       legend,
-      height: rowsHeight(drawn),
+      height: rowsHeight(drawn.length),
       state: `Throughput of each run${top}: the median of its measured epochs, with whiskers to their quartiles.`,
       runsOf: ({ dataIndex }) => dots[dataIndex].runs,
     };
   },
 };
 
-function rowsHeight(rows) {
-  return 84 + ROW_HEIGHT * Math.max(2, rows.length);
+function rowsHeight(count) {
+  return 84 + ROW_HEIGHT * Math.min(MAX_ROWS, Math.max(2, count));
 }
 
 function intervalOption(figure, colours, labels, axis, formatter) {

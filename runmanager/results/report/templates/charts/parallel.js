@@ -9,6 +9,8 @@ const MAX_SETTINGS = 5,
 const parallelCoordinates = {
   isPossible: () => data.varying.length > 1 && data.cells.labels.length > 2 && parallelResults().length > 0,
 
+  height: () => PLOT_HEIGHT,
+
   controls: () => [],
 
   draw(figure, colours) {
@@ -65,7 +67,8 @@ const parallelCoordinates = {
     const lacking = omitted ? ` Omitted: ${plural(omitted, "cell")} without a result.` : "";
     const colour = `coloured by ${target}, better at the top`;
     const state = `Each line is a cell${sample}, ${colour}. Drag along an axis to select.${lacking}`;
-    return { option, legend: [], height: 340, state, columns, runsOf: ({ dataIndex }) => drawn[dataIndex].runs };
+    const runsOf = ({ dataIndex }) => drawn[dataIndex].runs;
+    return { option, legend: [], height: PLOT_HEIGHT, state, columns, runsOf };
   },
 
   // Limits are shown on their axes; a brushed axis becomes a limit.

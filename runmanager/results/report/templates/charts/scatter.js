@@ -6,6 +6,8 @@ const MAX_TEXTS = 30, // values of a column of texts along an axis
 const scatterPlot = {
   isPossible: () => data.runs.length > 1 && scatterColumns().length > 1,
 
+  height: () => PLOT_HEIGHT,
+
   controls() {
     const columns = scatterColumns().map((name) => [name, name]),
       { x, y, colour } = scatterChoices();
@@ -76,7 +78,7 @@ const scatterPlot = {
     return {
       option,
       legend,
-      height: 340,
+      height: PLOT_HEIGHT,
       state: `Each dot is a run. Drag a rectangle to select.${lacking}`,
       x,
       y,
