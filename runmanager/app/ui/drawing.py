@@ -19,7 +19,7 @@ __all__ = ["Drawer", "Drawing", "DrawnPage"]
 
 _TEXT_SHARE = 0.2  # of the time goes into tables and sentences at most: runs may be training on this machine
 _FIGURES_SHARE = 0.05
-_AGAIN_SECONDS = 0.2
+_AGAIN_SECONDS = 0.02
 
 
 @dataclass(frozen=True)

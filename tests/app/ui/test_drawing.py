@@ -10,7 +10,7 @@ class Lingering:
     """Spends its time in a finalizer, which no exception can leave."""
 
     def __del__(self) -> None:
-        for _ in range(2000):
+        for _ in range(500):
             pass
 
 
