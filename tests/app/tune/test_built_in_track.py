@@ -13,6 +13,7 @@ from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.local.turn_keeper import TurnKeeper
 from runmanager.records.run.status import Outcome, Reason, Status
+from runmanager.results.stats.race import LEAST_ROUNDS
 from runmanager.training.options.job import TrainingOptions
 
 NO_MEMORY = Outcome(Status.FAILED, Reason.OUT_OF_MEMORY, "no room")
@@ -75,6 +76,17 @@ def test_what_finds_no_memory_beside_others_is_tried_against_the_first_alone(tra
     assert heat.failures == {3: "out_of_memory: no room"}
     assert round(heat.estimates[2].value, 6) == 2.0 and heat.fastest == 2
     assert [1, 4] in machine.launched and ([1, 3] in machine.launched) == (room == 2)
+
+
+@pytest.mark.parametrize(("device", "step_seconds", "turns"), [("cpu", 0.5, 1), ("cpu", 0.2, 3), ("cuda", 0.5, 3)])
+def test_slow_steps_on_a_cpu_need_one_warm_up_turn(
+    track_on: Any, monkeypatch: pytest.MonkeyPatch, device: str, step_seconds: float, turns: int
+) -> None:
+    track = track_on(Machine({}))
+    seen = Seen(device=device, step_seconds=step_seconds, start_seconds=0.0)
+    monkeypatch.setattr(LocalLauncher, "launch", lambda *args: [_returned(seen)])
+    assert track.try_alone({}) == seen
+    assert track.needed(2) == pytest.approx(2 * step_seconds * (turns + LEAST_ROUNDS))
 
 
 def test_without_time_nothing_is_tried_again(track_on: Any) -> None:

@@ -3,7 +3,6 @@
 import math
 import random
 
-from runmanager.results.stats.paired_speedup import paired_speedup
 from runmanager.results.stats.race import beaten, race_speedup
 
 LOOKS = (3, 12)
@@ -36,24 +35,6 @@ def test_losers_are_dropped_and_the_fastest_stays() -> None:
 def test_of_equals_hardly_one_is_dropped() -> None:
     num_wrong = sum(bool(simulated_race(dict.fromkeys(range(5), 1.0), seed=seed)) for seed in range(200))
     assert num_wrong <= 10  # 5%
-
-
-def slowest_kept(looks: int, num_others: int = 0) -> float:
-    """The lowest speed, in two hundredths of that of the fastest, at which a contender is not dropped."""
-    others = dict.fromkeys(range(2, 2 + num_others), 1.0)
-    speeds = [number / 200 for number in range(100, 201)]
-    return next(each for each in speeds if 1 not in beaten([[{0: 1.0, 1: each, **others}] * 6], {0, 1}, looks=looks))
-
-
-def test_more_looks_and_more_contenders_need_more_evidence() -> None:
-    assert slowest_kept(looks=100) < slowest_kept(looks=2) > slowest_kept(looks=2, num_others=20)
-
-
-def test_half_of_the_error_is_left_for_the_looks() -> None:
-    rounds = [{0: 1.0, 1: 1.1 + 0.01 * (number % 2)} for number in range(8)]
-    ratios = [[math.log(each[1] / each[0]) for each in rounds]]
-    assert race_speedup([rounds], 0, 1) == paired_speedup(ratios, rows=1)
-    assert race_speedup([rounds], 0, 1, rows=3) == paired_speedup(ratios, rows=6)
 
 
 def test_too_few_rounds_give_no_interval() -> None:
