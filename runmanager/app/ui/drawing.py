@@ -4,9 +4,11 @@ import contextlib
 import ctypes
 import datetime
 import queue
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from runmanager.app.ui.live_page import LivePage
@@ -17,6 +19,7 @@ __all__ = ["Drawer", "Drawing", "DrawnPage"]
 
 _TEXT_SHARE = 0.2  # of the time goes into tables and sentences at most: runs may be training on this machine
 _FIGURES_SHARE = 0.05
+_AGAIN_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -135,9 +138,14 @@ class Drawer:
             self._is_ending = True
             self._queue.put(None)
         if self._thread.is_alive():
-            ended = ctypes.py_object(SystemExit)
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread.ident or 0), ended)
-            self._thread.join()
+            with _ignored_exits():
+                while self._thread.is_alive():
+                    self._interrupt()
+                    self._thread.join(_AGAIN_SECONDS)
+
+    def _interrupt(self) -> None:
+        ended = ctypes.py_object(SystemExit)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread.ident or 0), ended)
 
     def request(self, page: DrawnPage, version: int, *, is_last: bool) -> None:
         """Have the page drawn if it is older than `version` and due (see `DrawnPage.enqueue`)."""
@@ -153,3 +161,19 @@ class Drawer:
                 page, version, is_last = wanted
                 page.draw_next()
                 self.request(page, version, is_last=is_last)  # figures follow, after the pages that wait
+
+
+@contextmanager
+def _ignored_exits() -> Iterator[None]:
+    """Print nothing of a `SystemExit` that was raised in a callback of the garbage collector, where none can leave."""
+    earlier = sys.unraisablehook
+
+    def hook(found: "sys.UnraisableHookArgs") -> None:
+        if not issubclass(found.exc_type, SystemExit):
+            earlier(found)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = earlier

@@ -78,6 +78,17 @@ def test_what_finds_no_memory_beside_others_is_tried_against_the_first_alone(tra
     assert [1, 4] in machine.launched and ([1, 3] in machine.launched) == (room == 2)
 
 
+@pytest.mark.parametrize(("device", "step_seconds", "turns"), [("cpu", 0.5, 1), ("cpu", 0.2, 3), ("cuda", 0.5, 3)])
+def test_slow_steps_on_a_cpu_need_one_warm_up_turn(
+    track_on: Any, monkeypatch: pytest.MonkeyPatch, device: str, step_seconds: float, turns: int
+) -> None:
+    track = track_on(Machine({}))
+    seen = Seen(device=device, step_seconds=step_seconds, start_seconds=0.0)
+    monkeypatch.setattr(LocalLauncher, "launch", lambda *args: [_returned(seen)])
+    assert track.try_alone({}) == seen
+    assert track.needed(2) == pytest.approx(2 * step_seconds * (turns + 3))  # and as few rounds as count
+
+
 def test_without_time_nothing_is_tried_again(track_on: Any) -> None:
     machine = Machine({1: 1.0, 2: 1.0, 3: 2.0}, room=2)
     heat = track_on(machine).race(contenders(2, 3), seconds=0.0)

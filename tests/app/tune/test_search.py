@@ -79,6 +79,12 @@ def test_the_fastest_values_are_taken_and_measured_against_the_given_ones_at_las
     assert found.not_raced == {"graphs": "only cuda captures steps"}
 
 
+def test_a_value_that_is_hardly_faster_is_not_taken() -> None:
+    found = search(Track(lambda each: 1.0 + (each["loader"] == "fast") * 0.019 + (each["layout"] == "columns") * 0.021))
+    assert found.chosen == {"layout": "columns"}
+    assert {each.result for each in found.raced if each.factor == "loader"} == {"no gain"}
+
+
 def test_what_only_pays_with_a_later_change_is_found_in_a_second_heat() -> None:
     def speed(each: Mapping[str, str]) -> float:
         if each["layout"] == "rows":

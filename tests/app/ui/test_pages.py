@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,10 +16,12 @@ import pytest
 from runmanager.app.ui import opened_sweep, sweep_board
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
-from runmanager.records.run.status import Status
-from runmanager.records.storage.reader import read_record
+from runmanager.records.run.status import Reason, Status
+from runmanager.records.storage.reader import read_record, read_sweep
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.storage.versioned_file import encode_record
+from runmanager.records.sweep.sweep_record import plan_cell, write_cells
+from runmanager.results.load import summary_cache
 
 from .served import Client, epoch, write_live_sweep
 
@@ -109,3 +113,33 @@ def test_readers_share_one_reading_and_one_drawing(client: Client, monkeypatch: 
     assert answers == [200] * 40
     assert done["readings"] == done["listed"] == 1  # of one version of the files
     assert done["reports"] == 2  # without figures, then with them
+
+
+def test_the_death_of_a_driver_is_news_where_cells_wait(client: Client, root: Path) -> None:
+    paths, going = write_live_sweep(root / "second")
+    going.write(status=Status.FINISHED, run_seconds=1.0)
+    going.close()
+    config = {"lr": 0.5, "batch_size": 100, "device": "cpu"}
+    driver = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        identity = ProcessIdentity.of(driver.pid)
+        command = ["runmanager", "sweep", "lr=0.1,0.01,0.5"]
+        write_cells(paths, [plan_cell("5" * 64, "lr=0.5", config)], axes=None, command=command, driver=identity)
+        at_work = client.until("/sweep/second", "1 pending")
+        assert "No process is at work on it." not in at_work.text
+    finally:
+        driver.communicate()
+    assert "1 pending. No process is at work on it. As of " in client.until("/sweep/second", "No process").text
+
+
+def test_a_run_at_rest_that_is_edited_is_news(
+    client: Client, live: tuple[SweepPaths, RunFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(summary_cache, "_SETTLED_NS", 0)
+    paths, going = live
+    going.append(epoch(5))  # read once more, now that all files count as old
+    client.until("/sweep/first", "0.505", below='id="results"')
+    (run,) = [run for run in read_sweep(paths).runs if run.record.status is Status.FINISHED]
+    edited = msgspec.structs.replace(run.record, status=Status.FAILED, reason=Reason.EXCEPTION, message="edited")
+    run.paths.record.write_bytes(encode_record(edited))
+    client.until("/", "1 failed")
