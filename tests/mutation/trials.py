@@ -49,14 +49,13 @@ class Trials:
 
     def outcome_of(self, mutant: Mutant) -> Outcome:
         """Try a change with the tests that reach its lines, as far as their times fit the budget."""
-        # A line that ran at import is not known by test: those that use the module may notice it.
-        tests = self._selected(mutant, None if mutant.function is None else mutant.lines)
-        if not tests:
-            return Outcome(NOT_REACHED)
-        code = self._changed_code(mutant)
-        if code is None:
-            return self._try_in_copy(mutant, tests)
-        return self._try_in_fork(tests, mutant.function, mutant.file, code)
+        tests = [] if mutant.function is None else self._selected(mutant, mutant.lines)
+        code = self._changed_code(mutant) if tests else None
+        if code is not None:
+            return self._try_in_fork(tests, mutant.function, mutant.file, code)
+        # What ran at import is not known by test: those that use the module may notice it.
+        tests = tests or self._selected(mutant, None)
+        return self._try_in_copy(mutant, tests) if tests else Outcome(NOT_REACHED)
 
     def passes_unchanged(self, mutant: Mutant) -> bool:
         """Whether the tests of a change pass without it, in the same order and way."""
