@@ -65,11 +65,13 @@ class Trials:
     def _selected(self, mutant: Mutant, lines: tuple[int, int] | None) -> list[str]:
         """Return tests that reach these lines: those of the module's own file, then those of the cheapest files."""
         by_file: dict[str, list[str]] = defaultdict(list)
+        own = str(Path("tests", *Path(mutant.file).parts[1:-1], f"test_{Path(mutant.file).name}"))
         reaching = self.reach.tests_of(mutant.file, lines)
+        if lines is None:  # to read a constant runs no line of its module
+            reaching |= {name for name in self._items if name.startswith(f"{own}::")} - set(self.reach.failed)
         for name in self._items:
             if name in reaching:
                 by_file[name.partition("::")[0]].append(name)
-        own = str(Path("tests", *Path(mutant.file).parts[1:-1], f"test_{Path(mutant.file).name}"))
         seconds = self.reach.seconds
         costs = {file: sum(seconds[name] for name in names) for file, names in by_file.items()}
         chosen, spent = [], 0.0

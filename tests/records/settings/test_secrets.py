@@ -222,3 +222,10 @@ def test_secrets_below_the_name_of_a_secret_come_from_the_environment_too(monkey
         secrets_from_environment({"a": {"password": MASK}})
     with pytest.raises(UsageError, match="must name an environment variable that is set, got"):
         secrets_from_environment({"password": "${oc.env:NOT_SET_HERE}"})
+
+
+def test_an_empty_name_declares_nothing() -> None:
+    declare_secrets(["", " "])
+    assert not is_secret("lr_") and not is_secret("")
+    declare_secrets(["pin", ""])
+    assert is_secret("pin") and not is_secret("lr_")

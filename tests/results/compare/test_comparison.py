@@ -543,3 +543,5 @@ def test_unknown_axes_and_all_faults_are_named(contents, timed):
     with pytest.raises(UsageError) as caught:
         compare(sweep, None, CompareOptions(axis="lr", min_epochs=0, drift=2.0))
     assert len(lines := str(caught.value).splitlines()) == 2 and all(line.startswith("`") for line in lines)
+    with pytest.raises(UsageError, match=r"^`--better` must"):
+        compare(sweep, None, CompareOptions(axis="lr", metric="val_loss", better="bigger"))
