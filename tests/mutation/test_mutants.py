@@ -67,7 +67,7 @@ def test_the_command_tells_what_the_tests_notice_and_continues(tmp_path: Path) -
     before = (ROOT / target).read_bytes()
 
     def run(*tests: str, work: Path) -> tuple[str, list[list[str]]]:
-        words = [sys.executable, "tests/mutation/mutants.py", "--count", "8", "--targets", target]
+        words = [sys.executable, "tests/mutation/mutants.py", "--count", "5", "--targets", target]
         done = subprocess.run(
             [*words, "--work", str(work), "--tests", *tests],
             cwd=ROOT,
@@ -82,10 +82,12 @@ def test_the_command_tells_what_the_tests_notice_and_continues(tmp_path: Path) -
     own = "tests/results/stats/test_descriptive.py"
     printed, outcomes = run(own, work=tmp_path / "own")
     killed = [test for _, word, test in outcomes if word == "killed"]
-    assert len(outcomes) == 8 and len(killed) >= 6
+    assert len(outcomes) == 5 and len(killed) >= 3
     assert all(test.startswith(own) for test in killed)
-    assert f"{len(killed)} of 8 changes noticed, 0 not tried" in printed
-    assert run(own, work=tmp_path / "own")[1] == outcomes  # nothing is tried twice
-    other = run("tests/results/stats/test_curve_crossing.py", work=tmp_path / "other")[1]
-    assert {word for _, word, _ in other} == {"not reached"}
+    assert f"{len(killed)} of 5 changes noticed, 0 not tried" in printed
+    (tmp_path / "ended").mkdir()
+    (tmp_path / "ended" / "outcomes.jsonl").write_text(json.dumps(outcomes[0]) + "\n")  # as if it was ended there
+    continued = run("tests/results/stats/test_curve_crossing.py", work=tmp_path / "ended")[1]
+    assert [key for key, *_ in continued] == [key for key, *_ in outcomes]
+    assert [word for _, word, _ in continued[1:]] == ["not reached"] * 4
     assert (ROOT / target).read_bytes() == before

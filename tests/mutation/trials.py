@@ -49,14 +49,13 @@ class Trials:
 
     def outcome_of(self, mutant: Mutant) -> Outcome:
         """Try a change with the tests that reach its lines, as far as their times fit the budget."""
-        # A line that ran at import is not known by test: those that use the module may notice it.
-        tests = self._selected(mutant, None if mutant.function is None else mutant.lines)
-        if not tests:
-            return Outcome(NOT_REACHED)
-        code = self._changed_code(mutant)
-        if code is None:
-            return self._try_in_copy(mutant, tests)
-        return self._try_in_fork(tests, mutant.function, mutant.file, code)
+        tests = [] if mutant.function is None else self._selected(mutant, mutant.lines)
+        code = self._changed_code(mutant) if tests else None
+        if code is not None:
+            return self._try_in_fork(tests, mutant.function, mutant.file, code)
+        # What ran at import is not known by test: those that use the module may notice it.
+        tests = tests or self._selected(mutant, None)
+        return self._try_in_copy(mutant, tests) if tests else Outcome(NOT_REACHED)
 
     def passes_unchanged(self, mutant: Mutant) -> bool:
         """Whether the tests of a change pass without it, in the same order and way."""
@@ -66,11 +65,13 @@ class Trials:
     def _selected(self, mutant: Mutant, lines: tuple[int, int] | None) -> list[str]:
         """Return tests that reach these lines: those of the module's own file, then those of the cheapest files."""
         by_file: dict[str, list[str]] = defaultdict(list)
+        own = str(Path("tests", *Path(mutant.file).parts[1:-1], f"test_{Path(mutant.file).name}"))
         reaching = self.reach.tests_of(mutant.file, lines)
+        if lines is None:  # to read a constant runs no line of its module
+            reaching |= {name for name in self._items if name.startswith(f"{own}::")} - set(self.reach.failed)
         for name in self._items:
             if name in reaching:
                 by_file[name.partition("::")[0]].append(name)
-        own = str(Path("tests", *Path(mutant.file).parts[1:-1], f"test_{Path(mutant.file).name}"))
         seconds = self.reach.seconds
         costs = {file: sum(seconds[name] for name in names) for file, names in by_file.items()}
         chosen, spent = [], 0.0

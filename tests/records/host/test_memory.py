@@ -1,11 +1,12 @@
 """Free memory of a machine, and of a container with a limit."""
 
+import resource
 from pathlib import Path
 
 import psutil
 import pytest
 
-from runmanager.records.host.memory import format_gib, free_memory
+from runmanager.records.host.memory import address_space_limit, format_gib, free_memory, is_out_of_memory_error
 
 GIB = 2**30
 
@@ -31,3 +32,16 @@ def test_without_a_limit_the_memory_of_the_machine_counts(tmp_path: Path, limit:
 
 def test_format_gib() -> None:
     assert (format_gib(GIB // 2), format_gib(5000 * GIB)) == ("0.5 GiB", "5,000.0 GiB")
+
+
+def test_limit_of_the_address_space_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert address_space_limit() == ""
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (3 * GIB // 2, resource.RLIM_INFINITY))
+    assert address_space_limit() == "address space is limited to 1.5 GiB (ulimit -v)"
+
+
+def test_errors_that_mean_a_lack_of_memory() -> None:
+    assert is_out_of_memory_error(MemoryError())
+    assert is_out_of_memory_error(ImportError("libtorch.so: cannot allocate memory in static TLS block"))
+    assert not is_out_of_memory_error(ImportError("no module named torch"))

@@ -1,5 +1,7 @@
 """Standard streams: closed, full or ASCII, a command does its work and keeps its exit status."""
 
+import contextlib
+import io
 import os
 import shlex
 import subprocess
@@ -8,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runmanager.records.host.standard_streams import repaired_streams
+from runmanager.records.host.standard_streams import repaired_streams, show_line
 
 ROOT = Path(__file__).resolve().parents[3]
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
@@ -111,3 +113,30 @@ def test_streams_are_restored_afterwards(capfd: pytest.CaptureFixture[str]) -> N
     print("afterwards")
     assert (sys.stdout, sys.stderr) == own
     assert capfd.readouterr().out == "within\nafterwards\n"
+
+
+@pytest.mark.parametrize(
+    ("character", "spelling"),
+    [
+        *(("…", "..."), ("±", "+-"), ("✓", "+"), ("✗", "x"), ("↻", "~"), ("━", "="), ("╌", "-"), ("·", "|")),
+        *(("µ", "u"), ("³", "^3"), ("é", "\\xe9"), ("€", "\\u20ac")),
+    ],
+)
+def test_spelling_of_each_character(character: str, spelling: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", output)
+    show_line(f"a{character}b")
+    show_line(f"a{character}   b")  # columns stay aligned
+    first, second = output.buffer.getvalue().decode().splitlines()
+    assert (first, second) == (f"a{spelling}b", f"a{spelling}{' ' * max(1, 4 - len(spelling))}b")
+    output.detach()
+
+
+def test_a_line_for_a_reader_that_has_left_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as output:
+        monkeypatch.setattr(sys, "stdout", output)
+        show_line("lost")
+        with contextlib.suppress(BrokenPipeError):
+            output.close()

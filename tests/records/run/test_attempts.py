@@ -7,7 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from runmanager.records.run.attempts import attempts_up_to, last_sign_of_life, process_spans
+from runmanager.records.run.attempts import (
+    attempts_up_to,
+    epochs_of_other_runs,
+    last_sign_of_life,
+    own_attempts,
+    process_spans,
+    session_of_epoch,
+    session_seconds,
+    sessions_of,
+)
 from runmanager.records.run.heartbeat import Beat
 from runmanager.records.run.run_record import Attempt, Environment, EpochRecord, RunRecord
 from runmanager.records.run.status import Status
@@ -79,3 +88,30 @@ def test_epochs_past_the_checkpoint_are_dropped_from_attempts() -> None:
     assert [each.last_epoch for each in attempts_up_to(earlier, 4)] == [4, 4]
     assert [each.last_epoch for each in attempts_up_to(earlier, 8)] == [5, 8]  # restored from the checkpoint
     assert attempts_up_to((), 3) == ()
+
+
+def test_sessions_are_those_of_the_attempts(record: MakeRecord) -> None:
+    taken = [msgspec.structs.replace(each, session=name) for each, name in ((attempt(0, 10, 2), "a"),)]
+    silent = attempt(20, 30, 5)
+    run = resumed(record, *taken, silent, session="b", ended_at=at(140), status=Status.FINISHED)
+    assert sessions_of(run) == {"a", "b"} and sessions_of(resumed(record, silent)) == set()
+    assert [session_of_epoch(run, epoch) for epoch in (1, 2, 3, 5, 6)] == ["a", "a", None, None, "b"]
+    assert session_seconds(run) == [10.0, 40.0]
+    assert session_seconds(resumed(record, *taken, session="b")) == [10.0]  # the last one lives
+
+
+def test_epochs_of_a_run_that_is_continued_are_its_own(record: MakeRecord) -> None:
+    other = msgspec.structs.replace(attempt(0, 10, 3), run="shorter")
+    run = resumed(record, other, attempt(20, 30, 5))
+    assert epochs_of_other_runs(run) == {1, 2, 3}
+    assert epochs_of_other_runs(resumed(record, attempt(0, 10, 3))) == set()
+    assert own_attempts(run) == [run.earlier[1]]
+    assert [start for _, start, _ in process_spans(run)] == [unix(20), unix(100)]
+    assert attempts_up_to((), 3) == ()
+
+
+def test_an_evaluation_before_training_counts_as_time_of_the_run(record: MakeRecord) -> None:
+    evaluated = [EpochRecord(epoch=0, run_seconds=3.0), EpochRecord(epoch=1)]
+    run = record(status=Status.CRASHED, started_at=at(0), environment=HERE)
+    assert last_sign_of_life(run, evaluated, None) == at(3)
+    assert last_sign_of_life(run, [EpochRecord(epoch=-1, run_seconds=2.0)], None) == at(0)

@@ -7,7 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from runmanager.records.run.environment_changes import describe_attempts, epochs_in_other_environments
+from runmanager.records.run.environment_changes import (
+    describe_attempts,
+    describe_files,
+    epochs_in_other_environments,
+    is_same_code,
+    sessions_in_other_environments,
+)
 from runmanager.records.run.run_record import Attempt, Environment, RunRecord
 
 NOON = datetime.datetime(2026, 11, 21, 12, 0, tzinfo=datetime.UTC)
@@ -88,3 +94,61 @@ def test_changed_code_is_relevant_and_unknown_code_is_not(record: MakeRecord) ->
 def test_consecutive_attempts_in_one_other_environment_are_one_range(record: MakeRecord) -> None:
     run = resumed(record, attempt(0, 10, 2, ELSEWHERE), attempt(20, 30, 2, HERE), attempt(30, 40, 4, ELSEWHERE))
     assert [line.partition(" were")[0] for line in describe_attempts(run)] == ["epochs 1 to 4"]
+
+
+FACTS = {
+    "host": "host x, now anvil",
+    "cpu_model": "CPU model x, now unknown",
+    "device_name": "device x, now Zen 4",
+    "torch_threads": "torch threads x, now 1",
+    "driver": "driver x, now unknown",
+    "cuda": "CUDA x, now unknown",
+    "cudnn": "cuDNN x, now unknown",
+    "cudnn_benchmark": "cuDNN benchmark x, now unknown",
+    "cudnn_deterministic": "cuDNN deterministic x, now unknown",
+    "tf32_matmul": "TF32 in products x, now unknown",
+    "tf32_cudnn": "TF32 in cuDNN x, now unknown",
+    "python": "python x, now 3.12.1",
+    "commit": "commit x, now unknown",
+}
+
+
+def test_each_fact_is_named_with_what_it_is_now(record: MakeRecord) -> None:
+    now = msgspec.structs.replace(HERE, python="3.12.1")
+    for name, said in FACTS.items():
+        then = msgspec.structs.replace(now, **{name: "x"})
+        (line,) = describe_attempts(resumed(record, attempt(0, 10, 1, then), environment=now))
+        assert line == f"epoch 1 was made in another environment ({said}); it counts as warm-up"
+    both = msgspec.structs.replace(now, host="bellows", code={"a.py": "0"})
+    later = msgspec.structs.replace(now, code={"a.py": "1"})
+    (line,) = describe_attempts(resumed(record, attempt(0, 10, 1, both), environment=later))
+    assert "(host bellows, now anvil; code changed (a.py))" in line
+
+
+def test_code_is_the_same_by_its_digests_or_a_clean_commit() -> None:
+    def of(**facts: Any) -> Environment:
+        return msgspec.structs.replace(HERE, **facts)
+
+    assert is_same_code(of(code={"a": "1"}), of(code={"a": "1"})) is True
+    assert is_same_code(of(code={"a": "1"}), of(code={"a": "2"})) is False
+    clean, dirty = of(commit="c", commit_clean=True), of(commit="c", commit_clean=False)
+    assert is_same_code(clean, clean) is True
+    assert [is_same_code(*pair) for pair in ((clean, dirty), (dirty, clean), (of(), of()))] == [None] * 3
+    assert is_same_code(clean, of(commit="d", commit_clean=True)) is None
+
+
+def test_a_few_files_are_named_and_the_others_counted() -> None:
+    assert describe_files(["a", "b"]) == "a, b"
+    most = [str(number) for number in range(20)]
+    named = describe_files(most).partition(" and ")[0].split(", ")
+    assert named == most[: len(named)] and len(named) < 20
+    assert describe_files(most[: len(named)]) == ", ".join(named)
+    assert describe_files(most[: len(named) + 1]) == f"{', '.join(named)} and 1 more"
+
+
+def test_sessions_in_other_environments(record: MakeRecord) -> None:
+    def session(name: str | None, environment: Environment) -> Attempt:
+        return msgspec.structs.replace(attempt(0, 10, 1, environment), session=name)
+
+    run = resumed(record, session("a", HERE), session("b", ELSEWHERE), session(None, ELSEWHERE), session("c", HERE))
+    assert sessions_in_other_environments(run) == {"b"}

@@ -37,6 +37,16 @@ def test_long_value_is_shortened_before_settings_are_dropped() -> None:
     assert readable_name(fits) == f"data={'a' * 60},notes={'b' * 30},lr=0.1", "values that fit are not shortened"
 
 
+@pytest.mark.parametrize("key", ["a", "ab", "abc", "abcd"])
+def test_a_shortened_value_keeps_as_much_of_its_beginning_as_of_its_end(key: str) -> None:
+    name = readable_name({key: "b" * 200 + "e" * 200})
+    begin, end = name.removeprefix(f"{key}=").split("..")
+    assert set(begin) == {"b"} and set(end) == {"e"} and len(name) == 120
+    assert len(begin) - len(end) in (0, 1)
+    fits = "b" * (119 - len(key))
+    assert readable_name({key: fits}) == f"{key}={fits}"
+
+
 def test_distinguishing_settings_are_dropped_last() -> None:
     many = {f"setting_{number:02}": number for number in range(40)} | {"momentum": 0.9, "lr": 0.1}
     name = readable_name(many, distinguishing=["lr", "momentum"])

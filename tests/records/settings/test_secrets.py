@@ -1,5 +1,7 @@
 """Tests of which settings are secrets, and of what is masked."""
 
+import json
+
 import pytest
 
 from runmanager.errors import UsageError
@@ -13,7 +15,12 @@ from runmanager.records.settings.secrets import (
     masked_words,
     redacted,
     refuse_masks,
+    remember_secrets,
+    remembered_secrets,
+    secret_axis_notes,
     secrets_from_environment,
+    without_remembered_secrets,
+    without_secrets,
 )
 from runmanager.records.settings.signature import signature
 from runmanager.records.settings.values import plain_settings
@@ -147,3 +154,70 @@ def test_references_are_replaced_by_variables(monkeypatch: pytest.MonkeyPatch) -
         secrets_from_environment({"api_key": "${oc.env:UNSET_ONE}"})
     with pytest.raises(UsageError, match=r"`in\.api_key` must come from the environment to be used again"):
         secrets_from_environment({"in": {"api_key": MASK}})
+
+
+def test_values_that_cannot_be_texts_stay_in_commands() -> None:
+    others = ["null", "None", "TRUE", "false", "12", "-1_000", "1e5", "+.5", "INF", "-nan"]
+    assert masked_words([f"db.password={each}" for each in others]) == tuple(f"db.password={each}" for each in others)
+    assert masked_words(["db.password=1e5x", "db.password=nullable"]) == (f"db.password={MASK}",) * 2
+    assert masked_words(["--api-key", "null", "--api-key", "--lr"]) == ("--api-key", "null", "--api-key", "--lr")
+
+
+def test_assignments_within_a_text_are_masked_by_either_sign() -> None:
+    for text in ("password: hunter22", "password=hunter22", "'password': 'hunter22'", "u=http://h/?password=hunter22"):
+        (found,) = masked_words([text])
+        assert "hunter22" not in found and MASK in found and found.startswith(text[:1])
+    assert masked_words(["plain", "lr: 0.1", "a=b:c"]) == ("plain", "lr: 0.1", "a=b:c")
+
+
+def test_remembered_texts_go_in_each_way_in_which_they_are_quoted() -> None:
+    secret = "a\"b\\c'd\n"
+    remember_secrets([secret, MASK, "four"])
+    assert redacted(f"x {secret} y") == redacted(f"x {secret.replace(chr(39), chr(92) + chr(39))} y") == f"x {MASK} y"
+    assert redacted(f"x {json.dumps(secret)} y") == f'x "{MASK}" y'
+    assert redacted(f"x {secret!r} y") == f"x {repr(secret)[0]}{MASK}{repr(secret)[0]} y"
+    assert redacted("four fourteen") == "four fourteen"  # too short
+    remember_secrets(["fives", "longest five"])
+    known = remembered_secrets()
+    assert "fives" in known and "four" not in known and known == sorted(known, key=len, reverse=True)
+    assert redacted("longest five, fives") == f"{MASK}, {MASK}"
+
+
+def test_nested_values_are_redacted_where_a_secret_is_known() -> None:
+    nested = {"a": ["hunter22", 1, {"b": "x hunter22"}], "c": None, "d": "password=other1"}
+    assert without_remembered_secrets(nested) is nested
+    remember_secrets(["hunter22"])
+    assert without_remembered_secrets(nested) == {
+        "a": [MASK, 1, {"b": f"x {MASK}"}],
+        "c": None,
+        "d": f"password={MASK}",
+    }
+
+
+def test_masks_are_found_by_name_in_lists_and_groups() -> None:
+    settings = {"a": {"password": MASK, "b": [MASK, {"c": f"x {MASK}"}]}, "d": (MASK, "x"), "e": 1}
+    assert masked_names(settings) == ["a.password", "a.b", "a.b.c", "d"]
+
+
+def test_axes_that_are_secrets_get_a_note() -> None:
+    (note,) = secret_axis_notes(["lr", "+db.password"])
+    assert note.startswith("`db.password` is a secret, which counts by its name alone")
+    assert without_secrets(["lr", "password", "model.api_key"]) == ["lr"]
+
+
+def test_secrets_below_the_name_of_a_secret_come_from_the_environment_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN_A", "hunter22")
+    given = {"auth_token": {"inner": "${oc.env:TOKEN_A}"}, "text": "${oc.env:TOKEN_A}", "password": "plain", "lr": 1}
+    assert secrets_from_environment(given) == given | {"auth_token": {"inner": "hunter22"}}
+    assert redacted("hunter22") == MASK
+    with pytest.raises(UsageError, match=r"`a\.password` must come from the environment"):
+        secrets_from_environment({"a": {"password": MASK}})
+    with pytest.raises(UsageError, match="must name an environment variable that is set, got"):
+        secrets_from_environment({"password": "${oc.env:NOT_SET_HERE}"})
+
+
+def test_an_empty_name_declares_nothing() -> None:
+    declare_secrets(["", " "])
+    assert not is_secret("lr_") and not is_secret("")
+    declare_secrets(["pin", ""])
+    assert is_secret("pin") and not is_secret("lr_")

@@ -169,3 +169,8 @@ def test_dotted_names_leave_out_settings_of_groups() -> None:
     assert without_unsigned(config, ["a.b", "f.g"]) == {"a": {"e": 3}, "h": 5}  # an empty group goes too
     assert without_unsigned(config, ["h.x", "a.e.y"]) == config
     assert without_unsigned(config, ["f"]) == {"a": config["a"], "h": 5}
+
+
+def test_without_later_settings_every_value_counts() -> None:
+    assert signature({"precision": "fp32"}, later={}) != signature({}, later={})
+    assert signature({"precision": "fp32"}, later={}) == signature({"precision": "fp32"}, later={"other": 1})

@@ -188,3 +188,21 @@ def test_an_outlier_is_far_behind_by_its_spread_and_by_a_tenth(side):
     assert outlier_caveats([side([0.5], [0.7], [0.9], [0.35], [0.6])]) == []  # within 3.5 of their spread
     assert outlier_caveats([side([0.9, 0.1], [0.9, 0.9], [0.9, 0.9])]) != []  # the last epoch counts
     assert outlier_caveats([side([0.1, 0.9], [0.9, 0.9], [0.9, 0.9])]) == []
+
+
+def test_costs_may_be_hidden_above_the_median_too(contents, timed):
+    runs = [({"lr": 1}, timed([9.0] + [1.0] * 9), {}), ({"lr": 2}, timed([9.0] + [1.0] * 8 + [0.1]), {})]
+    (row,) = compare(contents(*runs), None, CompareOptions(axis="lr")).rows
+    assert "; lr=2: overall 11% above its median epoch (faster epochs that the median hides)" in row["reason"]
+
+
+def test_an_unfinished_run_counts_for_its_side_only_where_no_other_has_finished(contents, timed):
+    sweep = contents(
+        ({"seed": 0}, timed([9.0, 1.0]), {}),
+        ({"seed": 1}, timed([9.0, 1.0]), {"status": Status.FAILED, "reason": Reason.EXCEPTION}),
+    )
+    cells = gather_cells(sweep.runs, (), None).cells
+    met = {cell.stored.paths.root: ("other work",) if cell.stored.status == "failed" else None for cell in cells}
+    assert contention_caveats([Side("here", cells)], met) == []
+    failed = [cell for cell in cells if cell.stored.status == "failed"]
+    assert contention_caveats([Side("here", failed)], met) == ["contended: here met other work"]

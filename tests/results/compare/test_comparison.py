@@ -480,3 +480,65 @@ def test_each_reason_is_one_numbered_note_for_people(contents, steady):
     )
     assert [row["note"] for row in without.rows] == ["", "", ""]
     assert not {"note", "reason"} & set(without.shown) and tuple(without.notes) == tuple(table.notes)
+
+
+def legend(contents, timed, **options):
+    pair = [({"lr": lr, "seed": seed}, timed([9.0, 1.0, 1.0]), {}) for lr in (1, 2) for seed in (0, 1)]
+    return compare(contents(*pair), None, CompareOptions(axis="lr", **options)).legend
+
+
+OF_RUNS = "of the geometric mean over runs of"
+TOO_WIDE = (
+    "`no difference` has its interval within 1 ± 3%; `inconclusive` is not known: "
+    "the interval or the drift is too wide."
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "begins", "ends"),
+    [
+        (
+            {"metric": "val_accuracy"},
+            "The difference is candidate - baseline, of the mean over runs of val_accuracy, with its 95% interval. ",
+            "For val_accuracy, more is better. `inconclusive` is not known: the interval includes 0, and no `--margin` "
+            "is set for negligible effects.",
+        ),
+        (
+            {"metric": "val_loss", "at": "best", "margin": 0.1},
+            "The difference is candidate - baseline, of the mean over runs of val_loss at each run's best epoch, with ",
+            "For val_loss, less is better. `no difference` has its interval within 0 ± 0.1; `inconclusive` is not "
+            "known: the interval is too wide.",
+        ),
+        (
+            {"metric": "peak_memory_bytes"},
+            f"The ratio is candidate / baseline, {OF_RUNS} peak_memory_bytes, with its 95% interval. ",
+            f"For peak_memory_bytes, less is better. {TOO_WIDE}",
+        ),
+        (
+            {"metric": "epoch_seconds"},
+            f"The speedup is baseline / candidate, {OF_RUNS} a run's median epoch_seconds over measured epochs, with ",
+            f" is not measured. {TOO_WIDE}",
+        ),
+        (
+            {},
+            f"The speedup is candidate / baseline, {OF_RUNS} a run's median samples per second over measured epochs ",
+            f" is not measured. {TOO_WIDE}",
+        ),
+    ],
+    ids=["accuracy", "loss at best", "memory", "time", "throughput"],
+)
+def test_legend_says_what_the_effect_is(contents, timed, options, begins, ends):
+    found = legend(contents, timed, **options)
+    assert found.startswith(begins), found
+    assert found.endswith(ends), found
+
+
+def test_unknown_axes_and_all_faults_are_named(contents, timed):
+    sweep = contents(({"lr": 1}, timed([9.0, 1.0]), {}), ({"lr": 2}, timed([9.0, 1.0]), {}))
+    with pytest.raises(UsageError, match=r"^`--axis` must"):
+        compare(sweep, None, CompareOptions(axis="rl"))
+    with pytest.raises(UsageError) as caught:
+        compare(sweep, None, CompareOptions(axis="lr", min_epochs=0, drift=2.0))
+    assert len(lines := str(caught.value).splitlines()) == 2 and all(line.startswith("`") for line in lines)
+    with pytest.raises(UsageError, match=r"^`--better` must"):
+        compare(sweep, None, CompareOptions(axis="lr", metric="val_loss", better="bigger"))

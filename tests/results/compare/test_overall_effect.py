@@ -155,3 +155,25 @@ def test_agreement_and_widening_are_those_of_welchs_analysis_of_variance():
     assert math.log(found.estimate.value) == pytest.approx(
         np.mean([group.mean() for group in groups_at(0.9 * critical)])
     )
+
+
+def test_a_setting_explains_by_the_adjusted_share():
+    """By hand: of the squares about the mean 0.4 lie between the values of lr: 1 - 0.6 / 2 x 3 = 0.1 is above 0."""
+    between, within = math.sqrt(0.4), math.sqrt(0.6)
+    logs = [-between - within, -between + within, between - within, between + within]
+    rows = rows_of(np.exp(logs).tolist(), lr=[1, 1, 2, 2], batch_size=[1, 2, 2, 1])
+    assert overall_effect(rows, ("lr", "batch_size")).setting == "lr"
+    between, within = math.sqrt(0.3), math.sqrt(0.7)  # 1 - 0.7 / 2 x 3 is below 0
+    logs = [-between - within, -between + within, between - within, between + within]
+    rows = rows_of(np.exp(logs).tolist(), lr=[1, 1, 2, 2], batch_size=[1, 2, 2, 1])
+    found = overall_effect(rows, ("lr", "batch_size"))
+    assert (found.agrees, found.setting, found.effects) == (False, None, None)
+
+
+def test_two_seeds_already_show_what_all_rows_share():
+    estimate = Estimate(1.0, 0.0, math.inf, 0.01, 8.0)
+    rows = [row_of(estimate, by_seed={0: -0.1, 1: 0.1}) for _ in range(4)]
+    alone = [row_of(estimate, by_seed={seed: 0.0}) for seed in range(4)]
+    assert overall_effect(alone, ()).estimate.error == pytest.approx(0.005)
+    assert overall_effect(rows, ()).estimate.error > 0.05
+    assert overall_effect(rows[:1], ()).agrees

@@ -147,3 +147,14 @@ def test_group_is_one_axis_by_either_name(contents, timed, named):
     models = [{"model": {"name": name}, "measure": {"name": "paired", "axis": "model"}} for name in ("mlp", "cnn")]
     sweep = contents(*((config, timed([9.0] + [1.0] * 6), {}) for config in models))
     assert "rounds" in compare(sweep, None, CompareOptions(axis=named)).rows[0]["reason"]
+
+
+def test_nothing_is_lacking_where_no_precision_was_asked_for(contents, timed):
+    for config in ({"measure": PAIRED["measure"] | {"max_seconds": 30}}, {}):
+        row = only_row(in_turns(contents, timed, [1000.0] * 8, [1005.0] * 8, config=config))
+        assert row.effect.lacking == ""
+
+
+def test_a_loop_may_ask_for_pairs_by_a_plain_word(contents, timed):
+    row = only_row(in_turns(contents, timed, [1000.0] * 8, [1030.0] * 8, config={"measure": "paired"}))
+    assert "rounds side by side" in row["reason"]

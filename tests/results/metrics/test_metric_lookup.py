@@ -4,7 +4,15 @@ import msgspec
 import pytest
 
 from runmanager.errors import UsageError
-from runmanager.results.metrics.metric_lookup import METRIC_NAMES, find_metric
+from runmanager.results.metrics.metric_lookup import (
+    METRIC_NAMES,
+    any_direction,
+    default_metrics,
+    find_metric,
+    has_metrics,
+    requested_metric,
+)
+from runmanager.results.table_model.columns import OUTCOMES
 
 
 @pytest.fixture
@@ -87,3 +95,62 @@ def test_the_end_of_an_interval_is_not_rounded_to_no_effect() -> None:
     assert rate.format_ends(1.0004, 1.05) == ("1.0004", "1.050")
     assert rate.format_ends(0.9, 0.99999) == ("0.9000", "0.99999")
     assert rate.format_ends(1.0, 1 + 1e-16) == ("1.000", "1.000")
+
+
+@pytest.mark.parametrize(
+    ("name", "effect", "more_is_better", "counted", "lack"),
+    [
+        ("samples_per_second", "speedup", True, "epochs", "no samples_per_second"),
+        ("overall_samples_per_second", "speedup", True, "runs", "no overall_samples_per_second"),
+        ("epoch_seconds", "speedup", False, "epochs", "no epoch_seconds"),
+        ("wall_seconds", "speedup", False, "epochs", "no wall_seconds"),
+        ("run_seconds", "speedup", False, "runs", "no run_seconds"),
+        ("peak_memory_bytes", "ratio", False, "runs", "no peak_memory_bytes"),
+        ("val_loss", "difference", False, "runs", "no val_loss"),
+        ("time_to_accuracy=1", "speedup", False, "runs", "never reached 1"),
+    ],
+)
+def test_what_a_metric_is(name, effect, more_is_better, counted, lack):
+    metric = find_metric(name)
+    assert (metric.effect, metric.more_is_better, metric.lack) == (effect, more_is_better, lack)
+    assert metric.is_time is (effect == "speedup" and not more_is_better)
+    assert metric.count_columns == (f"baseline_{counted}", f"candidate_{counted}")
+    if name == "samples_per_second":
+        assert metric.value_columns == ("baseline_samples_per_second", "candidate_samples_per_second")
+        return
+    assert metric.value_columns == ("baseline_value", "candidate_value")
+    assert metric.columns == (
+        *("axis", "baseline", "candidate", "metric", "baseline_value", "candidate_value", effect),
+        *("ci_low", "ci_high", "verdict", "reason", *metric.count_columns),
+    )
+
+
+def test_effects_and_values_as_people_read_them(contents, timed):
+    assert find_metric("samples_per_second").format_effect(1.234567) == "1.235"
+    assert find_metric("val_accuracy").format_effect(0.0123456) == find_metric("val_accuracy").format_value(0.0123456)
+    logged = [msgspec.structs.replace(epoch, metrics={"f1": 0.123456}) for epoch in timed([9.0, 1.0])]
+    runs = contents(({}, logged, {})).runs
+    assert find_metric("f1", runs).format_value(0.123456) == "0.1235"
+    assert find_metric("f1", runs).rounded and not find_metric("val_accuracy").rounded
+
+
+def test_metrics_that_runs_recorded(contents, timed):
+    bare = [msgspec.structs.replace(each, **dict.fromkeys(OUTCOMES)) for each in timed([9.0, 1.0])]
+    logged = [msgspec.structs.replace(each, metrics={"train_f1": 0.1, "f1": 0.2, "odd": 3.0}) for each in bare]
+    none, some, columns = (contents(({}, epochs, {})).runs for epochs in (bare, logged, timed([9.0, 1.0])))
+    summed = contents(({}, bare, {"summary": {"f1": 0.5}})).runs
+    assert [has_metrics(runs) for runs in (none, some, columns, summed)] == [False, True, True, True]
+    assert requested_metric("f1", some).name == "f1"
+    assert requested_metric("odd", some) is None and requested_metric("f1", none) is None
+    assert any_direction("odd", some).more_is_better and any_direction("f1", some).more_is_better
+    assert [name for name in default_metrics(some) if "f1" in name] == ["f1", "train_f1"]
+    assert list(default_metrics(columns))[: len(OUTCOMES)] == list(OUTCOMES)
+
+
+def test_a_column_that_was_lost_at_the_end_is_told_from_one_that_never_was(contents, timed):
+    first, *others = timed([9.0, 1.0, 1.0])
+    ended = [first, *(msgspec.structs.replace(each, val_loss=None) for each in others)]
+    never = [msgspec.structs.replace(each, val_loss=None) for each in (first, *others)]
+    lost, known, without = contents(({}, ended, {}), ({}, [first, *others], {}), ({}, never, {})).runs
+    assert [find_metric("val_loss").is_lost(run) for run in (lost, known, without)] == [True, False, False]
+    assert not find_metric("val_loss", at="best").is_lost(lost)
