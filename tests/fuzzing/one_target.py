@@ -82,6 +82,7 @@ def fuzz_target(name: str, *, seconds: float, learned: Path, report: Path) -> No
         fuzzing = _Fuzzing(name, seconds, report, read)
         fuzzing.num_open = num_open
         fuzzing.write()
+        corpus_folder(name).mkdir(parents=True, exist_ok=True)  # for inputs that end the process
         options = ["fuzz", *_LIBRARY, f"-artifact_prefix={corpus_folder(name)}/", str(learned)]
         atheris.Setup(options, fuzzing.one, **({"custom_mutator": _mutate} if target.is_json else {}))
         with limited_memory():
