@@ -28,7 +28,8 @@ with redirect_stderr(io.StringIO()), atheris.instrument_imports(include=_WATCHED
 __all__ = ["fuzz_target"]
 
 _MAX_BYTES = 16_384
-_LIBRARY = ("-timeout=120", f"-max_len={_MAX_BYTES}", "-verbosity=0")  # the timeout is for code that is not Python's
+_LIBRARY = ("-timeout=120", "-report_slow_units=1000000", f"-max_len={_MAX_BYTES}", "-verbosity=0")
+"""The timeout is for code that is not Python's; a slow unit may only be one of a busy machine."""
 
 
 class _Fuzzing:
@@ -82,6 +83,7 @@ def fuzz_target(name: str, *, seconds: float, learned: Path, report: Path) -> No
         fuzzing = _Fuzzing(name, seconds, report, read)
         fuzzing.num_open = num_open
         fuzzing.write()
+        corpus_folder(name).mkdir(parents=True, exist_ok=True)  # for inputs that end the process
         options = ["fuzz", *_LIBRARY, f"-artifact_prefix={corpus_folder(name)}/", str(learned)]
         atheris.Setup(options, fuzzing.one, **({"custom_mutator": _mutate} if target.is_json else {}))
         with limited_memory():

@@ -75,7 +75,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Growth:
-    """The first tenth of the cells or epochs against the last one."""
+    """The first tenth of the cells or epochs against the last one, up to the last cell, which tables follow."""
 
     first: Sequence[Sample]
     last: Sequence[Sample]
@@ -84,7 +84,7 @@ class Growth:
     def of(cls, samples: Sequence[Sample], number: int) -> "Growth":
         """The very first ones are left out: they bring files and modules into memory."""
         first = [each for each in samples if number / 100 < each.done <= number / 10]
-        return cls(first, [each for each in samples if number * 9 / 10 <= each.done <= number])
+        return cls(first, [each for each in samples if number * 9 / 10 <= each.done < number])
 
     def means(self, name: str) -> tuple[float, float]:
         """Return the mean of a resource in the first tenth and in the last."""

@@ -64,6 +64,8 @@ class WebApp:
             return refused
         if len(environ.get("REQUEST_URI", "")) > _MAX_ADDRESS:
             return _line(HTTPStatus.REQUEST_URI_TOO_LONG, f"An address must have at most {_MAX_ADDRESS:,} bytes.")
+        if not environ.get("QUERY_STRING", "").isascii():
+            return _line(HTTPStatus.BAD_REQUEST, "An address must be in ASCII, with other characters as %XX.")
         if not self._access.admits(request):
             return _message(HTTPStatus.FORBIDDEN, "Token needed", [_OPEN_THE_ADDRESS], asks=True)
         response = self._page(request)

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from runmanager.cli.printing import print_text, print_warning
-from runmanager.errors import UsageError
-from runmanager.records.files.paths import SweepPaths, is_folder_name
+from runmanager.errors import ConfigurationError
+from runmanager.records.files.paths import SweepPaths, storage_faults
 from runmanager.records.sweep.lookup import OUTPUT_ROOT
 from runmanager.text import pluralize
 
@@ -22,7 +22,7 @@ def adopt(
         ),
     ],
     name: Annotated[str | None, typer.Option(help="The sweep's name. Default: the name of DIR.")] = None,
-    output_root: Annotated[Path, typer.Option(help="The folder of the sweep.")] = OUTPUT_ROOT,
+    output_root: Annotated[str, typer.Option(metavar="PATH", help="The folder of the sweep.")] = str(OUTPUT_ROOT),
     metric: Annotated[
         str | None, typer.Option(metavar="A,B,C", help="Only these metrics; patterns like 'val*' too. Default: all.")
     ] = None,
@@ -32,10 +32,10 @@ def adopt(
     from runmanager.results.result_files import write_tables
 
     chosen = default_name(folder) if name is None else name
-    if not is_folder_name(chosen):
-        raise UsageError(f"`--name` must be the name of one folder, got {chosen!r}.")
+    if faults := storage_faults(chosen, output_root, lambda setting: f"--{setting.replace('_', '-')}"):
+        raise ConfigurationError(faults)
     wanted = [] if metric is None else [word for word in map(str.strip, metric.split(",")) if word]
-    done = adopt_folder(folder, SweepPaths(output_root / chosen), metrics=wanted)
+    done = adopt_folder(folder, SweepPaths(Path(output_root, chosen)), metrics=wanted)
     write_tables(done.paths)
     for note in done.notes:
         print_warning(note)
