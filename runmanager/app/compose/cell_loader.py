@@ -120,7 +120,8 @@ class CellLoader(BaseConfigLoader):
         choices = tuple(each.input_line or "" for each in chosen)
         if self._known is not None and self._known.choices == choices and self._known.keys <= _changed_keys(parsed):
             known = self._known.copy()
-            OmegaConf.set_readonly(known.hydra, None)  # Hydra 1.4 has closed that of the command
+            if OmegaConf.is_readonly(known.hydra):  # Hydra 1.4 has closed that of the command
+                OmegaConf.set_readonly(known.hydra, None)
             return known
         if choices not in self._bases:
             name = master.hydra.job.config_name
