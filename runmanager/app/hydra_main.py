@@ -3,7 +3,6 @@
 import os
 import sys
 import traceback
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -192,21 +191,19 @@ def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], A
 
     from runmanager.app.compose.schema import conf_folder
     from runmanager.app.driver.other_sweepers import OtherSweeper
-    from runmanager.launching.hydra_internals import groups_without_copies
+    from runmanager.launching.hydra_internals import groups_without_copies, without_migration_warnings
     from runmanager.tracking.environment.environment import environment_for_children
 
     _register()
     search_current_folder()  # user-defined models and datasets are there
-    application = hydra.main(config_path=str(conf_folder()), config_name="config", version_base="1.3")(task)
     with (
+        without_migration_warnings(),
         environment_for_children(called),
         _hydra_arguments(command.for_hydra()),
         groups_without_copies(),
         OtherSweeper(is_single=not command.is_multirun, quiet="--quiet" in command.flags).watched(),
-        warnings.catch_warnings(),
     ):
-        warnings.filterwarnings("ignore", message=".*version_base.*")  # Hydra 1.4 warns about the argument
-        application()
+        hydra.main(config_path=str(conf_folder()), config_name="config", version_base="1.3")(task)()
 
 
 def _register() -> None:

@@ -6,6 +6,7 @@ version below.
 """
 
 import copy
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
@@ -51,6 +52,7 @@ __all__ = [
     "resolvers",
     "secrets_masked_in_files",
     "settings_yaml",
+    "without_migration_warnings",
 ]
 
 HYDRA_VERSIONS = ("1.3", "1.4")
@@ -252,3 +254,11 @@ def declared_type(config: DictConfig, key: str) -> DeclaredType | None:
     """Return the declared type of a key; None where the key does not exist. Raises as `get_node`."""
     node = get_node(config, key)
     return None if node is None else DeclaredType(node._metadata.ref_type, node._metadata.optional)
+
+
+@contextmanager
+def without_migration_warnings() -> Iterator[None]:
+    """Hide what Hydra 1.4 and OmegaConf 2.4 say of the forms that 1.3 and 2.3 need."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r".*\b(version_base|register_new_resolver)\b")
+        yield

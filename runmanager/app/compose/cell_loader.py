@@ -119,7 +119,10 @@ class CellLoader(BaseConfigLoader):
             raise ConfigCompositionException("a choice of a group is not a name")  # Hydra raises a ValueError
         choices = tuple(each.input_line or "" for each in chosen)
         if self._known is not None and self._known.choices == choices and self._known.keys <= _changed_keys(parsed):
-            return self._known.copy()
+            known = self._known.copy()
+            if OmegaConf.is_readonly(known.hydra):  # Hydra 1.4 has closed that of the command
+                OmegaConf.set_readonly(known.hydra, None)
+            return known
         if choices not in self._bases:
             name = master.hydra.job.config_name
             self._bases[choices] = _copier_of(self.load_configuration(name, list(choices), RunMode.RUN))

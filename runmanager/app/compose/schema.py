@@ -9,7 +9,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 import runmanager
-from runmanager.launching.hydra_internals import get_node, raw_value
+from runmanager.launching.hydra_internals import get_node, raw_value, without_migration_warnings
 from runmanager.launching.plan import Resume
 from runmanager.records.files.paths import storage_faults
 from runmanager.records.settings.secrets import is_secret
@@ -75,8 +75,9 @@ def register_schema() -> None:
 
 def register_resolvers() -> None:
     """Register what the configuration files refer to; needed in each process that reads a composed cell."""
-    OmegaConf.register_new_resolver("runmanager.choices", _choices, replace=True)
-    OmegaConf.register_new_resolver("runmanager.val_size", default_val_size, replace=True)
+    with without_migration_warnings():
+        OmegaConf.register_new_resolver("runmanager.choices", _choices, replace=True)
+        OmegaConf.register_new_resolver("runmanager.val_size", default_val_size, replace=True)
 
 
 def group_choices(group: str) -> list[str]:

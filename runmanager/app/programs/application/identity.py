@@ -17,6 +17,7 @@ from runmanager.launching.hydra_internals import (
     is_none,
     raw_value,
     resolvers,
+    without_migration_warnings,
 )
 from runmanager.records.settings.values import plain_settings
 
@@ -60,7 +61,8 @@ def _outside_resolvers_cleared(config: DictConfig) -> Iterator[None]:
     known = resolvers()
     outside = [name for name, resolver in known.items() if name in _OUTSIDE or reads_clock(resolver)]
     earlier = {name: known.pop(name) for name in outside}
-    OmegaConf.register_new_resolver("hydra", partial(_choice, config))
+    with without_migration_warnings():
+        OmegaConf.register_new_resolver("hydra", partial(_choice, config))
     try:
         yield
     finally:

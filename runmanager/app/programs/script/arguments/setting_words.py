@@ -130,7 +130,6 @@ def _parse(word: str) -> _Parsed:
     visitor = _WrittenValues(_grammar.create_functions())
     override: Override = visitor.visit(parser.override())
     override.input_line = hidden
-    override.validate()
     if visitor.elements is None:
         return override, None
     return override, [hidden[each.start.start : each.stop.stop + 1].strip() for each in visitor.elements]
