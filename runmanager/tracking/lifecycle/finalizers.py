@@ -9,6 +9,7 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
 
+from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.run_end import end_own_run
@@ -39,7 +40,10 @@ def end_run_when_dropped(
 
 
 def _end_run(folder: RunFolder, heartbeat: Heartbeat, outcome: Outcome) -> None:
-    is_lost = folder.is_lost()
+    try:
+        is_lost = folder.is_lost()
+    except RecordError:  # the folder is gone, as the run or its driver has told
+        is_lost = True
     heartbeat.stop(keeps_file=is_lost)
     if is_lost or not folder.is_ours:
         return

@@ -32,20 +32,20 @@ def _shared_memory(number: int) -> Sequence[str]:
 
 
 LIMITS = {
-    # name: how the command is started, the smallest and largest limit, what tells it
-    "descriptors": (_descriptors, 4, 60, "open files"),
-    "processes": (_processes, 1, 24, ""),
-    "shared memory": (_shared_memory, 4, 64, ""),
+    # name: the variant of the sweep, how its command is started, the smallest and largest limit, what tells it
+    "descriptors": ("one", _descriptors, 4, 60, "open files"),  # a loader's worker without any hangs within PyTorch
+    "processes": ("one", _processes, 1, 24, ""),
+    "shared memory": ("loading", _shared_memory, 4, 64, ""),
 }
 
 
 def limit(folder: Path, tries: int, seed: int, *, kind: str) -> Tally:
     """Run a sweep `tries` times under limits chosen by chance, and again without."""
-    wrapper, least, most, said = LIMITS[kind]
+    variant, wrapper, least, most, said = LIMITS[kind]
     tally, chance = Tally(), random.Random(seed)
-    reference = SmallSweep(new_folder(folder, "whole"), "loading", "undisturbed")
+    reference = SmallSweep(new_folder(folder, "whole"), variant, "undisturbed")
     run_well(reference)
-    sweep = SmallSweep(new_folder(folder, "tried"), "loading", "limited")
+    sweep = SmallSweep(new_folder(folder, "tried"), variant, "limited")
     for each in (folder, sweep.folder):
         each.chmod(0o777)
     home = {"HOME": str(sweep.folder), "XDG_CACHE_HOME": str(sweep.folder / "cache")}

@@ -18,7 +18,7 @@ from runmanager.records.run.run_record import EpochRecord
 __all__ = ["Recorded", "cut_power", "record_command"]
 
 _MAY_BE_LOST_SECONDS = 1.0
-_PACE = {"PACE": "0.02,0.02,1.4,0.3,0.02,1.2"}  # seconds of each epoch: a line may wait long for the next one
+_PACE = "0.02,0.02,1.4,0.3,0.02,1.2"  # seconds of each epoch: a line may wait long for the next one
 
 
 @dataclass(frozen=True)
@@ -46,28 +46,36 @@ class Recorded:
                 yield from ((at, run, msgspec.json.decode(line, type=EpochRecord)) for line in lines)
 
 
-def cut_power(folder: Path, tries: int, seed: int, *, kinds: Sequence[str] = ("sweep", "resumed", "loop")) -> Tally:
+def cut_power(
+    folder: Path,
+    tries: int,
+    seed: int,
+    *,
+    kinds: Sequence[str] = ("sweep", "resumed", "loop"),
+    pace: str = _PACE,
+) -> Tally:
     """Cut the power `tries` times, in turn in each kind of command; `resumed` goes on with a sweep that was killed."""
     tally, chance = Tally(), random.Random(seed)
-    recorded = [record_command(new_folder(folder, kind), kind) for kind in kinds]
+    recorded = [record_command(new_folder(folder, kind), kind, pace=pace) for kind in kinds]
     for number in range(tries):
         _try(tally, recorded[number % len(recorded)], number, chance)
     tally.told["`table` shows `crashed (vanished)`; the command says what it resumes"] = tally.tried
     return tally
 
 
-def record_command(folder: Path, kind: str) -> Recorded:
+def record_command(folder: Path, kind: str, *, pace: str = _PACE) -> Recorded:
     """Run a command of this kind to its end, and note what it does to the disk."""
+    paced = {"PACE": pace}
     program, variant = (SmallLoop, "generator") if kind == "loop" else (SmallSweep, "two")
     reference = program(new_folder(folder, "whole"), variant, "undisturbed")
     run_well(reference)
     sweep = program(folder, variant, "cut")
     if kind == "resumed":
-        _kill(replace(sweep, variables=_PACE))
+        _kill(replace(sweep, variables=paced))
     before = [each for each in entries_below(folder) if each[0].partition("/")[0] == "outputs"]
     epochs = stored_epochs(sweep)
     journal = folder / "journal"
-    run_well(replace(sweep, variables=seam_variables(folder, journal) | _PACE))
+    run_well(replace(sweep, variables=seam_variables(folder, journal) | paced))
     return Recorded(sweep, reference, before, epochs, read_journal(str(journal)))
 
 
