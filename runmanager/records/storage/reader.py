@@ -256,11 +256,15 @@ def read_tolerantly(
     observer: HeartbeatObserver | None = None,
     epochs_of: Callable[[RunRecord], bool] = lambda _: True,
 ) -> StoredRun | None:
-    """Read one run like `read_sweep`; append damage to `damaged`. Return None if the record cannot be read."""
+    """Read one run like `read_sweep`; append damage to `damaged`. Return None if the record cannot be read.
+
+    An empty folder is no damage: Hydra has made it for a run that is about to begin.
+    """
     try:
         stored = read_record(run, shared=shared)
     except RecordError as error:
-        damaged.append(Damage(run.root, str(error)))
+        if not _is_empty(run.root):
+            damaged.append(Damage(run.root, str(error)))
         return None
     try:
         stored = with_program_report(run, stored)
@@ -278,6 +282,13 @@ def read_tolerantly(
             damaged.append(Damage(run.root, str(error)))
     record = stored.observed() if observer is None else observer.observed(run, stored)
     return StoredRun(run, record, epochs, _last_beat(run, stored), turns, is_damaged)
+
+
+def _is_empty(folder: Path) -> bool:
+    try:
+        return not os.listdir(folder)
+    except OSError:
+        return False
 
 
 def order_of_start(started_at: str | None, name: str) -> tuple[str, str]:

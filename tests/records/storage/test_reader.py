@@ -100,6 +100,7 @@ def test_damage_is_reported_and_drops_no_other_run(tmp_path: Path, record: MakeR
         encode_record(record()).replace(b'"schema_version": 1', b'"schema_version": 2')
     )
     sweep.run("run-4").record.unlink()
+    sweep.run("run-5").root.mkdir()  # as Hydra does, just before the run begins
     contents = read_sweep(sweep)
     assert {run.record.name: len(run.epochs) for run in contents.runs} == {"run-0": 1, "run-2": 0}
     messages = {damage.path.name: damage.message for damage in contents.damaged}
