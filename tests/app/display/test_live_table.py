@@ -38,6 +38,11 @@ def test_a_wide_terminal_shows_every_column() -> None:
     assert row.plain.split() == words
 
 
+def test_the_bar_has_the_share_of_the_epoch_under_way() -> None:
+    row = Layout.fitting(80, longest_label=6).row(LiveRow("lr=0.1", "running", planned=2, share=0.6))
+    assert "━━━╌╌╌╌╌╌╌" in row.plain
+
+
 LOGGED = {"val/f1": 0.5, "fid": None, "a_very_long_name_of_a_metric": 12345678.0, "psnr": 30.0}
 
 
