@@ -20,9 +20,8 @@ def plain_settings(params: Any) -> dict[str, Any]:
     """Convert the settings of a run, a mapping, named tuple, dataclass or `argparse.Namespace`, as they are stored.
 
     NumPy's numbers become Python's, functions their qualified name, and other values that JSON cannot express (a
-    `torch.device`, a path, infinity, a number of
-    thousands of digits) their text. The texts of secrets are masked, here and so in all that is stored.
-    Raises `UsageError` for anything else, and for keys that are not strings.
+    `torch.device`, a path, infinity, a number of thousands of digits) their text. The texts of secrets are masked, here
+    and so in all that is stored. Raises `UsageError` for anything else, and for keys that are not strings.
     """
     if params is None:
         return {}
