@@ -48,7 +48,7 @@ def fault(key: str, rule: str, value: object, way_out: str = "") -> str:
 
 def did_you_mean(name: str, known: Iterable[str], *, max_names: int = 3, cutoff: float = 0.5) -> str:
     """Suggest the closest known names as a question; empty if none is as similar as `cutoff` (1 is equal)."""
-    close = difflib.get_close_matches(name, list(map(str, known)), n=max_names, cutoff=cutoff)
+    close = difflib.get_close_matches(name, list(dict.fromkeys(map(str, known))), n=max_names, cutoff=cutoff)
     return f"did you mean {' or '.join(repr(each) for each in close)}?" if close else ""
 
 

@@ -45,6 +45,10 @@ _WITHOUT_METRICS = (
     "No metric was found: --scalar NAME=REGEX reads one that the script prints, and runmanager.log(NAME=value) in the "
     "script logs one."
 )
+_WITHOUT_MATCHES = (
+    "No metric was found: what the script printed matches no --scalar expression. Finished runs are kept as they are; "
+    "--resume never runs them again."
+)
 
 
 def main(line: ScriptCommandLine) -> int:
@@ -75,7 +79,7 @@ def main(line: ScriptCommandLine) -> int:
         restore=flags.restore,
         named=lambda command, name: (*command[:2], "--name", name, *command[2:]),
         metric=_metric(flags),
-        without_metrics=_WITHOUT_METRICS,
+        without_metrics=_WITHOUT_MATCHES if flags.scalar else _WITHOUT_METRICS,
     )
     with environment_for_children(line.words):
         return _drive(SweepDriver(program, launcher_of(flags), driver), debug=line.debug)

@@ -1,7 +1,7 @@
 """The table of `--dry-run`: the plan, counts and an estimate of the time."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from statistics import median
 
 from rich.console import Group, RenderableType
@@ -62,5 +62,12 @@ def _estimate(plan: Sequence[PlannedRun], sweep: SweepPaths | None, workers: int
     waiting = [expected_seconds(measured, run.cell.epochs) for run in plan if run.is_to_run]
     seconds = sweep_seconds_left([], waiting=waiting, at_once=at_once) or 0.0
     how = "one after the other" if at_once == 1 else f"with {at_once} at once"
-    typical = median(each.seconds for each in measured)
-    return f"About {duration(seconds)} {how}, at {duration(typical)} a run so far."
+    return f"About {duration(seconds)} {how}, at {_pace(measured, {run.cell.epochs for run in plan if run.is_to_run})}."
+
+
+def _pace(measured: Sequence[EndedRun], epochs: Collection[int]) -> str:
+    """How long runs have taken: an epoch, where those to come have another number of `epochs`, else a run."""
+    known = {each.epochs for each in measured}
+    if known == set(epochs) or 0 in (*known, *epochs):
+        return f"{duration(median(each.seconds for each in measured))} a run so far"
+    return f"{duration(median(each.seconds / each.epochs for each in measured))} an epoch so far"

@@ -96,7 +96,9 @@ class SweepListener(Listener):
     def __enter__(self) -> Self:
         if not self._quiet:
             kept = sum(each.action is Action.KEEP for each in self._plan)
-            known = f", {kept} finished already" if kept else ""
+            resumed = sum(each.action is Action.RESUME for each in self._to_run)
+            known = f", {resumed} of them resumed" if resumed else ""
+            known += f", {kept} finished already" if kept else ""
             if self._skipped:
                 whys = ", ".join(dict.fromkeys(self._skipped.values()))
                 known += f", {pluralize(len(self._skipped), 'cell')} skipped ({whys})"

@@ -47,8 +47,11 @@ def stand_in_answer(rows: Rows, comparison: ComparisonTable) -> list[str]:
     if not different:
         what, axis = _metric_name(measured[0]), setting_name(measured[0]["axis"])
         are_equal = all(row["verdict"] == NO_DIFFERENCE for row in measured)
-        text = "No difference" if are_equal else "No significant difference"
-        return [f"{text} in {what} along {axis}{_of(measured)}." + caution_text(measured)]
+        if are_equal:
+            text = f"No difference in {what} along {axis}{_of(measured)}."
+        else:
+            text = f"A difference in {what} along {axis} is neither shown nor ruled out{_of(measured)}."
+        return [text + caution_text(measured)]
     of_sides = _by_sides(rows)
     sides = next(sides for sides, pairs in of_sides.items() if max(different, key=_size) in pairs)
     others = len(of_sides) - 1

@@ -37,6 +37,17 @@ def test_the_estimate_counts_workers(tmp_path: Path, workers: int, said: str) ->
     assert said in out.getvalue()
 
 
+def test_the_estimate_of_runs_with_more_epochs_is_by_epoch(tmp_path: Path) -> None:
+    sweep = SweepPaths(tmp_path / "grid")
+    record = RunRecord(name="x", signature="y", status=Status.FINISHED, config={}, run_seconds=10.0, epochs_planned=5)
+    claim_run(sweep.run("x"), record)
+    cell = Cell("z", "lr=1-0", {}, (), epochs=20)
+    out = io.StringIO()
+    plan = [PlannedRun(cell, Action.START, "new", sweep.run(cell.name))]
+    Console(width=200, file=out).print(plan_table(plan, sweep, workers=1))
+    assert "About 40s one after the other, at 2.0s an epoch so far." in out.getvalue()
+
+
 @pytest.fixture
 def at_commit(command: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
     """Run a command as if the code were at a given commit, which a process looks up only once."""

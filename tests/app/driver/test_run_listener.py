@@ -69,6 +69,7 @@ def test_a_killed_driver_ends_its_run_and_the_next_one_resumes_it(
     gate.unlink()
     done = command(*words)
     assert done.status == 0, done.err
+    assert "2 runs to do, 1 of them resumed, in outputs/killed" in done.out
     assert sweep("killed").states() == {"lr=0.1": ("finished", None), "lr=0.2": ("finished", None)}
     resumed = sweep("killed").record(lr=0.1)
     assert resumed.attempt == 2

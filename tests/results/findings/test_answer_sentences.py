@@ -185,7 +185,7 @@ def test_stand_in_axis_is_answered_by_one_candidate_after_the_best(answers_of):
         "cuda and cpu could not be compared: cuda: skipped (device_unavailable).",
     ]
     assert answers_of(*(({"lr": lr}, 1.0, {}) for lr in range(9)))[1] == (
-        "No significant difference in speed along lr in 8 pairs."
+        "A difference in speed along lr is neither shown nor ruled out in 8 pairs."
     )
 
 
