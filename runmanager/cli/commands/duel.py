@@ -61,10 +61,11 @@ def duel(
     """Measure which of two settings, two commits or two Python environments trains faster, side by side.
 
     Both run at the same time and take turns on the machine until the speedup is known within measure.half_width (1%),
-    or measure.max_seconds (60) have passed. Further overrides apply to both sides. With --baseline-rev or
-    --baseline-python all words are settings of both; a script and its settings may take their place, whose whole runs
-    take turns: `runmanager duel --baseline-rev main train.py seed=1,2,3 -- --data DIR`. Options of `runmanager sweep`
-    stand before the script, arguments that all its runs have after `--`.
+    or measure.max_seconds (60) have passed. Further overrides apply to both sides, and among them may stand
+    `--dry-run`, `--quiet`, `--debug` and `--secrets NAMES`. With --baseline-rev or --baseline-python all words are
+    settings of both; a script and its settings may take their place, whose whole runs take turns: `runmanager duel
+    --baseline-rev main train.py seed=1,2,3 -- --data DIR`. Options of `runmanager sweep` stand before the script,
+    arguments that all its runs have after `--`.
     """
     from runmanager.results.gate.fail_if import parse_condition
 
