@@ -133,6 +133,7 @@ class _Driver:
     def __init__(self, output: _Output) -> None:
         self._output = output
         self._num_forwarded = 0
+        self._began = time.time()
         self.num_interrupts = 0
         self.status: int | None = None
 
@@ -181,7 +182,14 @@ class _Driver:
             observer = HeartbeatObserver(wait=wait)
             reader = SweepReader(sweep, observer=observer, queue=local_slurm_queue())
             output = self._output
-            follow_runs(reader, output.console, observer=observer, live_region=output.live_region, has_left=has_left)
+            follow_runs(
+                reader,
+                output.console,
+                observer=observer,
+                live_region=output.live_region,
+                has_left=has_left,
+                since=self._began,
+            )
 
     def _forward_interrupts(self, process: "subprocess.Popen[bytes]") -> None:
         for number in range(self._num_forwarded, self.num_interrupts):

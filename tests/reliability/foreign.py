@@ -32,6 +32,7 @@ def work(folder, rate, resume, show):
         show(f"loss {state['loss']}")
         (folder / "last.json.new").write_text(json.dumps(state))
         os.replace(folder / "last.json.new", folder / "last.json")
+    show(f"loss {state['loss']}")  # again: what it printed while its supervisor died may have been in the pipe
     (folder / "weights.json").write_text(json.dumps({"steps": state["step"], "loss": state["loss"]}))
     note(folder, "ended.txt")
     return state["loss"]

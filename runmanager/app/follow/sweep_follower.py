@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import time
 from collections import Counter
 from collections.abc import Callable
 
@@ -85,12 +86,14 @@ def follow_runs(
     observer: HeartbeatObserver,
     live_region: Callable[[Console, Callable[[], RenderableType]], LiveRegion] = terminal_region,
     has_left: Callable[[], bool] | None = None,
+    since: float | None = None,
     metric: str | None = None,
 ) -> SweepState:
     """Show the runs that `reader` reads until every cell has ended; return the last state.
 
     With `has_left`, following ends instead when it returns True: the caller's driver has exited. `live_region` creates
-    the region for the running rows. The live table has a column of `metric`, if the runs log it.
+    the region for the running rows. The live table has a column of `metric`, if the runs log it. Runs that ended before
+    `since`, in seconds since 1970 and by default now, are only counted.
     """
     state = reader.read()
     longest = max((len(run_label(cell.paths)) for cell in state.cells), default=0)
@@ -101,7 +104,7 @@ def follow_runs(
     shows_counts = display.is_live and not state.is_ended
     display.say(f"{reader.root}: {state.size_in_words() if shows_counts else state.in_words()}")
     follower = Follower(display)
-    follower.show_earlier_ends(state)
+    follower.count_earlier_ends(state, before=time.time() if since is None else since)
 
     def read() -> tuple[SweepState, bool]:
         is_last = has_left is not None and has_left()  # before reading, so that its last changes are seen
@@ -151,9 +154,10 @@ class Follower:
             self._show_waiting_cells(state)
             wait()
 
-    def show_earlier_ends(self, state: SweepState) -> None:
-        """Show runs that have already ended, but only those that ended badly."""
+    def count_earlier_ends(self, state: SweepState, *, before: float) -> None:
+        """Count the runs that ended before this time, in seconds since 1970, and show those that ended badly."""
         ended = [cell for cell in state.cells if cell.is_ended and not _has_just_vanished(cell, state)]
+        ended = [cell for cell in ended if not _ended_since(cell, before)]
         for cell in ended:
             self._ended[cell.paths.name] = cell.record
             self._display.counted(cell.paths, cell.record)
@@ -217,6 +221,12 @@ _WAITS_FOR = {
 def _is_finished_paired_run(cell: CellState) -> bool:
     record = cell.record
     return record is not None and record.status is Status.FINISHED and paired_measure_seconds(record.config) > 0
+
+
+def _ended_since(cell: CellState, time_since_1970: float) -> bool:
+    """Whether a run is known to have ended since then."""
+    ended_at = None if cell.record is None else cell.record.ended_at
+    return ended_at is not None and datetime.datetime.fromisoformat(ended_at).timestamp() >= time_since_1970
 
 
 def _has_just_vanished(cell: CellState, state: SweepState) -> bool:

@@ -1,6 +1,7 @@
 """Tests of following a sweep from its files: output, end, and the states of dead runs."""
 
 import contextlib
+import datetime
 import io
 import os
 import signal
@@ -254,6 +255,21 @@ def test_an_ended_sweep_is_shown_with_its_results(disk: Callable[[int], Disk]) -
     assert lines[0].endswith("grid: 2 cells: 1 finished, 1 failed")
     assert lines[1] == "✗ 2/2  lr=1  failed (exception)"
     assert "2 runs: 1 finished, 1 failed." in lines
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(-1, True), (1, False)])
+def test_runs_that_ended_since_the_command_began_are_shown(
+    disk: Callable[[int], Disk], seconds: float, shown: bool
+) -> None:
+    sweep, out = disk(1), io.StringIO()
+    sweep.begin(0)
+    sweep.epoch(0, 1)
+    sweep.end(0)
+    observer = HeartbeatObserver(wait=lambda _: None)
+    reader = SweepReader(sweep.paths, observer=observer)
+    since = datetime.datetime.fromisoformat(AT).timestamp() + seconds
+    follow_runs(reader, Console(file=out, width=200), observer=observer, has_left=lambda: True, since=since)
+    assert ("✓ 1/1  lr=0  finished" in out.getvalue()) is shown
 
 
 def test_cells_added_while_following_are_waited_for(disk: Callable[[int], Disk]) -> None:

@@ -86,7 +86,7 @@ def test_two_sweeps_are_compared_and_followed(client: Client, root: Path) -> Non
     address = "/compare?baseline=first&candidate=second"
     client.until("/", 'href="/sweep/second"')
     page = client.until(address, 'id="comparison"').text
-    assert "Comparison of second with first" in page and "samples_<wbr>per_<wbr>second" in page
+    assert "Comparison of second with first" in page and "candidate: samples per second" in page
     assert '<option value="first" selected>' in page
     going.close()
     shutil.rmtree(root / "second")
