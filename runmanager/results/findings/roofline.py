@@ -94,18 +94,24 @@ def full_batches(run: StoredRun) -> float | None:
     facts, last = run.record.measurements, run.epochs[-1] if run.epochs else None
     if facts.steps_per_epoch is None:
         return None
-    if facts.step_units and last is not None:
-        ((unit, in_step),) = facts.step_units.items()
+    if (step_unit := _step_unit(facts)) is not None and last is not None:
+        unit, in_step = step_unit
         return (last.samples if unit == "samples" else (last.units or {}).get(unit, 0)) / in_step
     size, steps, samples = run.record.config.get("batch_size"), facts.steps_per_epoch, last.samples if last else None
     return min(float(steps), samples / size) if isinstance(size, int) and size > 0 and samples else float(steps)
 
 
+def _step_unit(facts: Measurements) -> tuple[str, float] | None:
+    """Return the unit that the work of a step depends on, and how many of it a counted step has."""
+    known = [(unit, in_step) for unit, in_step in (facts.step_units or {}).items() if in_step > 0]
+    return known[0] if len(known) == 1 else None
+
+
 def _steps_per_second(run: StoredRun) -> float | None:
     """Return the counted steps a second, by the run's median throughput of the unit that its work depends on."""
     facts = run.record.measurements
-    if facts.step_units:
-        ((unit, in_step),) = facts.step_units.items()
+    if (step_unit := _step_unit(facts)) is not None:
+        unit, in_step = step_unit
         rate = median((THROUGHPUT if unit == "samples" else unit_rate_metric(rate_name(unit), unit)).values(run))
         return None if rate is None else rate / in_step
     rate, steps = median(THROUGHPUT.values(run)), full_batches(run)

@@ -1,6 +1,7 @@
 """The course of a metric over its steps, from the files of a run whose epochs do not have it."""
 
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def metrics_by_step(
     printed = _printed(run) if _PRINTED in origins.values() else {}
     in_files = {name: origin for name, origin in origins.items() if origin != _PRINTED}
     folder = Path(adopted) if isinstance(adopted, str) else run.root
-    read = read_metrics(folder).metrics if in_files and folder.is_dir() else []
+    read = read_metrics(folder).metrics if in_files and os.path.isdir(folder) else []  # noqa: PTH112 - False where no path can have the name
     stored = {each.name: each.series.points for each in read if in_files.get(each.name) == each.origin}
     found = {name: (printed if origin == _PRINTED else stored).get(name) for name, origin in origins.items()}
     return {name: points for name, points in found.items() if points}

@@ -1,6 +1,7 @@
 """Values formatted for people: rounded, with units, with the spread over seeds or the number of runs."""
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ __all__ = [
 _ACCURACIES = ("accuracy", "val_accuracy")
 _BYTES = "_bytes"
 _SHARE = "_share"
+_LARGEST = sys.float_info.max  # a whole number may be larger
 _RATES = ("flop_per_step", "flop_per_second", "bytes_per_second", "operations_per_second")
 
 
@@ -65,8 +67,8 @@ def human(value: Any, column: str = "") -> str:
     """
     if value is None:
         return "" if column == "reason" else MISSING  # a missing reason is not a missing measurement
-    if isinstance(value, bool):
-        return format_value(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > _LARGEST:
+        return printable(format_value(value))
     if isinstance(value, Spread):
         return _spread(value, column)
     if isinstance(value, Median):
@@ -115,10 +117,10 @@ def human_field(table: Table, row: Row, column: str) -> str:
     A setting that the row's cell does not have is empty; one that is set to null is `null`.
     """
     value = row[column]
+    if column in table.settings and not isinstance(value, Spread | Median):
+        return "" if value is None and column in row.absent_settings else printable(format_value(value))
     if isinstance(value, float) and (column in table.foreign or column in table.logged):
         return _rounded(value)
-    if value is None and column in table.settings:
-        return "" if column in row.absent_settings else format_value(None)
     return human(value, column)
 
 

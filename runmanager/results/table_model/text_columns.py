@@ -34,19 +34,19 @@ class TextColumn:
         self.folds = not is_number and name not in ("95% interval", "note", *EFFECTS)
         words = name.replace("_", " ").split()
         widest = max(map(len, texts), default=0)
-        self.preferred = max(widest, *map(len, words))
+        self.preferred = max([widest, *map(len, words)])
         broken_at = _FOLD_WIDTHS.get(name, _FOLD_WIDTH)
         self.minimum = min(self.preferred, broken_at) if self.folds else max(widest, min(self.preferred, broken_at))
         smallest = self.minimum
         if name in _PHRASES:
-            smallest = min(smallest, max(len(word) for text in [name, *texts] for word in text.split()))
+            smallest = min(smallest, max((len(word) for text in [name, *texts] for word in text.split()), default=0))
         if name in _WORDS:
             self.minimum = self.preferred
         # As a last resort a mean stands above its deviation, and the ends of an interval above each other; numbers are
         # never broken.
         parts = [len(part) for text in texts for part in _parts(text)]
         has_two_parts = not self.folds and any(len(_parts(text)) > 1 for text in texts)
-        self.smallest = max(*parts, *map(len, words)) if has_two_parts else smallest
+        self.smallest = max([*parts, *map(len, words)]) if has_two_parts else smallest
 
     def heading(self, width: int) -> str:
         return textwrap.fill(self.name.replace("_", " "), width)

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import torch
 
+from runmanager import RunManager
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.settings.signature import signature
@@ -107,6 +109,17 @@ def test_a_damaged_run_is_reported_and_the_others_are_shown(command: Callable, s
     assert len(rows_of(done.out)) == 3
     assert done.err.startswith(f"warning: not read: {damaged.record.relative_to(sweep.root.parents[1])} is damaged")
     assert "Not read" in command("table", "grid").out
+
+
+def test_settings_with_the_names_of_measurements_are_shown_as_they_are(command: Callable, tmp_path: Path) -> None:
+    manager = RunManager(tmp_path / "outputs" / "own", console=False)
+    for size in (1, 2):
+        settings = {"cache_bytes": f"{size}G", "drop_share": size / 4, "time_bytes": 2**21 * size}
+        with manager.run(settings, torch.nn.Linear(2, 2)) as run:
+            for epoch in run.epochs(1):
+                epoch.log(loss=0.5)
+    text = command("table", str(tmp_path / "outputs" / "own")).out
+    assert re.search(r" 1G +0\.25 +2097152 ", f" {text}"), text
 
 
 def test_seeds_share_a_row_without_each(command: Callable, tmp_path: Path) -> None:
