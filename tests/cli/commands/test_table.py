@@ -119,7 +119,7 @@ def test_settings_with_the_names_of_measurements_are_shown_as_they_are(command: 
             for epoch in run.epochs(1):
                 epoch.log(loss=0.5)
     text = command("table", str(tmp_path / "outputs" / "own")).out
-    assert re.search(r" 1G +0\.25 +2097152 ", f" {text}"), text
+    assert re.search(r"^1G +0\.25 +2097152 ", text, re.M), text
 
 
 def test_seeds_share_a_row_without_each(command: Callable, tmp_path: Path) -> None:
