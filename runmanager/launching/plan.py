@@ -249,14 +249,20 @@ def was_cut_short(record: RunRecord) -> bool:
 def _with_variables(cell: Cell, record: RunRecord, action: Action) -> tuple[Action, str]:
     """Do not keep a run whose environment variables have other values now; a changed secret is only named."""
     now, then = cell.variables or {}, record.variables or {}
-    changed = [name for name in now if name in then and now[name] != then[name]]
+    changed = [name for name in {**then, **now} if now.get(name) != then.get(name)]
     if action is not Action.KEEP or not changed:
         return action, ""
-    secrets = [name for name in changed if is_digest(now[name]) or is_digest(then[name])]
+    secrets = [name for name in changed if is_digest(now.get(name, "")) or is_digest(then.get(name, ""))]
     values = [name for name in changed if name not in secrets]
-    parts = [f"the environment variable {name} has another value now" for name in values]
+    parts = [f"the environment variable {name} {_changed(name, now, then)} now" for name in values]
     parts += [f"the secret {name} has changed" for name in secrets]
     return Action.START_AGAIN if values else action, "; ".join(parts)
+
+
+def _changed(name: str, now: Mapping[str, str], then: Mapping[str, str]) -> str:
+    if name not in now:
+        return "is not set"
+    return "has another value" if name in then else "is set"
 
 
 def _decide(

@@ -98,7 +98,8 @@ class RunManager(TutorialCalls):
         declare_secrets(secrets)
         if faults := timeout_faults("heartbeat_timeout", heartbeat_timeout):
             raise UsageError(faults[0])
-        self.paths = fresh_sweep_folder(Path("outputs")) if root is None else SweepPaths(Path(root))
+        place = Path("outputs" if root is None else root).absolute()  # a program may change its folder later
+        self.paths = fresh_sweep_folder(place) if root is None else SweepPaths(place)
         self._overwrite = overwrite
         super().__init__(tensorboard)
         self._console = console

@@ -763,7 +763,7 @@ def test_without_a_folder_a_new_one_is_used(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     one, other = RunManager(), RunManager()
     assert one.paths.root != other.paths.root
-    assert one.paths.root.parent == other.paths.root.parent == Path("outputs")
+    assert one.paths.root.parent == other.paths.root.parent == tmp_path / "outputs"
 
 
 def test_lazy_and_frozen_models(tmp_path: Path, loader: Any, train: Body, only_run: Callable[[], StoredRun]) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 __all__ = ["RAW_SETTINGS", "format_override", "quote_raw", "quote_text"]
 
-RAW_SETTINGS = ("hydra.sweeper.exclude=", "hydra.sweeper.notify=")
+RAW_SETTINGS = ("hydra.sweeper.exclude=", "hydra.sweeper.notify=", "hydra.sweeper.resume_with=")
 """Settings whose values Hydra could not parse as they are typed."""
 
 _PLAIN = re.compile(r"[\w./:@-]+", re.ASCII)
@@ -42,7 +42,7 @@ def quote_text(text: str) -> str:
 def quote_raw(word: str) -> str:
     """Quote the value of one of `RAW_SETTINGS`, unless it is quoted; any other word stays as it is.
 
-    A shell takes the quotes of `hydra.sweeper.exclude='lr>0.1'`, and Hydra cannot parse `>`.
+    A shell takes the quotes of `hydra.sweeper.exclude='lr>0.1'`, and Hydra parses neither `>` nor a second `=`.
     """
     name, given, value = word.partition("=")
     is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""

@@ -154,6 +154,24 @@ def test_a_sweep_that_a_cell_starts_is_not_in_that_cell(tmp_path: Path, cell: Ru
         del os.environ["RUNMANAGER_RUN"]
 
 
+@pytest.mark.parametrize("root", [None, "sweep"])
+def test_a_program_may_change_its_folder_during_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    with runmanager.start_run(params={"lr": 0.1}, root=root, record_every=1) as run:
+        monkeypatch.chdir("elsewhere")
+        (Path(run.dir) / "mine.txt").touch()
+        run.track(torch.tensor(0.5), samples=1)
+        run.summary["score"] = 1
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    (sweep,) = (tmp_path / "outputs").iterdir() if root is None else [tmp_path / root]
+    stored = only_run(sweep)
+    assert stored.status == "finished" and stored.record.summary == {"score": 1.0}
+    assert len(stored.epochs) == 1 and len(rows(sweep)) == 1
+
+
 def test_one_run_of_a_process_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with runmanager.start_run(params={"lr": 0.1}, root="sweep"):

@@ -37,6 +37,7 @@ from runmanager.records.settings.signature import short_signature, signature
 from runmanager.records.settings.values import differing_settings, flatten
 from runmanager.text import message_line, pluralize
 from runmanager.tracking.environment.code_hashes import hash_user_code, program_folder
+from runmanager.validation import suggestion
 
 __all__ = ["ApplicationOptions", "HydraApplication"]
 
@@ -118,7 +119,7 @@ class HydraApplication:
         faults = dict.fromkeys(line for each in remaining for line in each.faults)
         cells = [each.cell for each in remaining if each.cell is not None]
         if not faults:
-            faults.update(dict.fromkeys(_unsigned_axis_faults(varying, cells)))
+            faults.update(dict.fromkeys(_unsigned_axis_faults(varying, cells) + self._device_faults(cells)))
         if faults:
             raise ConfigurationError(faults)
         notes = [*excluded_notes(len(composed) - len(remaining)), *secret_axis_notes(grid.varying)]
@@ -179,6 +180,13 @@ class HydraApplication:
         if given == _ANY_GPU:
             return "auto"
         return given if given is not None and given.partition(":")[0] in _DEVICE_KINDS else None
+
+    def _device_faults(self, cells: Sequence[Cell]) -> list[str]:
+        name = self._options.device
+        names = dict.fromkeys(each for cell in cells for each in flatten(cell.config))
+        if name is None or name in names:
+            return []
+        return [f"`hydra.sweeper.device` must name a setting, got {name}; {suggestion(name, names)}"]
 
     def can_continue(self, run: RunPaths) -> bool:
         return True  # its own business: its folder is the same

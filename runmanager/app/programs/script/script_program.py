@@ -97,8 +97,9 @@ class ScriptProgram:
         if faults:
             raise ConfigurationError(faults)
         options = self._options
+        given = names if options.resume_with is None else dict.fromkeys((*names, options.resume_with.name))
         self._check = check_flags(
-            self._script, names, fixed=options.fixed, form=options.form, unchecked=options.unchecked
+            self._script, given, fixed=options.fixed, form=options.form, unchecked=options.unchecked
         )
         every = self._grid.combinations()
         combinations = self._remaining(every)

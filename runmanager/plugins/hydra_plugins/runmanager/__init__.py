@@ -204,7 +204,8 @@ def _accept_unquoted_values() -> None:
     OverridesParser.parse_rule = parse_quoted  # type: ignore[method-assign]
 
 
-if any(word.startswith(("hydra.sweeper.exclude=", "hydra.sweeper.notify=")) for word in sys.argv):
+_RAW_SETTINGS = ("hydra.sweeper.exclude=", "hydra.sweeper.notify=", "hydra.sweeper.resume_with=")
+if any(word.startswith(_RAW_SETTINGS) for word in sys.argv):
     _accept_unquoted_values()
 
 # Before a job has its folder, `${hydra.runtime.output_dir}` stands for itself in the sweeper's settings.

@@ -186,9 +186,24 @@ def test_environment_variables_count_by_their_values(application: Application) -
     assert run("hydra.sweeper.unsigned=[home]", home="anywhere", token="a secret")[0] == 3  # another identity
 
 
-@pytest.mark.parametrize("folder", ["${hydra.runtime.output_dir}", "${hydra:runtime.output_dir}"])
-def test_a_killed_cell_gets_the_override_that_resumes_it(application: Application, folder: str) -> None:
-    resume = f"hydra.sweeper.resume_with='+ckpt_path={folder}/own.txt'"
+def test_a_variable_that_is_set_or_removed_has_another_value(application: Application) -> None:
+    words = ("hydra.sweeper.name=home", "+home=${oc.env:MY_HOME,nowhere}", "+login=${oc.env:MY_TOKEN,none}")
+    assert application.run(*words).status == 0
+    done = application.run(*words, MY_TOKEN="a secret")
+    assert "the secret MY_TOKEN has changed" in done.out and len(application.started()) == 1
+    done = application.run(*words, "hydra.sweeper.dry_run=true", MY_HOME="here")
+    assert "the environment variable MY_HOME is set now" in " ".join(done.out.split())
+    assert application.run(*words, MY_HOME="here").status == 0 and len(application.started()) == 2
+    assert "MY_HOME is not set now" in " ".join(application.run(*words, "hydra.sweeper.dry_run=true").out.split())
+    assert application.run(*words).status == 0 and len(application.started()) == 3
+
+
+@pytest.mark.parametrize(
+    ("folder", "quote"),
+    [("${hydra.runtime.output_dir}", "'"), ("${hydra:runtime.output_dir}", "'"), ("${hydra.runtime.output_dir}", "")],
+)
+def test_a_killed_cell_gets_the_override_that_resumes_it(application: Application, folder: str, quote: str) -> None:
+    resume = f"hydra.sweeper.resume_with={quote}+ckpt_path={folder}/own.txt{quote}"
     words = ("hydra.sweeper.name=resumed", "way=is killed,raises", resume)
     assert application.run(*words).status == 1
     (application.folder / "calm").touch()
@@ -273,3 +288,6 @@ def test_a_cell_on_a_missing_device_is_skipped(application: Application) -> None
     settings = ("+trainer.accelerator=gpu", "hydra.sweeper.name=lightning")
     assert application.run(*settings).status == 0  # whichever it finds
     assert application.run("+where=cuda", "hydra.sweeper.device=where", "hydra.sweeper.dry_run=true").status == 0
+    done = application.run("+where=cuda", "hydra.sweeper.device=wehre", "hydra.sweeper.dry_run=true")
+    assert done.status == 2
+    assert done.err.startswith("error: `hydra.sweeper.device` must name a setting, got wehre; did you mean 'where'")

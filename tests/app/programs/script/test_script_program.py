@@ -88,6 +88,7 @@ def test_a_plan_runs_nothing_and_equal_cells_are_one(deaths: Folder) -> None:
 
 REFUSED = [
     (("sweep", "train.py", "wy=fine", "lrr=1", "--", "fit"), ["did you mean '--way'?", "did you mean '--lr'?"]),
+    (("sweep", "--resume-with", "log-dri=x.pt", "train.py", "--", "fit"), ["`log-dri` must be a flag"]),
     (("run", "train.py", "lr=1,2", "--", "fit"), ["use `runmanager sweep`"]),
     (("sweep", "--unsigned", "lr", "train.py", "lr=1,2", "--", "fit"), ["does not distinguish runs"]),
     (("sweep", "--unsigned", "x*", "--device", "y", "train.py", "lr=1"), ["--unsigned x*", "--device"]),
