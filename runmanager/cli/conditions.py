@@ -1,22 +1,19 @@
-"""The option `--fail-if`: its conditions answered from a comparison, and the duel that would answer what is open."""
+"""The option `--fail-if`: its conditions answered from a comparison."""
 
 import dataclasses
-import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runmanager.text import format_value
-
 if TYPE_CHECKING:
-    from runmanager.records.storage.reader import StoredRun, SweepContents
+    from runmanager.records.storage.reader import SweepContents
     from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
     from runmanager.results.compare.options import CompareOptions
     from runmanager.results.gate.fail_if import Condition, GateStatus
 
-__all__ = ["FailIfOption", "Verdict", "answer_conditions", "duel_of_sides", "duel_of_sweeps"]
+__all__ = ["FailIfOption", "Verdict", "answer_conditions"]
 
 FailIfOption = Annotated[
     list[str] | None,
@@ -26,9 +23,6 @@ FailIfOption = Annotated[
         "slower:5%, worse:val_accuracy:0.01. May be repeated. A failed run gives 1.",
     ),
 ]
-
-_NOT_OF_A_DUEL = ("name", "output_root", "resume", "rerun_changed", "measure")
-_MAX_SETTING_CHARACTERS = 200
 
 
 @dataclass(frozen=True)
@@ -50,7 +44,7 @@ def answer_conditions(
     contents: "SweepContents",
     duel: "Callable[[ComparisonRow], str]",
 ) -> Verdict:
-    """Answer each condition from the comparison by its own metric; an open one names the `duel` that could say.
+    """Answer each condition from the comparison by its own metric; `duel` says what could answer an open one.
 
     A condition on speed is answered by the metric of `options`, where that is a time or a rate.
     """
@@ -72,48 +66,5 @@ def answer_conditions(
     lines = [*failed, *unknown, *(answer.line for answer in answers)]
     still_open = [row for answer in answers for row in answer.open_rows]
     if still_open:
-        lines.append(f"This could say: {duel(still_open[0])}")
+        lines.append(duel(still_open[0]))
     return Verdict(gate_status(answers, failed, unknown), lines)
-
-
-def duel_of_sides(row: "ComparisonRow") -> str:
-    """Return the duel of the two sides of a row along an axis."""
-    sides = [_side(row["axis"], row[side]) for side in ("baseline", "candidate")]
-    return f"`{shlex.join(['runmanager', 'duel', *sides, *_settings(row, {})])}`"
-
-
-def duel_of_sweeps(row: "ComparisonRow", runs: "Sequence[Sequence[StoredRun]]", command: Sequence[str]) -> str:
-    """Return the duel of the commits, or of the environments, in which two sweeps were made.
-
-    `command` is the one that made the candidate; its settings are the duel's.
-    """
-    facts = [[run.record.environment for run in of_sweep] for of_sweep in runs]
-    commits = [next((each.commit for each in of_sweep if each.commit), None) for of_sweep in facts]
-    libraries = [next((dict(each.libraries) for each in of_sweep if each.libraries), {}) for of_sweep in facts]
-    pythons = [next((each.python for each in of_sweep if each.python), "") for of_sweep in facts]
-    sides: list[str] = []
-    if all(commits):
-        sides += [f"--baseline-rev={(commits[0] or '')[:10]}", f"--candidate-rev={(commits[1] or '')[:10]}"]
-    if libraries[0] != libraries[1] or pythons[0] != pythons[1] or not sides:
-        sides += ["--baseline-python=BASELINE/bin/python", "--candidate-python=CANDIDATE/bin/python"]
-    given = dict(word.split("=", 1) for word in command if "=" in word and not word.startswith(("-", "hydra.")))
-    program = [word for word in command[1:] if word.endswith(".py")]
-    return f"`{shlex.join(['runmanager', 'duel', *sides, *program, *_settings(row, given)])}`"
-
-
-def _side(axis: str, value: Any) -> str:
-    if "+" in axis:
-        return " ".join(str(value).split(", "))
-    return f"{axis.removesuffix('.name')}={format_value(value)}"
-
-
-def _settings(row: "ComparisonRow", given: Mapping[str, str]) -> list[str]:
-    """The settings that both sides of a duel have: those of the command, with the row's values of an axis."""
-    compared = row["axis"].split("+")
-    values = {name: text for name, text in given.items() if name not in _NOT_OF_A_DUEL}
-    for name, value in row.values.items():
-        if name in row.metric.columns or name in compared or value is None or name in row.absent_settings:
-            continue
-        if not given or name in values:
-            values[name] = format_value(value)
-    return [f"{name}={text}" for name, text in values.items() if len(text) <= _MAX_SETTING_CHARACTERS]

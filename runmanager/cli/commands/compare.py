@@ -17,8 +17,9 @@ from runmanager.cli.completion import (
     complete_metrics,
     complete_sweeps,
 )
-from runmanager.cli.conditions import FailIfOption, Verdict, answer_conditions, duel_of_sides, duel_of_sweeps
+from runmanager.cli.conditions import FailIfOption, Verdict, answer_conditions
 from runmanager.cli.printing import console, print_text, print_warning, render, warn_damaged
+from runmanager.cli.proposed_duel import duel_of_sides, duel_of_sweeps
 from runmanager.cli.table_formats import DATA_FORMATS, MAX_TEXT_ROWS, TableFormat, format_table
 from runmanager.errors import UsageError
 from runmanager.records.sweep.lookup import find_sweep
@@ -211,7 +212,9 @@ class _OneSweep:
 
         return answers(result_rows(self.contents, self.plan), pairs, runs=self.contents.runs)
 
-    duel = staticmethod(duel_of_sides)
+    @property
+    def duel(self) -> "Callable[[ComparisonRow], str]":
+        return partial(duel_of_sides, runs=self.contents.runs)
 
 
 @dataclasses.dataclass(frozen=True)
