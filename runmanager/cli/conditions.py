@@ -1,14 +1,13 @@
-"""The option `--fail-if`: its conditions answered from a comparison, and the duel that would answer what is open."""
+"""The option `--fail-if`: its conditions answered from a comparison."""
 
 import dataclasses
-import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runmanager.text import format_value
+from runmanager.errors import UsageError
 
 if TYPE_CHECKING:
     from runmanager.records.storage.reader import StoredRun, SweepContents
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from runmanager.results.compare.options import CompareOptions
     from runmanager.results.gate.fail_if import Condition, GateStatus
 
-__all__ = ["FailIfOption", "Verdict", "answer_conditions", "duel_of_sides", "duel_of_sweeps"]
+__all__ = ["FailIfOption", "Verdict", "answer_conditions", "options_of_table"]
 
 FailIfOption = Annotated[
     list[str] | None,
@@ -27,8 +26,49 @@ FailIfOption = Annotated[
     ),
 ]
 
-_NOT_OF_A_DUEL = ("name", "output_root", "resume", "rerun_changed", "measure")
-_MAX_SETTING_CHARACTERS = 200
+
+def options_of_table(
+    conditions: "Sequence[Condition]", requested: "CompareOptions", runs: "Sequence[StoredRun]"
+) -> "CompareOptions":
+    """Return the options of a table by `requested.metric`.
+
+    `--better` and `--at` are left out where that metric cannot have them, and one of a condition does.
+    Raises `UsageError` where no metric can have them.
+    """
+    from runmanager.results.metrics.metric import LAST
+    from runmanager.results.metrics.metric_lookup import find_metric
+
+    if faults := requested.faults():
+        raise UsageError("\n".join(faults))
+    try:
+        find_metric(requested.metric, runs, better=requested.better, at=requested.at)
+    except UsageError:
+        own = [_options_of(each.metric, requested, runs) for each in conditions if each.metric is not None]
+        better = None if any(each.better is not None for each in own) else requested.better
+        at = LAST if any(each.at != LAST for each in own) else requested.at
+        find_metric(requested.metric, runs, better=better, at=at)
+        return dataclasses.replace(requested, better=better, at=at)
+    return requested
+
+
+def _options_of(name: str, requested: "CompareOptions", runs: "Sequence[StoredRun]") -> "CompareOptions":
+    """Return the options of a condition by another metric than the table's.
+
+    `--better` counts where nothing else tells its direction, `--at` where it is one of epochs. Raises `UsageError`.
+    """
+    from runmanager.results.metrics.metric import LAST
+    from runmanager.results.metrics.metric_lookup import find_metric
+
+    better = None
+    try:
+        metric = find_metric(name, runs)
+    except UsageError:
+        if requested.better is None:
+            raise
+        better = requested.better
+        metric = find_metric(name, runs, better=better)
+    at = LAST if metric.of_epoch is None else requested.at
+    return dataclasses.replace(requested, metric=name, margin=None, better=better, at=at)
 
 
 @dataclass(frozen=True)
@@ -49,10 +89,13 @@ def answer_conditions(
     comparison_by: "Callable[[CompareOptions], ComparisonTable]",
     contents: "SweepContents",
     duel: "Callable[[ComparisonRow], str]",
+    *,
+    requested: "CompareOptions | None" = None,
 ) -> Verdict:
-    """Answer each condition from the comparison by its own metric; an open one names the `duel` that could say.
+    """Answer each condition from the comparison by its own metric; `duel` says what could answer an open one.
 
-    A condition on speed is answered by the metric of `options`, where that is a time or a rate.
+    A condition on speed is answered by the metric of `options`, where that is a time or a rate. `requested` are the
+    options as given, of which `options_of_table` made `options`.
     """
     from runmanager.results.gate.fail_if import failed_runs, gate_status, judge_condition, unknown_runs
     from runmanager.results.metrics.metric import THROUGHPUT
@@ -64,56 +107,12 @@ def answer_conditions(
     asked = find_metric(options.metric, runs, better=options.better, at=options.at)
     for condition in conditions:
         name = condition.metric or (asked.name if asked.effect == "speedup" else THROUGHPUT.name)
-        margin = options.margin if name == asked.name else None
-        of_metric = options if name == asked.name else dataclasses.replace(options, metric=name, margin=margin)
-        metric = asked if name == asked.name else find_metric(name, runs, better=options.better, at=options.at)
+        of_metric = options if name == asked.name else _options_of(name, requested or options, runs)
+        metric = find_metric(name, runs, better=of_metric.better, at=of_metric.at)
         answers.append(judge_condition(condition, comparison_by(of_metric), metric))
     failed, unknown = failed_runs(runs), unknown_runs(contents)
     lines = [*failed, *unknown, *(answer.line for answer in answers)]
     still_open = [row for answer in answers for row in answer.open_rows]
     if still_open:
-        lines.append(f"This could say: {duel(still_open[0])}")
+        lines.append(duel(still_open[0]))
     return Verdict(gate_status(answers, failed, unknown), lines)
-
-
-def duel_of_sides(row: "ComparisonRow") -> str:
-    """Return the duel of the two sides of a row along an axis."""
-    sides = [_side(row["axis"], row[side]) for side in ("baseline", "candidate")]
-    return f"`{shlex.join(['runmanager', 'duel', *sides, *_settings(row, {})])}`"
-
-
-def duel_of_sweeps(row: "ComparisonRow", runs: "Sequence[Sequence[StoredRun]]", command: Sequence[str]) -> str:
-    """Return the duel of the commits, or of the environments, in which two sweeps were made.
-
-    `command` is the one that made the candidate; its settings are the duel's.
-    """
-    facts = [[run.record.environment for run in of_sweep] for of_sweep in runs]
-    commits = [next((each.commit for each in of_sweep if each.commit), None) for of_sweep in facts]
-    libraries = [next((dict(each.libraries) for each in of_sweep if each.libraries), {}) for of_sweep in facts]
-    pythons = [next((each.python for each in of_sweep if each.python), "") for of_sweep in facts]
-    sides: list[str] = []
-    if all(commits):
-        sides += [f"--baseline-rev={(commits[0] or '')[:10]}", f"--candidate-rev={(commits[1] or '')[:10]}"]
-    if libraries[0] != libraries[1] or pythons[0] != pythons[1] or not sides:
-        sides += ["--baseline-python=BASELINE/bin/python", "--candidate-python=CANDIDATE/bin/python"]
-    given = dict(word.split("=", 1) for word in command if "=" in word and not word.startswith(("-", "hydra.")))
-    program = [word for word in command[1:] if word.endswith(".py")]
-    return f"`{shlex.join(['runmanager', 'duel', *sides, *program, *_settings(row, given)])}`"
-
-
-def _side(axis: str, value: Any) -> str:
-    if "+" in axis:
-        return " ".join(str(value).split(", "))
-    return f"{axis.removesuffix('.name')}={format_value(value)}"
-
-
-def _settings(row: "ComparisonRow", given: Mapping[str, str]) -> list[str]:
-    """The settings that both sides of a duel have: those of the command, with the row's values of an axis."""
-    compared = row["axis"].split("+")
-    values = {name: text for name, text in given.items() if name not in _NOT_OF_A_DUEL}
-    for name, value in row.values.items():
-        if name in row.metric.columns or name in compared or value is None or name in row.absent_settings:
-            continue
-        if not given or name in values:
-            values[name] = format_value(value)
-    return [f"{name}={text}" for name, text in values.items() if len(text) <= _MAX_SETTING_CHARACTERS]

@@ -51,8 +51,9 @@ class DriverOptions:
     `is_single`: the command is for one run, so that a missing device is an error. `heartbeat_timeout`: seconds without
     a heartbeat after which a run on another host counts as gone; `timeout_name` is its name for users. `named`: how a
     command names its sweep, given the command and the name. `notify` is where the end is announced, `notify_name` the
-    option's name for users. `restore`: whether cells that were removed are run again. `metric` comes first in the live
-    table, and cells are ranked by it; `without_metrics` says how to get one, where no run recorded any.
+    option's name for users. `restore`: whether cells that were removed are run again; `restore_name` is its name for
+    users. `metric` comes first in the live table, and cells are ranked by it; `without_metrics` says how to get one,
+    where no run recorded any.
     """
 
     is_single: bool = False
@@ -64,6 +65,7 @@ class DriverOptions:
     notify: str | None = None
     notify_name: str = "--notify"
     restore: bool = False
+    restore_name: str = "--restore"
     metric: str | None = None
     without_metrics: str = ""
     named: Callable[[Sequence[str], str], Sequence[str]] = lambda command, name: (*command, f"name={name}")
@@ -140,21 +142,21 @@ class SweepDriver:
 
     def _with_kept_cells(self, grid: CellGrid) -> CellGrid:
         """The grid without the cells that were removed from its sweep, unless they are to be restored."""
-        name = grid.storage.name
+        name, option = grid.storage.name, self._options.restore_name
         if self._options.restore:
             if name is None:
                 raise UsageError(
-                    "`restore` must be given with a sweep's name, got none; a new sweep has no such cells."
+                    f"`{option}` must be given with a sweep's name, got none; a new sweep has no such cells."
                 )
             return grid
         earlier = None if name is None else read_sweep_record(SweepPaths(Path(grid.storage.output_root) / name))
         removed = frozenset(earlier.removed if earlier else ())
         kept = [cell for cell in grid.cells if cell.signature not in removed]
         if not kept:
-            raise UsageError(f"Every cell of the command was removed from {name}; `restore` runs them again.")
+            raise UsageError(f"Every cell of the command was removed from {name}; `{option}` runs them again.")
         count = len(grid.cells) - len(kept)
         left_out = pluralize(count, "cell was removed and is", "cells were removed and are")
-        notes = [f"{left_out} left out; `restore` runs what was removed again."] if count else []
+        notes = [f"{left_out} left out; `{option}` runs what was removed again."] if count else []
         return replace(grid, cells=kept, notes=(*grid.notes, *notes))
 
     def _print_line(self, line: str) -> None:

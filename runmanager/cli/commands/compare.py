@@ -17,8 +17,9 @@ from runmanager.cli.completion import (
     complete_metrics,
     complete_sweeps,
 )
-from runmanager.cli.conditions import FailIfOption, Verdict, answer_conditions, duel_of_sides, duel_of_sweeps
+from runmanager.cli.conditions import FailIfOption, Verdict, answer_conditions, options_of_table
 from runmanager.cli.printing import console, print_text, print_warning, render, warn_damaged
+from runmanager.cli.proposed_duel import duel_of_sides, duel_of_sweeps
 from runmanager.cli.table_formats import DATA_FORMATS, MAX_TEXT_ROWS, TableFormat, format_table
 from runmanager.errors import UsageError
 from runmanager.records.sweep.lookup import find_sweep
@@ -138,8 +139,9 @@ def compare(
         )
     query = TableQuery.parse(where=where)
     conditions = [parse_condition(text) for text in fail_if or ()]
-    options = CompareOptions(axis, baseline, metric, better=better, at=at, drift=drift, margin=margin)
+    requested = CompareOptions(axis, baseline, metric, better=better, at=at, drift=drift, margin=margin)
     pairing = _OneSweep.read(sweep) if candidate is None else _SweepPair.read(sweep, candidate)
+    options = options_of_table(conditions, requested, pairing.contents.runs) if conditions else requested
     matches = pairing.match(options)
     if format_ is not CompareFormat.TEXT:
         matches = matches.without_stand_in()
@@ -151,7 +153,7 @@ def compare(
             return pairs
         return query.of_comparison(pairing.compare(pairing.match(wanted).without_stand_in(), wanted))
 
-    verdict = answer_conditions(conditions, options, comparison_by, pairing.contents, pairing.duel)
+    verdict = answer_conditions(conditions, options, comparison_by, pairing.contents, pairing.duel, requested=requested)
     sentences = _sentences(matches, every_pair, crossover)
     if format_ is CompareFormat.TEXT:
         found = pairing.answers(pairs)
@@ -211,7 +213,9 @@ class _OneSweep:
 
         return answers(result_rows(self.contents, self.plan), pairs, runs=self.contents.runs)
 
-    duel = staticmethod(duel_of_sides)
+    @property
+    def duel(self) -> "Callable[[ComparisonRow], str]":
+        return partial(duel_of_sides, runs=self.contents.runs)
 
 
 @dataclasses.dataclass(frozen=True)

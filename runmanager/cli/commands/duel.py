@@ -3,16 +3,18 @@
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from runmanager.app.script_command_line import after_separator
-from runmanager.cli.conditions import FailIfOption, Verdict, answer_conditions, duel_of_sides
+from runmanager.cli.conditions import FailIfOption, Verdict, answer_conditions
 from runmanager.cli.fixed_arguments import fixed_arguments
 from runmanager.cli.hydra_application import run_application
 from runmanager.cli.printing import print_text
+from runmanager.cli.proposed_duel import could_say, duel_of_sides
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths, dated_name
 from runmanager.text import printable
@@ -136,7 +138,9 @@ def _answer(folder: SweepPaths, conditions: "list[Condition]", format_: DuelForm
         return compare(contents, plan, options)
 
     table = comparison_by(CompareOptions())
-    verdict = answer_conditions(conditions, CompareOptions(), comparison_by, contents, duel_of_sides)
+    verdict = answer_conditions(
+        conditions, CompareOptions(), comparison_by, contents, partial(duel_of_sides, runs=contents.runs)
+    )
     _print_answer(table, duel_answers(table), verdict, format_, title=f"Duel {folder.name}")
     return verdict
 
@@ -214,7 +218,7 @@ def _answer_across(
         answers = [line for lines in comparison_answers(table.rows, table) for line in lines]
 
     def longer(_: object) -> str:
-        return "the same duel with a larger measure.max_seconds, or with more seeds"
+        return could_say("the same duel with a larger measure.max_seconds, or with more seeds")
 
     verdict = answer_conditions(conditions, options, both.compare, both.together, longer)
     title = f"Comparison of {both.names[1]} with {both.names[0]}"

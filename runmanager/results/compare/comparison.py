@@ -101,6 +101,15 @@ def _is_continued(match: Match, continued: frozenset[str]) -> bool:
     return all(cell.run in continued for side in match.sides for cell in side.cells)
 
 
+def _picks_epochs(match: Match) -> bool:
+    """Whether a value is that of a run's best epoch; a result of the whole run has none."""
+    counted = ((side.metric, run) for side in match.sides for run, _ in side.measured)
+    return any(
+        metric.at != LAST and metric.epoch_of is not None and metric.epoch_of(run) is not None
+        for metric, run in counted
+    )
+
+
 def _scaling_columns(matches: Matches) -> list[str]:
     along_ranks = any(match.axis.name in _RANKS for match in matches.pairs)
     return [_EFFICIENCY] if along_ranks and matches.metric == THROUGHPUT else []
@@ -117,7 +126,7 @@ def _row(match: Match, found: Judgement, settings: dict[str, str], matches: Matc
     values |= zip(metric.count_columns, found.counts, strict=True)
     values |= {"verdict": found.verdict, "reason": found.reason}
     if found.effect is not None:
-        if metric.at != LAST:
+        if _picks_epochs(match):
             values["reason"] = "; ".join([_PICKED, *filter(None, [found.reason])])
         estimate = found.effect.estimate
         values |= {metric.effect: estimate.value, "ci_low": estimate.low, "ci_high": estimate.high}

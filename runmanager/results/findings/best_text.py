@@ -21,14 +21,21 @@ _MAX_NAMED = 10
 
 def best_headline(best: BestCell) -> str:
     """Describe the best cell in one line."""
-    epochs = f", at {_epochs(best)}" if best.metric.at != LAST else ""
+    numbers = _best_epochs(best)
+    epochs = f", at {_describe_epochs(best, numbers)}" if numbers else ""
     return f"the best {best.metric.name} is {_figure(best.winner, best.metric)} with {best.winner.side.label}{epochs}."
 
 
-def _epochs(best: BestCell) -> str:
-    """Name the epochs of the winner's values: `epoch 4`, or `epochs 4 to 6` of several runs."""
+def _best_epochs(best: BestCell) -> list[int]:
+    """Return the epochs of the winner's values, where the best ones count; none for results of the whole run."""
+    if best.metric.at == LAST:
+        return []
+    return sorted({number for run, _ in best.winner.runs if (number := _epoch(best.metric, run)) is not None})
+
+
+def _describe_epochs(best: BestCell, numbers: Sequence[int]) -> str:
+    """Name epochs: `epoch 4`, or `epochs 4 to 6` of several runs."""
     word = counted_word(best.winner.runs[0][0].record)
-    numbers = sorted({number for run, _ in best.winner.runs if (number := _epoch(best.metric, run)) is not None})
     if len(numbers) == 1:
         return f"{word} {numbers[0]}"
     return f"{word}s {numbers[0]} to {numbers[-1]}"
@@ -46,7 +53,7 @@ def best_sentences(best: BestCell) -> list[str]:
         lines.append(
             f"No cell has a {best.preferred_metric} in each of its finished runs, so this is by {best.metric.name}."
         )
-    if best.metric.at != LAST:
+    if _best_epochs(best):
         lines.append(
             "Each run counts with its best epoch, which was picked after looking and so flatters the result: the last "
             "epochs show what training ends with."
@@ -144,7 +151,7 @@ def best_sections(best: BestCell, *, trust: bool = False) -> list[Section]:
 
 def _of_run(metric: Metric, run: StoredRun, value: float) -> str:
     epoch = _epoch(metric, run)
-    return metric.format_value(value) + ("" if epoch is None else f" (epoch {epoch})")
+    return metric.format_value(value) + ("" if epoch is None else f" ({counted_word(run.record)} {epoch})")
 
 
 def _weights(stored: StoredRun, *, trust: bool) -> list[str]:

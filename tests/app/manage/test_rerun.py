@@ -38,13 +38,13 @@ def test_a_removed_cell_is_left_out_and_restored_and_a_renamed_sweep_continued(
     assert folder.run("rm", f"first/{removed}", "--yes").status == 0
     again = folder.run(*words)
     assert again.status == 1
-    assert "1 cell was removed and is left out" in again.out
+    assert "1 cell was removed and is left out; `--restore` runs what was removed again." in again.out
     assert removed not in run_names(sweep)
     alone = folder.run("sweep", "--name", "first", "train.py", "lr=0.1")
     assert (alone.status, alone.err.count("\n")) == (2, 1)
     assert "Every cell of the command was removed from first" in alone.err
     nameless = folder.run("sweep", "--restore", "train.py", "lr=0.1")
-    assert (nameless.status, "`restore` must be given with a sweep's name" in nameless.err) == (2, True)
+    assert (nameless.status, "`--restore` must be given with a sweep's name" in nameless.err) == (2, True)
 
     assert folder.run("mv", "first", "second").status == 0
     (folder.path / "fixed").touch()

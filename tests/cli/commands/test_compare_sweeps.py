@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from runmanager.records.run.status import Reason, Status
+from runmanager.records.sweep.sweep_record import write_cells
 
 from ...results.conftest import HOST, SweepMaker, timed_epochs
 from ..conftest import rows_of
@@ -176,6 +177,57 @@ def test_conditions_within_one_sweep_name_the_duel_of_both_sides(command: Callab
     open_ = command(*words[:4], "--drift", "0.5", "--fail-if", "slower:0.01%")
     assert open_.status == 3
     assert "`runmanager duel batch_size=100 batch_size=1000 lr=0.01 num_workers=0 device=cpu`" in open_.out
+
+
+def test_settings_of_a_script_have_no_duel_and_more_seeds_are_named(command: Callable, tmp_path: Path) -> None:
+    write(tmp_path / "one", 2.0, unsigned=(), cell_command=("runmanager", "run", "train.py", "batch_size=100"))
+    done = command("compare", str(tmp_path / "one"), "--axis", "batch_size", "--fail-if", "slower:0.01%")
+    assert done.status == 3
+    assert "No `runmanager duel` could say" in done.out and "seed=1,2,3" in done.out
+    assert "batch_size=1000 lr" not in done.out
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        (
+            (
+                "runmanager",
+                "run",
+                "--argument",
+                "{name}={value}",
+                "train.py",
+                "batch_size=100",
+                "seed=0",
+                "--",
+                "a=b c",
+            ),
+            "--argument '{name}={value}' train.py batch_size=100 seed=0,1,2,3,4 -- 'a=b c'`",
+        ),
+        (
+            ("python", "train.py", "-m", "hydra/sweeper=runmanager", "batch_size=100", "seed=0"),
+            "train.py batch_size=100 seed=0,1,2,3,4`",
+        ),
+        (("runmanager", "run", "-m", "pkg.train", "batch_size=100"), "takes a script by its file, not with -m"),
+    ],
+)
+def test_the_duel_of_a_script_has_its_options_and_arguments(
+    command: Callable, tmp_path: Path, cell: tuple[str, ...], expected: str
+) -> None:
+    for name, first in (("old", 0), ("new", 100)):
+        write(tmp_path / name, 2.0, first=first, unsigned=(), cell_command=cell)
+    done = command("compare", str(tmp_path / "old"), str(tmp_path / "new"), "--fail-if", "slower")
+    assert done.status == 3 and expected in done.out
+
+
+def test_the_duel_of_the_built_in_job_leaves_out_the_options_of_its_sweep(command: Callable, tmp_path: Path) -> None:
+    for name, first in (("old", 0), ("new", 100)):
+        sweep = write(tmp_path / name, 2.0, first=first)
+        words = ("runmanager", "sweep", "--exclude", "lr==1 and seed==3", "batch_size=100,1000", "epochs=7", "seed=0,1")
+        write_cells(sweep.paths, (), axes={}, command=words)
+    done = command("compare", str(tmp_path / "old"), str(tmp_path / "new"), "--fail-if", "slower")
+    assert done.status == 3 and done.out.count("exclude") == done.out.count("lr==1") == 0
+    assert "batch_size=100 epochs=7 seed=0,1`" in done.out
 
 
 @pytest.mark.parametrize(

@@ -92,3 +92,26 @@ def test_a_direction_on_request_ranks_by_any_metric(command: Callable, logged: S
     for word, lr in (("larger", 0.2), ("max", 0.2), ("min", 0.1), ("smaller", 0.1)):
         found = command("best", "own", "--metric", "zeal", "--better", word, "--format", "json")
         assert json.loads(found.out)["best"]["settings"] == {"lr": lr}
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "expected"),
+    [
+        (("--fail-if", "worse:zeal:0.01", "--better", "max"), 0, "`--fail-if worse:zeal:0.01` passed"),
+        (("--fail-if", "worse:zeal:0.01", "--better", "min"), 1, "`--fail-if worse:zeal:0.01` failed"),
+        (("--fail-if", "worse:zeal:0.01", "--better", "max", "--at", "best"), 0, "passed: zeal of lr=0.2 is 0.1000"),
+        (("--metric", "zeal", "--better", "max", "--fail-if", "slower:50%"), 0, "`--fail-if slower:50%` passed"),
+        # What tells a direction of its own keeps it.
+        (("--metric", "zeal", "--better", "min", "--fail-if", "worse:val/f1:0.01"), 0, "worse:val/f1:0.01` passed"),
+        (("--fail-if", "worse:val/f1:0.01", "--better", "min"), 2, "`--better` must go with a metric of epochs"),
+        (("--fail-if", "slower", "--better", "min"), 2, "`--better` must go with a metric of epochs"),
+        (("--fail-if", "slower", "--at", "best"), 2, "`--at` must go with a metric of epochs"),
+        (("--fail-if", "worse:zeal", "--better", "up"), 2, "`--better` must be one of max, min, larger, smaller"),
+        (("--fail-if", "worse:zeal"), 2, "`--better` must be max or min for 'zeal'"),
+    ],
+)
+def test_a_direction_on_request_counts_for_the_metric_that_needs_it(
+    command: Callable, logged: SweepMaker, words: tuple[str, ...], status: int, expected: str
+) -> None:
+    done = command("compare", "own", "--axis", "lr", *words)
+    assert (done.status, expected in done.out + done.err) == (status, True), done.out + done.err

@@ -135,3 +135,17 @@ def test_values_are_rounded_for_people(contents, timed):
     found = find_best(sweep, None, metric="ppl")
     assert best_headline(found) == "the best ppl is 33.33 (n=1) with lr=0.1."
     assert find_best(sweep, None, metric="time_to_ppl=40").metric.format_value(7.0) == "7.000"
+
+
+def test_a_result_of_the_whole_run_has_no_best_epoch(contents, timed):
+    runs = [({"lr": lr}, timed([1.0] * 7), {"summary": {"bleu": bleu}}) for lr, bleu in ((0.1, 20.0), (0.2, 25.0))]
+    found = find_best(contents(*runs), None, metric="bleu", at="best")
+    assert best_headline(found) == "the best bleu is 25.00 (n=1) with lr=0.2."
+    assert not any("flatters" in line for line in best_sentences(found))
+    assert "epoch" not in json.loads(best_to_json(found, command=None))["best"]["runs"][0]
+
+
+def test_values_of_intervals_of_steps_are_named_by_their_step(logged):
+    found = find_best(logged({"only": 0.5}, num_seeds=1, interval="steps"), None, at="best")
+    assert best_headline(found).endswith(", at step 3.")
+    assert "(step 3)" in format_sections("", best_sections(found))

@@ -176,6 +176,16 @@ def test_values_of_best_epochs_say_so(twins):
     assert "For own/loss, less is better." in table.legend
 
 
+def test_a_result_of_the_whole_run_has_no_best_epoch_to_pick(contents, timed):
+    def summary(lr, seed):
+        return {"summary": {"bleu": 20 + 5 * lr + (lr * seed * seed % 7) / 100}}
+
+    runs = [({"lr": lr, "seed": seed}, timed([1.0]), summary(lr, seed)) for lr in (1, 2) for seed in (1, 2, 3)]
+    (row,) = compare(contents(*runs), None, CompareOptions("lr", metric="bleu", at="best")).rows
+    assert row["verdict"] == "better"
+    assert "picked" not in (row["reason"] or "")
+
+
 def test_two_runs_a_side_do_not_measure_a_logged_metric(contents, timed):
     def epochs(value):
         return [msgspec.structs.replace(each, metrics={"val/f1": value}) for each in timed([1.0] * 7)]

@@ -96,6 +96,7 @@ def _driver_options(given: Mapping[str, Any]) -> DriverOptions:
         heartbeat_timeout=given["heartbeat_timeout"],
         notify=given["notify"],
         notify_name=_key("notify"),
+        restore_name=_key("restore"),
         named=lambda command, name: (*command, f"{_key('name')}={name}"),
         metric=given["metric"],
         without_metrics=_WITHOUT_METRICS,

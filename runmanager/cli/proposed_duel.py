@@ -1,0 +1,108 @@
+"""The duel that would answer a condition that a comparison leaves open."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from runmanager.app.script_command_line import after_separator
+from runmanager.app.sweeper_flags import SweeperFlags
+from runmanager.cli.fixed_arguments import split_fixed
+from runmanager.text import format_value
+
+if TYPE_CHECKING:
+    from runmanager.records.storage.reader import StoredRun
+    from runmanager.results.compare.comparison_table import ComparisonRow
+
+__all__ = ["could_say", "duel_of_sides", "duel_of_sweeps"]
+
+_NOT_OF_A_DUEL = ("name", "output_root", "resume", "rerun_changed", "measure")
+_MAX_SETTING_CHARACTERS = 200
+_NO_SIDES = (
+    "No `runmanager duel` could say: its two sides are settings of the built-in job, or commits or environments. More "
+    "seeds, as in seed=1,2,3, narrow the interval."
+)
+_NO_MODULE = "No `runmanager duel` could say: it takes a script by its file, not with -m."
+
+
+def could_say(what: str) -> str:
+    """Return the line that names what could answer an open condition."""
+    return f"This could say: {what}"
+
+
+def duel_of_sides(row: "ComparisonRow", runs: "Sequence[StoredRun]") -> str:
+    """Name the duel of the two sides of a row along an axis; say so where the program of these `runs` has none."""
+    if any(run.record.unsigned is not None for run in runs):
+        return _NO_SIDES
+    sides = [_side(row["axis"], row[side]) for side in ("baseline", "candidate")]
+    return could_say(f"`{shlex.join(['runmanager', 'duel', *sides, *_settings(row, {})])}`")
+
+
+def duel_of_sweeps(row: "ComparisonRow", runs: "Sequence[Sequence[StoredRun]]", command: Sequence[str]) -> str:
+    """Name the duel of the commits, or of the environments, in which two sweeps were made.
+
+    `command` is the one that made the candidate; its settings are the duel's. A cell of another program than the
+    built-in job has a command of its own.
+    """
+    facts = [[run.record.environment for run in of_sweep] for of_sweep in runs]
+    commits = [next((each.commit for each in of_sweep if each.commit), None) for of_sweep in facts]
+    libraries = [next((dict(each.libraries) for each in of_sweep if each.libraries), {}) for of_sweep in facts]
+    pythons = [next((each.python for each in of_sweep if each.python), "") for of_sweep in facts]
+    sides: list[str] = []
+    if all(commits):
+        sides += [f"--baseline-rev={(commits[0] or '')[:10]}", f"--candidate-rev={(commits[1] or '')[:10]}"]
+    if libraries[0] != libraries[1] or pythons[0] != pythons[1] or not sides:
+        sides += ["--baseline-python=BASELINE/bin/python", "--candidate-python=CANDIDATE/bin/python"]
+    in_row = [run for run in runs[1] if _is_in(run, row)]
+    of_cell = next((run.record.cell_command for run in in_row if run.record.cell_command), None)
+    if of_cell:
+        words = _words_of_script(of_cell, list(dict.fromkeys(run.record.config.get("seed") for run in in_row)))
+        if words is None:
+            return _NO_MODULE
+    else:
+        own = SweeperFlags.split(command).words
+        given = dict(word.split("=", 1) for word in own if "=" in word and not word.startswith(("-", "hydra.")))
+        words = [*(word for word in own[1:] if word.endswith(".py")), *_settings(row, given)]
+    return could_say(f"`{shlex.join(['runmanager', 'duel', *sides, *words])}`")
+
+
+def _words_of_script(command: Sequence[str], seeds: Sequence[Any]) -> list[str] | None:
+    """Return a script with its options, settings and arguments from a cell's command, for these seeds.
+
+    None for a module, which a duel does not take.
+    """
+    own, fixed = split_fixed(command)
+    if own[0] == "runmanager":
+        own = own[2:]
+    else:  # a Hydra application: python train.py -m hydra/sweeper=runmanager lr=0.1
+        own = [word for word in own[1:] if word != "-m" and not word.startswith("hydra/sweeper=")]
+    at = next((index for index, word in enumerate(own) if word.endswith(".py") and "=" not in word), None)
+    if at is None:
+        return None
+    listed = f"seed={','.join(format_value(seed) for seed in seeds)}"
+    settings = [listed if word.startswith("seed=") else word for word in own[at + 1 :]]
+    return [*own[: at + 1], *settings, *after_separator(fixed)]
+
+
+def _is_in(run: "StoredRun", row: "ComparisonRow") -> bool:
+    """Whether the run's settings are those of the row."""
+    settings = run.record.settings
+    names = set(row.values) & set(settings) - set(row.metric.columns)
+    return all(row[name] is None or row[name] == settings[name] for name in names)
+
+
+def _side(axis: str, value: Any) -> str:
+    if "+" in axis:
+        return " ".join(str(value).split(", "))
+    return f"{axis.removesuffix('.name')}={format_value(value)}"
+
+
+def _settings(row: "ComparisonRow", given: Mapping[str, str]) -> list[str]:
+    """The settings that both sides of a duel have: those of the command, with the row's values of an axis."""
+    compared = row["axis"].split("+")
+    values = {name: text for name, text in given.items() if name not in _NOT_OF_A_DUEL}
+    for name, value in row.values.items():
+        if name in row.metric.columns or name in compared or value is None or name in row.absent_settings:
+            continue
+        if not given or name in values:
+            values[name] = format_value(value)
+    return [f"{name}={text}" for name, text in values.items() if len(text) <= _MAX_SETTING_CHARACTERS]
