@@ -19,8 +19,8 @@ _HEAD = """# Changes that the tests must notice
 
 `make test-mutants` makes small changes in `records/`, the statistics, comparisons and metrics of `results/`, and the
 best cell, one at a time, and runs the tests that reach the changed lines: first those of the module's own file, then
-the cheapest, together at most ten seconds of them. The first that fails ends it. A change that makes tests run on and
-on is noticed too.
+those of the cheapest files, of each the cheapest first, together at most ten seconds of them. The first that fails ends
+it. A change that makes tests run on and on is noticed too.
 
 A change takes the opposite of a comparison or its neighbour (`<` and `<=`), swaps `and` and `or`, `+` and `-`, `*` and
 `/`, `min` and `max`, `any` and `all`, `break` and `continue`, drops a `not` or a sign, turns a condition around,

@@ -11,6 +11,7 @@ from runmanager.records.run.attempts import (
     attempts_up_to,
     epochs_of_other_runs,
     last_sign_of_life,
+    measured_since,
     own_attempts,
     process_spans,
     session_of_epoch,
@@ -88,6 +89,21 @@ def test_epochs_past_the_checkpoint_are_dropped_from_attempts() -> None:
     assert [each.last_epoch for each in attempts_up_to(earlier, 4)] == [4, 4]
     assert [each.last_epoch for each in attempts_up_to(earlier, 8)] == [5, 8]  # restored from the checkpoint
     assert attempts_up_to((), 3) == ()
+
+
+def test_a_run_was_measured_since_the_attempt_that_made_most_of_its_epochs(record: MakeRecord) -> None:
+    def since(*last_epochs: int, **fields: Any) -> str | None:
+        earlier = [attempt(10 * number, 10 * number + 5, last) for number, last in enumerate(last_epochs)]
+        measured = [EpochRecord(epoch=number, epoch_seconds=1.0, warmup=number == 1) for number in range(1, 8)]
+        return measured_since(resumed(record, *earlier, **fields), measured)
+
+    assert since(5) == at(0)
+    assert since(3) == at(100), "the resumed one, which made four"
+    assert since(2, 6) == at(10)
+    assert since(3, 5) == at(100), "the last one of those that made two"
+    assert since(3, resumed_at=None) == at(0)
+    assert since() == measured_since(record(started_at=at(0)), []) == at(0)
+    assert measured_since(resumed(record, attempt(0, 5, 2)), epochs(1.0, 2.0)) == at(0), "nothing was timed"
 
 
 def test_sessions_are_those_of_the_attempts(record: MakeRecord) -> None:

@@ -122,6 +122,7 @@ def test_ended_sets_outcome_and_time(record: Callable[..., RunRecord]) -> None:
 def test_throughput_counts_trained_samples() -> None:
     assert EpochRecord(epoch=1, samples=300, epoch_seconds=2.0).samples_per_second == 150
     assert EpochRecord(epoch=0).samples_per_second is None
+    assert EpochRecord(epoch=1, samples=0, epoch_seconds=2.0).samples_per_second is None
     assert EpochRecord(epoch=1, samples=300, epoch_seconds=0.0).samples_per_second is None
 
 
