@@ -37,6 +37,8 @@ def test_the_default_of_a_metric_is_a_column_of_its_own():
         ("samples_per_second", math.inf, "inf"),
         ("val_accuracy", 0.0, "0.0000"),
         ("val_accuracy", -0.00001, "-0.00001"),
+        ("val_accuracy", 1e-15, "0.000000000000001"),
+        ("val_accuracy", 1e-16, "1e-16"),
         ("val_accuracy", 1e-20, "1e-20"),
         ("val_loss", 1e-20, "1e-20"),
     ],
