@@ -166,9 +166,11 @@ def test_output_that_is_not_taken_is_reported_once_and_then_dropped(
         monkeypatch.setattr(sys, "stdout", output)
         with repaired_streams(lost.append) as state:
             assert state.lost is None and not state.has_failed
-            for _ in range(3):
-                print(text)
+            print(text)
+            assert bool(state.lost) is (len(text) > io.DEFAULT_BUFFER_SIZE), "what the buffer does not hold is written"
+            for _ in range(2):
                 sys.stdout.flush()
+                print(text)
             assert state.lost is lost[0] and state.has_failed is has_failed
         assert [errno.errorcode[each.errno or 0] for each in lost] == [error]
         assert os.fstat(output.fileno()).st_rdev == Path(os.devnull).stat().st_rdev, "for what child processes print"

@@ -355,6 +355,8 @@ def test_all_invalid_options_are_in_one_error(contents):
         "min_epochs",
         "min_seeds",
     ]
+    ends = [line.rpartition("; ")[2] for line in str(caught.value).splitlines()[:3]]
+    assert ends == ["0.1 means 10%.", "0.1 means 10%.", "0.03 means 3% of a ratio."]
 
 
 def test_unknown_axis_or_baseline_is_rejected(contents, steady):
