@@ -63,6 +63,14 @@ def test_process_spans_are_those_of_the_attempts(record: MakeRecord) -> None:
     )
 
 
+def test_a_time_without_a_zone_is_universal_time(record: MakeRecord) -> None:
+    naive = record(started_at="2026-11-21T12:00:00", ended_at="2026-11-21T12:00:09", status=Status.FINISHED)
+    zoned = record(started_at="2026-11-21T13:00:00+01:00", ended_at=at(9), status=Status.FINISHED)
+    for run in (naive, zoned):
+        ((_, start, end),) = process_spans(run)
+        assert (start, end) == (unix(0), unix(9))
+
+
 @pytest.mark.parametrize(
     ("beat", "lived_until"),
     [(None, 13.0), (Beat(1, 1, int(unix(20))), 20.0), (Beat(1, 1, int(unix(5))), 13.0)],
