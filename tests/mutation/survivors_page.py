@@ -19,16 +19,19 @@ _HEAD = """# Changes that the tests must notice
 
 `make test-mutants` makes small changes in `records/`, the statistics, comparisons and metrics of `results/`, and the
 best cell, one at a time, and runs the tests that reach the changed lines: first those of the module's own file, then
-the cheapest, together at most ten seconds of them. The first that fails ends it. A change that makes tests run on and
-on is noticed too.
+those of the cheapest files, of each the cheapest first, together at most ten seconds of them. The first that fails ends
+it. A change that makes tests run on and on is noticed too.
 
 A change takes the opposite of a comparison or its neighbour (`<` and `<=`), swaps `and` and `or`, `+` and `-`, `*` and
 `/`, `min` and `max`, `any` and `all`, `break` and `continue`, drops a `not` or a sign, turns a condition around,
 changes a number, a truth value or a text, returns None, or leaves out a call. Assertions, declarations, types and
 formatted texts stay. The seed chooses among all such changes; the same code has the same ones.
 
-Of {chosen} chosen changes {tried} were tried.
+Of {chosen} chosen changes {tried} were tried. Tests were written for those that went unnoticed at first, so the shares
+below say what is left of these changes, and not how many other ones the tests would notice.
+{others}
 """
+_OTHERS = "Of 120 changes of another seed, before a test was written for any of them, the tests noticed 95 (79%)."
 
 
 def write_page(root: Path, mutants: Sequence[Mutant], outcomes: Mapping[str, Outcome]) -> None:
@@ -38,7 +41,7 @@ def write_page(root: Path, mutants: Sequence[Mutant], outcomes: Mapping[str, Out
     reasons = tomllib.loads((root / "tests" / "mutation" / "survivors.toml").read_text())
     all_of_them = _counts("all", tried, outcomes)
     lines = [
-        _HEAD.format(chosen=len(mutants), tried=len(tried)),
+        _HEAD.format(chosen=len(mutants), tried=len(tried), others=_OTHERS),
         "| part | changes | noticed | of these by a timeout | share |",
         "| --- | ---: | ---: | ---: | ---: |",
     ]
@@ -59,7 +62,9 @@ def write_page(root: Path, mutants: Sequence[Mutant], outcomes: Mapping[str, Out
         lines.append(f"| {where} | {_code(before)} | {_code(after)} | {why} |")
     (root / "docs" / "mutants.md").write_text("\n".join(lines) + "\n")
     noticed = len(tried) - len(rest)
-    came = f"the tests noticed {noticed} ({noticed / max(len(tried), 1):.1%}); [each of the others](mutants.md)"
+    came = (
+        f"the tests noticed {noticed} ({noticed / max(len(tried), 1):.1%}); [each of the others](mutants.md). {_OTHERS}"
+    )
     row = (
         f"| {len(tried):,} small changes of stored records, statistics and comparisons | {came} | `make test-mutants` |"
     )

@@ -63,7 +63,7 @@ class Trials:
         return not tests or self._try_in_fork(tests, None, mutant.file, None).word == SURVIVED
 
     def _selected(self, mutant: Mutant, lines: tuple[int, int] | None) -> list[str]:
-        """Return tests that reach these lines: those of the module's own file, then those of the cheapest files."""
+        """Return tests that reach these lines: of the module's own file, then of the cheapest files; cheapest first."""
         by_file: dict[str, list[str]] = defaultdict(list)
         own = str(Path("tests", *Path(mutant.file).parts[1:-1], f"test_{Path(mutant.file).name}"))
         reaching = self.reach.tests_of(mutant.file, lines)
@@ -76,7 +76,7 @@ class Trials:
         costs = {file: sum(seconds[name] for name in names) for file, names in by_file.items()}
         chosen, spent = [], 0.0
         for file in sorted(by_file, key=lambda file: (file != own, costs[file])):
-            for name in by_file[file]:
+            for name in sorted(by_file[file], key=lambda name: seconds[name]):
                 if not chosen or spent + seconds[name] <= self.budget_seconds:
                     chosen.append(name)
                     spent += seconds[name]

@@ -25,7 +25,7 @@ class Reader:
     def __init__(self, while_it_waits: Callable[[float], object] = lambda now: None) -> None:
         self.now = 0.0
         self._while_it_waits = while_it_waits
-        self.observer = HeartbeatObserver(limit_seconds=60, clock=lambda: self.now, wait=self._wait)
+        self.observer = HeartbeatObserver(limit_seconds=60, clock=lambda: 1000.0 + self.now, wait=self._wait)
 
     def _wait(self, seconds: float) -> None:
         self.now += seconds

@@ -75,8 +75,8 @@ class Metric:
         text, none = self.format_effect(value), 0.0 if self.effect == "difference" else 1.0
         if value == none or text.removeprefix("-") != self.format_effect(none):
             return text
-        longer = (f"{value:.{digits}f}" for digits in range(4, _MAX_DECIMALS))
-        return next((each for each in longer if float(each) != none), f"{value:.{_MAX_DECIMALS}f}")
+        longer = (f"{value:.{digits}f}" for digits in range(4, _MAX_DECIMALS + 1))
+        return next((each for each in longer if float(each) != none), str(value))
 
     @property
     def columns(self) -> tuple[str, ...]:

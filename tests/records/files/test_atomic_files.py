@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -15,7 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runmanager.errors import NoRoomError
-from runmanager.records.files.atomic_files import LineAppender, file_stamp, locked_folder, replace_file, whole_lines
+from runmanager.records.files.atomic_files import (
+    LineAppender,
+    file_stamp,
+    locked_folder,
+    read_bytes,
+    remove_left_over,
+    replace_file,
+    whole_lines,
+)
 
 STEPS = ["fdopen", "fchmod", "fsync", "replace"]
 
@@ -135,9 +144,10 @@ class Waiting:
     """A timer that rings when it is told to."""
 
     def __init__(self, seconds: float, ring: Callable[[], None]) -> None:
-        self.seconds, self.ring, self.is_cancelled = seconds, ring, False
+        self.seconds, self.ring, self.is_started, self.is_cancelled = seconds, ring, False, False
 
-    def start(self) -> None: ...
+    def start(self) -> None:
+        self.is_started = True
 
     def cancel(self) -> None:
         self.is_cancelled = True
@@ -157,7 +167,7 @@ def test_a_line_after_which_none_comes_is_synced_too(tmp_path: Path, monkeypatch
     assert syncs == ["epochs.jsonl", tmp_path.name], "the new file's entry is synced too"
     for clock.now in (100.2, 100.5):
         appender.append(b"soon after")
-    assert [each.seconds for each in timers] == [pytest.approx(0.8)]
+    assert [(each.seconds, each.is_started) for each in timers] == [(pytest.approx(0.8), True)]
     timers[0].ring()
     assert syncs[2:] == ["epochs.jsonl"]
     appender.append(b"one more")
@@ -228,23 +238,6 @@ def test_folder_lock_excludes_other_threads_and_is_reentrant(tmp_path: Path) -> 
     assert entered.is_set()
 
 
-FULL_DISK = """
-import resource, sys
-from pathlib import Path
-from runmanager.records.files.atomic_files import LineAppender
-
-appender = LineAppender(Path("epochs.jsonl"))
-appender.append(b"a" * 50)
-resource.setrlimit(resource.RLIMIT_FSIZE, (80, 80))  # room for half a line more
-try:
-    appender.append(b"b" * 50)
-except OSError as error:
-    print(error.strerror)
-appender.append(b"c" * 10)
-appender.close()
-"""
-
-
 def test_fork_made_under_a_lock_does_not_keep_it(tmp_path: Path) -> None:
     """A loader's workers, for example, may be forked by another thread, and inherit open files."""
     import fcntl
@@ -266,8 +259,61 @@ def test_fork_made_under_a_lock_does_not_keep_it(tmp_path: Path) -> None:
 
 
 def test_line_without_room_raises_and_leaves_other_lines_intact(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", FULL_DISK], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120
-    )
-    assert done.stdout.strip() == os.strerror(errno.EFBIG)
-    assert (tmp_path / "epochs.jsonl").read_bytes() == b"a" * 50 + b"\n" + b"c" * 10 + b"\n"
+    path = tmp_path / "epochs.jsonl"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with LineAppender(path) as appender:
+        appender.append(b"a" * 50)
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (80, limits[1]))  # room for half a line more
+            with pytest.raises(OSError, match=os.strerror(errno.EFBIG)):
+                appender.append(b"b" * 50)
+            appender.append(b"c" * 10)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == b"a" * 50 + b"\n" + b"c" * 10 + b"\n"
+
+
+def test_only_regular_files_are_read_and_none_stays_open(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(content := b"x" * 200_000)
+    (tmp_path / "link").symlink_to(path)
+    os.mkfifo(tmp_path / "pipe")
+    for odd, message in (
+        ("link", "it must be a regular file, got a link, which is not followed"),
+        ("pipe", "it must be a regular file"),
+        (".", "it must be a regular file"),
+    ):
+        with pytest.raises(OSError, match=f"^{message}$"):
+            read_bytes(tmp_path / odd)
+    before = next_handle(path)
+    assert read_bytes(path) == content and next_handle(path) == before
+
+
+def next_handle(path: Path) -> int:
+    """Return the number that the next opened file gets: the smallest one that is free."""
+    handle = os.open(path, os.O_RDONLY)
+    os.close(handle)
+    return handle
+
+
+def test_only_what_replacements_of_these_files_left_is_removed(tmp_path: Path) -> None:
+    kept = {"run.json", ".other.json.ab12", ".run.json", "run.json.ab12"}
+    for name in (*kept, ".run.json.ab12", ".run.json.cd34"):
+        (tmp_path / name).touch()
+    (tmp_path / ".run.json.link").symlink_to(tmp_path / "run.json")
+    (tmp_path / ".run.json.folder").mkdir()
+    remove_left_over(tmp_path, ["run.json"])
+    assert {path.name for path in tmp_path.iterdir()} == {*kept, ".run.json.link", ".run.json.folder"}
+
+
+def test_what_another_process_removes_meanwhile_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unlink = Path.unlink
+
+    def too_late(path: Path, missing_ok: bool = False) -> None:
+        unlink(path)
+        unlink(path, missing_ok=missing_ok)
+
+    (tmp_path / ".run.json.ab12").touch()
+    monkeypatch.setattr(Path, "unlink", too_late)
+    remove_left_over(tmp_path, ["run.json"])
+    assert list(tmp_path.iterdir()) == []

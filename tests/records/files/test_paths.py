@@ -58,12 +58,12 @@ def test_files_of_a_sweep() -> None:
     assert sweep.figure("speed", "svg") == Path("outputs/first/figures/speed.svg")
 
 
-@pytest.mark.parametrize("name", ["", " ", ".hidden", "a/b", "a\nb", "..", "é" * 128])
+@pytest.mark.parametrize("name", ["", " ", ".hidden", "a/b", "a\nb", "..", "é" * 128, "a" * 256])
 def test_names_that_are_not_of_one_folder(name: str) -> None:
     assert not is_folder_name(name)
 
 
-@pytest.mark.parametrize("name", ["a", "lr=0.1,seed=2-0badcafe", "é" * 100, "with blank"])
+@pytest.mark.parametrize("name", ["a", "lr=0.1,seed=2-0badcafe", "é" * 100, "with blank", "a" * 255])
 def test_names_of_one_folder(name: str) -> None:
     assert is_folder_name(name)
 

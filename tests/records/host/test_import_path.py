@@ -19,6 +19,9 @@ def test_the_current_folder_comes_after_the_standard_library(tmp_path: Path, mon
     monkeypatch.setattr(sys, "path", ["", "own"])
     search_current_folder()
     assert sys.path == [str(tmp_path), "own"]
+    monkeypatch.setattr(sys, "path", ["own", "site"])  # without the standard library
+    search_current_folder()
+    assert sys.path == [str(tmp_path), "own", "site"]
 
 
 def test_modules_that_are_named_as_one_of_the_standard_library(tmp_path: Path) -> None:

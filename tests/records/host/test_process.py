@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,12 +12,20 @@ import pytest
 
 from runmanager.records.host.process import ProcessIdentity
 
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
 
 def test_current_process_is_alive() -> None:
     current = ProcessIdentity.current()
     assert current.pid == os.getpid()
     assert current.is_alive() is True
     assert ProcessIdentity.current() == current
+
+
+@pytest.mark.skipif(not BOOT_ID.exists(), reason="the system has no identity of its boot")
+def test_the_boot_is_that_of_the_system_and_not_of_its_clock() -> None:
+    """A time of boot is counted back from the clock, and moves where that is set."""
+    assert ProcessIdentity.current().boot_id == BOOT_ID.read_text().strip()
 
 
 def test_fork_has_another_identity() -> None:

@@ -1,16 +1,19 @@
 """Standard streams: closed, full or ASCII, a command does its work and keeps its exit status."""
 
 import contextlib
+import errno
 import io
 import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
-from runmanager.records.host.standard_streams import repaired_streams, show_line
+from runmanager.records.host.standard_streams import repaired_streams, report_lost_output, show_line
 
 ROOT = Path(__file__).resolve().parents[3]
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
@@ -140,3 +143,79 @@ def test_a_line_for_a_reader_that_has_left_is_dropped(monkeypatch: pytest.Monkey
         show_line("lost")
         with contextlib.suppress(BrokenPipeError):
             output.close()
+
+
+def without_reader() -> TextIO:
+    reading, writing = os.pipe()
+    os.close(reading)
+    return os.fdopen(writing, "w")
+
+
+def full() -> TextIO:
+    return Path("/dev/full").open("w")
+
+
+@pytest.mark.parametrize("text", ["short", "long " * 100_000])
+@pytest.mark.parametrize(("opened", "error", "has_failed"), [(without_reader, "EPIPE", False), (full, "ENOSPC", True)])
+def test_output_that_is_not_taken_is_reported_once_and_then_dropped(
+    opened: Callable[[], TextIO], error: str, has_failed: bool, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost: list[OSError] = []
+    with opened() as output:
+        before = next_handle()
+        monkeypatch.setattr(sys, "stdout", output)
+        with repaired_streams(lost.append) as state:
+            assert state.lost is None and not state.has_failed
+            print(text)
+            assert bool(state.lost) is (len(text) > io.DEFAULT_BUFFER_SIZE), "what the buffer does not hold is written"
+            for _ in range(2):
+                sys.stdout.flush()
+                print(text)
+            assert state.lost is lost[0] and state.has_failed is has_failed
+        assert [errno.errorcode[each.errno or 0] for each in lost] == [error]
+        assert os.fstat(output.fileno()).st_rdev == Path(os.devnull).stat().st_rdev, "for what child processes print"
+        assert next_handle() == before
+        print("dropped", file=output, flush=True)
+
+
+def next_handle() -> int:
+    """Return the number that the next opened file gets: the smallest one that is free."""
+    handle = os.open(os.devnull, os.O_RDONLY)
+    os.close(handle)
+    return handle
+
+
+def test_streams_that_a_process_lacks_are_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("stdin", "stdout", "stderr"):
+        monkeypatch.setattr(sys, name, None)
+    with repaired_streams() as state:
+        assert sys.stdin.read() == ""
+        for stream in (sys.stdout, sys.stderr):
+            print("é…", file=stream, flush=True)
+        streams = sys.stdin, sys.stdout, sys.stderr
+    assert state.lost is None
+    for each in streams:
+        each.close()
+
+
+@pytest.mark.parametrize(
+    ("number", "of_sweep", "of_others"),
+    [
+        (errno.EBADF, "is closed: nothing more", "but is closed."),
+        (errno.EPIPE, "has lost its reader: nothing more", None),
+        (
+            errno.ENOSPC,
+            "cannot be written (No space left on device): nothing more",
+            "but cannot be written (No space left on device).",
+        ),
+    ],
+)
+def test_lost_output_is_a_warning_for_a_sweep_and_else_an_error(
+    number: int, of_sweep: str, of_others: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report_lost_output(OSError(number, os.strerror(number)), is_sweep=True)
+    text = capsys.readouterr().err
+    assert text.startswith(f"warning: Standard output {of_sweep}") and text.endswith("the runs continue.\n")
+    report_lost_output(OSError(number, os.strerror(number)), is_sweep=False)
+    start = "error: Standard output must take what the command shows, "
+    assert capsys.readouterr().err == (f"{start}{of_others}\n" if of_others else "")

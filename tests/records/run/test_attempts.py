@@ -11,6 +11,7 @@ from runmanager.records.run.attempts import (
     attempts_up_to,
     epochs_of_other_runs,
     last_sign_of_life,
+    measured_since,
     own_attempts,
     process_spans,
     session_of_epoch,
@@ -62,6 +63,14 @@ def test_process_spans_are_those_of_the_attempts(record: MakeRecord) -> None:
     )
 
 
+def test_a_time_without_a_zone_is_universal_time(record: MakeRecord) -> None:
+    naive = record(started_at="2026-11-21T12:00:00", ended_at="2026-11-21T12:00:09", status=Status.FINISHED)
+    zoned = record(started_at="2026-11-21T13:00:00+01:00", ended_at=at(9), status=Status.FINISHED)
+    for run in (naive, zoned):
+        ((_, start, end),) = process_spans(run)
+        assert (start, end) == (unix(0), unix(9))
+
+
 @pytest.mark.parametrize(
     ("beat", "lived_until"),
     [(None, 13.0), (Beat(1, 1, int(unix(20))), 20.0), (Beat(1, 1, int(unix(5))), 13.0)],
@@ -88,6 +97,21 @@ def test_epochs_past_the_checkpoint_are_dropped_from_attempts() -> None:
     assert [each.last_epoch for each in attempts_up_to(earlier, 4)] == [4, 4]
     assert [each.last_epoch for each in attempts_up_to(earlier, 8)] == [5, 8]  # restored from the checkpoint
     assert attempts_up_to((), 3) == ()
+
+
+def test_a_run_was_measured_since_the_attempt_that_made_most_of_its_epochs(record: MakeRecord) -> None:
+    def since(*last_epochs: int, **fields: Any) -> str | None:
+        earlier = [attempt(10 * number, 10 * number + 5, last) for number, last in enumerate(last_epochs)]
+        measured = [EpochRecord(epoch=number, epoch_seconds=1.0, warmup=number == 1) for number in range(1, 8)]
+        return measured_since(resumed(record, *earlier, **fields), measured)
+
+    assert since(5) == at(0)
+    assert since(3) == at(100), "the resumed one, which made four"
+    assert since(2, 6) == at(10)
+    assert since(3, 5) == at(100), "the last one of those that made two"
+    assert since(3, resumed_at=None) == at(0)
+    assert since() == measured_since(record(started_at=at(0)), []) == at(0)
+    assert measured_since(resumed(record, attempt(0, 5, 2)), epochs(1.0, 2.0)) == at(0), "nothing was timed"
 
 
 def test_sessions_are_those_of_the_attempts(record: MakeRecord) -> None:

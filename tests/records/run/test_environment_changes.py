@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from runmanager.records.run.environment_changes import (
+    changed_code,
     describe_attempts,
     describe_files,
     epochs_in_other_environments,
@@ -34,6 +35,17 @@ def attempt(start: float, end: float, last_epoch: int, environment: Environment 
 def resumed(record: MakeRecord, *earlier: Attempt, **fields: Any) -> RunRecord:
     usual = {"started_at": at(0), "resumed_at": at(100), "environment": HERE, "earlier": earlier}
     return record(**{**usual, **fields})
+
+
+def test_what_would_compute_something_else_now_is_described() -> None:
+    then, now = {"torch": "2.14.0", "own": "1.0"}, {"torch": "2.15.0", "own": "1.1", "new": "3"}
+    earlier = Environment(libraries=then, code={"own.py": "0a"})
+    assert changed_code(earlier, earlier) == ""
+    assert changed_code(earlier, Environment(libraries=then | {"new": "3"}, code={"own.py": "0a"})) == ""
+    libraries = Environment(libraries=now, code={"own.py": "0a"})
+    assert changed_code(earlier, libraries) == "it was made with torch 2.14.0, now 2.15.0; own 1.0, now 1.1"
+    everything = Environment(libraries=now, code={"own.py": "1a"})
+    assert changed_code(earlier, everything) == "its code has changed (own.py)"
 
 
 def test_epochs_of_attempts_in_other_environments(record: MakeRecord) -> None:

@@ -28,7 +28,8 @@ def test_direction_by_name(name: str, is_larger_better: bool | None) -> None:
         ("acc accuracy auc auroc rocauc bleu dice f1 iou map miou precision psnr r2", True),
         ("recall return reward score second ssim throughput top1 top5", True),
         ("cer err error fid latency loss mae mse nll perplexity ppl rmse seconds time wer", False),
-        ("count norm num scale std steps variance weight", None),
+        ("count delta diff difference drop epoch gap improvement norm num ratio", None),
+        ("scale std stderr step steps threshold var variance weight", None),
     ],
 )
 def test_every_known_word_has_a_direction(words: str, is_larger_better: bool | None) -> None:

@@ -113,6 +113,24 @@ def test_run_whose_process_is_gone_reads_crashed(
     assert read_record(folder.paths).status is Status.RUNNING
 
 
+@pytest.mark.parametrize(
+    ("status", "reason", "message", "is_resumable"),
+    [
+        (Status.KILLED, Reason.SIGNAL, "", True),
+        (Status.CRASHED, Reason.VANISHED, "", True),
+        (Status.FAILED, Reason.EXCEPTION, "ValueError: no", False),
+        (Status.FAILED, Reason.EXCEPTION, "OSError: [Errno 28] No space left on device", True),
+        (Status.FAILED, Reason.DIVERGED, "OSError: [Errno 28] No space left on device", False),
+        (Status.FINISHED, None, "", False),
+        (Status.RUNNING, None, "", False),
+    ],
+)
+def test_a_run_that_was_broken_off_is_resumable(
+    record: Callable[..., RunRecord], status: Status, reason: Reason | None, message: str, is_resumable: bool
+) -> None:
+    assert record(status=status, reason=reason, message=message).is_resumable is is_resumable
+
+
 def test_ended_sets_outcome_and_time(record: Callable[..., RunRecord]) -> None:
     ended = record().ended(Outcome(Status.FAILED, Reason.DIVERGED, "loss is NaN"), at="2026-11-21T12:00:00+00:00")
     assert ended.outcome == Outcome(Status.FAILED, Reason.DIVERGED, "loss is NaN")
@@ -122,6 +140,7 @@ def test_ended_sets_outcome_and_time(record: Callable[..., RunRecord]) -> None:
 def test_throughput_counts_trained_samples() -> None:
     assert EpochRecord(epoch=1, samples=300, epoch_seconds=2.0).samples_per_second == 150
     assert EpochRecord(epoch=0).samples_per_second is None
+    assert EpochRecord(epoch=1, samples=0, epoch_seconds=2.0).samples_per_second is None
     assert EpochRecord(epoch=1, samples=300, epoch_seconds=0.0).samples_per_second is None
 
 

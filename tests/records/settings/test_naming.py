@@ -47,6 +47,13 @@ def test_a_shortened_value_keeps_as_much_of_its_beginning_as_of_its_end(key: str
     assert readable_name({key: fits}) == f"{key}={fits}"
 
 
+def test_a_value_as_long_as_its_share_of_the_name_is_whole() -> None:
+    """By hand: of 120 bytes the keys take 6, so each value has 57."""
+    fits = "y" * 57
+    assert readable_name({"aa": "x" * 200, "b": fits}) == f"aa={'x' * 28}..{'x' * 27},b={fits}"
+    assert readable_name({"aa": "x" * 200, "b": f"{fits}y"}) == f"aa={'x' * 28}..{'x' * 27},b={'y' * 28}..{'y' * 27}"
+
+
 def test_distinguishing_settings_are_dropped_last() -> None:
     many = {f"setting_{number:02}": number for number in range(40)} | {"momentum": 0.9, "lr": 0.1}
     name = readable_name(many, distinguishing=["lr", "momentum"])

@@ -49,6 +49,7 @@ def test_shared_parts_are_equal_to_those_read_alone(sweep: SweepPaths) -> None:
     first, second, third = runs
     assert first.config["model"] is second.config["model"] is third.config["model"]
     assert first.environment.libraries is second.environment.libraries
+    assert first.environment.host is second.environment.host is third.environment.host
     assert third.environment.libraries == {"torch": "2.9.0"}
     assert first.environment.code is second.environment.code
     assert first.environment.code == {"own.py": "0a"}

@@ -242,6 +242,7 @@ def test_folder_with_other_files_is_rejected(tmp_path: Path, record: MakeRecord)
     with pytest.raises(RunBusyError, match=r"must be empty or hold a run\.json, got other files"):
         claim_run(paths, record())
     assert [path.name for path in paths.root.iterdir()] == ["thesis.tex"]
+    assert list(paths.root.parent.iterdir()) == [paths.root]
     (paths.root / "thesis.tex").unlink()
     assert claim_run(paths, record()).record.attempt == 1
 

@@ -149,7 +149,7 @@ def test_run_that_never_began_gets_a_folder_with_its_end(tmp_path: Path, record:
     write_end(paths, end.to_write, traceback="Traceback: …")
     assert read_record(paths).outcome == SIGKILL
     assert paths.error.read_text() == "Traceback: …"
-    gone = RunPaths(tmp_path / "runs" / "b")
+    gone = RunPaths(tmp_path / "others" / "runs" / "b")
     end_gone_run(gone, SIGKILL, pending=pending)
     assert read_record(gone) == pending.ended(SIGKILL, at=NOON)
 

@@ -1,5 +1,6 @@
 """Finding sweeps and runs by folder or name."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -44,9 +45,12 @@ def test_unknown_sweep_is_rejected_with_the_closest_name() -> None:
 def test_unknown_sweep_is_rejected_with_the_existing_names(
     outputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("qqqq", "", "outputs/qqqq"):
-        with pytest.raises(UsageError, match=r"There are (first, second|second, first) in outputs/\.$"):
-            find_sweep(name)
+    for older, newer in (("first", "second"), ("second", "first")):
+        os.utime(outputs / older, (1, 1))
+        os.utime(outputs / newer, (2, 2))
+        for name in ("qqqq", "", "outputs/qqqq"):
+            with pytest.raises(UsageError, match=rf"There are {newer}, {older} in outputs/\.$"):
+                find_sweep(name)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     with pytest.raises(UsageError, match=r"There is none in outputs/ yet; `runmanager demo` makes one\.$"):

@@ -22,6 +22,7 @@ from runmanager.records.sweep.sweep_record import (
     SweepRecord,
     fresh_sweep_folder,
     leave_sweep,
+    mark_removed,
     open_sweep,
     plan_cell,
     read_sweep_record,
@@ -193,6 +194,34 @@ def test_fresh_folder_is_dated_today_by_default(tmp_path: Path) -> None:
     before = datetime.datetime.now().replace(microsecond=0)
     name = fresh_sweep_folder(tmp_path / "a" / "b").root.name
     assert before <= datetime.datetime.strptime(name, "%Y-%m-%d_%H-%M-%S") <= datetime.datetime.now()
+
+
+def test_fresh_folders_of_one_second_are_numbered(tmp_path: Path) -> None:
+    moment = datetime.datetime(2026, 11, 21, 12)
+    folders = [fresh_sweep_folder(tmp_path, now=moment).root for _ in range(3)]
+    assert [folder.name.removeprefix("2026-11-21_12-00-00") for folder in folders] == ["", "_2", "_3"]
+    assert sorted(tmp_path.iterdir()) == folders
+
+
+def test_a_removed_cell_is_a_cell_again_where_a_command_adds_it(tmp_path: Path) -> None:
+    paths = SweepPaths(tmp_path)
+    configs = [{"lr": 1.0}, {"lr": 2.0}]
+    first, second = (signature(config) for config in configs)
+    write(tmp_path, configs)
+    for each in (first, second, first, "0" * 64):
+        mark_removed(paths, each)
+    record = read_sweep_record(paths)
+    assert record is not None and record.removed == (first, second)
+    record = write(tmp_path, [configs[1]])
+    assert (record.removed, record.cells) == ((first,), (first, second))
+
+
+def test_axes_that_were_not_planned_are_the_settings_in_which_cells_differ(tmp_path: Path) -> None:
+    paths = SweepPaths(tmp_path)
+    for config in ({"lr": 1.0, "seed": 0}, {"lr": 2.0, "seed": 0}, {"lr": 1.0, "seed": 0}):
+        record = write_cells(paths, planned(config), axes=None, command=("python", "train.py"))
+    assert record.axes == {"lr": [1.0, 2.0]}
+    assert write_cells(paths, planned({"lr": 3.0}), axes={}, command=("x",)).axes == {"lr": [1.0, 2.0]}
 
 
 def test_sweep_is_opened_by_its_folder(tmp_path: Path, record: Callable[..., RunRecord]) -> None:

@@ -279,6 +279,19 @@ def test_axis_with_the_largest_effect_stands_in_for_a_constant_device(on_one_dev
     )
 
 
+@pytest.mark.parametrize("effective", ["lr", "batch_size"])
+def test_a_stand_in_for_differences_is_the_axis_along_which_they_are_largest(contents, timed, effective):
+    """By hand: 0.25 along one axis, 0 along the other one, whatever the accuracies are."""
+    sizes = [(lr, size) for lr in (1, 2) for size in (1, 2)]
+    cells = [CPU | {"lr": lr, "batch_size": size, "seed": seed} for seed in range(3) for lr, size in sizes]
+    runs = [
+        (cell, [msgspec.structs.replace(timed([1.0])[0], val_accuracy=cell[effective] / 4 + cell["seed"] / 64)], {})
+        for cell in cells
+    ]
+    table = compare_with_stand_in(contents(*runs), None, CompareOptions(metric="val_accuracy"))
+    assert {row["axis"] for row in table.rows} == {effective}
+
+
 def test_stand_in_rows_follow_those_of_a_missing_device(on_one_device):
     skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
     missing = [(CUDA | {"lr": lr, "batch_size": size}, [], skipped) for lr in (0.1, 0.2) for size in (100, 200)]
@@ -342,6 +355,8 @@ def test_all_invalid_options_are_in_one_error(contents):
         "min_epochs",
         "min_seeds",
     ]
+    ends = [line.rpartition("; ")[2] for line in str(caught.value).splitlines()[:3]]
+    assert ends == ["0.1 means 10%.", "0.1 means 10%.", "0.03 means 3% of a ratio."]
 
 
 def test_unknown_axis_or_baseline_is_rejected(contents, steady):

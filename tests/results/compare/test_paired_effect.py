@@ -6,6 +6,7 @@ import re
 import msgspec
 import pytest
 
+from runmanager.records.run.run_record import Attempt
 from runmanager.records.run.turn_record import Turn
 from runmanager.results.compare.comparison import CompareOptions, compare
 from runmanager.results.findings.answer_sentences import duel_answers
@@ -79,6 +80,39 @@ def test_reason_for_few_pairs_of_processes(contents, timed, config, epochs, why)
     reason = only_row(dataclasses.replace(sweep, runs=runs))["reason"]
     assert reason.startswith("1 pair of processes, 8 rounds side by side, spread of pairs unknown: ")
     assert reason.endswith(why)
+
+
+def test_a_further_pair_takes_as_long_as_the_longest_later_process(contents, timed, host):
+    """The first process, which also trains, took a minute."""
+    earlier = [
+        Attempt(
+            started_at=f"2026-11-21T12:{start}+00:00",
+            ended_at=f"2026-11-21T12:{end}+00:00",
+            last_epoch=6,
+            environment=host,
+            session=session,
+        )
+        for session, start, end in (("a", "00:00", "01:00"), ("b", "02:00", "02:12"))
+    ]
+    last = {"session": "c", "resumed_at": "2026-11-21T12:03:00+00:00", "ended_at": "2026-11-21T12:03:05+00:00"}
+
+    def reason(limit):
+        measure = {"measure": PAIRED["measure"] | {"max_seconds": limit}}
+        sides = [1000.0] * 8, [1030.0] * 8
+        return only_row(in_turns(contents, timed, *sides, config=measure, earlier=tuple(earlier), **last))["reason"]
+
+    assert reason(60).endswith("a further pair takes 12 s and more of `measure.max_seconds`=60")
+    assert "a further pair" not in reason(61)
+
+
+def test_rounds_of_unlike_environments_are_not_compared(contents, timed, host):
+    sweep = in_turns(contents, timed, [1000.0] * 8, [1030.0] * 8, sessions=6)
+    first, second = sweep.runs
+    record = msgspec.structs.replace(second.record, environment=msgspec.structs.replace(host, torch_threads=1))
+    other = dataclasses.replace(sweep, runs=[first, dataclasses.replace(second, record=record)])
+    row = only_row(other)
+    assert (row["verdict"], row["reason"]) == ("not measured", "torch threads differs: 2 (cpu), 1 (cuda)")
+    assert (row["speedup"], row["ci_low"], row.effect) == (None, None, None)
 
 
 def test_too_few_rounds_side_by_side_are_not_measured_however_many_epochs_there_are(contents, timed):

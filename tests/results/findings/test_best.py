@@ -211,6 +211,9 @@ def test_missing_metric_is_rejected_with_the_existing_ones(contents: Callable[..
     epochs = [EpochRecord(epoch=number, accuracy=0.5, loss=1.0, samples=1, warmup=number == 1) for number in (1, 2)]
     with pytest.raises(UsageError, match=r"got 'val_accuracy' and a run without it.*; there is .*accuracy, loss"):
         find_best(contents(({"lr": 1}, epochs, {})), None, **OPTIONS)
+    nothing = contents(({"lr": 1}, [EpochRecord(epoch=1)], {"run_seconds": None}))
+    with pytest.raises(UsageError, match=r"got 'val_accuracy' and a run without it in every cell\.$"):
+        find_best(nothing, None, **OPTIONS)
 
 
 def test_default_metric_is_an_existing_one_and_named(contents: Callable[..., SweepContents]) -> None:

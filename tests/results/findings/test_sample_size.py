@@ -98,6 +98,22 @@ def test_next_step_has_it_where_rows_are_inconclusive(measured):
         assert (lines[0] in steps) is is_said, comparison.rows[0]["verdict"]
 
 
+def test_runs_that_are_paired_by_seed_show_the_noise_of_their_pairs(contents, timed):
+    """Seeds differ by 20%, in both sides alike; the pairs by 1%."""
+    level = {("cpu", seed): 0.2 * seed + 0.01 * (-1) ** seed for seed in range(6)}
+    level |= {("cuda", seed): 0.2 * seed for seed in range(6)}
+    sweep = contents(
+        *(
+            ({"device": device, "seed": seed}, timed([9.0] + [math.exp(level[device, seed])] * 6), {})
+            for seed in range(6)
+            for device in ("cpu", "cuda")
+        )
+    )
+    (line,) = detectable_by_more_runs(match_sides(sweep, None, CompareOptions()), None)
+    found = re.search(r"\(runs of equal settings differ by (.*)% here\)", line)
+    assert found is not None and float(found[1]) < 2
+
+
 def test_runs_of_incomparable_sides_show_their_noise(contents, timed):
     """The GPU is missing, but the three runs on the CPU show their noise."""
     sweep = contents(

@@ -58,6 +58,22 @@ def test_a_last_value_that_was_not_finite_is_missing_and_not_replaced_by_an_earl
     assert find_metric("val/f1", [run], at="best").epoch_of(run) == 2
 
 
+@pytest.mark.parametrize(
+    ("values", "at_last", "at_best"),
+    [
+        ((0.5, 0.8, None), True, True),
+        ((0.5, None, 0.6), False, True),
+        ((0.5, 0.8, 0.6), False, False),
+        ((None, None, None), True, True),
+    ],
+)
+def test_a_value_that_should_count_is_lost_where_it_was_not_finite(logging, values, at_last, at_best):
+    run = logging(*({"val/f1": value} for value in values))
+    assert find_metric("val/f1", [run]).is_lost(run) is at_last
+    assert find_metric("val/f1", [run], at="best").is_lost(run) is at_best
+    assert not any(find_metric("val/f1", [run], at=at).is_lost(logging(None)) for at in ("last", "best"))
+
+
 def test_a_run_without_the_metric_has_no_value(logging):
     run, other = logging({"val/f1": 0.5}), logging(None)
     for at in ("last", "best"):

@@ -43,6 +43,8 @@ def test_sessions_are_the_observations_of_students_interval():
     )
     assert (estimate.sessions, estimate.rounds) == (2, 40)
     assert estimate.spread == pytest.approx(0.0141421, rel=1e-4)
+    of_three = paired_speedup([[0.01] * 10, [0.02] * 10, [0.03] * 10])
+    assert of_three.spread == pytest.approx(0.01)
 
 
 def test_simultaneous_intervals_are_wider():

@@ -31,6 +31,13 @@ def test_runs_needed_is_the_smallest_number_with_that_power() -> None:
     assert runs_needed(0.03, deviation=0.5, share=0.8) is None
 
 
+def test_a_share_that_is_reached_exactly_is_enough_up_to_a_hundred_runs() -> None:
+    noise = {"deviation": 0.05}
+    for runs in (7, 50, 100):
+        assert runs_needed(0.03, share=power(0.03, runs=runs, **noise), **noise) == runs
+    assert runs_needed(0.03, share=math.nextafter(power(0.03, runs=100, **noise), 1.0), **noise) is None
+
+
 def test_more_rows_need_more_runs() -> None:
     one, many = (runs_needed(0.03, deviation=0.02, share=0.8, rows=rows) for rows in (1, 20))
     assert one is not None and many is not None
