@@ -32,7 +32,7 @@ class TextColumn:
         self.texts = texts
         self.is_number = is_number
         self.folds = not is_number and name not in ("95% interval", "note", *EFFECTS)
-        words = name.replace("_", " ").split()
+        words = self._words.split()
         widest = max(map(len, texts), default=0)
         self.preferred = max(widest, *map(len, words))
         broken_at = _FOLD_WIDTHS.get(name, _FOLD_WIDTH)
@@ -49,7 +49,13 @@ class TextColumn:
         self.smallest = max(*parts, *map(len, words)) if has_two_parts else smallest
 
     def heading(self, width: int) -> str:
-        return textwrap.fill(self.name.replace("_", " "), width)
+        return textwrap.fill(self._words, width)
+
+    @property
+    def _words(self) -> str:
+        """The name in words; without the unit where the texts have another one."""
+        has_unit = any(text.endswith("iB") for text in self.texts)
+        return (self.name.removesuffix("_bytes") if has_unit else self.name).replace("_", " ")
 
     def fields(self, width: int) -> list[str]:
         """The texts; a mean with its deviation or an interval takes two lines if one is too narrow."""
