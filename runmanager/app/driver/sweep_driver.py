@@ -26,7 +26,7 @@ from runmanager.app.driver.preflight import (
 )
 from runmanager.app.driver.program import CellGrid, Program
 from runmanager.app.driver.run_listener import SweepListener
-from runmanager.app.driver.sweep_plan import assign_folder, most_measured_epochs, plan_sweep, write_plan
+from runmanager.app.driver.sweep_plan import assign_folder, mixing_notices, most_measured_epochs, plan_sweep, write_plan
 from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.plan import Action, PlannedCells, PlannedRun
@@ -104,10 +104,10 @@ class SweepDriver:
         grid = self._with_kept_cells(self._program.compose())
         refuse_literal_secrets(self._launcher, grid.cells)
         self._pairing = make_pairing(grid, self._launcher)
-        for line in (*grid.notes, *pairing_notices(grid, self._pairing)):
-            self._print_line(line)
         storage = grid.storage
         sweep = None if storage.name is None else SweepPaths(Path(storage.output_root) / storage.name)
+        for line in (*grid.notes, *mixing_notices(grid, sweep), *pairing_notices(grid, self._pairing)):
+            self._print_line(line)
         plan = self._planned(grid, sweep)
         to_run = [each for each in plan if each.is_to_run]
         batches = self._batches(to_run)
