@@ -65,7 +65,7 @@ _OTHER_COMMANDS: tuple[tuple[Callable[..., object], str], ...] = (
     (reproduce, "first/batch_size=100,device=cpu"),
     (report, "first"),
     (export, "first --to parquet"),
-    (adopt, "multirun/2026-11-22/21-36-42 --name first"),
+    (adopt, "multirun/2026-11-22/21-36-42 --name earlier"),
     (tag, "first paper baseline"),
     (note, "first 'larger batches need a warm-up'"),
     (mv, "first second"),

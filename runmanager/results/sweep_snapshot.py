@@ -30,8 +30,8 @@ __all__ = ["SweepSnapshot"]
 class SweepSnapshot:
     """The runs of a sweep at one moment, with its tables and figures; each is computed on first access and cached.
 
-    `options` are those of the comparison, by default with the metric that the sweep asks about. Properties that depend on it raise `UsageError` if the sweep lacks the axis,
-    the baseline or the metric that `options` name.
+    `options` are those of the comparison, by default with the metric that the sweep asks about. Properties that depend
+    on it raise `UsageError` if the sweep lacks the axis, the baseline or the metric that `options` name.
     """
 
     def __init__(

@@ -94,7 +94,7 @@ def _height(parts: "Sequence[RenderableType]", console: Console) -> int:
 
 
 def _best_cells(sweep: SweepPaths, results: "Table", pairs: "ComparisonTable | None") -> "Table":
-    """The cells, the best first, with a line for what is left out, and where legend and notes are, those of `pairs` too."""
+    """The cells, the best first, with a line for what is left out, and where legend and notes are, also of `pairs`."""
     from runmanager.results.tables.seeds import collapse_seeds
     from runmanager.results.tables.shorter_runs import without_shorter_runs, without_skipped_cells
     from runmanager.results.tables.sorting import best_first

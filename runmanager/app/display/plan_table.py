@@ -49,7 +49,11 @@ def plan_table(
     noun = "side" if is_duel else "cell"
     lines = [f"{pluralize(len(plan), noun)}: {summary}", where, "" if is_duel else _estimate(plan, sweep, workers)]
     lines += [*_not_here(plan), *to_find]
-    rest = [f"… and {len(plan) - len(shown):,} more; the same command with `| cat` shows all."] if len(shown) < len(plan) else []
+    rest = (
+        [f"… and {len(plan) - len(shown):,} more; the same command with `| cat` shows all."]
+        if len(shown) < len(plan)
+        else []
+    )
     return Group(table, *rest, "", *(wrapped(line, width) for line in lines if line))
 
 

@@ -1,6 +1,7 @@
 """`runmanager compare`: the runs of a sweep that differ in one setting only, or those of two sweeps, compared."""
 
 import dataclasses
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -79,8 +80,8 @@ def compare(
             help="The metric to compare: samples_per_second, overall_samples_per_second, epoch_seconds, "
             "wall_seconds, run_seconds, time_to_accuracy=0.95, accuracy, val_accuracy, loss, val_loss, "
             "peak_memory_bytes, any logged metric and the time to it (time_to_val/f1=0.8), and tokens_per_second for "
-            "any counted unit. Default: samples_per_second; in text the outcome, such as val_accuracy, where nothing was "
-            "timed, and where only settings such as lr or optimizer vary and that has an answer.",
+            "any counted unit. Default: samples_per_second; in text the outcome, such as val_accuracy, where nothing "
+            "was timed, and where only settings such as lr or optimizer vary and that has an answer.",
             show_default=False,
             autocompletion=complete_metrics,
         ),
@@ -193,7 +194,10 @@ def _other_question(contents: "SweepContents", options: "CompareOptions") -> lis
     from runmanager.results.compare.sweep_question import other_metric
 
     other = other_metric(contents.runs, options.metric)
-    return [f"This compares {options.metric}; `--metric {other}` compares that."] if other else []
+    text = (
+        f"No metric was named, so this compares {options.metric}; for {other}: `--metric {shlex.quote(other or '')}`."
+    )
+    return [text] if other else []
 
 
 @dataclasses.dataclass(frozen=True)
@@ -303,9 +307,7 @@ def _print_file(
             print(printable(line), file=sys.stderr)
 
 
-def _show_pairs(
-    pairs: "ComparisonTable", sentences: Sequence[str], answers: Sequence[str], *, show_all: bool
-) -> None:
+def _show_pairs(pairs: "ComparisonTable", sentences: Sequence[str], answers: Sequence[str], *, show_all: bool) -> None:
     """Print the table with its notes, then what explains it, and last and alone the answers."""
     from runmanager.results.tables.terminal import render_comparison
 

@@ -11,7 +11,7 @@ from runmanager.results.compare.comparability import obstacles
 from runmanager.results.compare.matched_pairs import Matches, match_sides
 from runmanager.results.compare.options import ANY_AXIS, CompareOptions
 from runmanager.results.metrics.metric import THROUGHPUT
-from runmanager.results.metrics.metric_lookup import default_metrics
+from runmanager.results.metrics.metric_lookup import default_metrics, recorded_names
 
 __all__ = ["other_metric", "with_metric_of_sweep", "with_metric_of_untimed"]
 
@@ -35,7 +35,7 @@ def with_metric_of_sweep(
     devices can be compared, and a pair has an answer by it; else the throughput.
     """
     options = with_metric_of_untimed(sweep.runs, options)
-    outcome = next(default_metrics(sweep.runs), None)
+    outcome = _outcome(sweep.runs)
     if options.metric != THROUGHPUT.name or outcome is None or options.axis == ANY_AXIS:
         return options
     by_outcome = dataclasses.replace(options, metric=outcome)
@@ -52,15 +52,21 @@ def with_metric_of_untimed(runs: Sequence[StoredRun], options: CompareOptions | 
     finished = [run for run in runs if run.record.status is Status.FINISHED]
     if not finished or any(run.epochs and not run.is_adopted for run in finished):
         return options
-    return dataclasses.replace(options, metric=next(default_metrics(runs), options.metric))
+    return dataclasses.replace(options, metric=_outcome(runs) or options.metric)
 
 
 def other_metric(runs: Sequence[StoredRun], chosen: str) -> str | None:
     """Return the metric that answers the other question: the outcome for the throughput, and the reverse."""
-    outcome = next(default_metrics(runs), None)
+    outcome = _outcome(runs)
     if chosen == THROUGHPUT.name:
         return outcome
     return THROUGHPUT.name if any(map(THROUGHPUT.values, runs)) else None
+
+
+def _outcome(runs: Sequence[StoredRun]) -> str | None:
+    """The first of `default_metrics` that the runs recorded."""
+    recorded = frozenset(recorded_names(runs))
+    return next((name for name in default_metrics(runs) if name in recorded), None)
 
 
 def _compared(matches: Matches, options: CompareOptions) -> list[str]:

@@ -143,7 +143,9 @@ def _describe_power(runs: int, residuals: Residuals, rows: int) -> str:
     text = f"{runs} runs a side show a difference of {_EFFECT:.0%} with a chance of {_percent(share)}"
     if share < _TARGET_POWER:
         needed = runs_needed(_EFFECT, deviation=deviation, share=_TARGET_POWER, rows=rows)
-        text += f", and {f'more than {MAX_RUNS}' if needed is None else needed} runs a side with one of {_TARGET_POWER:.0%}"
+        text += (
+            f", and {f'more than {MAX_RUNS}' if needed is None else needed} runs a side with one of {_TARGET_POWER:.0%}"
+        )
     return f"{text} ({basis})"
 
 
