@@ -118,7 +118,7 @@ def _find_run_anywhere(prefix: str) -> RunPaths:
         raise UsageError(f"'{prefix}' must name one run, got {len(found)}: {named}; add a setting.")
     hint = (
         did_you_mean(prefix, known_runs(), max_names=2)
-        or "`runmanager table SWEEP --each --columns run` shows a sweep's."
+        or "`runmanager table SWEEP` shows a sweep's runs."
     )
     raise UsageError(f"'{prefix}' must be a run's folder, SWEEP/RUN or the beginning of a run's name, got none; {hint}")
 

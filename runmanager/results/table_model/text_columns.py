@@ -13,6 +13,8 @@ SETTINGS = "settings"
 _GAP = 2  # between two columns
 _FOLD_WIDTH = 14  # wider text is broken into lines; numbers never are
 _FOLD_WIDTHS = {SETTINGS: 28, "command": 40}  # of columns whose text is long
+_NAMES = ("sweep",)  # columns of names to be copied, which are not broken unless they are very long
+_MAX_NAME = 32
 _WORDS = ("status", "reason")  # columns of single words, broken only if no other column can be narrower
 _PHRASES = (
     "verdict",
@@ -35,7 +37,8 @@ class TextColumn:
         words = self._words.split()
         widest = max(map(len, texts), default=0)
         self.preferred = max(widest, *map(len, words))
-        broken_at = _FOLD_WIDTHS.get(name, _FOLD_WIDTH)
+        is_name = name in _NAMES and widest <= _MAX_NAME
+        broken_at = widest if is_name else _FOLD_WIDTHS.get(name, _FOLD_WIDTH)
         self.minimum = min(self.preferred, broken_at) if self.folds else max(widest, min(self.preferred, broken_at))
         smallest = self.minimum
         if name in _PHRASES:

@@ -33,6 +33,7 @@ _DEFAULT_WIDTH = 80
 _MAX_NAMED = 10  # omitted columns
 _REASON, _STATUS = "reason", "status"
 _ALL = "--all shows all"
+_CREATED, _KEPT_IN_LISTING = "created", ("states", "axes", "metric", "best")
 _OMITTED = "Omitted for lack of space: "
 _STYLES = {"finished": "green", "running": "cyan", "skipped": "yellow", "failed": "red", "killed": "red"}
 _STYLES |= {"crashed": "red", NOT_MEASURED: "yellow", INCONCLUSIVE: "yellow"}
@@ -102,13 +103,22 @@ def _in_one(table: Table, row: Row, settings: Sequence[str]) -> str:
 
 
 def render_listing(table: Table, *, limit: int | None = 50, width: int = _DEFAULT_WIDTH) -> "RenderableType":
-    """Render the first `limit` rows of a table of sweeps (None: all); its last columns are omitted first."""
+    """Render the first `limit` rows of a table of sweeps (None: all).
+
+    Its last columns are omitted first, and the times before axes and the best value: the order of rows tells them.
+    """
     if not table.rows:
         return _render_notes(table, width)
     rows, names = table.rows[:limit], human_columns(table)
     cut = _cut_note(table, rows, "sweeps")
     columns = _columns(table, rows, names)
-    return _fit(columns, table, cut, width, omittable=(), logged=tuple(reversed(names[1:]))).rendered()
+    return _fit(columns, table, cut, width, omittable=(), logged=_omitted_from_listing(names)).rendered()
+
+
+def _omitted_from_listing(names: Sequence[str]) -> tuple[str, ...]:
+    others = [name for name in reversed(names[1:]) if name != _CREATED]
+    kept = [name for name in others if name in _KEPT_IN_LISTING]
+    return (*(name for name in others if name not in kept), _CREATED, *kept)
 
 
 def _render_notes(table: Table, width: int) -> "RenderableType":
