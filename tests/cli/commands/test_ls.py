@@ -5,6 +5,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from runmanager.records.files.paths import SweepPaths
 from runmanager.results.load.disk_size import sweep_size
 
