@@ -116,10 +116,7 @@ def _find_run_anywhere(prefix: str) -> RunPaths:
     if found:
         named = _join_names([_with_sweep(run) for run in found])
         raise UsageError(f"'{prefix}' must name one run, got {len(found)}: {named}; add a setting.")
-    hint = (
-        did_you_mean(prefix, known_runs(), max_names=2)
-        or "`runmanager table SWEEP` shows a sweep's runs."
-    )
+    hint = did_you_mean(prefix, known_runs(), max_names=2) or "`runmanager table SWEEP` shows a sweep's runs."
     raise UsageError(f"'{prefix}' must be a run's folder, SWEEP/RUN or the beginning of a run's name, got none; {hint}")
 
 
