@@ -4,7 +4,7 @@ import re
 
 from runmanager.results.table_model.columns import Table, setting_name
 
-__all__ = ["heading", "in_figures", "in_words"]
+__all__ = ["heading", "in_figures", "in_words", "metric_in_words"]
 
 _WORDS = {
     "val_accuracy": "validation accuracy",
@@ -50,6 +50,11 @@ def in_figures(column: str, table: Table) -> str:
     """Return the name of a column for figures, whose numbers are without the units that tables print."""
     text = heading(column, table)
     return f"{text}, bytes" if column.endswith(_BYTES) and text != column else text
+
+
+def metric_in_words(name: str) -> str:
+    """Return the words for a metric that this program measures; that of another has the name that it gave."""
+    return _WORDS.get(name, name)
 
 
 def in_words(text: str) -> str:
