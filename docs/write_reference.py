@@ -77,7 +77,7 @@ def commands_page() -> str:
     for each in app.registered_commands:
         assert each.callback is not None
         name = each.name or each.callback.__name__
-        parameters = command_parameters(each.callback)
+        parameters = [*command_parameters(each.callback), *getattr(each.cls, "passed_on", {}).items()]
         arguments = [named for named, _ in parameters if not named.startswith("-")]
         usage = " ".join(["runmanager", name, each.options_metavar, *arguments])
         lines += ["", f"## {name}", "", inspect.getdoc(each.callback) or "", "", "```text", usage, "```", ""]

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ __all__ = [
     "printable",
     "shell_command",
     "truncated",
+    "wrapped",
 ]
 
 
@@ -38,6 +40,9 @@ def pluralize(count: int, one: str, several: str | None = None) -> str:
 
 _APPLICATION = ("python", "-m", "runmanager")
 _OF_GRIDS, _OF_RUNS = ("-m", "--multirun"), ("-r", "--run")
+_DEMO = ("experiment=digits_quick", "name=", "output_root=", "--yes")
+_SIDES = "hydra.sweeper.sides="
+_OF_DUELS = ("measure=paired", "output_root=outputs", "epochs=1")
 
 
 def full_command(stored: Sequence[str]) -> tuple[str, ...]:
@@ -49,14 +54,33 @@ def full_command(stored: Sequence[str]) -> tuple[str, ...]:
 def shell_command(stored: Sequence[str]) -> str:
     """Format a stored command as it is typed into a shell.
 
-    The built-in job is recorded as its Hydra application, `python -m runmanager`, and typed as `runmanager sweep` or
-    `runmanager run`. Without settings these two only print their help.
+    The built-in job is recorded as its Hydra application, `python -m runmanager`, and typed as `runmanager sweep`,
+    `runmanager run`, `runmanager demo` or `runmanager duel`. Without settings the first two only print their help.
     """
     words = stored[len(_APPLICATION) :]
     settings = [word for word in words if word not in (*_OF_GRIDS, *_OF_RUNS)]
     if tuple(stored[: len(_APPLICATION)]) != _APPLICATION or not settings:
         return shlex.join(full_command(stored))
-    return shlex.join(["runmanager", "sweep" if any(word in _OF_GRIDS for word in words) else "run", *settings])
+    return shlex.join(["runmanager", *(_as_demo(settings) or _as_duel(settings) or _as_sweep(words, settings))])
+
+
+def _as_sweep(words: Sequence[str], settings: Sequence[str]) -> list[str]:
+    return ["sweep" if any(word in _OF_GRIDS for word in words) else "run", *settings]
+
+
+def _as_demo(settings: Sequence[str]) -> list[str]:
+    """The words of a demo, which begin as this command makes them; empty for any other."""
+    if len(settings) < len(_DEMO) or not all(map(str.startswith, settings, _DEMO)):
+        return []
+    return ["demo", *(word for word in (*settings[1:3], *settings[4:]) if word != "output_root=outputs")]
+
+
+def _as_duel(settings: Sequence[str]) -> list[str]:
+    """The words of a duel without what this command adds: the two sides, then what both have; empty for no duel."""
+    quoted = next((word.removeprefix(_SIDES) for word in settings if word.startswith(_SIDES)), "")
+    sides = [re.sub(r"\\(.)", r"\1", side) for side in re.findall(r'"((?:[^"\\]|\\.)*)"', quoted)]
+    others = [word for word in settings if word not in _OF_DUELS and not word.startswith(_SIDES)]
+    return ["duel", *sides, *others] if sides else []
 
 
 def in_backticks(text: str) -> str:
@@ -65,6 +89,22 @@ def in_backticks(text: str) -> str:
     apart = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{fence}{apart}{text}{apart}{fence}"
 
+
+def wrapped(text: str, width: int) -> str:
+    """Break a text into lines of `width` at spaces, and nowhere in a command between backticks, so it can be copied."""
+    commands = re.sub(r"`[^`\n]*`", lambda found: found[0].replace(" ", _NO_BREAK), text)
+    parts = (
+        textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False, subsequent_indent=_indent(line))
+        for line in commands.split("\n")
+    )
+    return "\n".join(parts).replace(_NO_BREAK, " ")
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip(" "))]
+
+
+_NO_BREAK = "\x00"  # stands for a space; no printable text contains it
 
 # Control characters but for tab and line feed; bidirectional marks, with which a text can look like another one; lone
 # surrogates (from names that are not UTF-8), which no terminal can be sent.

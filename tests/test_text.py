@@ -18,6 +18,7 @@ from runmanager.text import (
     printable,
     shell_command,
     truncated,
+    wrapped,
 )
 
 
@@ -50,11 +51,35 @@ def test_pluralize_agrees_with_noun_and_verb() -> None:
         (("python", "-m", "runmanager", "-m", "lr=1,2", "--quiet"), "runmanager sweep lr=1,2 --quiet"),
         (("python", "-m", "runmanager", "-m"), "python -m runmanager -m"),  # `runmanager sweep` prints its help
         (("python", "-m", "runmanager.app"), "python -m runmanager.app"),
+        (
+            ("python", "-m", "runmanager", "experiment=digits_quick", "name=d", "output_root=outputs", "--yes", "lr=1"),
+            "runmanager demo name=d lr=1",
+        ),
+        (("python", "-m", "runmanager", "-m", "experiment=digits_quick"), "runmanager sweep experiment=digits_quick"),
+        (
+            (
+                *("python", "-m", "runmanager", "-m", "measure=paired", "name=d", "output_root=there", "epochs=1"),
+                *(r'hydra.sweeper.sides=["model=cnn lr=0.1","note=\"a\""]', "batch_size=10"),
+            ),
+            "runmanager duel 'model=cnn lr=0.1' 'note=\"a\"' name=d output_root=there batch_size=10",
+        ),
         ((), ""),
     ],
 )
 def test_shell_command_restores_the_typed_command(stored: tuple[str, ...], line: str) -> None:
     assert shell_command(stored) == line
+
+
+@pytest.mark.parametrize("width", [20, 40, 80])
+def test_wrapped_breaks_at_spaces_and_never_within_a_command(width: int) -> None:
+    name = "outputs/a-name-that-is-much-longer-than-the-line-of-any-terminal-that-is-eighty-columns-wide"
+    command = f"`runmanager table {name} --each`"
+    text = f"The runs are shown by {command}, and a bare {name}.\nSecond line.\n\n  indented `a b` end"
+    lines = wrapped(text, width).split("\n")
+    assert sum(command in line for line in lines) == 1 and sum(line.startswith(name) for line in lines) >= 1
+    assert " ".join(" ".join(lines).split()) == " ".join(text.split())
+    assert all(len(line) <= width for line in lines if name not in line)
+    assert lines[-1].startswith("  ")
 
 
 @pytest.mark.parametrize(

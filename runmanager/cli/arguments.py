@@ -1,11 +1,13 @@
 """Arguments and options that several commands share: a sweep, a run, a metric's direction and epoch, the format."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from runmanager.cli.completion import complete_runs, complete_sweeps, complete_targets
+from runmanager.errors import UsageError
 from runmanager.records.sweep.lookup import find_run
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ __all__ = [
     "RunFormat",
     "RunFormatOption",
     "RunName",
+    "RunSettings",
     "SweepName",
     "SweepNames",
     "Target",
@@ -53,9 +56,15 @@ RunName = Annotated[
     str,
     typer.Argument(
         metavar="RUN",
-        help="The run's folder, SWEEP/RUN, or the first characters of its name or of its eight-digit signature.",
+        help="The run's folder, SWEEP/RUN, or the first characters of its name or of its eight-digit signature; "
+        "RUN may also be some of its settings, as in first/lr=0.1.",
         autocompletion=complete_runs,
     ),
+]
+
+RunSettings = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[NAME=VALUE]...", help="Settings of the run, after a SWEEP.", show_default=False),
 ]
 
 
@@ -91,8 +100,13 @@ TrustOption = Annotated[
 ]
 
 
-def read_named_run(name: str) -> "StoredRun":
-    """Read the stored run that a command names. Raises `UsageError` if no run or several match."""
+def read_named_run(name: str, settings: Sequence[str] | None = None) -> "StoredRun":
+    """Read the stored run that a command names: a run, or a sweep and settings of one of its runs.
+
+    Raises `UsageError` if no run or several match.
+    """
     from runmanager.records.storage.reader import read_run
 
-    return read_run(find_run(name))
+    if odd := next((word for word in settings or () if "=" not in word), None):
+        raise UsageError(f"A run must be named as RUN, SWEEP/RUN or SWEEP NAME=VALUE, got '{odd}' after '{name}'.")
+    return read_run(find_run("/".join([name, ",".join(settings)]) if settings else name))

@@ -34,6 +34,7 @@ from runmanager.cli.commands.tune import tune
 from runmanager.cli.commands.ui import ui
 from runmanager.cli.commands.watch import watch
 from runmanager.cli.fixed_arguments import FixedArgumentsCommand, split_fixed
+from runmanager.cli.grid_commands import DemoCommand, DuelCommand
 from runmanager.cli.hydra_application import PASS_THROUGH
 from runmanager.cli.printing import print_error
 from runmanager.cli.repeated_options import UniqueOptionsCommand
@@ -64,7 +65,7 @@ _OTHER_COMMANDS: tuple[tuple[Callable[..., object], str], ...] = (
     (reproduce, "first/batch_size=100,device=cpu"),
     (report, "first"),
     (export, "first --to parquet"),
-    (adopt, "multirun/2026-11-22/21-36-42 --name first"),
+    (adopt, "multirun/2026-11-22/21-36-42 --name earlier"),
     (tag, "first paper baseline"),
     (note, "first 'larger batches need a warm-up'"),
     (mv, "first second"),
@@ -98,7 +99,7 @@ for _command, _words in _LAUNCHING_COMMANDS:
     # Options of a duel may follow its sides.
     _settings = PASS_THROUGH | {"allow_interspersed_args": _command is duel}
     app.command(
-        cls=FixedArgumentsCommand if _command is duel else None,
+        cls=DuelCommand if _command is duel else DemoCommand,
         context_settings=_settings,
         options_metavar="[OVERRIDES]...",
         epilog=_example(_command, _words),

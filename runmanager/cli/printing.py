@@ -1,14 +1,12 @@
 """Printing a command's output: rich tables and plain lines, for terminals and pipes."""
 
-import functools
 import shutil
 import sys
-import textwrap
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from runmanager.app.display.error_line import print_error
-from runmanager.text import printable
+from runmanager.text import printable, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -28,11 +26,11 @@ def console() -> "Console":
 def render(target: "Console", renderable: "RenderableType", *lines: str) -> str:
     """Return `renderable`, and `lines` below it, as text for the console `target`."""
     with target.capture() as capture:
-        target.print(renderable)
+        target.print(renderable, crop=False)
         if lines:
             target.print()
         for line in lines:
-            target.print(printable(line), markup=False)
+            target.print(wrapped(printable(line), target.width), markup=False, soft_wrap=True)
     return capture.get()
 
 
@@ -41,8 +39,7 @@ def wrap_lines(*lines: str) -> str:
     if not sys.stdout.isatty():
         return "\n".join(lines)
     width = shutil.get_terminal_size().columns
-    wrap = functools.partial(textwrap.fill, width=width, break_long_words=False, break_on_hyphens=False)
-    return "\n".join(map(wrap, lines))
+    return "\n".join(wrapped(line, width) for line in lines)
 
 
 def print_text(text: str) -> None:

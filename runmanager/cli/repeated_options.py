@@ -1,8 +1,11 @@
-"""A command class that rejects repeated options; the parser would silently use the last one."""
+"""A command class that rejects repeated options, and whose help has those that are not its own parser's too."""
 
+import inspect
 from collections import Counter
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
 
+import typer
 from typer.core import TyperCommand
 
 from runmanager.errors import UsageError
@@ -10,8 +13,33 @@ from runmanager.errors import UsageError
 __all__ = ["UniqueOptionsCommand"]
 
 
+_DEBUG = {"--debug": "Add the traceback of an error."}
+
+
 class UniqueOptionsCommand(TyperCommand):
-    """A command that raises `UsageError` if an option that takes one value is given more than once."""
+    """A command that raises `UsageError` if an option that takes one value is given more than once.
+
+    Its help also names `--debug`, which is taken from any command line before it is parsed, and `passed_on`: options
+    by their text, as in `--zip NAMES`, that the command passes on unparsed.
+    """
+
+    passed_on: ClassVar[Mapping[str, str]] = {}
+    _is_in_help = False
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help; called by Typer."""
+        self._is_in_help = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self._is_in_help = False
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters that are parsed, and in the help the others; called by Typer."""
+        *own, last = super().get_params(ctx)
+        if not self._is_in_help:
+            return [*own, last]
+        return [*own, *_described({**self.passed_on, **_DEBUG}), last]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; called by Typer."""
@@ -28,3 +56,26 @@ class UniqueOptionsCommand(TyperCommand):
         if faults:
             raise UsageError("\n".join(faults))
         return super().parse_args(ctx, args)
+
+
+def _described(options: Mapping[str, str]) -> list[Any]:
+    """Return options for the help alone, from their words and texts."""
+
+    def command(**given: Any) -> None: ...
+
+    parameters = [_parameter(*words.partition(" ")[::2], text) for words, text in options.items()]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    app = typer.Typer(add_completion=False)
+    app.command()(command)
+    return list(typer.main.get_command(app).params)
+
+
+def _parameter(option: str, metavar: str, text: str) -> inspect.Parameter:
+    kind = str | None if metavar else bool
+    return inspect.Parameter(
+        option.strip("-").replace("-", "_"),
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None if metavar else False,
+        annotation=Annotated[kind, typer.Option(option, metavar=metavar or None, help=text)],
+    )

@@ -9,9 +9,10 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
-from runmanager.results.compare.comparison import CompareOptions, compare_matches
+from runmanager.results.compare.comparison import CompareOptions, compare, compare_matches
 from runmanager.results.compare.comparison_table import ComparisonTable
 from runmanager.results.compare.matched_pairs import Matches, match_sides
+from runmanager.results.compare.sweep_question import with_metric_of_sweep
 from runmanager.results.findings.crossover import Crossover, notable_crossovers, skipped_crossover_notes
 from runmanager.results.findings.paired_rounds import Rounds, paired_rounds
 from runmanager.results.load.loader import read_results
@@ -29,8 +30,8 @@ __all__ = ["SweepSnapshot"]
 class SweepSnapshot:
     """The runs of a sweep at one moment, with its tables and figures; each is computed on first access and cached.
 
-    `options` are those of the comparison. Properties that depend on it raise `UsageError` if the sweep lacks the axis,
-    the baseline or the metric that `options` name.
+    `options` are those of the comparison, by default with the metric that the sweep asks about. Properties that depend
+    on it raise `UsageError` if the sweep lacks the axis, the baseline or the metric that `options` name.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class SweepSnapshot:
     ) -> None:
         self.sweep = sweep
         self.plan = plan
-        self._options = options or CompareOptions()
+        self._given = options
 
     @classmethod
     def read(cls, paths: SweepPaths, *, observer: HeartbeatObserver | None = None) -> "SweepSnapshot":
@@ -56,6 +57,10 @@ class SweepSnapshot:
         return epoch_rows(self.sweep, self.plan)
 
     @cached_property
+    def _options(self) -> CompareOptions:
+        return self._given or with_metric_of_sweep(self.sweep, self.plan)
+
+    @cached_property
     def matches(self) -> Matches:
         """The matched pairs, those along a stand-in axis included."""
         return match_sides(self.sweep, self.plan, self._options)
@@ -68,9 +73,12 @@ class SweepSnapshot:
     @cached_property
     def comparison_without_stand_in(self) -> ComparisonTable:
         """One row per matched pair along the compared axis alone, the rows of comparison.csv."""
+        options = self._given or CompareOptions()
+        if self._options != options:
+            return compare(self.sweep, self.plan, options)
         if self.matches.instead_of is None:
             return self.comparison
-        return compare_matches(self.sweep, self.matches.without_stand_in(), self._options)
+        return compare_matches(self.sweep, self.matches.without_stand_in(), options)
 
     @cached_property
     def crossovers(self) -> list[Crossover]:

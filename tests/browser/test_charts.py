@@ -106,8 +106,14 @@ def test_curves_follow_their_controls(report: SweepPaths, visit: OpenPage) -> No
         for label in ("Metric", "Over", "Group by")
     }
     assert choices["Metric"] == [
-        *("val_accuracy", "accuracy", "val_loss", "loss", "val/metric_0", "samples_per_second", "epoch_seconds"),
+        *("validation accuracy (fraction)", "training accuracy (fraction)", "validation loss", "training loss"),
+        *("val/metric_0", "samples per second", "seconds an epoch"),
     ]
+    scatter = figure(page, "scatter").get_by_label("x", exact=True).locator("option")
+    named = {each.get_attribute("value"): each for each in scatter.all()}
+    assert named["samples_per_second"].text_content() == "samples per second"
+    assert named["epoch_seconds"].text_content() == "seconds an epoch"
+    assert named["epoch_seconds"].get_attribute("title") == "epoch_seconds" and named["lr"].text_content() == "lr"
     assert choices["Over"] == ["epoch", "seconds since the run's start", "samples"]
     assert choices["Group by"] == ["all seeds together", "each run", "lr", "batch_size", "num_workers", "device"]
     assert len(legend(page)) == 12

@@ -1,11 +1,14 @@
 """`runmanager help SETTING`."""
 
+import re
+
 import pytest
+import typer
 
 from runmanager.app.compose.schema import conf_folder
 from runmanager.app.hydra_main import _FLAGS
 from runmanager.app.sweeper_flags import _OPTIONS
-from runmanager.cli.main import run_command
+from runmanager.cli.main import app, run_command
 
 CONFIG = conf_folder() / "config.yaml"
 
@@ -71,3 +74,20 @@ def test_help_names_every_flag_of_the_built_in_job(capsys: pytest.CaptureFixture
     text = CONFIG.read_text() if command.startswith("python") else printed(capsys, command)
     in_words = text.partition("Options for a script")[0]  # where they would not tell what the job takes
     assert [flag for flag in (*_FLAGS, *_OPTIONS) if flag not in in_words] == []
+
+
+def test_help_of_every_command_lists_every_flag_that_it_takes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As rows of its options, not in prose: flags that are parsed, those passed on to the job, and `--debug`."""
+    monkeypatch.setenv("COLUMNS", "80")
+    commands = typer.main.get_command(app).commands
+    assert len(commands) > 20
+    for name, command in commands.items():
+        assert run_command([name, "--help"]) == 0
+        listed = set(re.findall(r"^│[ *]+(?:-\w[ ,]+)?(--[\w-]+)", capsys.readouterr().out, re.MULTILINE))
+        taken = {option for each in command.params for option in each.opts if option.startswith("--")}
+        taken |= {"--debug", "--help"}
+        taken |= {"sweep": {*_FLAGS, *_OPTIONS}, "demo": {*_FLAGS, *_OPTIONS} - {"--yes"}}.get(name, set())
+        taken |= {"--dry-run", "--quiet", "--secrets"} if name == "duel" else set()
+        assert sorted(taken - listed) == [], name

@@ -198,7 +198,7 @@ def test_runs_are_found_by_folder_and_by_the_beginning_of_their_name(train):
     for name in (f"outputs/sweep/runs/{expected}", f"outputs/sweep/{expected}", "sweep/lr=0.5", "sweep/0123"):
         loaded = runmanager.load_model(name)
         assert torch.equal(loaded.state_dict()["1.weight"], load_model(first).state_dict()["1.weight"])
-    with pytest.raises(UsageError, match=r"must be the beginning of one run's name, got that of lr=0\.5"):
+    with pytest.raises(UsageError, match=r"must name one run, got 2: lr=0\.5"):
         load_model("sweep/lr")
     with pytest.raises(UsageError, match="must be a run of outputs/sweep, got none of: lr"):
         load_model("sweep/x")

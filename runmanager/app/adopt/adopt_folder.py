@@ -3,8 +3,8 @@
 import fnmatch
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -33,11 +33,15 @@ _MAX_NAMED = 5
 
 @dataclass(frozen=True)
 class Adoption:
-    """A sweep of adopted runs: how many there are by status, and what was left out or could not be read."""
+    """A sweep of adopted runs: how many there are by status, and what was left out or could not be read.
+
+    `renamed` has the names that tables show for metrics, by those in the files, where they differ.
+    """
 
     paths: SweepPaths
     counts: dict[str, int]
     notes: tuple[str, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
 
 def default_name(folder: Path) -> str:
@@ -79,7 +83,13 @@ def adopt_folder(folder: Path, sweep: SweepPaths, *, metrics: Collection[str] = 
         for record, run in zip(records, cells.values(), strict=True)
         for note in run.metrics.notes
     ]
-    return Adoption(sweep, Counter(record.status.value for record in records), tuple(notes))
+    renamed = {
+        each.series.name: each.name
+        for run in cells.values()
+        for each in run.metrics.metrics
+        if each.name != each.series.name and each.is_column and (not metrics or _matches(each, metrics))
+    }
+    return Adoption(sweep, Counter(record.status.value for record in records), tuple(notes), renamed)
 
 
 def _refuse(folder: Path, sweep: SweepPaths) -> None:

@@ -14,7 +14,7 @@ from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun
 from runmanager.records.sweep.lookup import OUTPUT_ROOT
-from runmanager.text import pluralize, printable
+from runmanager.text import pluralize, printable, wrapped
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -49,14 +49,17 @@ def show_results(
 
     contents, plan = read_results(sweep, observer=observer)
     results, comparison = result_rows(contents, plan), compare_with_stand_in(contents, plan)
-    where = [f"Results: {sweep.results('csv')}   Report: {sweep.report}"] if is_written else []
-    again = f"Again: {command_on(sweep, 'table')}   TensorBoard: {command_on(sweep, 'tensorboard')}"
+    where = _side_by_side(console, f"Results: {sweep.results('csv')}", f"Report: {sweep.report}") if is_written else []
+    again = _side_by_side(
+        console, f"Again: {command_on(sweep, 'table')}", f"TensorBoard: {command_on(sweep, 'tensorboard')}"
+    )
     said = answers(results, comparison, runs=contents.runs, metric=metric)
     if without_metrics and _has_only_runs_without_metrics(contents.runs):
         said.append(without_metrics)
-    lines = [Text(printable(line)) for line in (*where, again, "", *said)]
+    lines = [_line(line, console) for line in (*where, *again, "", *said)]
     console.print()
-    console.print(_tables_that_fit(sweep, results, comparison, console, num_lines_below=_height(lines, console)))
+    tables = _tables_that_fit(sweep, results, comparison, console, num_lines_below=_height(lines, console))
+    console.print(tables, crop=False)
     console.print()
     _print_lines(console, lines)
 
@@ -64,15 +67,19 @@ def show_results(
 def _tables_that_fit(
     sweep: SweepPaths, results: "Table", comparison: "ComparisonTable", console: Console, *, num_lines_below: int
 ) -> "RenderableType":
-    """As much of the tables as the terminal has lines for: rows go first, then the comparison, then notes."""
+    """As much of the tables as the terminal has lines for: rows go first, then the comparison.
+
+    Legends and notes are left to the commands that a line below names, so that the answer follows the tables.
+    """
     from runmanager.results.tables.terminal import render_summary
 
-    cells, pairs = _best_cells(sweep, results), _pairs_with_answer(sweep, comparison)
+    pairs = _pairs_with_answer(sweep, comparison)
+    cells, cells_alone = (_best_cells(sweep, results, compared) for compared in (pairs, None))
     rows_by, pairs_by = (f"`{command_on(sweep, name)} --all` shows all" for name in ("table", "compare"))
     room = console.height - num_lines_below - _LINES_BESIDE if console.is_terminal else None
     no_pairs = dataclasses.replace(pairs, rows=[])  # the answers sum them up
-    parts = [(cells, pairs), (cells, no_pairs), (_best_cells(sweep, results, has_notes=False), no_pairs)]
-    for (table, compared), limit in itertools.product(parts, _MAX_ROWS):
+    with_pairs = [(cells, _without_notes(pairs))] if pairs.rows else []
+    for (table, compared), limit in itertools.product([*with_pairs, (cells_alone, no_pairs)], _MAX_ROWS):
         shown = render_summary(
             table, compared, limit=limit, rows_shown_by=rows_by, pairs_shown_by=pairs_by, width=console.width
         )
@@ -86,8 +93,8 @@ def _height(parts: "Sequence[RenderableType]", console: Console) -> int:
     return sum(len(console.render_lines(part, pad=False)) for part in parts)
 
 
-def _best_cells(sweep: SweepPaths, results: "Table", *, has_notes: bool = True) -> "Table":
-    """The cells, the best first, with a line for what is left out; without other notes, with where they are."""
+def _best_cells(sweep: SweepPaths, results: "Table", pairs: "ComparisonTable | None") -> "Table":
+    """The cells, the best first, with a line for what is left out, and where legend and notes are, also of `pairs`."""
     from runmanager.results.tables.seeds import collapse_seeds
     from runmanager.results.tables.shorter_runs import without_shorter_runs, without_skipped_cells
     from runmanager.results.tables.sorting import best_first
@@ -95,9 +102,11 @@ def _best_cells(sweep: SweepPaths, results: "Table", *, has_notes: bool = True) 
     command = command_on(sweep, "table")
     whole = without_shorter_runs(results, f"`{command} --all` shows")
     cells = collapse_seeds(whole, each=f"`{command} --each` shows the runs.")
-    if not has_notes:
-        also = f", and has {pluralize(len(cells.notes), 'note')}" if cells.notes else ""
-        cells = dataclasses.replace(cells, notes=(f"`{command}` explains the columns{also}.",), legend="")
+    reasons = {row["reason"] for row in pairs.rows if row["reason"]} if pairs else ()
+    notes = len(cells.notes) + (len(reasons) + len(pairs.notes) if pairs else 0)
+    both = f"`{command}` and `{command_on(sweep, 'compare')}` explain" if pairs else f"`{command}` explains"
+    also = f", and have {pluralize(notes, 'note')}" if pairs else f", and has {pluralize(notes, 'note')}"
+    cells = dataclasses.replace(cells, notes=(f"{both} the columns{also if notes else ''}.",), legend="")
     return best_first(without_skipped_cells(cells, f"`{command} --all` shows"))
 
 
@@ -113,6 +122,11 @@ def _pairs_with_answer(sweep: SweepPaths, comparison: "ComparisonTable") -> "Com
     ]
     shown_by = f"`{command_on(sweep, 'compare')} --all` shows"
     return without_shorter_runs(dataclasses.replace(comparison, rows=answered), shown_by)
+
+
+def _without_notes(pairs: "ComparisonTable") -> "ComparisonTable":
+    rows = [dataclasses.replace(row, values=row.values | {"reason": None}) for row in pairs.rows]
+    return dataclasses.replace(pairs, rows=rows, notes=(), legend="")
 
 
 def _has_only_runs_without_metrics(runs: Sequence[StoredRun]) -> bool:
@@ -136,15 +150,26 @@ def show_duel(sweep: SweepPaths, console: Console, is_written: bool) -> None:
     contents, plan = read_results(sweep)
     matches = match_sides(contents, plan, CompareOptions())
     comparison = compare_matches(contents, matches, CompareOptions())
-    where = [f"Rounds: {sweep.report}   Results: {sweep.results('csv')}"] if is_written else []
+    where = _side_by_side(console, f"Rounds: {sweep.report}", f"Results: {sweep.results('csv')}") if is_written else []
     console.print()
-    said = [*duel_rates(comparison), *bottleneck_notes(matches), *where]
-    _print_lines(console, [Text(printable(line)) for line in said])
+    said = [*duel_rates(comparison), *bottleneck_notes(matches), *where, ""]
+    _print_lines(console, [_line(line, console) for line in said])
 
 
 def _print_lines(console: Console, lines: Sequence[Text]) -> None:
     for line in lines:
-        console.print(line, soft_wrap=not console.is_terminal)  # wrapped at words in a terminal; unwrapped in a log
+        console.print(line, soft_wrap=True)
+
+
+def _line(text: str, console: Console) -> Text:
+    """A line wrapped between words, and not in a command, in a terminal; unwrapped in a log."""
+    return Text(wrapped(printable(text), console.width) if console.is_terminal else printable(text))
+
+
+def _side_by_side(console: Console, *parts: str) -> list[str]:
+    """The parts in one line where the terminal is wide enough, else each in its own, so none is broken."""
+    line = "   ".join(parts)
+    return [line] if len(line) <= console.width or not console.is_terminal else list(parts)
 
 
 def command_on(sweep: SweepPaths, name: str) -> str:

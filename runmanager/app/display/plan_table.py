@@ -14,28 +14,47 @@ from runmanager.launching.plan import Action, PlannedRun
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import read_sweep
-from runmanager.text import pluralize
+from runmanager.text import pluralize, wrapped
 
 __all__ = ["plan_table"]
 
+_WHOLE = 10_000  # characters, wider than any line
+
 
 def plan_table(
-    plan: Sequence[PlannedRun], sweep: SweepPaths | None, *, workers: int = 1, to_find: Sequence[str] = ()
+    plan: Sequence[PlannedRun],
+    sweep: SweepPaths | None,
+    *,
+    workers: int = 1,
+    to_find: Sequence[str] = (),
+    limit: int | None = None,
+    is_duel: bool = False,
+    width: int = _WHOLE,
 ) -> RenderableType:
     """Return the planned action of each cell with its reason, the counts, the folder and an estimate of the time.
 
-    `workers` run at once. `to_find`: sentences on what a comparison of the cells can detect.
+    `workers` run at once. `to_find`: sentences on what a comparison of the cells can detect. More rows than `limit` are
+    folded into a line. The sides of a duel take as long as they may, so their time is not estimated. Lines below the
+    table are wrapped at `width`.
     """
+    shown = plan[:limit]
     table = Table(box=None, pad_edge=False)
     for heading in ("run", "plan", "why"):
         table.add_column(heading, overflow="fold")
-    for run in plan:
+    for run in shown:
         table.add_row(run.paths.name, run.action, run.why)
     counts = Counter(str(run.action) for run in plan)
     summary = ", ".join(f"{number} {action}" for action, number in counts.items())
     where = f"Where: {sweep.runs}" if sweep else "Where: a fresh folder"
-    lines = [f"{pluralize(len(plan), 'cell')}: {summary}", where, _estimate(plan, sweep, workers)]
-    return Group(table, "", *lines, *_not_here(plan), *to_find)
+    noun = "side" if is_duel else "cell"
+    lines = [f"{pluralize(len(plan), noun)}: {summary}", where, "" if is_duel else _estimate(plan, sweep, workers)]
+    lines += [*_not_here(plan), *to_find]
+    rest = (
+        [f"… and {len(plan) - len(shown):,} more; the same command with `| cat` shows all."]
+        if len(shown) < len(plan)
+        else []
+    )
+    return Group(table, *rest, "", *(wrapped(line, width) for line in lines if line))
 
 
 def _not_here(plan: Sequence[PlannedRun]) -> list[str]:

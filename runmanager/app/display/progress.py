@@ -22,7 +22,7 @@ from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import EpochRecord, RunRecord, counted_word
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import read_epochs, read_record
-from runmanager.text import printable
+from runmanager.text import printable, wrapped
 
 __all__ = ["LiveRegion", "RunDisplay", "terminal_region"]
 
@@ -107,12 +107,15 @@ class RunDisplay:
 
     def say(self, line: str) -> None:
         """Print a permanent line."""
-        self._print(Text(printable(line)))
+        text = printable(line)
+        if self._console.is_terminal:
+            text = wrapped(text, self._console.width)
+        self._print(Text(text, no_wrap=True, overflow="ignore"))
 
     def _print(self, line: RenderableType) -> None:
         # Wrapped at words in a terminal; unwrapped in a log.
         with self._live.paused():
-            self._console.print(line, soft_wrap=not self._console.is_terminal)
+            self._console.print(line, soft_wrap=not self._console.is_terminal, crop=False)
 
     def _fit(self) -> Layout:
         """The layout for the terminal's current width and what was logged; a new one has its headings printed again."""

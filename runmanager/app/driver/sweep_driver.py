@@ -26,7 +26,7 @@ from runmanager.app.driver.preflight import (
 )
 from runmanager.app.driver.program import CellGrid, Program
 from runmanager.app.driver.run_listener import SweepListener
-from runmanager.app.driver.sweep_plan import assign_folder, most_measured_epochs, plan_sweep, write_plan
+from runmanager.app.driver.sweep_plan import assign_folder, mixing_notices, most_measured_epochs, plan_sweep, write_plan
 from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.plan import Action, PlannedCells, PlannedRun
@@ -36,12 +36,13 @@ from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver, timeout_faults
 from runmanager.records.storage.reader import SweepContents, read_sweep
 from runmanager.records.sweep.sweep_record import add_cells, fresh_sweep_folder, leave_sweep, read_sweep_record
-from runmanager.text import pluralize
+from runmanager.text import pluralize, wrapped
 from runmanager.tracking.environment.environment import DRIVEN_VARIABLE, command_line
 
 __all__ = ["DriverOptions", "SweepDriver"]
 
 _CONFIRM_FROM = 200  # cells; smaller sweeps start without confirmation
+_MAX_PLAN_ROWS = 20  # of a dry run in a terminal
 
 
 @dataclass(frozen=True)
@@ -105,10 +106,10 @@ class SweepDriver:
         grid = self._with_kept_cells(self._program.compose())
         refuse_literal_secrets(self._launcher, grid.cells)
         self._pairing = make_pairing(grid, self._launcher)
-        for line in (*grid.notes, *pairing_notices(grid, self._pairing)):
-            self._print_line(line)
         storage = grid.storage
         sweep = None if storage.name is None else SweepPaths(Path(storage.output_root) / storage.name)
+        for line in (*grid.notes, *mixing_notices(grid, sweep), *pairing_notices(grid, self._pairing)):
+            self._print_line(line)
         plan = self._planned(grid, sweep)
         to_run = [each for each in plan if each.is_to_run]
         batches = self._batches(to_run)
@@ -161,7 +162,8 @@ class SweepDriver:
 
     def _print_line(self, line: str) -> None:
         if not self._options.quiet:
-            self._console.print(line, markup=False, soft_wrap=not self._console.is_terminal)
+            text = wrapped(line, self._console.width) if self._console.is_terminal else line
+            self._console.print(text, markup=False, soft_wrap=True)
 
     def _planned(self, grid: CellGrid, sweep: SweepPaths | None) -> list[PlannedRun]:
         plan = plan_sweep(self._program, grid, sweep)
@@ -198,8 +200,17 @@ class SweepDriver:
         earlier = read_sweep_record(sweep) if sweep else None
         cells = add_cells(earlier, PlannedCells(existing), axes=grid.axes, command=command_line())
         stored = read_sweep(sweep) if sweep else SweepContents(SweepPaths(Path()), [])
-        to_find = detectable_before_running(stored, cells, most_measured_epochs(existing, stored.runs))
-        self._console.print(plan_table(plan, sweep, workers=workers, to_find=to_find))
+        measured = most_measured_epochs(existing, stored.runs)
+        table = plan_table(
+            plan,
+            sweep,
+            workers=workers,
+            to_find=[] if grid.sides else detectable_before_running(stored, cells, measured),
+            limit=_MAX_PLAN_ROWS if self._console.is_terminal else None,
+            is_duel=bool(grid.sides),
+            width=self._console.width,
+        )
+        self._console.print(table, crop=False)
 
     def _needs_all(self, grid: CellGrid) -> bool:
         """Whether a missing device makes the other cells useless: for a duel and for a single run."""

@@ -1,24 +1,27 @@
 """Planning a sweep: what to do with each cell, sweep.json, and the folder of each run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from runmanager.app.driver.program import CellGrid, Program
 from runmanager.errors import UsageError
 from runmanager.launching.continuations import with_continuations
-from runmanager.launching.plan import PlannedCells, PlannedRun, Resume, needs_epochs, plan_runs
+from runmanager.launching.plan import PlannedCells, PlannedRun, Resume, needs_epochs, plan_of, plan_runs
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import Environment
 from runmanager.records.storage.reader import StoredRun, read_sweep
-from runmanager.records.sweep.sweep_record import write_cells
+from runmanager.records.sweep.sweep_record import read_sweep_record, settings_of_cells, write_cells
+from runmanager.text import format_value
 from runmanager.tracking.environment.code_hashes import CodeRehasher
 from runmanager.tracking.environment.environment import command_line, git_commit, library_versions
 
-__all__ = ["assign_folder", "most_measured_epochs", "plan_sweep", "write_plan"]
+__all__ = ["assign_folder", "mixing_notices", "most_measured_epochs", "plan_sweep", "write_plan"]
 
 _WARMUP_EPOCHS = 1  # at least, in each process
+_EXPERIMENT = ("script.program", "dataset", "dataset.name", "dataset._target_", "data", "task")
+"""Settings that tell one experiment from another; a program other than the built-in job is one of them."""
 
 
 def plan_sweep(program: Program, grid: CellGrid, sweep: SweepPaths | None) -> list[PlannedRun]:
@@ -51,6 +54,26 @@ def plan_sweep(program: Program, grid: CellGrid, sweep: SweepPaths | None) -> li
     if grid.extension_obstacle is None or storage.resume == Resume.NEVER:
         return plan
     return with_continuations(plan, runs, now=now, code_of=code_of, obstacle=grid.extension_obstacle)
+
+
+def mixing_notices(grid: CellGrid, sweep: SweepPaths | None) -> list[str]:
+    """Say that a command adds another experiment to a sweep: all cells have another program or dataset."""
+    earlier = read_sweep_record(sweep) if sweep else None
+    if earlier is None or sweep is None:
+        return []
+    stored, new = settings_of_cells(earlier), [plan_of(cell, cell.name).settings for cell in grid.cells]
+    differing = []
+    for name in _EXPERIMENT:
+        before, now = ({format_value(each[name]) for each in cells if name in each} for cells in (stored, new))
+        if (before or now) and not before & now:
+            differing.append(f"{name} is {_listed(now)} and was {_listed(before)}")
+    if not differing:
+        return []
+    return [f"Another experiment joins {sweep.root}: {'; '.join(differing)}. Another `name` keeps them apart."]
+
+
+def _listed(values: Collection[str]) -> str:
+    return ", ".join(sorted(values)) or "not set"
 
 
 def write_plan(

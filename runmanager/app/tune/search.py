@@ -86,7 +86,7 @@ class Raced:
     """A value that was raced, against the settings chosen by then; `estimate` is None where it was not measured.
 
     `result` is `taken`, `slower`, `dropped` (slower than another value), `no gain`, `not the fastest`, `failed` or
-    `not measured`; `failure` says how it failed.
+    `not measured`; `failure` says why.
     """
 
     factor: str
@@ -241,7 +241,8 @@ def _raced(factor: Factor, settings: Settings, heat: Heat, at: int, *, is_taken:
     if at in heat.failures:
         return Raced(factor.name, settings, None, "failed", heat.failures[at])
     if estimate is None:
-        return Raced(factor.name, settings, None, "not measured")
+        why = "the race was interrupted" if heat.is_interrupted else "too little time; a larger `--seconds` gives more"
+        return Raced(factor.name, settings, None, "not measured", why)
     return Raced(factor.name, settings, estimate, "taken" if is_taken else _result(estimate, at in heat.dropped))
 
 

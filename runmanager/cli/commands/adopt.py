@@ -9,7 +9,7 @@ from runmanager.cli.printing import print_text, print_warning
 from runmanager.errors import ConfigurationError
 from runmanager.records.files.paths import SweepPaths, storage_faults
 from runmanager.records.sweep.lookup import OUTPUT_ROOT
-from runmanager.text import pluralize
+from runmanager.text import pluralize, printable
 
 __all__ = ["adopt"]
 
@@ -39,6 +39,9 @@ def adopt(
     write_tables(done.paths)
     for note in done.notes:
         print_warning(note)
+    if done.renamed:
+        names = ", ".join(f"{name} is named {column}" for name, column in done.renamed.items())
+        print_text(f"{printable(names)} here, as that is what it means.\n")
     states = ", ".join(f"{count:,} {status}" for status, count in done.counts.items())
     runs = pluralize(sum(done.counts.values()), "run")
     print_text(f"{done.paths.root}: {runs} adopted ({states}). `runmanager table {done.paths.root}` shows them.\n")

@@ -1,6 +1,7 @@
 """`runmanager compare`: the runs of a sweep that differ in one setting only, or those of two sweeps, compared."""
 
 import dataclasses
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -75,15 +76,17 @@ def compare(
         ),
     ] = None,
     metric: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="The metric to compare: samples_per_second, overall_samples_per_second, epoch_seconds, "
             "wall_seconds, run_seconds, time_to_accuracy=0.95, accuracy, val_accuracy, loss, val_loss, "
             "peak_memory_bytes, any logged metric and the time to it (time_to_val/f1=0.8), and tokens_per_second for "
-            "any counted unit.",
+            "any counted unit. Default: samples_per_second; in text the outcome, such as val_accuracy, where nothing "
+            "was timed, and where only settings such as lr or optimizer vary and that has an answer.",
+            show_default=False,
             autocompletion=complete_metrics,
         ),
-    ] = "samples_per_second",
+    ] = None,
     better: BetterOption = None,
     at: AtOption = "last",
     where: Annotated[
@@ -139,8 +142,12 @@ def compare(
         )
     query = TableQuery.parse(where=where)
     conditions = [parse_condition(text) for text in fail_if or ()]
-    requested = CompareOptions(axis, baseline, metric, better=better, at=at, drift=drift, margin=margin)
     pairing = _OneSweep.read(sweep) if candidate is None else _SweepPair.read(sweep, candidate)
+    requested = CompareOptions(axis, baseline, better=better, at=at, drift=drift, margin=margin)
+    if metric is not None:
+        requested = dataclasses.replace(requested, metric=metric)
+    elif format_ is CompareFormat.TEXT and not conditions:
+        requested = pairing.with_metric(requested)
     options = options_of_table(conditions, requested, pairing.contents.runs) if conditions else requested
     matches = pairing.match(options)
     if format_ is not CompareFormat.TEXT:
@@ -158,7 +165,9 @@ def compare(
     if format_ is CompareFormat.TEXT:
         found = pairing.answers(pairs)
         shown = pairs if show_all or where is not None else without_shorter_runs(pairs)
-        _show_pairs(shown, [*sentences, *found], show_all=show_all)
+        if metric is None:
+            shown = dataclasses.replace(shown, notes=(*shown.notes, *_other_question(pairing.contents, options)))
+        _show_pairs(shown, sentences, found, show_all=show_all)
         print_text("".join(f"{printable(line)}\n" for line in verdict.lines))  # not wrapped: they hold commands
     elif format_ is CompareFormat.GITHUB:
         from runmanager.results.gate.github_comment import github_comment
@@ -182,6 +191,17 @@ def _sentences(matches: "Matches", every_pair: "ComparisonTable", crossover: str
     ]
 
 
+def _other_question(contents: "SweepContents", options: "CompareOptions") -> list[str]:
+    """Say how to compare by quality instead of speed, or the reverse, where no metric was named."""
+    from runmanager.results.compare.sweep_question import other_metric
+
+    other = other_metric(contents.runs, options.metric)
+    text = (
+        f"No metric was named, so this compares {options.metric}; for {other}: `--metric {shlex.quote(other or '')}`."
+    )
+    return [text] if other else []
+
+
 @dataclasses.dataclass(frozen=True)
 class _OneSweep:
     """The pairs within one sweep."""
@@ -196,6 +216,11 @@ class _OneSweep:
 
         paths = find_sweep(name)
         return cls(*read_results(paths), f"Comparison of {paths.name}")
+
+    def with_metric(self, options: "CompareOptions") -> "CompareOptions":
+        from runmanager.results.compare.sweep_question import with_metric_of_sweep
+
+        return with_metric_of_sweep(self.contents, self.plan, options)
 
     def match(self, options: "CompareOptions") -> "Matches":
         from runmanager.results.compare.matched_pairs import match_sides
@@ -237,6 +262,11 @@ class _SweepPair:
     @property
     def title(self) -> str:
         return f"Comparison of {self.sweeps.names[1]} with {self.sweeps.names[0]}"
+
+    def with_metric(self, options: "CompareOptions") -> "CompareOptions":
+        from runmanager.results.compare.sweep_question import with_metric_of_untimed
+
+        return with_metric_of_untimed(self.contents.runs, options)
 
     def match(self, options: "CompareOptions") -> "Matches":
         return self.sweeps.match(options)
@@ -281,12 +311,14 @@ def _print_file(
             print(printable(line), file=sys.stderr)
 
 
-def _show_pairs(pairs: "ComparisonTable", sentences: Sequence[str], *, show_all: bool) -> None:
+def _show_pairs(pairs: "ComparisonTable", sentences: Sequence[str], answers: Sequence[str], *, show_all: bool) -> None:
+    """Print the table with its notes, then what explains it, and last and alone the answers."""
     from runmanager.results.tables.terminal import render_comparison
 
     target = console()
     if pairs.rows:
         limit = None if show_all else MAX_TEXT_ROWS
-        print_text(render(target, render_comparison(pairs, limit=limit, width=target.width), *sentences))
+        between = [*sentences, *([""] if sentences else [])]
+        print_text(render(target, render_comparison(pairs, limit=limit, width=target.width), *between, *answers))
     else:  # a legend would explain columns that are not there
-        print_text("\n".join([*pairs.notes, *sentences, ""]))
+        print_text("\n".join([*pairs.notes, *sentences, *answers, ""]))

@@ -9,9 +9,9 @@ __all__ = ["demo"]
 
 
 def demo(ctx: typer.Context) -> int:
-    """Run a small grid over CPU and CUDA on the built-in digits, and show the results.
+    """Run a small grid over learning rates, CPU and CUDA on the built-in digits, and show the results.
 
-    Takes overrides too, and the options of `runmanager sweep`, such as `--dry-run` and `--quiet`.
+    On a machine without CUDA it compares the learning rates. Takes overrides too.
     """
     overrides = {"name": dated_name("demo"), "output_root": "outputs"}
     for argument in ctx.args:

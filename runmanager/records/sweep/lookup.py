@@ -15,6 +15,7 @@ OUTPUT_ROOT = Path("outputs")
 """The default folder of sweeps."""
 
 _MAX_NAMED = 5
+_SWEEP_AND_RUN = 2  # parts of SWEEP/RUN
 
 
 def find_sweep(name: str) -> SweepPaths:
@@ -40,8 +41,8 @@ def find_run(name: str) -> RunPaths:
 
     `name` is a run's folder; `SWEEP/RUN`, where SWEEP is a folder or a name under `outputs/`; RUN alone, searched in
     every sweep under `outputs/`; or a sweep with only one run. RUN is the beginning of a run's name or of the eight
-    digits of the signature at its end. Whole values come first: `batch_size=100` is not the beginning of
-    `batch_size=1000` where a run has 100.
+    digits of the signature at its end, or some of its settings, as in `first/lr=0.1`. Whole values come first:
+    `batch_size=100` is not the beginning of `batch_size=1000` where a run has 100.
     Raises `UsageError` if no run or more than one matches.
     """
     folder = Path(name)
@@ -99,9 +100,10 @@ def _find_run_in_sweep(path: Path) -> RunPaths:
         if len(found) == 1:
             return sweep.run(found[0])
         if found:
-            raise UsageError(f"'{path}' must be the beginning of one run's name, got that of {_join_names(found)}.")
+            raise UsageError(f"'{path}' must name one run, got {len(found)}: {_join_names(found)}; add a setting.")
         raise UsageError(f"'{path}' must be a run of {sweep.root}, got none of: {_join_names(names)}.")
-    raise UsageError(f"'{path}' must be a run's folder or SWEEP/RUN, got nothing there.")
+    hint = f" {_existing_sweeps_hint(path.parent.name)}" if len(path.parts) == _SWEEP_AND_RUN else ""
+    raise UsageError(f"'{path}' must be a run's folder or SWEEP/RUN, got nothing there.{hint}")
 
 
 def _find_run_anywhere(prefix: str) -> RunPaths:
@@ -113,7 +115,7 @@ def _find_run_anywhere(prefix: str) -> RunPaths:
         return found[0]
     if found:
         named = _join_names([_with_sweep(run) for run in found])
-        raise UsageError(f"'{prefix}' must be the beginning of one run's name, got that of {named}.")
+        raise UsageError(f"'{prefix}' must name one run, got {len(found)}: {named}; add a setting.")
     hint = did_you_mean(prefix, known_runs(), max_names=2) or "`runmanager table SWEEP` shows a sweep's runs."
     raise UsageError(f"'{prefix}' must be a run's folder, SWEEP/RUN or the beginning of a run's name, got none; {hint}")
 
@@ -121,9 +123,10 @@ def _find_run_anywhere(prefix: str) -> RunPaths:
 def _matching_names(prefix: str, names: Sequence[str]) -> list[str]:
     """Return the name equal to `prefix`, with or without digits; else those that begin so with whole values.
 
-    Without any of these, the names that begin, or whose digits begin, so.
+    Without any of these, the names that begin, or whose digits begin, so; else those that have all of its settings.
     """
-    exact, whole, begun = [], [], []
+    exact, whole, begun, having = [], [], [], []
+    wanted = set(prefix.split(","))
     for name in names:
         settings, _, digits = name.rpartition("-")
         if prefix in (name, settings):
@@ -132,7 +135,9 @@ def _matching_names(prefix: str, names: Sequence[str]) -> list[str]:
             whole.append(name)
         elif name.startswith(prefix) or digits.startswith(prefix):
             begun.append(name)
-    return exact or whole or begun
+        elif wanted <= set(settings.split(",")):
+            having.append(name)
+    return exact or whole or begun or having
 
 
 def known_sweeps() -> list[str]:

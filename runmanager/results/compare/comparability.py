@@ -9,7 +9,7 @@ from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.comparison_side import Side
 from runmanager.results.compare.options import CompareOptions
 from runmanager.results.metrics.loss_functions import OF_THE_LOSS, loss_functions
-from runmanager.results.metrics.metric_lookup import MEMORY, RUN_TIME
+from runmanager.results.metrics.metric_lookup import MEMORY, RUN_TIME, recorded_names
 
 __all__ = [
     "TOO_FEW_EPOCHS",
@@ -61,7 +61,11 @@ def _untimed(sides: tuple[Side, Side]) -> list[str]:
     if sides[0].metric.effect != "speedup":
         return []
     labels = [side.label for side in sides if any(run.is_adopted for run in side.finished)]
-    return [f"adopted runs were not timed: {', '.join(labels)}"] if labels else []
+    if not labels:
+        return []
+    names = recorded_names([run for side in sides for run in side.finished])
+    way_out = f"; what they recorded is compared with --metric: {', '.join(names)}" if names else ""
+    return [f"adopted runs were not timed: {', '.join(labels)}{way_out}"]
 
 
 def describe_unfinished(sides: Sequence[Side]) -> list[str]:

@@ -10,6 +10,7 @@ from runmanager.results.compare.cell_pairing import Axis, varying_axes
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
 from runmanager.results.compare.matched_pairs import Match, Matches, match_sides
 from runmanager.results.compare.options import CompareOptions
+from runmanager.results.compare.sweep_question import with_metric_of_sweep
 from runmanager.results.compare.verdict import Judgement, judge
 from runmanager.results.load.cells import continued_runs
 from runmanager.results.load.contention import contention, exposure_of
@@ -38,8 +39,11 @@ def compare(sweep: SweepContents, plan: SweepRecord | None, options: CompareOpti
 def compare_with_stand_in(
     sweep: SweepContents, plan: SweepRecord | None, options: CompareOptions | None = None
 ) -> ComparisonTable:
-    """Compare like `compare`, and along a stand-in axis where that gives no answer: the table for people."""
-    options = options or CompareOptions()
+    """Compare like `compare`, and along a stand-in axis where that gives no answer: the table for people.
+
+    Without options it is by the metric that the sweep asks about (`with_metric_of_sweep`).
+    """
+    options = options or with_metric_of_sweep(sweep, plan)
     return compare_matches(sweep, match_sides(sweep, plan, options), options)
 
 

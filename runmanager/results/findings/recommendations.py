@@ -146,7 +146,8 @@ def _more_certainty(results: Table, comparison: ComparisonTable, known: Mapping[
     """Recommend settings of these runs that would make the answers more certain."""
     steps = []
     finished = [row for row in results.rows if row["status"] == Status.FINISHED]
-    if met := sum(bool(row["contended"]) for row in finished):
+    is_about_time = all(row.metric.effect == "speedup" for row in comparison.rows)
+    if (met := sum(bool(row["contended"]) for row in finished)) and is_about_time:
         can_pair = "measure.name" in known and any(map(_could_pair, comparison.rows))
         turns = ", or with `measure=paired`, whose sides take turns" if can_pair else ""
         of = f"{met} of {len(finished)} runs" if len(finished) > 1 else "the run"
@@ -171,7 +172,7 @@ def _more_epochs(comparison: ComparisonTable, finished: Sequence[Row], known: Ma
 
 def _could_pair(row: ComparisonRow) -> bool:
     """Whether runs of both sides have a throughput; a missing device gives none."""
-    return not row.is_stand_in and None not in (row["baseline_samples_per_second"], row["candidate_samples_per_second"])
+    return not row.is_stand_in and None not in (row[name] for name in row.metric.value_columns)
 
 
 def _other_device(results: Table, known: Mapping[str, Any]) -> list[str]:

@@ -140,10 +140,12 @@ def _describe_power(runs: int, residuals: Residuals, rows: int) -> str:
     """Describe how often `runs` a side find the margin, and how many would reach the target power."""
     deviation, basis = _deviation(residuals)
     share = power(_EFFECT, deviation=deviation, runs=runs, rows=rows)
-    text = f"{runs} runs a side find {_EFFECT:.0%} in {_percent(share)} of cases"
+    text = f"{runs} runs a side show a difference of {_EFFECT:.0%} with a chance of {_percent(share)}"
     if share < _TARGET_POWER:
         needed = runs_needed(_EFFECT, deviation=deviation, share=_TARGET_POWER, rows=rows)
-        text += f"; {f'more than {MAX_RUNS}' if needed is None else needed} would in {_TARGET_POWER:.0%}"
+        text += (
+            f", and {f'more than {MAX_RUNS}' if needed is None else needed} runs a side with one of {_TARGET_POWER:.0%}"
+        )
     return f"{text} ({basis})"
 
 

@@ -27,7 +27,7 @@ from runmanager.validation import did_you_mean, fault
 __all__ = [
     *("MEMORY", "METRIC_NAMES", "RUN_TIME", "SPEEDS"),
     *("any_direction", "default_metrics", "find_metric", "has_metrics", "is_of_training", "known_metrics"),
-    "requested_metric",
+    *("recorded_names", "requested_metric"),
 ]
 
 _TIME_TO_ACCURACY = "time_to_accuracy"
@@ -119,6 +119,13 @@ def known_metrics(runs: Sequence[StoredRun]) -> list[str]:
     """Return the names of all metrics of these runs, without times to a target."""
     columns = _logged(runs)
     return [*_PLAIN_METRICS, *columns.metrics.values(), *columns.rates.values()]
+
+
+def recorded_names(runs: Sequence[StoredRun]) -> list[str]:
+    """Return the names of the metrics that the runs recorded themselves: `OUTCOMES` that they have, and logged ones."""
+    epochs = [epoch for run in runs for epoch in run.epochs]
+    outcomes = [name for name in OUTCOMES if any(getattr(epoch, name) is not None for epoch in epochs)]
+    return [*outcomes, *_logged(runs).metrics.values()]
 
 
 def default_metrics(runs: Sequence[StoredRun]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from runmanager.results.figures.learning_curves import METRIC_LABELS
 from runmanager.results.load.logged_values import metric_names
 from runmanager.results.program_files.metric_curves import metrics_by_step
 from runmanager.results.table_model.columns import OUTCOMES
+from runmanager.results.table_model.headings import metric_in_words
 
 __all__ = ["curve_data"]
 
@@ -54,7 +55,7 @@ def curve_data(runs: Sequence[StoredRun | None]) -> dict[str, Any]:
     curves = [_encoded(each, limit, axes) for each in series]
     names = dict.fromkeys(name for each in series for name in each.y)
     return {
-        "metrics": {name: METRIC_LABELS.get(name, name) for name in _in_order(names)},
+        "metrics": {name: METRIC_LABELS.get(name, metric_in_words(name)) for name in _in_order(names)},
         "curves": curves,
         "xs": list(map(list, axes)),
         "curvePoints": min(limit, longest),

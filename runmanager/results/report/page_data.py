@@ -18,6 +18,7 @@ from runmanager.results.report.detail_data import detail_data
 from runmanager.results.sweep_snapshot import SweepSnapshot
 from runmanager.results.table_model.columns import Row, Table, effect_column
 from runmanager.results.table_model.directions import Directions
+from runmanager.results.table_model.headings import in_figures
 from runmanager.results.tables.shorter_runs import without_shorter_runs
 from runmanager.text import format_value, printable
 
@@ -107,7 +108,9 @@ def _column(results: Table, name: str) -> dict[str, Any]:
     are_numbers = all(value is None or isinstance(value, int | float) for value in values)
     if not are_numbers:
         values = [value if value is None or isinstance(value, str) else format_value(value) for value in values]
-    return {"numbers": are_numbers, "setting": is_setting, "values": values}
+    label = "" if is_setting else in_figures(name, results)
+    named = {"label": label} if label not in ("", name) else {}
+    return {"numbers": are_numbers, "setting": is_setting, "values": values, **named}
 
 
 def _value(row: Row, name: str, *, is_setting: bool) -> float | str | None:

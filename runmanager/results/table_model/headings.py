@@ -4,7 +4,7 @@ import re
 
 from runmanager.results.table_model.columns import Table, setting_name
 
-__all__ = ["heading", "in_words"]
+__all__ = ["heading", "in_figures", "in_words", "metric_in_words"]
 
 _WORDS = {
     "val_accuracy": "validation accuracy",
@@ -30,6 +30,7 @@ _IN_HEADINGS = _WORDS | {
     "operations_per_second": "operations a second",
     "operations_share": "operations, share of the best",
 }
+_BYTES = "_bytes"  # of columns whose values are printed with their unit
 _COLUMN = re.compile(rf"\b({'|'.join(_WORDS)})\b")
 
 
@@ -42,7 +43,18 @@ def heading(column: str, table: Table) -> str:
         return setting_name(column)
     if column in table.logged or column in table.foreign:
         return column
-    return _IN_HEADINGS.get(column) or column.replace("_", " ")
+    return _IN_HEADINGS.get(column) or column.removesuffix(_BYTES).replace("_", " ")
+
+
+def in_figures(column: str, table: Table) -> str:
+    """Return the name of a column for figures, whose numbers are without the units that tables print."""
+    text = heading(column, table)
+    return f"{text}, bytes" if column.endswith(_BYTES) and text != column else text
+
+
+def metric_in_words(name: str) -> str:
+    """Return the words for a metric that this program measures; that of another has the name that it gave."""
+    return _WORDS.get(name, name)
 
 
 def in_words(text: str) -> str:

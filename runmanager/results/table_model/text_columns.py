@@ -13,6 +13,8 @@ SETTINGS = "settings"
 _GAP = 2  # between two columns
 _FOLD_WIDTH = 14  # wider text is broken into lines; numbers never are
 _FOLD_WIDTHS = {SETTINGS: 28, "command": 40}  # of columns whose text is long
+_NAMES = ("sweep",)  # columns of names to be copied, which are not broken unless they are very long
+_MAX_NAME = 32
 _WORDS = ("status", "reason")  # columns of single words, broken only if no other column can be narrower
 _PHRASES = (
     "verdict",
@@ -32,10 +34,11 @@ class TextColumn:
         self.texts = texts
         self.is_number = is_number
         self.folds = not is_number and name not in ("95% interval", "note", *EFFECTS)
-        words = name.replace("_", " ").split()
+        words = self._words.split()
         widest = max(map(len, texts), default=0)
         self.preferred = max([widest, *map(len, words)])
-        broken_at = _FOLD_WIDTHS.get(name, _FOLD_WIDTH)
+        is_name = name in _NAMES and widest <= _MAX_NAME
+        broken_at = widest if is_name else _FOLD_WIDTHS.get(name, _FOLD_WIDTH)
         self.minimum = min(self.preferred, broken_at) if self.folds else max(widest, min(self.preferred, broken_at))
         smallest = self.minimum
         if name in _PHRASES:
@@ -49,7 +52,13 @@ class TextColumn:
         self.smallest = max([*parts, *map(len, words)]) if has_two_parts else smallest
 
     def heading(self, width: int) -> str:
-        return textwrap.fill(self.name.replace("_", " "), width)
+        return textwrap.fill(self._words, width)
+
+    @property
+    def _words(self) -> str:
+        """The name in words; without the unit where the texts have another one."""
+        has_unit = any(text.endswith("iB") for text in self.texts)
+        return (self.name.removesuffix("_bytes") if has_unit else self.name).replace("_", " ")
 
     def fields(self, width: int) -> list[str]:
         """The texts; a mean with its deviation or an interval takes two lines if one is too narrow."""

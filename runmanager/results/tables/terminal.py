@@ -20,11 +20,12 @@ from runmanager.results.table_model.text_columns import (
 )
 from runmanager.results.tables.seeds import SEEDS
 from runmanager.results.tables.sorting import OMITTED_FIRST, OMITTED_FROM_RESULTS, omission_order
-from runmanager.text import format_value, printable
+from runmanager.text import format_value, printable, wrapped
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table as RichTable
+    from rich.text import Text
 
 __all__ = ["render_comparison", "render_listing", "render_results", "render_summary"]
 
@@ -32,6 +33,7 @@ _DEFAULT_WIDTH = 80
 _MAX_NAMED = 10  # omitted columns
 _REASON, _STATUS = "reason", "status"
 _ALL = "--all shows all"
+_CREATED, _KEPT_IN_LISTING = "created", ("states", "axes", "metric", "best")
 _OMITTED = "Omitted for lack of space: "
 _STYLES = {"finished": "green", "running": "cyan", "skipped": "yellow", "failed": "red", "killed": "red"}
 _STYLES |= {"crashed": "red", NOT_MEASURED: "yellow", INCONCLUSIVE: "yellow"}
@@ -47,7 +49,7 @@ def render_results(table: Table, *, limit: int | None = 50, width: int = _DEFAUL
     metric by which the rows are ranked always stays; reasons and states that say nothing go first, and other logged
     metrics after the other columns. A pivot has rows without a run; its last columns are omitted first.
     """
-    return _render_notes(table) if not table.rows else _fit_results(table, limit=limit, width=width).rendered()
+    return _render_notes(table, width) if not table.rows else _fit_results(table, limit=limit, width=width).rendered()
 
 
 def render_summary(
@@ -67,7 +69,7 @@ def render_summary(
     from rich.console import Group
 
     if not results.rows:
-        return _render_notes(results)
+        return _render_notes(results, width)
     found = _fit_results(results, limit=limit, width=width, all_shown_by=rows_shown_by).without_omitted()
     if not comparison.rows:
         return found.rendered()
@@ -101,21 +103,36 @@ def _in_one(table: Table, row: Row, settings: Sequence[str]) -> str:
 
 
 def render_listing(table: Table, *, limit: int | None = 50, width: int = _DEFAULT_WIDTH) -> "RenderableType":
-    """Render the first `limit` rows of a table of sweeps (None: all); its last columns are omitted first."""
+    """Render the first `limit` rows of a table of sweeps (None: all).
+
+    Its last columns are omitted first, and the times before axes and the best value: the order of rows tells them.
+    """
     if not table.rows:
-        return _render_notes(table)
+        return _render_notes(table, width)
     rows, names = table.rows[:limit], human_columns(table)
     cut = _cut_note(table, rows, "sweeps")
     columns = _columns(table, rows, names)
-    return _fit(columns, table, cut, width, omittable=(), logged=tuple(reversed(names[1:]))).rendered()
+    return _fit(columns, table, cut, width, omittable=(), logged=_omitted_from_listing(names)).rendered()
 
 
-def _render_notes(table: Table) -> "RenderableType":
+def _omitted_from_listing(names: Sequence[str]) -> tuple[str, ...]:
+    others = [name for name in reversed(names[1:]) if name != _CREATED]
+    kept = [name for name in others if name in _KEPT_IN_LISTING]
+    return (*(name for name in others if name not in kept), _CREATED, *kept)
+
+
+def _render_notes(table: Table, width: int) -> "RenderableType":
     """The notes of a table without rows; headings and legend would have nothing to explain."""
     from rich.console import Group
+
+    return Group(*(_line(note, width) for note in table.notes or ("No runs yet.",)))
+
+
+def _line(text: str, width: int, style: str = "") -> "Text":
+    """A line below a table, broken between words and not in a command."""
     from rich.text import Text
 
-    return Group(*(Text(printable(note)) for note in table.notes or ("No runs yet.",)))
+    return Text(wrapped(printable(text), width), style=style, no_wrap=True, overflow="ignore")
 
 
 def _row_noun(table: Table) -> str:
@@ -151,6 +168,7 @@ def _fit_comparison(table: ComparisonTable, *, limit: int | None, width: int, al
     answers = [
         TextColumn(name, [format_(row) for row in rows], name in (effect, *_VALUES))
         for name, format_ in formats.items()
+        if name != "note" or any(format_(row) for row in rows)
     ]
     columns = [*matched, *answers]
     if matched and _min_width(columns, OMITTED_FIRST) > width:
@@ -227,10 +245,9 @@ class _Fitted:
 
     def rendered(self) -> "RenderableType":
         from rich.console import Group
-        from rich.text import Text
 
         lines = [*self.notes_before, *([self.legend] if self.legend else []), *self.notes]
-        return Group(self.table(), "", *(Text(printable(line), style="dim") for line in lines))
+        return Group(self.table(), "", *(_line(line, self.width, "dim") for line in lines))
 
     def without_omitted(self) -> "_Fitted":
         """The same without the note that names the omitted columns."""

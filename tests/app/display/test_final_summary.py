@@ -32,8 +32,10 @@ def test_the_end_fits_into_the_terminal(num_runs: int, tmp_path_factory: pytest.
     text = " ".join(" ".join(lines).split())
     assert re.search(rf"The first [35] of {num_runs} runs; `runmanager table first --all` shows all\.", text)
     assert "`runmanager table first` explains the columns, and has " in text
+    assert "\n".join(lines).count("`runmanager table first`") == 1  # whole, so it can be copied
     for each in (high, piped):
         text = " ".join(" ".join(each).split())
         assert f"The first 10 of {num_runs} runs; `runmanager table first --all` shows all." in text
-        assert text.count("N/A is not measured") == 1 and "Omitted" not in text
+        assert re.search(r"`runmanager table first`( and `runmanager compare first`)? explains? the columns", text)
+        assert "N/A is not measured" not in text and "Omitted" not in text and "\n[1]" not in "\n".join(each)
         assert each[-1] == lines[-1]

@@ -128,3 +128,38 @@ def test_a_plan_says_what_it_cannot_answer(command: Callable[..., Any], tiny: tu
     assert "Accuracies and losses can be compared from 3 runs a side on, as with `seed=0,1,2`: lr=0.1 has 1." in few
     enough = plan("seed=0,1,2", "lr=0.1,0.2", "epochs=3")
     assert "cannot be compared" not in enough and "Accuracies" not in enough
+
+
+def test_a_large_plan_folds_in_a_terminal_and_is_whole_elsewhere(tmp_path: Path) -> None:
+    sweep = SweepPaths(tmp_path / "grid")
+    cells = [Cell(str(number), f"lr={number}-0", {}, ()) for number in range(50)]
+    plan = [PlannedRun(cell, Action.START, "new", sweep.run(cell.name)) for cell in cells]
+    for limit, rows in ((20, 20), (None, 50)):
+        out = io.StringIO()
+        Console(width=80, file=out).print(plan_table(plan, sweep, limit=limit))
+        lines = out.getvalue().splitlines()
+        assert sum(line.startswith("lr=") for line in lines) == rows
+        assert ("… and 30 more; the same command with `| cat` shows all." in lines) == (limit is not None)
+        assert "50 cells: 50 start" in lines
+
+
+def test_the_dry_run_of_a_duel_is_about_its_sides(command: Callable[..., Any], tiny: tuple[str, ...]) -> None:
+    sides = 'hydra.sweeper.sides=["lr=0.1","lr=0.2"]'
+    done = command("-m", "measure=paired", *tiny, sides, "--dry-run")
+    assert done.status == 0, done.err
+    assert "2 sides: 2 start" in done.out
+    assert all(word not in done.out for word in ("sweep", "cells", "Accuracies", "estimated"))
+
+
+def test_another_experiment_in_a_named_sweep_is_said(
+    command: Callable[..., Any], tiny: tuple[str, ...], tmp_path: Path
+) -> None:
+    words = ("-m", *tiny, "name=mixed")
+    assert command(*words, "lr=0.1").status == 0
+    said = (
+        "Another experiment joins outputs/mixed: dataset.name is digits and was fake. Another `name` keeps them apart."
+    )
+    other = command(*words, "lr=0.1", "dataset=digits", "--dry-run")
+    assert said in other.out.splitlines(), other.err
+    for more in (("lr=0.1,0.2",), ("lr=0.1", "epochs=3"), ("lr=0.1", "dataset=fake,digits")):
+        assert "Another experiment" not in command(*words, *more, "--dry-run").out

@@ -268,7 +268,7 @@ def test_two_unnamed_sweeps_in_one_second_have_different_folders(
 PRESETS = {
     "colab_mnist": ("dataset.size=300", "dataset.holdout=100", "epochs=1", "num_workers=1"),
     "cuda_vs_cpu": ("dataset=fake", "dataset.size=32", "dataset.val_size=16", "epochs=1", "batch_size=16"),
-    "digits_quick": ("dataset.size=60", "dataset.val_size=20", "epochs=1", "batch_size=20"),
+    "digits_quick": ("dataset.size=60", "dataset.val_size=20", "epochs=1", "batch_size=20", "lr=0.01", "seed=0"),
     "gpu_crossover": ("dataset.size=40", "epochs=1", "model.depth=2"),
     "zero_to_gans": ("dataset.size=200", "epochs=1"),
 }

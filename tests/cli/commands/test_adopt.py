@@ -269,3 +269,18 @@ def test_what_cannot_be_adopted_is_refused_in_one_line(command: Callable, tmp_pa
     again = RunManager("outputs/tree", overwrite=True)
     with pytest.raises(UsageError, match="adopted from"), again.run({"lr": 1}, torch.nn.Linear(4, 2), loader):
         pass
+
+
+def test_a_metric_that_gets_another_name_is_said_once_and_is_what_is_compared(command: Callable) -> None:
+    for seed in (0, 1, 2):
+        for lr, accuracy in ((0.1, 0.5 + 0.02 * seed), (0.01, 0.9 - 0.01 * seed)):
+            run = Path("theirs", f"lr={lr},seed={seed}")
+            run.mkdir(parents=True)
+            (run / "metrics.csv").write_text(f"epoch,val/acc,mine\n0,0.1,1\n1,{accuracy},2\n")
+    said = command("adopt", "theirs").out
+    assert said.splitlines()[0] == "val/acc is named val_accuracy here, as that is what it means."
+    assert said.count("val/acc") == 1 and "mine" not in said
+    text = " ".join(command("compare", "theirs").out.split())
+    assert "val_accuracy" in text and "better" in text and "were not timed" not in text
+    asked = " ".join(command("compare", "theirs", "--axis", "lr", "--metric", "samples_per_second").out.split())
+    assert "adopted runs were not timed" in asked and "is compared with --metric: val_accuracy, mine" in asked

@@ -123,3 +123,17 @@ def test_comparison_formats(command: Callable, sweep: SweepPaths) -> None:
     assert axes == ["device", "device"]
     assert "compared as well" in " ".join(command("compare", "grid").out.split())
     assert "| verdict |" in command("compare", "grid", "--format", "markdown").out
+
+
+def test_the_answer_comes_last_and_alone_and_the_other_question_is_named(
+    command: Callable, sweep: SweepPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = command("compare", "grid").out.splitlines()
+    answers = " ".join(lines[len(lines) - lines[::-1].index("") :])
+    assert answers.startswith("The best ") and answers.endswith("4 runs: 2 finished, 2 skipped.")
+    text = " ".join(lines)
+    assert text.count("No metric was named, so this compares samples_per_second; for val_accuracy: ") == 1
+    assert any("`--metric val_accuracy`" in line for line in lines)  # whole, so it can be copied
+    assert text.count("N/A is not measured") == 1
+    assert "No metric was named" not in command("compare", "grid", "--metric", "samples_per_second").out

@@ -5,6 +5,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from runmanager.records.files.paths import SweepPaths
 from runmanager.results.load.disk_size import sweep_size
 
@@ -69,3 +71,14 @@ def test_sizes_are_counted_again_where_files_come_or_go(sweep: SweepPaths) -> No
     assert sweep_size(sweep, ended=ended, now_ns=later) == bytes_of(sweep.root)
     sweep.sizes.write_bytes(b"not a cache")
     assert sweep_size(sweep, ended=(), now_ns=later) == bytes_of(sweep.root)
+
+
+def test_names_are_whole_at_80_columns_and_sizes_are_not_headed_bytes(
+    command: Callable, sweep: SweepPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_sweep(sweep.root.parent / "demo-2026-11-23_11-16-08")
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = command("ls").out.splitlines()
+    assert sum(line.startswith("demo-2026-11-23_11-16-08 ") for line in lines) == 1
+    (heading,) = (line for line in lines if line.startswith("sweep "))
+    assert "size" in heading and not any("bytes" in line for line in lines[:2]) and any("MiB" in line for line in lines)

@@ -37,3 +37,18 @@ def test_control_characters_of_a_run_are_escaped(command: Callable, sweep: Sweep
     assert r"\x1b[31m" in watched
     assert "\x1b" not in shown + watched
     assert "\x1b" in (run / "error.txt").read_text()
+
+
+def test_a_run_is_named_by_its_sweep_and_settings(command: Callable, sweep: SweepPaths) -> None:
+    whole = command("show", "grid/batch_size=100,device=cpu").out
+    for words in (["grid", "device=cpu", "batch_size=100"], ["grid/device=cpu,batch_size=100"]):
+        assert command("show", *words).out == whole
+    several = command("show", "grid", "device=cpu")
+    assert (several.status, several.err.count("\n")) == (2, 1)
+    assert "'grid/device=cpu' must name one run, got 2: batch_size=" in several.err and "add a setting" in several.err
+    assert command("show", "kill", "lr=0.1").err == (
+        "error: 'kill/lr=0.1' must be a run's folder or SWEEP/RUN, got nothing there. There is grid in outputs/.\n"
+    )
+    assert command("show", "grid", "kill").err == (
+        "error: A run must be named as RUN, SWEEP/RUN or SWEEP NAME=VALUE, got 'kill' after 'grid'.\n"
+    )

@@ -101,7 +101,7 @@ def test_whole_values_come_before_beginnings_of_values(outputs: Path, name: str,
     (outputs / "second").rename(outputs / "second.moved")
     shutil.rmtree(outputs / "second.moved")
     assert find_run(name).name.startswith(f"batch_size={found}-")
-    with pytest.raises(UsageError, match="must be the beginning of one run's name"):
+    with pytest.raises(UsageError, match="must name one run"):
         find_run("third/batch_size=10")
 
 
@@ -116,10 +116,9 @@ def test_several_matches_are_listed_in_one_line() -> None:
     with pytest.raises(UsageError) as refused:
         find_run("25")
     assert str(refused.value) == (
-        "'25' must be the beginning of one run's name, got that of first/lr=0.1,seed=0-250ab410, "
-        "second/batch_size=100-25ffffff."
+        "'25' must name one run, got 2: first/lr=0.1,seed=0-250ab410, second/batch_size=100-25ffffff; add a setting."
     )
-    with pytest.raises(UsageError, match=r"got that of lr=0\.1,seed=0-250ab410, lr=0\.1,seed=1-2dc67ffb"):
+    with pytest.raises(UsageError, match=r"got 2: lr=0\.1,seed=0-250ab410, lr=0\.1,seed=1-2dc67ffb"):
         find_run("first/lr=0.1,")
 
 

@@ -34,7 +34,7 @@ def planned(contents):
 def test_plan_in_turns_describes_its_power_and_assumption(planned):
     (line,) = planned(*((device, seed) for seed in range(5) for device in ("cpu", "cuda")))
     assert line == (
-        "5 runs a side find 3% in under 1% of cases; 18 would in 80% "
+        "5 runs a side show a difference of 3% with a chance of under 1%, and 18 runs a side with one of 80% "
         "(assuming that runs of equal settings differ by 2%, as too few are measured yet)."
     )
 
@@ -44,7 +44,7 @@ def test_plan_without_power_describes_a_way_out(planned):
     # By hand: 1.1 of the drift x the factor of 1.40 that the interval of one run a side has.
     assert alone.startswith(
         "With one run a side along device only differences above about 54% can be detected. `seed=0,1,2,3,4` as the "
-        "first axis makes smaller ones possible: 5 runs a side find 3%"
+        "first axis makes smaller ones possible: 5 runs a side show a difference of 3% "
     )
     assert of_metrics == (
         "Accuracies and losses can be compared from 3 runs a side on, as with `seed=0,1,2`: cpu has 1."
@@ -80,7 +80,9 @@ def test_measured_runs_give_the_number_that_is_needed(measured):
     sweep = measured(0.02)
     (line,) = detectable_by_more_runs(match_sides(sweep, None, CompareOptions()), None)
     text = re.fullmatch(
-        r"10 runs a side find 3% in (.*) of cases; (\d+) would in 80% \(.* differ by (.*)% here\)\.", line
+        r"10 runs a side show a difference of 3% with a chance of (.*), and (\d+) runs a side with one of 80% "
+        r"\(.* differ by (.*)% here\)\.",
+        line,
     )
     assert text is not None
     deviation = float(text[3]) / 100

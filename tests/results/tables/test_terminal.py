@@ -156,7 +156,7 @@ def test_verdicts_and_intervals_wrap_between_words_if_space_is_short(contents, t
     sides = [{"batch_size": size, "seed": seed} for size in (100, 200) for seed in (1, 2, 3)]
     sweep = contents(*((side, timed([9.0] + [1.0 + side["seed"] / 7] * 5), {}) for side in sides))
     table = compare(sweep, None, CompareOptions(axis="batch_size", metric="val_accuracy"))
-    table.rows[0].values.update(difference=0.0, ci_low=-0.1813, ci_high=0.1813, verdict="no difference")
+    table.rows[0].values.update(difference=0.0, ci_low=-0.1813, ci_high=0.1813, verdict="no difference", reason="why")
     text = printed(render_comparison(table))
     assert "-0.1813 to 0.1813  no  " in text and "verdict      note\n" in text  # the verdict wraps first
     text = printed(render_comparison(table, width=76), width=76)

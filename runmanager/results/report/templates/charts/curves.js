@@ -20,7 +20,7 @@ const learningCurves = {
     const hasSeeds = data.cells.labels.length < data.runs.length;
     const groups = [...(hasSeeds ? [["seeds", "all seeds together"]] : []), ["run", "each run"]];
     return [
-      { name: "curves.metric", label: "Metric", value: metric, choices: metrics.map((name) => [name, name]) },
+      { name: "curves.metric", label: "Metric", value: metric, choices: metrics.map((name) => [name, data.metrics[name]]) },
       { name: "curves.x", label: "Over", value: curveChoices().x, choices: axes.map((name) => [name, X_LABELS[name]]) },
       {
         name: "curves.group",
@@ -62,7 +62,7 @@ const learningCurves = {
     drawn.sort((a, b) => a.isMarked - b.isMarked);
     const extents = drawn.map(extentOf);
     const line = ({ points }) =>
-      `${metric}: ${shortNumber(points.at(-1)[1])} at ${X_LABELS[x].split(" ")[0]} ${shortNumber(points.at(-1)[0])}`;
+      `${data.metrics[metric]}: ${shortNumber(points.at(-1)[1])} at ${X_LABELS[x].split(" ")[0]} ${shortNumber(points.at(-1)[0])}`;
     const option = {
       ...baseOption(colours, ({ dataIndex }) => {
         const curve = drawn[dataIndex],
@@ -124,7 +124,7 @@ function curveChoices() {
 }
 
 function curveState(metric, x, group, curves, grey) {
-  if (!curves.length) return `No selected run has several values of ${metric}.`;
+  if (!curves.length) return `No selected run has several values of ${data.metrics[metric]}.`;
   const isRanked = Boolean(data.better[metric]),
     first = `${isRanked ? "the" : "the first"} ${MAX_COLOURED}${isRanked ? " best" : ""}`;
   const best = isRanked

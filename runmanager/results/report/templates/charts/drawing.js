@@ -200,6 +200,11 @@ function needsLog(values) {
   return low > 0 && LOG_FROM * low < high;
 }
 
+// What a column is called for people; its own name is that of commands and of the address.
+function columnLabel(name) {
+  return data.columns[name]?.label ?? name;
+}
+
 function columnLevels(name) {
   return remember(`levels of ${name}`, () => levelsOf(data.columns[name]?.values ?? []));
 }

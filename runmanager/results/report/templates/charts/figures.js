@@ -116,7 +116,7 @@ function showControls(figure) {
     const texts = JSON.stringify(control.choices);
     if (input.dataset.choices !== texts) {
       input.dataset.choices = texts;
-      input.replaceChildren(...control.choices.map(([value, text]) => element("option", { value }, text)));
+      input.replaceChildren(...control.choices.map(([value, text]) => element("option", { value, title: value === text ? undefined : value }, text)));
     }
     input.value = control.value;
   }

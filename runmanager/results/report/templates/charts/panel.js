@@ -61,7 +61,7 @@ function runDetails(run) {
     (name) => !data.columns[name].setting && !["status", "reason"].includes(name) && column(name) !== null,
   );
   const parts = [element("p", { class: `word ${column("status")}` }, status)];
-  parts.push(...section("Results", pairsList(measured.map((name) => [name, fieldText(column(name))]))));
+  parts.push(...section("Results", pairsList(measured.map((name) => [columnLabel(name), fieldText(column(name)), name]))));
   if (!details) {
     const settings = Object.keys(data.columns).filter((name) => data.columns[name].setting && column(name) !== null);
     return [...parts, ...section("Settings", pairsList(settings.map((name) => [name, String(column(name))])))];
@@ -96,7 +96,7 @@ function section(title, content) {
 }
 
 function pairsList(pairs) {
-  return element("dl", {}, ...pairs.flatMap(([name, text]) => [element("dt", {}, name), element("dd", {}, text)]));
+  return element("dl", {}, ...pairs.flatMap(([name, text, title]) => [element("dt", { title }, name), element("dd", {}, text)]));
 }
 
 function textBlock(text, name) {

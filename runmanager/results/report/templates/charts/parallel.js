@@ -37,7 +37,7 @@ const parallelCoordinates = {
     const option = {
       ...baseOption(colours, ({ dataIndex }) => {
         const line = drawn[dataIndex];
-        return tooltipLines([line.label, ...columns.map((name, index) => `${name}: ${fieldText(line.values[index])}`)]);
+        return tooltipLines([line.label, ...columns.map((name, index) => `${columnLabel(name)}: ${fieldText(line.values[index])}`)]);
       }),
       grid: undefined,
       parallel: {
@@ -65,7 +65,7 @@ const parallelCoordinates = {
     const omitted = data.cells.labels.length - lines.length;
     const sample = count > MAX_LINES ? ` (${MAX_LINES} of ${count}, at even steps of the outcome)` : "";
     const lacking = omitted ? ` Omitted: ${plural(omitted, "cell")} without a result.` : "";
-    const colour = `coloured by ${target}, better at the top`;
+    const colour = `coloured by ${columnLabel(target)}, better at the top`;
     const state = `Each line is a cell${sample}, ${colour}. Drag along an axis to select.${lacking}`;
     const runsOf = ({ dataIndex }) => drawn[dataIndex].runs;
     return { option, legend: [], height: PLOT_HEIGHT, state, columns, runsOf };
@@ -149,7 +149,7 @@ function parallelAxis(colours, name, dim, lines, width) {
   const common = {
     dim,
     id: `axis${dim}`,
-    name,
+    name: columnLabel(name),
     nameTextStyle: { color: colours.text, overflow: "truncate", width: Math.max(48, width - 8) },
     axisLine: { lineStyle: { color: colours.text } },
     axisLabel: {

@@ -9,7 +9,7 @@ const scatterPlot = {
   height: () => PLOT_HEIGHT,
 
   controls() {
-    const columns = scatterColumns().map((name) => [name, name]),
+    const columns = scatterColumns().map((name) => [name, columnLabel(name)]),
       { x, y, colour } = scatterChoices();
     const colours = data.varying.filter((name) => columnLevels(name).length <= data.styles.series.length);
     return [
@@ -48,7 +48,7 @@ const scatterPlot = {
         const run = series[seriesIndex].runs[dataIndex];
         return tooltipLines([
           data.runs[run],
-          ...[x, y].map((name) => `${name}: ${fieldText(data.columns[name].values[run])}`),
+          ...[x, y].map((name) => `${columnLabel(name)}: ${fieldText(data.columns[name].values[run])}`),
         ]);
       }),
       brush: {
@@ -138,8 +138,8 @@ function scatterChoices() {
 
 function scatterAxis(colours, name, isLog, place) {
   const { numbers, values } = data.columns[name];
-  if (numbers) return numberAxis(colours, { title: name, isLog, values, ...place });
-  return textAxis(colours, { title: name, values: columnLevels(name), ...place });
+  if (numbers) return numberAxis(colours, { title: columnLabel(name), isLog, values, ...place });
+  return textAxis(colours, { title: columnLabel(name), values: columnLevels(name), ...place });
 }
 
 // The dots of one style: of runs that are not selected, of selected ones, and of marked ones.

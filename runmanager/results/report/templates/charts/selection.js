@@ -53,7 +53,7 @@ function limitForm() {
   const column = element(
     "select",
     { "aria-label": "Limit" },
-    ...columns.map((name) => element("option", { value: name }, name)),
+    ...columns.map((name) => element("option", { value: name, title: name }, columnLabel(name))),
   );
   const values = element("select", { "aria-label": "value" });
   const range = [

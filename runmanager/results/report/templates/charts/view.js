@@ -64,8 +64,8 @@ function isWithin(limit, run) {
 }
 
 function limitText([column, low, high]) {
-  if (Array.isArray(low)) return `${column}: ${low.join(", ")}`;
-  return `${column}: ${shortNumber(low)} to ${shortNumber(high)}`;
+  if (Array.isArray(low)) return `${columnLabel(column)}: ${low.join(", ")}`;
+  return `${columnLabel(column)}: ${shortNumber(low)} to ${shortNumber(high)}`;
 }
 
 function selectRuns(rows) {

@@ -1,0 +1,83 @@
+"""What a sweep asks where no metric is named: the speed, or the results that settings of quality change."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from runmanager.records.run.status import Status
+from runmanager.records.storage.reader import StoredRun, SweepContents
+from runmanager.records.sweep.sweep_record import SweepRecord
+from runmanager.results.compare.cell_pairing import JOINT, varying_axes
+from runmanager.results.compare.comparability import obstacles
+from runmanager.results.compare.matched_pairs import Matches, match_sides
+from runmanager.results.compare.options import ANY_AXIS, CompareOptions
+from runmanager.results.metrics.metric import THROUGHPUT
+from runmanager.results.metrics.metric_lookup import default_metrics, recorded_names
+
+__all__ = ["other_metric", "with_metric_of_sweep", "with_metric_of_untimed"]
+
+_GROUPS = ("optimizer", "scheduler", "loss")
+_QUALITY = frozenset(
+    (
+        *("lr", "learning_rate", "wd", "weight_decay", "momentum", "nesterov", "dropout", "label_smoothing"),
+        *("gamma", "alpha", "betas", "beta", "beta1", "beta2", "eps", "temperature", "warmup", "clip", "seed"),
+    )
+)
+"""Settings that change the results of a run and not, or hardly, its speed."""
+_SPEED = ("optimizer.fused",)
+
+
+def with_metric_of_sweep(
+    sweep: SweepContents, plan: SweepRecord | None, options: CompareOptions | None = None
+) -> CompareOptions:
+    """Return the options with the metric that people ask about, if they name none.
+
+    It is the first of `default_metrics` where nothing was timed, and where only settings of quality vary, no two
+    devices can be compared, and a pair has an answer by it; else the throughput.
+    """
+    options = with_metric_of_untimed(sweep.runs, options)
+    outcome = _outcome(sweep.runs)
+    if options.metric != THROUGHPUT.name or outcome is None or options.axis == ANY_AXIS:
+        return options
+    by_outcome = dataclasses.replace(options, metric=outcome)
+    matches = match_sides(sweep, plan, by_outcome)
+    names = _compared(matches, options)
+    is_of_quality = bool(names) and all(_is_of_quality(part) for name in names for part in name.split(JOINT))
+    has_answer = is_of_quality and any(not obstacles(match.sides, by_outcome) for match in matches.pairs)
+    return by_outcome if has_answer else options
+
+
+def with_metric_of_untimed(runs: Sequence[StoredRun], options: CompareOptions | None = None) -> CompareOptions:
+    """Return the options with the runs' outcome as the metric, if none of the finished ones was timed."""
+    options = options or CompareOptions()
+    finished = [run for run in runs if run.record.status is Status.FINISHED]
+    if not finished or any(run.epochs and not run.is_adopted for run in finished):
+        return options
+    return dataclasses.replace(options, metric=_outcome(runs) or options.metric)
+
+
+def other_metric(runs: Sequence[StoredRun], chosen: str) -> str | None:
+    """Return the metric that answers the other question: the outcome for the throughput, and the reverse."""
+    outcome = _outcome(runs)
+    if chosen == THROUGHPUT.name:
+        return outcome
+    return THROUGHPUT.name if any(map(THROUGHPUT.values, runs)) else None
+
+
+def _outcome(runs: Sequence[StoredRun]) -> str | None:
+    """The first of `default_metrics` that the runs recorded."""
+    recorded = frozenset(recorded_names(runs))
+    return next((name for name in default_metrics(runs) if name in recorded), None)
+
+
+def _compared(matches: Matches, options: CompareOptions) -> list[str]:
+    """The axes that the comparison is about; none where two devices are compared or the runs took turns."""
+    if options.axis is not None:
+        return [options.axis]
+    if matches.instead_of is None:
+        return []
+    return [axis.name for axis in varying_axes(matches.cells) if axis.name != matches.instead_of.name]
+
+
+def _is_of_quality(name: str) -> bool:
+    *groups, last = name.removesuffix(".name").split(".")
+    return name not in _SPEED and (last in _QUALITY or last in _GROUPS or bool(groups and groups[0] in _GROUPS))

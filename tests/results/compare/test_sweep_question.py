@@ -1,0 +1,74 @@
+"""What is compared where no metric is named: the speed, or the results that the varying settings change."""
+
+import msgspec
+import pytest
+
+from runmanager.records.run.status import Reason, Status
+from runmanager.results.compare.comparison import compare, compare_with_stand_in
+from runmanager.results.compare.options import CompareOptions
+from runmanager.results.compare.sweep_question import other_metric, with_metric_of_sweep
+from runmanager.results.findings.recommendations import next_steps
+from runmanager.results.tables.results_table import result_rows
+
+
+@pytest.fixture
+def graded(contents, timed):
+    """Factory of runs of two values of a setting, with seeds; the accuracy of the second value is 0.2 lower."""
+
+    def make(*others, axis="lr", seeds=3, device="cpu", **fields):
+        runs = []
+        for seed in range(seeds):
+            for value, accuracy in ((0.1, 0.9), (0.01, 0.7)):
+                epochs = [
+                    msgspec.structs.replace(epoch, val_accuracy=accuracy + 0.01 * ((seed * (2 + (value < 0.1))) % 3))
+                    for epoch in timed([1.0] * 6)
+                ]
+                runs.append(({axis: value, "seed": seed, "device": device}, epochs, fields))
+        return contents(*runs, *others)
+
+    return make
+
+
+def metric_of(sweep, **options):
+    return with_metric_of_sweep(sweep, None, CompareOptions(**options)).metric
+
+
+@pytest.mark.parametrize("axis", ["lr", "optimizer.weight_decay", "scheduler.gamma", "model.dropout"])
+def test_where_settings_of_quality_alone_vary_their_results_are_compared(graded, axis):
+    sweep = graded(axis=axis)
+    table = compare_with_stand_in(sweep, None)
+    (row,) = table.rows
+    assert (row["axis"], row["metric"], row["verdict"]) == (axis, "val_accuracy", "worse")
+    assert other_metric(sweep.runs, "val_accuracy") == "samples_per_second"
+    assert metric_of(sweep, axis=axis) == "val_accuracy"
+    assert compare(sweep, None, CompareOptions(axis=axis)).rows[0]["speedup"] is not None  # files keep their columns
+    steps = next_steps(result_rows(sweep, None), table, sweep="outputs/x", commands={}, settings={}, runs=sweep.runs)
+    assert not any("quiet" in step for step in steps)
+
+
+def test_a_missing_device_does_not_hide_the_results(graded):
+    skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
+    gone = [({"lr": lr, "seed": seed, "device": "cuda"}, [], skipped) for seed in range(3) for lr in (0.1, 0.01)]
+    rows = compare_with_stand_in(graded(*gone), None).rows
+    assert [(row["axis"], row["verdict"]) for row in rows][-1] == ("lr", "worse")
+
+
+@pytest.mark.parametrize(
+    ("axis", "seeds"),
+    [("batch_size", 3), ("loader.workers", 3), ("model.width", 3), ("optimizer.fused", 3), ("lr", 1)],
+)
+def test_otherwise_the_speed_is_compared(graded, axis, seeds):
+    """Of settings of speed, and where too few runs answer by quality."""
+    sweep = graded(axis=axis, seeds=seeds)
+    assert metric_of(sweep) == "samples_per_second"
+    assert other_metric(sweep.runs, "samples_per_second") == "val_accuracy"
+
+
+def test_runs_that_were_not_timed_are_compared_by_what_they_recorded(graded):
+    sweep = graded(axis="width", adopted="there")
+    assert metric_of(sweep) == "val_accuracy"
+    (row,) = compare(sweep, None, CompareOptions(axis="width")).rows
+    assert row["reason"] == (
+        "adopted runs were not timed: width=0.1, width=0.01; what they recorded is compared with --metric: "
+        "val_accuracy, accuracy, val_loss, loss"
+    )
