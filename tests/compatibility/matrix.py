@@ -123,19 +123,25 @@ def try_environment(environment: Environment, tests: Sequence[str]) -> tuple[boo
         words, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, text=True
     )
     print(done.stdout)
-    counts = re.findall(r"(\d+) (passed|failed|errors?|skipped)", done.stdout.rpartition("\n=")[2] or done.stdout)
-    return done.returncode == 0, f"{versions(own)}: {', '.join(f'{int(count):,} {word}' for count, word in counts)}"
+    return done.returncode == 0, f"{versions(own)}: {counts(done.stdout)}"
+
+
+def counts(printed: str) -> str:
+    """Return how many tests passed, failed and so on, from the last line that pytest has printed."""
+    last = printed.strip().rpartition("\n")[2]
+    found = re.findall(r"(\d+) (passed|failed|errors?|skipped)", last)
+    return ", ".join(f"{int(count):,} {word}" for count, word in found) or "no test ended"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", type=Path, help="the page whose rows are written")
-    parser.add_argument("--only", help="the version of Python whose environments are tried")
+    parser.add_argument("--only", default="", help="the environments that are tried, as 3.13 or 3.13-oldest-1.3")
     parser.add_argument("tests", nargs="*", default=TESTS, help="files and folders of tests")
     options = parser.parse_args()
     failed = 0
     for environment in ENVIRONMENTS:
-        if options.only not in (None, environment.python):
+        if not environment.folder.name.startswith(options.only):
             continue
         passed, came = try_environment(environment, options.tests)
         failed += not passed

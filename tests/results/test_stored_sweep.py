@@ -33,6 +33,11 @@ REWORDED = {
     "epochs=7 dataset.size": f"epochs=7 {' '.join(DEFAULTS_THEN)} dataset.size",
     "every=0 seed": "every=0 dataset.val_size=null seed",
 }
+# Sums are exact since, so that every version of Python gives the same digits.
+RECALCULATED = {
+    "452181.5317124856": "452181.53171248554",
+    "439914.54337390955": "439914.5433739096",
+}
 
 Command = Callable[..., str]
 
@@ -58,7 +63,10 @@ def command(first: SweepPaths, capfd: pytest.CaptureFixture[str]) -> Command:
 
 
 def expected(name: str) -> str:
-    return (EXPECTED / name).read_bytes().decode()
+    text = (EXPECTED / name).read_bytes().decode()
+    for before, now in RECALCULATED.items():
+        text = text.replace(before, now)
+    return text
 
 
 @pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
@@ -72,7 +80,7 @@ def test_a_folder_of_each_schema_version_is_kept(version: int) -> None:
 @pytest.mark.parametrize("name", ["results.csv", "epochs.csv"])
 def test_the_written_tables_are_as_before(first: SweepPaths, name: str) -> None:
     write_tables(first, report=False)
-    assert (first.root / name).read_bytes() == (EXPECTED / name).read_bytes()
+    assert (first.root / name).read_bytes().decode() == expected(name)
 
 
 def test_the_table_is_as_before_with_and_without_a_cache(

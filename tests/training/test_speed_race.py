@@ -42,13 +42,15 @@ class Watched:
         self.left = turns
         self.samples: list[int] = []
         self.states: list[list[str]] = []
+        self._others = multiprocessing.active_children()  # of other tests in this process
 
     def ask(
         self, *, is_measured: bool, samples: int = 0, seconds: float = 0.0, is_cancelled: Callable[[], bool]
     ) -> Grant | None:
         assert is_measured
         self.samples.append(samples)
-        self.states.append([state_of(each.pid) for each in multiprocessing.active_children()])
+        workers = [each for each in multiprocessing.active_children() if each not in self._others]
+        self.states.append([state_of(each.pid) for each in workers])
         self.left -= 1
         return Grant() if self.left >= 0 else None
 

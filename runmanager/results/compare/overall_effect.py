@@ -59,7 +59,7 @@ def overall_effect(rows: Sequence[ComparisonRow], settings: Sequence[str], *, si
     weights = [1 / error**2 for error in errors]
     heterogeneity, p_value = _welch(values, weights, dofs)
     error = math.hypot(*errors) / len(rows) * math.sqrt(max(1.0, heterogeneity))
-    dof = sum(each**2 for each in errors) ** 2 / sum(
+    dof = math.fsum(each**2 for each in errors) ** 2 / math.fsum(
         each**4 / of_row for each, of_row in zip(errors, dofs, strict=True)
     )
     error, dof = _with_seed_correlation(found, error, dof)
@@ -110,8 +110,8 @@ def _welch(values: Sequence[float], weights: Sequence[float], dofs: Sequence[flo
     """Return Q over its degrees of freedom, corrected for estimated variances, and its p-value."""
     from scipy.special import fdtrc
 
-    count, total = len(values), sum(weights)
-    uncertainty = sum((1 - weight / total) ** 2 / dof for weight, dof in zip(weights, dofs, strict=True))
+    count, total = len(values), math.fsum(weights)
+    uncertainty = math.fsum((1 - weight / total) ** 2 / dof for weight, dof in zip(weights, dofs, strict=True))
     corrected = _squares(values, weights) / (count - 1) / (1 + 2 * (count - 2) / (count**2 - 1) * uncertainty)
     return corrected, float(fdtrc(count - 1, (count**2 - 1) / (3 * uncertainty), corrected))
 
@@ -132,7 +132,7 @@ def _explaining_setting(
         return varying[0]
     for name in varying:
         groups = _grouped(rows, name).values()
-        left = sum(_squares([values[at] for at in group], [weights[at] for at in group]) for group in groups)
+        left = math.fsum(_squares([values[at] for at in group], [weights[at] for at in group]) for group in groups)
         if len(groups) < count:
             found.append((1 - left / (count - len(groups)) / whole, name))
     explained, name = max(found, key=lambda each: each[0], default=(0.0, ""))

@@ -9,6 +9,7 @@ from typing import Any
 from runmanager.results.compare.comparability import disagreements
 from runmanager.results.compare.matched_pairs import Match, Matches
 from runmanager.results.metrics.metric import THROUGHPUT
+from runmanager.results.stats.descriptive import mean
 from runmanager.results.stats.paired_speedup import PairedSpeedup, log_ratios_by_session, paired_speedup
 
 __all__ = ["Rounds", "paired_rounds"]
@@ -58,4 +59,4 @@ def _batch_means(values: Sequence[float]) -> list[float]:
     """Return at most 200 means of equally many consecutive values; an incomplete last batch is left out."""
     length = math.ceil(len(values) / _MAX_DRAWN)
     whole = len(values) // length * length
-    return [sum(values[at : at + length]) / length for at in range(0, whole, length)]
+    return [mean(values[at : at + length]) for at in range(0, whole, length)]

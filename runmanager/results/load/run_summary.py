@@ -1,5 +1,6 @@
 """The summary of a run: its row of the results table, small enough to be cached."""
 
+import math
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -155,7 +156,7 @@ def measured_epochs(run: StoredRun) -> list[EpochRecord]:
 def overall_rate(measured: Sequence[EpochRecord]) -> float | None:
     """Return the samples of all these epochs over their training seconds; None where no epoch has a throughput."""
     timed = [(epoch.samples, epoch.epoch_seconds or 0.0) for epoch in measured if epoch.samples_per_second]
-    return sum(samples for samples, _ in timed) / sum(seconds for _, seconds in timed) if timed else None
+    return sum(samples for samples, _ in timed) / math.fsum(seconds for _, seconds in timed) if timed else None
 
 
 def _values(run: StoredRun) -> tuple[Any, ...]:

@@ -57,7 +57,7 @@ def _crossing_between(points: Sequence[CurvePoint]) -> Crossing:
     estimate leaves the same share of the range ahead as the lines do in total.
     """
     first, last = points[0], points[-1]
-    after = sum(
+    after = math.fsum(
         math.log(right.x / left.x) * _share_below(first.ahead * left.log_ratio, first.ahead * right.log_ratio)
         for left, right in pairwise(points)
     )

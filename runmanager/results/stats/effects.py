@@ -205,12 +205,12 @@ def _variance_of_median(values: Sequence[float], is_ratio: bool) -> float:
     count = len(values)
     if count < 2:
         return 0.0
-    middle = sum(values) / count
+    middle = math.fsum(values) / count
     deviations = [value - middle for value in values]
-    squares = sum([each * each for each in deviations])
+    squares = math.fsum([each * each for each in deviations])
     if not squares:
         return 0.0
-    autocorrelation = sum([one * other for one, other in pairwise(deviations)]) / squares
+    autocorrelation = math.fsum([one * other for one, other in pairwise(deviations)]) / squares
     r = min(max(autocorrelation, 0.0), _MAX_AUTOCORRELATION)
     variance = math.pi / 2 * squares / (count - 1) / count * (1 + r) / (1 - r)
     return variance / middle**2 if is_ratio else variance

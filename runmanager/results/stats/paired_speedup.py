@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from runmanager.records.run.environment_changes import sessions_in_other_environments
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.stats.descriptive import Estimate
+from runmanager.results.stats.descriptive import Estimate, mean
 from runmanager.results.stats.noise_model import Noise, Residuals
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def log_ratios(rounds: _Rounds, baseline: Collection[int], candidate: Collection
     for measured in rounds:
         sides = [[math.log(measured[key]) for key in side if key in measured] for side in (baseline, candidate)]
         if all(sides):
-            low, high = (sum(side) / len(side) for side in sides)
+            low, high = map(mean, sides)
             ratios.append(high - low)
     return ratios
 

@@ -2,6 +2,8 @@
 
 import os
 import sys
+import traceback
+from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
 from typing import Any
 
@@ -32,34 +34,42 @@ class _ProcessExit:
 
     def __init__(self) -> None:
         self._process: int | None = None
-        self._error: BaseException | None = None
-        self._left_at: int | None = None  # the number of records when `sys.exit` was called
+        self._reached_top: BaseException | None = None
+        self._left_with: SystemExit | None = None
+        self._left_at = 0  # the number of records when `sys.exit` was called
 
     def watch_hooks(self) -> None:
-        show, leave = sys.excepthook, sys.exit
+        show, leave, print_error = sys.excepthook, sys.exit, traceback.print_exc
 
-        def noting_hook(kind: Any, error: BaseException, traceback: Any) -> Any:
-            self._error = error
-            return show(kind, error, traceback)
+        def noting_hook(kind: Any, error: BaseException, where: Any) -> Any:
+            self._reached_top = error
+            return show(kind, error, where)
+
+        def noting_print(*args: Any, **options: Any) -> Any:
+            # A process of `multiprocessing` calls no hook: it prints its error itself, from Python 3.13 on before it
+            # runs finalizers.
+            if sys._getframe(1).f_code is BaseProcess._bootstrap.__code__:  # type: ignore[attr-defined]
+                self._reached_top = sys.exception()
+            return print_error(*args, **options)
 
         def noting_exit(status: Any = None, /) -> Any:
             if status not in (None, 0):
-                self._error, self._left_at = SystemExit(status), num_current_records()
+                self._left_with, self._left_at = SystemExit(status), num_current_records()
             return leave(status)
 
-        sys.excepthook, sys.exit = noting_hook, noting_exit
+        sys.excepthook, sys.exit, traceback.print_exc = noting_hook, noting_exit, noting_print
 
     def end_run_in_this_process(self) -> None:
         if self._process != os.getpid():
-            self._process, self._error, self._left_at = os.getpid(), None, None
+            self._process, self._reached_top, self._left_with = os.getpid(), None, None
             Finalize(None, self._end, exitpriority=_BEFORE_DROPPED_RUNS)
 
     def _end(self) -> None:
         if os.getpid() != self._process:
             return
-        was_caught = self._left_at is not None and self._left_at != num_current_records()
-        # A process of `multiprocessing` runs this while its exception is being handled, and calls no hook.
-        error = sys.exc_info()[1] or (None if was_caught else self._error)
+        was_caught = self._left_at != num_current_records()
+        # Before Python 3.13 a process of `multiprocessing` runs this while its exception is being handled.
+        error = sys.exception() or self._reached_top or (None if was_caught else self._left_with)
         try:
             end_current_run(None if isinstance(error, SystemExit) and error.code in (None, 0) else error)
         except Exception as fault:  # for example an epoch that was left open: it is in the record

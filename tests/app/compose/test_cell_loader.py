@@ -3,6 +3,7 @@
 import pickle
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import pytest
 from hydra import initialize_config_dir
@@ -106,10 +107,15 @@ MASTERS = [[], ["hydra.launcher.workers=2"], ["hydra/launcher=basic", "hydra.swe
 
 @pytest.fixture(scope="module")
 def loaders() -> Iterator[tuple[ConfigLoaderImpl, CellLoader]]:
-    """Hydra's own loader, and a `CellLoader` of it."""
+    """Hydra's own loader, and a `CellLoader` of it.
+
+    Hydra 1.4 also refuses a cell with another launcher or sweeper than its sweep has. Before any cell is composed, the
+    overrides that would choose one are refused.
+    """
     _register()
     GlobalHydra.instance().clear()
-    with initialize_config_dir(str(conf_folder()), version_base="1.3"):
+    anything = mock.patch.object(ConfigLoaderImpl, "_ensure_sweep_config_controller_unchanged", create=True)
+    with anything, initialize_config_dir(str(conf_folder()), version_base="1.3"):
         hydras: Any = GlobalHydra.instance().config_loader()
         yield hydras, CellLoader(hydras)
 

@@ -225,7 +225,7 @@ REFUSED = {
     "a class": ({"holding": Holding}, r"Entry 'holding' .* got type"),
     "an object in a state": (
         {"holding": Holding([Path("x")])},
-        r"The state of entry 'holding' of `state` must hold plain values and tensors, got pathlib\.\w+Path; convert it",
+        r"The state of entry 'holding' of `state` must hold plain values and tensors, got pathlib\S+Path; convert it",
     ),
     "a number of NumPy": ({"holding": Holding({"best": np.float64(1.0)})}, r"got numpy\.float64; convert it"),
     "another optimizer": ({"optimizer": an_optimizer()}, r"Entry 'optimizer' of `state` must be the run's `optimizer`"),

@@ -35,6 +35,7 @@ def run_in_thread(function: object) -> None:
     assert not thread.is_alive()
 
 
+@pytest.mark.filterwarnings("error")
 def test_only_this_thread_is_quiet_and_only_within_the_body(capsys: pytest.CaptureFixture[str]) -> None:
     def others() -> None:
         print("of another thread")
@@ -45,7 +46,7 @@ def test_only_this_thread_is_quiet_and_only_within_the_body(capsys: pytest.Captu
     with quiet_thread():
         print("suppressed")
         sys.stdout.writelines(["sup", "pressed"])
-        warnings.warn("suppressed", stacklevel=1)  # warnings are errors in these tests
+        warnings.warn("suppressed", stacklevel=1)  # warnings are errors in this test
         run_in_thread(others)
     print("afterwards")
     with pytest.raises(UserWarning, match="afterwards"):
@@ -54,6 +55,7 @@ def test_only_this_thread_is_quiet_and_only_within_the_body(capsys: pytest.Captu
     assert capsys.readouterr().out == "of another thread\nafterwards\n"
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_redirection_that_outlives_the_body_restores_a_stream_that_prints(capsys: pytest.CaptureFixture[str]) -> None:
     """Another thread may redirect output and change warning filters within the body and restore them after it."""
     filters, before = warnings.filters, sys.stdout

@@ -225,29 +225,51 @@ os.wait()
     assert (run.status, run.record.summary) == ("finished", {"first": 1.0})
 
 
+@pytest.mark.parametrize(
+    ("ending", "end"), [("", ("finished", "")), ("raise ValueError('later')", ("failed", "ValueError: later"))]
+)
+def test_a_caught_exit_does_not_hide_a_later_end(tmp_path: Path, ending: str, end: tuple[str, str]) -> None:
+    code = f"""
+import sys, runmanager
+run = runmanager.start_run(params={{}}, root="sweep")
+try:
+    sys.exit(3)
+except SystemExit:
+    for epoch in run.epochs(1):
+        epoch.track(1.0, samples=1)
+{ending}
+"""
+    run_program(tmp_path, code, status=int(bool(ending)))
+    record = only_run(tmp_path / "sweep").record
+    assert (record.status, record.message) == end
+
+
 def test_processes_of_multiprocessing_each_have_a_run(tmp_path: Path) -> None:
     code = """
-import multiprocessing, runmanager
+import multiprocessing, sys, runmanager
 
-def train(number):
-    run = runmanager.start_run(params={"number": number}, root="sweep")
+def train(method, number):
+    run = runmanager.start_run(params={"method": method, "number": number}, root="sweep")
     runmanager.log(number=number)
     if number == 2:
         raise ValueError("two")
+    if number == 3:
+        sys.exit(3)
 
 if __name__ == "__main__":
-    for method in ("fork", "spawn"):
-        children = [multiprocessing.get_context(method).Process(target=train, args=(n,)) for n in (1, 2)]
+    for method in ("fork", "spawn", "forkserver"):
+        children = [multiprocessing.get_context(method).Process(target=train, args=(method, n)) for n in (1, 2, 3)]
         for child in children:
             child.start()
+        for child in children:
             child.join()
         print([child.exitcode for child in children])
 """
-    assert run_program(tmp_path, code).stdout.count("[0, 1]") == 2
-    runs = {run.record.config["number"]: run.record for run in stored_runs(tmp_path / "sweep")}
-    assert {number: (run.status, run.message) for number, run in runs.items()} == {
-        1: ("finished", ""),
-        2: ("failed", "ValueError: two"),
+    assert run_program(tmp_path, code).stdout.count("[0, 1, 3]") == 3
+    ends = {1: ("finished", ""), 2: ("failed", "ValueError: two"), 3: ("failed", "sys.exit(3)")}
+    runs = [run.record for run in stored_runs(tmp_path / "sweep")]
+    assert {(run.config["method"], run.config["number"]): (run.status, run.message) for run in runs} == {
+        (method, number): end for method in ("fork", "spawn", "forkserver") for number, end in ends.items()
     }
 
 

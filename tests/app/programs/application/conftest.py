@@ -18,6 +18,13 @@ from runmanager.records.storage.reader import read_sweep
 
 from ....processes import wait_for_output
 
+VARIABLES = {
+    "CUDA_VISIBLE_DEVICES": "",
+    "COLUMNS": "200",
+    # What Hydra 1.4 says of every application and of every callback.
+    "PYTHONWARNINGS": "ignore:The version_base parameter is deprecated,ignore:hydra.utils.instantiate() resolved",
+}
+
 # It never imports runmanager. `way` says how a cell ends; where the file `calm` exists, every cell ends well.
 APPLICATION = """
 import logging
@@ -100,7 +107,7 @@ class Application:
         process = subprocess.Popen(
             self.command(*words, script=script),
             cwd=self.folder,
-            env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "COLUMNS": "200", **variables},
+            env={**os.environ, **VARIABLES, **variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
