@@ -163,7 +163,7 @@ def compare(
     verdict = answer_conditions(conditions, options, comparison_by, pairing.contents, pairing.duel, requested=requested)
     sentences = _sentences(matches, every_pair, crossover)
     if format_ is CompareFormat.TEXT:
-        found = pairing.answers(pairs)
+        found = pairing.answers(pairs, options)
         shown = pairs if show_all or where is not None else without_shorter_runs(pairs)
         if metric is None:
             shown = dataclasses.replace(shown, notes=(*shown.notes, *_other_question(pairing.contents, options)))
@@ -172,7 +172,7 @@ def compare(
     elif format_ is CompareFormat.GITHUB:
         from runmanager.results.gate.github_comment import github_comment
 
-        found = pairing.answers(pairs)
+        found = pairing.answers(pairs, options)
         print_text(github_comment(pairs, pairing.title, found, verdict.lines, verdict.status))
     else:
         _print_file(pairs, TableFormat(format_), pairing, sentences, verdict, is_filtered=where is not None)
@@ -232,11 +232,15 @@ class _OneSweep:
 
         return compare_matches(self.contents, matches, options)
 
-    def answers(self, pairs: "ComparisonTable") -> list[str]:
+    def answers(self, pairs: "ComparisonTable", options: "CompareOptions") -> list[str]:
         from runmanager.results.findings.answer_sentences import answers
+        from runmanager.results.metrics.metric_lookup import requested_metric
         from runmanager.results.tables.results_table import result_rows
 
-        return answers(result_rows(self.contents, self.plan), pairs, runs=self.contents.runs)
+        runs = self.contents.runs
+        metric = requested_metric(options.metric, runs)
+        by = options.metric if metric is not None and metric.effect == "difference" else None  # the best is no speed
+        return answers(result_rows(self.contents, self.plan), pairs, runs=runs, metric=by)
 
     @property
     def duel(self) -> "Callable[[ComparisonRow], str]":
@@ -274,7 +278,7 @@ class _SweepPair:
     def compare(self, matches: "Matches", options: "CompareOptions") -> "ComparisonTable":
         return self.sweeps.compare_matches(matches, options)
 
-    def answers(self, pairs: "ComparisonTable") -> list[str]:
+    def answers(self, pairs: "ComparisonTable", options: "CompareOptions") -> list[str]:
         from runmanager.results.findings.comparison_findings import comparison_answers
 
         return [line for lines in comparison_answers(pairs.rows, pairs) for line in lines]

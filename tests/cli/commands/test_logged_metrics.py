@@ -49,6 +49,14 @@ def test_a_logged_metric_is_compared_by_its_difference(command: Callable, logged
     assert "The best val/f1 is 0.70" in text
 
 
+def test_the_best_settings_are_those_by_the_requested_metric(command: Callable, logged: SweepMaker) -> None:
+    for path in logged.paths.runs.glob("*/epochs.jsonl"):
+        path.write_text(path.read_text().replace('"zeal"', '"f1"'))
+    text = " ".join(command("compare", "own", "--axis", "lr", "--metric", "val/f1").out.split())
+    assert "The best val/f1 is 0.70" in text and "The best f1" not in text
+    assert "The best f1 is 0.70" in " ".join(command("compare", "own", "--axis", "lr", "--metric", "f1").out.split())
+
+
 def test_a_unit_is_compared_by_its_speedup(command: Callable, logged: SweepMaker) -> None:
     words = ["compare", "own", "--axis", "lr", "--metric", "tokens_per_second", "--format", "csv"]
     (row,) = rows_of(command(*words).out)
