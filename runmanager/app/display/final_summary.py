@@ -101,12 +101,13 @@ def _best_cells(sweep: SweepPaths, results: "Table", pairs: "ComparisonTable | N
 
     command = command_on(sweep, "table")
     whole = without_shorter_runs(results, f"`{command} --all` shows")
+    left_out = whole.notes[len(results.notes) :]
     cells = collapse_seeds(whole, each=f"`{command} --each` shows the runs.")
     reasons = {row["reason"] for row in pairs.rows if row["reason"]} if pairs else ()
-    notes = len(cells.notes) + (len(reasons) + len(pairs.notes) if pairs else 0)
+    notes = len(cells.notes) - len(left_out) + (len(reasons) + len(pairs.notes) if pairs else 0)
     both = f"`{command}` and `{command_on(sweep, 'compare')}` explain" if pairs else f"`{command}` explains"
     also = f", and have {pluralize(notes, 'note')}" if pairs else f", and has {pluralize(notes, 'note')}"
-    cells = dataclasses.replace(cells, notes=(f"{both} the columns{also if notes else ''}.",), legend="")
+    cells = dataclasses.replace(cells, notes=(*left_out, f"{both} the columns{also if notes else ''}."), legend="")
     return best_first(without_skipped_cells(cells, f"`{command} --all` shows"))
 
 

@@ -18,9 +18,9 @@ from runmanager.cli.completion import (
     complete_metrics,
     complete_sweeps,
 )
-from runmanager.cli.conditions import FailIfOption, Verdict, answer_conditions, options_of_table
+from runmanager.cli.gate.conditions import FailIfOption, Verdict, answer_conditions, options_of_table
+from runmanager.cli.gate.proposed_duel import duel_of_sides, duel_of_sweeps
 from runmanager.cli.printing import console, print_text, print_warning, render, warn_damaged
-from runmanager.cli.proposed_duel import duel_of_sides, duel_of_sweeps
 from runmanager.cli.table_formats import DATA_FORMATS, MAX_TEXT_ROWS, TableFormat, format_table
 from runmanager.errors import UsageError
 from runmanager.records.sweep.lookup import find_sweep

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from runmanager.app.script_command_line import after_separator
-from runmanager.cli.conditions import FailIfOption, Verdict, answer_conditions
 from runmanager.cli.fixed_arguments import fixed_arguments
+from runmanager.cli.gate.conditions import FailIfOption, Verdict, answer_conditions
+from runmanager.cli.gate.proposed_duel import could_say, duel_of_sides
 from runmanager.cli.hydra_application import run_application
 from runmanager.cli.printing import print_text
-from runmanager.cli.proposed_duel import could_say, duel_of_sides
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths, dated_name
 from runmanager.text import printable

@@ -1,0 +1,1 @@
+"""Exit statuses by conditions: `--fail-if`, and the duel that could answer an open one."""
