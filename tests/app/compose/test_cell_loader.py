@@ -109,7 +109,7 @@ MASTERS = [[], ["hydra.launcher.workers=2"], ["hydra/launcher=basic", "hydra.swe
 def loaders() -> Iterator[tuple[ConfigLoaderImpl, CellLoader]]:
     """Hydra's own loader, and a `CellLoader` of it.
 
-    Hydra 1.4 also refuses a cell with another launcher or sweeper than its sweep has. Before any cell is composed, the
+    Hydra 1.4 also refuses a cell with another launcher or sweeper than its sweep has. Before any cell is composed, most
     overrides that would choose one are refused.
     """
     _register()
