@@ -94,6 +94,12 @@ def let_pass(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return wait
 
 
+@pytest.fixture
+def only_last_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw no evaluation but the last: others are drawn after epochs of ten seconds, which a busy machine has too."""
+    monkeypatch.setattr("runmanager.tracking.tensorboard.evaluation_pictures._MIN_EPOCH_SECONDS", float("inf"))
+
+
 @pytest.fixture(scope="session")
 def mnist_root() -> Path:
     """The folder with MNIST/raw, from RUNMANAGER_DATA; it may be read-only."""

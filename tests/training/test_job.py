@@ -1,6 +1,7 @@
 """The built-in job: reproducible by seed, and equal after an interruption."""
 
 import datetime
+import hashlib
 import json
 
 import msgspec
@@ -76,7 +77,7 @@ class Tight(nn.Module):
 
 
 @pytest.fixture
-def job(own_module, tmp_path):
+def job(own_module, only_last_pictures, tmp_path):
     own_module("own", OWN)
     return Job(tmp_path)
 
@@ -148,7 +149,7 @@ def scalars(run):
 def pictures(run):
     accumulator = EventAccumulator(str(run.paths.root), size_guidance={"images": 0}).Reload()
     return {
-        tag: [(event.step, event.encoded_image_string) for event in accumulator.Images(tag)]
+        tag: [(event.step, hashlib.sha256(event.encoded_image_string).hexdigest()) for event in accumulator.Images(tag)]
         for tag in accumulator.Tags()["images"]
     }
 

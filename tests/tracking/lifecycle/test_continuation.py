@@ -132,7 +132,7 @@ CELLS = st.fixed_dictionaries(
 
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(cell=CELLS, short=st.integers(1, 3), more=st.integers(1, 3))
-def test_more_epochs_equal_all_epochs_at_once(tmp_path_factory, cell, short, more):
+def test_more_epochs_equal_all_epochs_at_once(tmp_path_factory, only_last_pictures, cell, short, more):
     job = Job(tmp_path_factory.mktemp("cells"))
     shorter = job("shorter", short, **cell)
     longer = job("longer", short + more, continues="shorter", **cell)
@@ -245,7 +245,7 @@ def test_an_event_file_that_was_cut_off_is_continued_up_to_its_last_whole_record
 
 
 @pytest.fixture
-def job(tmp_path):
+def job(only_last_pictures, tmp_path):
     return Job(tmp_path)
 
 
