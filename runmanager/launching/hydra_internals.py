@@ -19,6 +19,7 @@ import hydra.core.utils as core_utils
 import yaml
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.config_loader import ConfigLoader
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.types import Override
@@ -69,7 +70,8 @@ OWN_CALLBACK = "hydra_plugins.runmanager.RuntimeSettings"
 class BaseConfigLoader(ConfigLoaderImpl):
     """Hydra's config loader over the search path of `loader`, with the private methods that subclasses need."""
 
-    def __init__(self, loader: ConfigLoaderImpl) -> None:
+    def __init__(self, loader: ConfigLoader) -> None:
+        assert isinstance(loader, ConfigLoaderImpl)  # the only class of loaders that Hydra makes
         super().__init__(loader.get_search_path())
 
     def has_group(self, name: str) -> bool:

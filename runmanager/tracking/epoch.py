@@ -70,8 +70,7 @@ class Epoch:
         self.number = number
         self.first_batch_seconds: float | None = None  # from requesting the first loader's first batch to getting it
         self._owner = EpochOwner()
-        self._timer = timer
-        self._device = device
+        self._timer, self._device = timer, device
         self._on_first_batch = on_first_batch
         self._heartbeat = heartbeat or Heartbeat()
         self._train, self._eval = EpochMeter(log_every=log_every, steps_before=steps_before), EpochMeter()
@@ -342,13 +341,10 @@ class Epoch:
         """
         self._check_owner("end_epoch")
         self._owner.end()
-        self.phase_times = self._resolve_phases()
+        self.phase_times = self._phases.resolve()
         train, evaluated = self._train.totals(), self._eval.totals()
         seconds, metrics = self.parts.total_seconds(self.phase_times.seconds), self._metrics
         totals = EpochTotals(train, evaluated, seconds, self._sees_training, metrics.results(), metrics.units)
         if self._share is not None:
             totals = self._share(self.number, totals, metrics.reductions(), metrics.weights())
         return epoch_record(self.number, totals), self._train.logged_losses()
-
-    def _resolve_phases(self) -> PhaseTimes:
-        return self._phases.resolve()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import ConfigCompositionException, HydraException
@@ -17,7 +18,6 @@ from omegaconf.errors import OmegaConfBaseException, ValidationError
 from runmanager.launching.hydra_internals import (
     OWN_CALLBACK,
     BaseConfigLoader,
-    ConfigLoaderImpl,
     declared_type,
     hydra_words,
     overrides_dirname,
@@ -53,7 +53,7 @@ class CellLoader(BaseConfigLoader):
     result with Hydra's own.
     """
 
-    def __init__(self, loader: ConfigLoaderImpl) -> None:
+    def __init__(self, loader: ConfigLoader) -> None:
         super().__init__(loader)
         self._bases: dict[tuple[str, ...], Callable[[], DictConfig]] = {}
         self._choices: dict[str, bool] = {}

@@ -34,7 +34,7 @@ def command_faults(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _faults(overrides: Sequence[str]) -> tuple[str, ...]:
-    loader = CellLoader(GlobalHydra.instance().config_loader())  # type: ignore[arg-type]  # its only class
+    loader = CellLoader(GlobalHydra.instance().config_loader())
     bare = loader.load_configuration("config", [], RunMode.RUN)
     faults: dict[str, None] = {}
     parsed = parse_overrides(loader, overrides)

@@ -84,7 +84,7 @@ class OtherSweeper:
             if name == _GRID:
                 return launcher
             self._name = f"hydra/sweeper={name}"
-            loader = CellLoader(hydra_context.config_loader)  # type: ignore[arg-type]  # its only class
+            loader = CellLoader(hydra_context.config_loader)
             if name == _BASIC:  # it lists all cells; for other sweepers an axis may be a search space
                 params = config.hydra.sweeper.params or {}
                 words = [*(f"{key}={value}" for key, value in params.items()), *config.hydra.overrides.task]

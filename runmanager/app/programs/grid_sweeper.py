@@ -79,7 +79,7 @@ class GridSweeper(Sweeper):
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Set up the config loader and the launcher; called by Hydra."""
-        self._loader = CellLoader(hydra_context.config_loader)  # type: ignore[arg-type]  # its only class
+        self._loader = CellLoader(hydra_context.config_loader)
         self._master = config
         context = HydraContext(config_loader=self._loader, callbacks=hydra_context.callbacks)
         # Instantiated here, so that a wrong launcher setting is rejected first.

@@ -3,6 +3,7 @@
 import os
 import sys
 import traceback
+from _sitebuiltins import Quitter  # the class of `exit` and `quit`
 from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
 from typing import Any
@@ -19,8 +20,9 @@ _BEFORE_DROPPED_RUNS = 30  # their finalizer would record that the run was never
 def end_at_exit() -> None:
     """End the run of this process when the process ends, if it is still open then.
 
-    An exception that reaches the top has failed it, Ctrl-C has killed it, and so has `sys.exit` with another status
-    than 0, unless the program caught that and recorded more.
+    An exception that reaches the top has failed it, Ctrl-C has killed it, and so has `sys.exit`, `exit` or `quit` with
+    another status than 0, unless the program caught that and recorded more. Python calls no hook for a `SystemExit`
+    that the program raises itself, so that one is not seen.
     """
     global _exit
     if _exit is None:
@@ -36,10 +38,10 @@ class _ProcessExit:
         self._process: int | None = None
         self._reached_top: BaseException | None = None
         self._left_with: SystemExit | None = None
-        self._left_at = 0  # the number of records when `sys.exit` was called
+        self._left_at = 0  # the number of records at that call
 
     def watch_hooks(self) -> None:
-        show, leave, print_error = sys.excepthook, sys.exit, traceback.print_exc
+        show, leave, print_error, quit_program = sys.excepthook, sys.exit, traceback.print_exc, Quitter.__call__
 
         def noting_hook(kind: Any, error: BaseException, where: Any) -> Any:
             self._reached_top = error
@@ -53,11 +55,19 @@ class _ProcessExit:
             return print_error(*args, **options)
 
         def noting_exit(status: Any = None, /) -> Any:
-            if status not in (None, 0):
-                self._left_with, self._left_at = SystemExit(status), num_current_records()
+            self._note_exit(status)
             return leave(status)
 
+        def noting_quit(quitter: Quitter, code: Any = None) -> Any:
+            self._note_exit(code)
+            return quit_program(quitter, code)
+
         sys.excepthook, sys.exit, traceback.print_exc = noting_hook, noting_exit, noting_print
+        Quitter.__call__ = noting_quit  # type: ignore[method-assign, assignment]  # both functions at once
+
+    def _note_exit(self, status: Any) -> None:
+        if status not in (None, 0):
+            self._left_with, self._left_at = SystemExit(status), num_current_records()
 
     def end_run_in_this_process(self) -> None:
         if self._process != os.getpid():

@@ -71,6 +71,8 @@ ENDINGS: dict[str, tuple[int, str, str | None, str | None]] = {
     "": (0, "finished", None, ""),
     "raise ValueError('no data')": (1, "failed", "exception", "ValueError: no data"),
     "sys.exit(3)": (3, "failed", "exit", "sys.exit(3)"),
+    "exit(3)": (3, "failed", "exit", "sys.exit(3)"),
+    "quit(3)": (3, "failed", "exit", "sys.exit(3)"),
     "raise KeyboardInterrupt": (130, "killed", "interrupted", "interrupted"),
     "os._exit(5)": (5, "crashed", "vanished", None),
 }

@@ -1,12 +1,12 @@
 """Imports and look-ups that each cell of a Hydra application would otherwise make, made once in the forkserver."""
 
-import logging.config  # by Hydra's logging
-import logging.handlers  # noqa: F401
+import logging.config
+import logging.handlers  # noqa: F401  # Hydra's logging imports both
 from importlib import import_module
 
 import runmanager.app.programs.application.supervised_task
 import runmanager.results.program_files.found_metrics
-import runmanager.results.tfevents.reader  # noqa: F401
+import runmanager.results.tfevents.reader  # noqa: F401  # these are imported for the cells, not for this module
 from runmanager.tracking.device.cpu_model import cpu_model
 from runmanager.tracking.environment.environment import library_versions
 
