@@ -1,6 +1,6 @@
 """Exceptions for users: each message states what must hold, what was found, and the way out."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 __all__ = [
     "ConfigurationError",
@@ -15,6 +15,7 @@ __all__ = [
     "SweepError",
     "TensorMismatchError",
     "UsageError",
+    "error_chain",
 ]
 
 
@@ -84,3 +85,15 @@ class RunBusyError(RunManagerError):
 
 class TensorMismatchError(RunManagerError):
     """A batch that does not fit the model: wrong device, shape or class labels."""
+
+
+def error_chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, what it was raised from or while handling, and so on; each once, also where they form a circle.
+
+    OmegaConf makes such circles when it is debugged: an error that is its own cause.
+    """
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__

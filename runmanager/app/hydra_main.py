@@ -12,7 +12,7 @@ from runmanager.app.compose.override_quoting import quote_raw
 from runmanager.app.display.error_line import print_error
 from runmanager.app.display.first_words import show_first_words
 from runmanager.app.sweeper_flags import SweeperFlags
-from runmanager.errors import ConfigurationError, RunManagerError, SweepError
+from runmanager.errors import ConfigurationError, RunManagerError, SweepError, error_chain
 from runmanager.records.host.import_path import search_current_folder
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
 from runmanager.records.settings.secrets import masked_words, refuse_masks
@@ -238,13 +238,11 @@ def _hydra_arguments(words: Sequence[str]) -> Iterator[None]:
 
 def _faults(error: BaseException, command: _Command) -> Sequence[str]:
     """An error as lines: ours unchanged; for Hydra's, every fault of the command's overrides."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ConfigurationError):
-            return cause.faults
-        if isinstance(cause, RunManagerError):
-            return str(cause).splitlines()
-        cause = cause.__cause__ or cause.__context__
+    for each in error_chain(error):
+        if isinstance(each, ConfigurationError):
+            return each.faults
+        if isinstance(each, RunManagerError):
+            return str(each).splitlines()
     from runmanager.app.compose.override_errors import command_faults
 
     explained = command_faults(command.for_hydra())

@@ -214,11 +214,8 @@ def _note_overrides(config: DictConfig, parsed: Sequence[Override]) -> None:
 
 
 def _explained(override: Override, config: DictConfig, error: Exception, groups: Sequence[str]) -> str:
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, ValidationError):
-        cause = cause.__cause__
     key = override.key_or_group
-    if cause is not None:
+    if isinstance(error, ValidationError) or isinstance(error.__cause__, ValidationError):
         return fault(key, _type_rule(config, key), repr(override.get_value_element_as_str()))
     if "Could not override" in str(error) or "looks like" in str(error):
         known = flatten({str(name): _plain(node) for name, node in config.items() if name != "hydra"})

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from runmanager.errors import NoRoomError, RecordError, UsageError
+from runmanager.errors import NoRoomError, RecordError, UsageError, error_chain
 
 __all__ = [
     *("UNDECODABLE", "UNREADABLE", "creation_obstacle", "damaged_file_error", "explain_disk_full"),
@@ -67,13 +67,10 @@ def explain_disk_full(path: Path) -> Iterator[None]:
         raise NoRoomError(_no_room_message(path, cause), cause) from cause
 
 
-def _system_cause(error: BaseException | None) -> OSError | None:
+def _system_cause(error: Exception) -> OSError | None:
     """Find the system's error in a chain of exceptions: torch, for one, reports only a position in its archive."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno in _REFUSALS:
-            return error
-        error = error.__cause__ or error.__context__
-    return None
+    found = (each for each in error_chain(error) if isinstance(each, OSError) and each.errno in _REFUSALS)
+    return next(found, None)
 
 
 def _no_room_message(path: Path, cause: OSError) -> str:

@@ -148,6 +148,12 @@ def test_each_fault_is_one_line(command: Callable[..., Any], tmp_path: Path, nam
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_error_that_is_its_own_cause_is_one_line(command: Callable[..., Any]) -> None:
+    """OmegaConf makes such an error under a debugger, or with this variable."""
+    (line,) = command("model=mlp", "model.hidden=[1,x]", OC_CAUSE="1").faults
+    assert "`model.hidden` must be" in line
+
+
 def test_the_faults_of_all_cells_are_reported_together(command: Callable[..., Any], tmp_path: Path) -> None:
     done = command("-m", "lr=abc,0.1", "batch_size=0,10", "num_workers=-1", "epocs=3", "model=mlp", "model.hidden=[]")
     assert done.status == 2

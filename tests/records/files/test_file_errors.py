@@ -41,6 +41,13 @@ def test_another_refusal_that_a_library_hides_is_shown(tmp_path: Path) -> None:
     assert was_refused(f"{type(raised.value).__name__}: {raised.value}")
 
 
+def test_an_error_that_is_its_own_cause_is_unchanged(tmp_path: Path) -> None:
+    error = RuntimeError("unexpected pos 2304 vs 2198")
+    error.__cause__ = error
+    with pytest.raises(RuntimeError, match="unexpected pos"), explain_disk_full(tmp_path):
+        raise error
+
+
 def test_other_errors_are_unchanged(tmp_path: Path) -> None:
     with pytest.raises(PermissionError), explain_disk_full(tmp_path):
         raise PermissionError(errno.EACCES, "Permission denied")

@@ -19,7 +19,7 @@ from runmanager.app.compose.grid_rules import GridRules
 from runmanager.app.compose.override_grid import read_override_grid
 from runmanager.app.display.error_line import print_error
 from runmanager.app.programs.notification_setting import forget_notification
-from runmanager.errors import ConfigurationError, RunManagerError, SweepError
+from runmanager.errors import ConfigurationError, RunManagerError, SweepError, error_chain
 from runmanager.launching.hydra_internals import hydra_words
 from runmanager.launching.hydra_launcher import LocalLauncher, default_preload
 from runmanager.records.files.paths import dated_name
@@ -136,11 +136,9 @@ class ApplicationSweeper(Sweeper):
             )
 
 
-def _known_cause(error: BaseException | None) -> RunManagerError | None:
+def _known_cause(error: BaseException) -> RunManagerError | None:
     """Return the error of ours that an error comes from: Hydra wraps what a launcher raises when it is created."""
-    while error is not None and not isinstance(error, RunManagerError):
-        error = error.__cause__ or error.__context__
-    return error
+    return next((each for each in error_chain(error) if isinstance(each, RunManagerError)), None)
 
 
 def _report(error: RunManagerError) -> int:
