@@ -88,6 +88,15 @@ def test_a_plan_runs_nothing_and_equal_cells_are_one(deaths: Folder) -> None:
 
 REFUSED = [
     (("sweep", "train.py", "wy=fine", "lrr=1", "--", "fit"), ["did you mean '--way'?", "did you mean '--lr'?"]),
+    (("sweep", "train.py", "learning_rate=1", "--", "fit"), ["did you mean '--lr'?"]),
+    (("sweep", "train.py", "lr=1", "--dry-run"), ["`--dry-run` must stand before the program, got it after"]),
+    (("sweep", "train.py", "lr=1", "--dryrun"), ["did you mean '--dry-run'?"]),
+    (("sweep", "train.py", "--lr", "1"), ["a setting is written lr=1."]),
+    (
+        ("sweep", "--dryrun", "train.py", "lr=1"),
+        ["`--dryrun` must be an option, got an unknown one; did you mean '--d"],
+    ),
+    (("run", "--epochs", "train.py", "lr=1"), ["got an unknown one; see runmanager run --help."]),
     (("sweep", "--resume-with", "log-dri=x.pt", "train.py", "--", "fit"), ["`log-dri` must be a flag"]),
     (("run", "train.py", "lr=1,2", "--", "fit"), ["use `runmanager sweep`"]),
     (("sweep", "--unsigned", "lr", "train.py", "lr=1,2", "--", "fit"), ["does not distinguish runs"]),
