@@ -100,15 +100,16 @@ def _best_cells(sweep: SweepPaths, results: "Table", pairs: "ComparisonTable | N
     from runmanager.results.tables.sorting import best_first
 
     command = command_on(sweep, "table")
-    whole = without_shorter_runs(results, f"`{command} --all` shows")
-    left_out = whole.notes[len(results.notes) :]
+    shown_by = f"`{command} --all` shows"
+    whole = without_skipped_cells(without_shorter_runs(results, shown_by), shown_by)
+    left_out = [note for note in whole.notes if note not in results.notes]
     cells = collapse_seeds(whole, each=f"`{command} --each` shows the runs.")
     reasons = {row["reason"] for row in pairs.rows if row["reason"]} if pairs else ()
     notes = len(cells.notes) - len(left_out) + (len(reasons) + len(pairs.notes) if pairs else 0)
     both = f"`{command}` and `{command_on(sweep, 'compare')}` explain" if pairs else f"`{command}` explains"
     also = f", and have {pluralize(notes, 'note')}" if pairs else f", and has {pluralize(notes, 'note')}"
     cells = dataclasses.replace(cells, notes=(*left_out, f"{both} the columns{also if notes else ''}."), legend="")
-    return best_first(without_skipped_cells(cells, f"`{command} --all` shows"))
+    return best_first(cells)
 
 
 def _pairs_with_answer(sweep: SweepPaths, comparison: "ComparisonTable") -> "ComparisonTable":
