@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun
-from runmanager.records.sweep.lookup import OUTPUT_ROOT
+from runmanager.records.sweep.lookup import command_on
 from runmanager.text import pluralize, printable, wrapped
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from runmanager.results.compare.comparison_table import ComparisonTable
     from runmanager.results.table_model.columns import Table
 
-__all__ = ["command_on", "show_duel", "show_results"]
+__all__ = ["show_duel", "show_results"]
 
 _MAX_ROWS = (10, 5, 3)  # of each table: in a low terminal fewer, so that all of the end is on the screen
 _LINES_BESIDE = 3  # two empty ones, and the prompt
@@ -172,10 +171,3 @@ def _side_by_side(console: Console, *parts: str) -> list[str]:
     """The parts in one line where the terminal is wide enough, else each in its own, so none is broken."""
     line = "   ".join(parts)
     return [line] if len(line) <= console.width or not console.is_terminal else list(parts)
-
-
-def command_on(sweep: SweepPaths, name: str) -> str:
-    """Return a command on the sweep as it is typed here: `runmanager table first`."""
-    root = sweep.root.absolute()
-    is_named = root.parent == OUTPUT_ROOT.absolute() and not root.name.startswith("-")
-    return shlex.join(["runmanager", name, root.name if is_named else str(sweep.root)])
