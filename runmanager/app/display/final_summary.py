@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from runmanager.app.display.missing_metric import has_metric
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.status import Status
@@ -55,6 +56,8 @@ def show_results(
     said = answers(results, comparison, runs=contents.runs, metric=metric)
     if without_metrics and _has_only_runs_without_metrics(contents.runs):
         said.append(without_metrics)
+    elif metric is not None and _is_missing(metric, contents.runs):
+        said.append(f"No finished run has the metric {metric}, by which cells were to be ranked.")
     lines = [_line(line, console) for line in (*where, *again, "", *said)]
     console.print()
     tables = _tables_that_fit(sweep, results, comparison, console, num_lines_below=_height(lines, console))
@@ -134,6 +137,12 @@ def _has_only_runs_without_metrics(runs: Sequence[StoredRun]) -> bool:
     from runmanager.results.metrics.metric_lookup import has_metrics
 
     return any(run.record.status is Status.FINISHED for run in runs) and not has_metrics(runs)
+
+
+def _is_missing(metric: str, runs: Sequence[StoredRun]) -> bool:
+    """Whether runs finished and none of them has the metric."""
+    finished = [run for run in runs if run.record.status is Status.FINISHED]
+    return bool(finished) and not any(has_metric(metric, run) for run in finished)
 
 
 def show_duel(sweep: SweepPaths, console: Console, is_written: bool) -> None:
