@@ -130,6 +130,33 @@ def test_what_cannot_be_run_is_refused_before_anything_runs(
     assert begun(deaths) == [] and not (deaths.path / "outputs").exists()
 
 
+def test_a_module_that_hides_a_standard_one_is_named_beside_the_error(folder: Folder) -> None:
+    (folder.path / "code").mkdir()
+    folder.write("code/train.py", "import random, sys\nrandom.choice([1]) if 'lr=1' in sys.argv[1] else 1 / 0\n")
+    folder.write("code/random.py", "pass")
+    done = folder.run("sweep", "--name", "hidden", "code/train.py", "lr=1,2")
+    assert done.status == 1
+    messages = {lr: each.message for lr, each in records_of(folder, "hidden").items()}
+    assert messages[1].startswith("AttributeError: module 'random' has no attribute 'choice'")
+    assert messages[1].endswith("; random.py next to the script takes the place of Python's own random; rename it")
+    assert messages[2] == "ZeroDivisionError: division by zero"
+    assert messages[1] in done.out
+
+
+TYPED = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr', type=float)\np.parse_args()\n"
+
+
+def test_a_value_that_the_script_refuses_is_told_before_the_first_run(folder: Folder) -> None:
+    folder.write("train.py", TYPED)
+    done = folder.run("sweep", "train.py", "lr=0.1,abc")
+    assert done.status == 2 and not (folder.path / "outputs").exists()
+    assert done.err == (
+        "error: Settings must be what train.py takes, got one that it refuses: argument --lr: invalid float value: "
+        "'abc' (--unchecked skips this check).\n"
+    )
+    assert folder.run("sweep", "--exclude", "lr=='abc'", "--dry-run", "train.py", "lr=0.1,abc").status == 0
+
+
 # Trains for four epochs from its checkpoint; waits before the third one while `gate` exists, with a child of its own.
 RESUMES = """
 import subprocess, sys, time
