@@ -36,6 +36,12 @@ REFUSED = {
     "contradiction": (["loader=resident", "num_workers=1"], ["`num_workers` must be 0 with `loader=resident`, got 1;"]),
     "unknown choice": (["model=cnnn"], ["`model` must be one of cnn, custom, ", "got cnnn; did you mean 'cnn'?"]),
     "unknown preset": (["experiment=digits"], ["`experiment` must be one of colab_mnist,", "'digits_quick'"]),
+    "several presets, whose own grids would be lost": (
+        ["-m", "experiment=digits_quick,gpu_crossover"],
+        [
+            "`experiment` must be one preset for all cells, got `experiment=digits_quick,gpu_crossover`; run each by itself"
+        ],
+    ),
     "a text to be quoted": (
         ["name=änd"],
         ["""a text with such characters is written 'name="änd"'."""],
