@@ -38,9 +38,7 @@ REFUSED = {
     "unknown preset": (["experiment=digits"], ["`experiment` must be one of colab_mnist,", "'digits_quick'"]),
     "several presets, whose own grids would be lost": (
         ["-m", "experiment=digits_quick,gpu_crossover"],
-        [
-            "`experiment` must be one preset for all cells, got `experiment=digits_quick,gpu_crossover`; run each by itself"
-        ],
+        ["`experiment` must be one preset for all cells, got `experiment=digits_quick,gpu_crossover`; run each"],
     ),
     "a text to be quoted": (
         ["name=änd"],
