@@ -14,9 +14,15 @@ from rich.text import Text
 from runmanager.app.display.eta import EndedRun, expected_seconds, last_copied_epoch, own_seconds, sweep_seconds_left
 from runmanager.app.display.live_layout import LiveLayout
 from runmanager.app.display.live_table import Layout, LiveRow, footer
-from runmanager.app.display.missing_metric import missing_metric
 from runmanager.app.display.rich_internals import PausableLive
-from runmanager.app.display.run_line import end_reason, logged_results, planned_epochs, run_label, run_line
+from runmanager.app.display.run_line import (
+    end_reason,
+    logged_results,
+    missing_metric,
+    planned_epochs,
+    run_label,
+    run_line,
+)
 from runmanager.app.display.running_run import RunningRun
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths
