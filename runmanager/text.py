@@ -3,15 +3,17 @@
 import json
 import re
 import shlex
+import shutil
 import textwrap
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TextIO
 
 __all__ = [
     "MAX_LINE",
     "encodable",
     "error_line",
     "first_line",
+    "fitted",
     "format_value",
     "full_command",
     "in_backticks",
@@ -100,10 +102,18 @@ def wrapped(text: str, width: int) -> str:
     return "\n".join(parts).replace(_NO_BREAK, " ")
 
 
+def fitted(text: str, stream: TextIO | None, *, indent: int = 0) -> str:
+    """Break a text into lines as wide as the terminal that `stream` is, less an `indent`; unchanged in a pipe."""
+    if stream is None or not stream.isatty():
+        return text
+    return wrapped(text, max(shutil.get_terminal_size().columns - indent, _MIN_WIDTH))
+
+
 def _indent(line: str) -> str:
     return line[: len(line) - len(line.lstrip(" "))]
 
 
+_MIN_WIDTH = 20
 _NO_BREAK = "\x00"  # stands for a space; no printable text contains it
 
 # Control characters but for tab and line feed; bidirectional marks, with which a text can look like another one; lone

@@ -22,6 +22,7 @@ __all__ = [
     "fault",
     "field_faults",
     "limits",
+    "nearest_names",
     "range_faults",
     "suggestion",
 ]
@@ -47,9 +48,35 @@ def fault(key: str, rule: str, value: object, way_out: str = "") -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str], *, max_names: int = 3, cutoff: float = 0.5) -> str:
-    """Suggest the closest known names as a question; empty if none is as similar as `cutoff` (1 is equal)."""
-    close = difflib.get_close_matches(name, list(dict.fromkeys(map(str, known))), n=max_names, cutoff=cutoff)
+    """Suggest the `nearest_names` as a question; empty if there are none."""
+    close = nearest_names(name, known, max_names=max_names, cutoff=cutoff)
     return f"did you mean {' or '.join(repr(each) for each in close)}?" if close else ""
+
+
+def nearest_names(name: str, known: Iterable[str], *, max_names: int = 3, cutoff: float = 0.5) -> list[str]:
+    """Return the known names that may be meant, the likeliest first; none that is less similar than `cutoff`.
+
+    Before those of similar letters (1 is equal) come those with the same last part, as optimizer.momentum for momentum,
+    and those that are the initials or have them, as lr for learning_rate and batch_size for bs.
+    """
+    names = list(dict.fromkeys(map(str, known)))
+    meant = [each for each in names if _may_mean(name, each)]
+    close = difflib.get_close_matches(name, names, n=max_names, cutoff=cutoff)
+    return list(dict.fromkeys([*meant, *close]))[:max_names]
+
+
+def _may_mean(name: str, known: str) -> bool:
+    given, other = (each.strip("-_").replace("-", "_") for each in (name, known))
+    last, last_known = given.rpartition(".")[2], other.rpartition(".")[2]
+    if last == last_known:
+        return "." not in given or "." not in other
+    return _initials(last) == last_known or last == _initials(last_known)
+
+
+def _initials(name: str) -> str | None:
+    """The first letters of a name of several words."""
+    words = [word for word in name.split("_") if word]
+    return "".join(word[0] for word in words) if len(words) > 1 else None
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

@@ -1,5 +1,6 @@
 """Text for people: values and commands as typed, bounded lines, no control characters."""
 
+import io
 import re
 from typing import Any
 
@@ -12,6 +13,7 @@ from runmanager.text import (
     encodable,
     error_line,
     first_line,
+    fitted,
     format_value,
     in_backticks,
     pluralize,
@@ -80,6 +82,18 @@ def test_wrapped_breaks_at_spaces_and_never_within_a_command(width: int) -> None
     assert " ".join(" ".join(lines).split()) == " ".join(text.split())
     assert all(len(line) <= width for line in lines if name not in line)
     assert lines[-1].startswith("  ")
+
+
+def test_text_is_fitted_to_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("COLUMNS", "30")
+    text = "a sentence that is longer than thirty characters"
+    assert fitted(text, None) == fitted(text, io.StringIO()) == text
+    assert fitted(text, Terminal()) == "a sentence that is longer than\nthirty characters"
+    assert fitted(text, Terminal(), indent=2) == "a sentence that is longer\nthan thirty characters"
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from runmanager.validation import (
     fault,
     field_faults,
     limits,
+    nearest_names,
     range_faults,
     suggestion,
 )
@@ -113,6 +114,15 @@ def test_close_names_are_suggested():
     assert did_you_mean("val_los", ["val_loss", "loss"], max_names=1) == "did you mean 'val_loss'?"
     assert did_you_mean("val_los", ["val_loss", "loss"]) == "did you mean 'val_loss' or 'loss'?"
     assert did_you_mean("qqq", ["resnet18", "vgg16"]) == ""
+
+
+def test_a_name_is_found_by_its_last_part_and_by_initials():
+    known = ["lr", "batch_size", "epochs", "optimizer.momentum", "optimizer.weight_decay"]
+    assert nearest_names("learning_rate", known) == nearest_names("--learning-rate", known) == ["lr"]
+    assert nearest_names("momentum", known)[0] == "optimizer.momentum"
+    assert nearest_names("optimizer.lr", known)[0] == "lr"
+    assert nearest_names("bs", known) == ["batch_size"] and nearest_names("wd", known) == ["optimizer.weight_decay"]
+    assert nearest_names("e", known) == [] and nearest_names("model.width", ["loader.width"], cutoff=1) == []
 
 
 def test_known_names_are_listed_if_none_is_close():

@@ -3,6 +3,7 @@
 import os
 import sys
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,12 +12,13 @@ from typing import Any
 from runmanager.app.compose.override_quoting import quote_raw
 from runmanager.app.display.error_line import print_error
 from runmanager.app.display.first_words import show_first_words
-from runmanager.app.sweeper_flags import SweeperFlags
+from runmanager.app.sweeper_flags import OPTIONS, SweeperFlags
 from runmanager.errors import ConfigurationError, RunManagerError, SweepError, error_chain
 from runmanager.records.host.import_path import search_current_folder
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
 from runmanager.records.settings.secrets import masked_words, refuse_masks
 from runmanager.signals import INTERRUPTED_STATUS
+from runmanager.validation import nearest_names
 
 __all__ = ["main", "task"]
 
@@ -38,6 +40,7 @@ _INFO_OPTIONS = (
     *("--help", "-h", "--hydra-help", "--version", "--cfg", "-c", "--info", "-i"),
     *("--shell-completion", "-sc"),
 )
+_NAMES_OF_OPTIONS = [word for word in (*_FLAGS, *OPTIONS, *_OPTIONS_WITH_VALUE, *_HYDRA_FLAGS) if word.startswith("--")]
 
 
 @dataclass(frozen=True)
@@ -92,8 +95,9 @@ class _Command:
             )
         if self.other_sweeper == _APPLICATIONS:
             faults.append(f"`hydra/sweeper` must be grid for this job, got `{_APPLICATIONS}`, which is for other ones.")
-        words = iter(self.words)
-        for word in words:
+        words = deque(self.words)
+        while words:
+            word = words.popleft()
             option = word.partition("=")[0]
             if not word.startswith("-"):
                 if "=" not in word and not word.startswith("~"):
@@ -102,16 +106,13 @@ class _Command:
             elif option == _RERUN:
                 way_out = "`runmanager reproduce RUN` gives the command that makes a run again"
                 faults.append(f"`{_RERUN}` must be left out, as it loads a pickle, which can run any code; {way_out}.")
-                if option == word:
-                    next(words, None)
+                _take_value(word, words)
             elif option in _OPTIONS_WITH_VALUE:
-                if option == word:
-                    next(words, None)
+                _take_value(word, words)
             elif option in _HYDRA_FLAGS and option != word:
                 faults.append(f"`{option}` must be given without a value, got `{word}`.")
             elif option not in _HYDRA_FLAGS:
-                setting = option.lstrip("-").replace("-", "_")
-                faults.append(f"`{word}` must be an option, got an unknown one; a setting is written {setting}=….")
+                faults.append(f"`{word}` must be an option, got an unknown one; {_meant(word, words)}")
         return faults
 
     def for_hydra(self) -> list[str]:
@@ -154,6 +155,24 @@ def main(
     with repaired_streams(command.report_lost_output) as output:
         status = _status_of(command, [*program, *given], task)
     return _BROKEN_STATUS if status == 0 and output.has_failed and not command.is_sweep else status
+
+
+def _take_value(word: str, following: deque[str]) -> str:
+    """The value of an option: what follows `=`, or the next word, which is taken; empty if there is none."""
+    _, has_value, value = word.partition("=")
+    return value if has_value or not following else following.popleft()
+
+
+def _meant(word: str, following: deque[str]) -> str:
+    """What an unknown option may mean: a known one, or a setting, whose value then follows."""
+    option = word.partition("=")[0]
+    if near := nearest_names(option, _NAMES_OF_OPTIONS, max_names=1, cutoff=0.8):
+        if near[0] in (*OPTIONS, *_OPTIONS_WITH_VALUE):
+            _take_value(word, following)
+        return f"did you mean '{near[0]}'?"
+    stands_apart = "=" in word or (following and "=" not in following[0] and not following[0].startswith("-"))
+    value = _take_value(word, following) if stands_apart else ""
+    return f"a setting is written {option.lstrip('-').replace('-', '_')}={value or '…'}."
 
 
 def _status_of(command: _Command, called: Sequence[str], task: Callable[[Any], Any]) -> int:

@@ -7,9 +7,9 @@ from typing import Any
 
 from runmanager.app.compose.override_quoting import format_override
 
-__all__ = ["SweeperFlags"]
+__all__ = ["OPTIONS", "SweeperFlags"]
 
-_OPTIONS = ("--zip", "--points", "--exclude", "--notify", "--save", "--secrets")
+OPTIONS = ("--zip", "--points", "--exclude", "--notify", "--save", "--secrets")
 _LIST = "--secrets"
 _REPEATABLE = "--zip"
 
@@ -28,7 +28,7 @@ class SweeperFlags:
         words = iter(argv)
         for word in words:
             option, has_value, value = word.partition("=")
-            if option in _OPTIONS:
+            if option in OPTIONS:
                 given.append((option, value if has_value else next(words, None)))
             else:
                 rest.append(word)

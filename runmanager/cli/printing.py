@@ -1,12 +1,11 @@
 """Printing a command's output: rich tables and plain lines, for terminals and pipes."""
 
-import shutil
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from runmanager.app.display.error_line import print_error
-from runmanager.text import printable, wrapped
+from runmanager.text import fitted, printable, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -34,12 +33,9 @@ def render(target: "Console", renderable: "RenderableType", *lines: str) -> str:
     return capture.get()
 
 
-def wrap_lines(*lines: str) -> str:
-    """Join `lines`, each wrapped at words to the width of the terminal; unwrapped in a pipe."""
-    if not sys.stdout.isatty():
-        return "\n".join(lines)
-    width = shutil.get_terminal_size().columns
-    return "\n".join(wrapped(line, width) for line in lines)
+def wrap_lines(*lines: str, indent: int = 0) -> str:
+    """Join `lines`, each wrapped at words to the width of the terminal, less an `indent`; unwrapped in a pipe."""
+    return "\n".join(fitted(line, sys.stdout, indent=indent) for line in lines)
 
 
 def print_text(text: str) -> None:
@@ -56,4 +52,4 @@ def warn_damaged(damaged: Iterable[str]) -> None:
 
 def print_warning(line: str) -> None:
     """Print a warning on stderr."""
-    print(f"warning: {printable(line)}", file=sys.stderr)
+    print(fitted(f"warning: {printable(line)}", sys.stderr), file=sys.stderr)

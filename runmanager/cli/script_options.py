@@ -11,6 +11,8 @@ import typer
 
 from runmanager.app.script_command_line import ScriptCommandLine, ScriptFlags
 from runmanager.cli.fixed_arguments import FixedArgumentsCommand, fixed_arguments
+from runmanager.errors import UsageError
+from runmanager.validation import did_you_mean
 
 __all__ = ["SCRIPT_METAVAR", "ScriptCommand", "takes_scripts"]
 
@@ -119,6 +121,10 @@ def takes_scripts(
                 return built_in(ctx) if ctx.args else _show_help(ctx)
             flags = ScriptFlags(**given)
             program, *settings = [flags.module, *ctx.args] if flags.module is not None else ctx.args
+            if program.startswith("-"):  # Typer passes on what it does not know
+                known = [name for each in ctx.command.params for name in each.opts if name.startswith("--")]
+                way_out = did_you_mean(program, known, max_names=1, cutoff=0.7) or f"see {ctx.command_path} --help."
+                raise UsageError(f"`{program}` must be an option, got an unknown one; {way_out}")
             words = ("runmanager", str(ctx.info_name), *ctx.meta[_WORDS])
             fixed = fixed_arguments(ctx)
             line = ScriptCommandLine(flags, program, tuple(settings), fixed, words, is_single, bool(ctx.obj))

@@ -73,8 +73,9 @@ class RunManager(TutorialCalls):
     write sweep.json and the tables themselves. A run that is `running` on another host is taken over after
     `heartbeat_timeout` seconds without a heartbeat. `secrets` names settings whose text is masked in what is written,
     for this process, besides `password`, `secret`, `api_key`, `access_token` and `auth_token`.
-    The report is written when the manager is dropped or the process ends, the other tables at each run's end. Several
-    threads may each have a run at the same time, from one manager or several.
+    The report is written when the manager is dropped or the process ends, the other tables at each run's end; with
+    `console` the sweep's folder is named then, and the command that shows it. Several threads may each have a run at
+    the same time, from one manager or several.
     Raises `UsageError` for a timeout too short for a living run, and in a process that is one of several ranks.
     """
 
@@ -111,7 +112,7 @@ class RunManager(TutorialCalls):
         self._tables: TableUpdater | None = None
         if owns_sweep:
             # The report draws figures, which takes a second: so once, when the manager is dropped, not after every run.
-            write_tables_when_dropped(self, self.paths, self._begun)
+            write_tables_when_dropped(self, self.paths, self._begun, shows=console and sinks is None)
 
     def run(
         self,

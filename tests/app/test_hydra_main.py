@@ -75,10 +75,24 @@ def test_version_prints_hydras_version(command: Callable[..., Any]) -> None:
     assert done.out.startswith("Hydra 1.")
 
 
-def test_an_unknown_flag_is_rejected(command: Callable[..., Any]) -> None:
-    done = command("--quite")
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["--quite"], ["did you mean '--quiet'?"]),
+        (["--dryrun", "lr=0.1"], ["did you mean '--dry-run'?"]),
+        (["--point", "points.yaml", "lr=0.1"], ["did you mean '--points'?"]),
+        (["--learning-rate", "0.1"], ["a setting is written learning_rate=0.1."]),
+        (["--lr=0.1", "--resume"], ["a setting is written lr=0.1.", "a setting is written resume=…."]),
+    ],
+)
+def test_an_unknown_flag_is_rejected_with_what_was_meant(
+    command: Callable[..., Any], words: list[str], meant: list[str]
+) -> None:
+    done = command(*words)
     assert done.status == 2
-    assert "--quite" in done.err
+    lines = done.err.splitlines()
+    assert [line.partition("; ")[2] for line in lines] == meant
+    assert all(" must be an option, got an unknown one; " in line for line in lines)
 
 
 DRIVER = """

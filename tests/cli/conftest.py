@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+import pty
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -168,3 +169,26 @@ def example(tmp_path: Path) -> Iterator[SweepPaths]:
     """The sweep of docs/commands.md in `outputs/digits` under the current folder."""
     with example_in(tmp_path):
         yield SweepPaths(tmp_path / "outputs" / "digits")
+
+
+def shown_in_terminal(*arguments: str, columns: int) -> list[str]:
+    """The lines that a command shows in a terminal of so many columns, those of both streams."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        process_words(*arguments),
+        env={**os.environ, "COLUMNS": str(columns)},
+        stdin=subprocess.DEVNULL,
+        stdout=slave,
+        stderr=slave,
+    )
+    os.close(slave)
+    shown = b""
+    try:
+        while part := os.read(master, 65536):
+            shown += part
+    except OSError:  # what Linux reports once no process has the terminal open
+        pass
+    finally:
+        os.close(master)
+        process.wait(timeout=60)
+    return shown.decode().replace("\r\n", "\n").splitlines()

@@ -6,6 +6,21 @@ import pytest
 
 from runmanager.records.files.paths import SweepPaths
 
+from .conftest import shown_in_terminal
+
+
+def test_errors_and_warnings_are_wrapped_in_a_terminal_and_whole_in_a_pipe(
+    command: Callable, sweep: SweepPaths
+) -> None:
+    next(sweep.runs.iterdir()).joinpath("run.json").write_text("{")
+    for words in (["table", "grid", "--sort", "val_acuracyy"], ["best", "grid", "--format", "json"]):
+        (whole,) = command(*words).err.splitlines()
+        assert len(whole) > 80
+        lines = shown_in_terminal(*words, columns=80)
+        begin = next(index for index, line in enumerate(lines) if line.startswith(("error: ", "warning: ")))
+        assert " ".join(lines[begin:]).startswith(whole)
+        assert all(len(line) <= 80 or " " not in line for line in lines)
+
 
 @pytest.mark.parametrize(
     ("words", "expected"),

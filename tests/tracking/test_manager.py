@@ -57,6 +57,25 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
 
 
+@pytest.mark.parametrize("options", [{}, {"console": False}, {"sinks": []}], ids=["console", "silent", "own sinks"])
+def test_the_end_of_a_loop_names_the_folder_and_the_command_that_shows_it(
+    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for root, shown in (("outputs/mine", "mine"), ("else where", "'else where'")):
+        manager = RunManager(root, **options)
+        with manager.run({"lr": 0.1}, Stateful(), [torch.rand(1)]) as run:
+            for epoch in run.epochs(1):
+                list(epoch.batches([torch.rand(1)]))
+        del manager, run, epoch
+        gc.collect()
+        lines = capsys.readouterr().out.splitlines()
+        expected = [f"The results are in {root}; `runmanager table {shown}` shows them."]
+        assert lines[-1:] == ([] if options else expected)
+    RunManager("outputs/nothing", **options)
+    assert capsys.readouterr().out == ""
+
+
 def test_documented_example(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_gpu: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

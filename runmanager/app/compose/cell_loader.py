@@ -24,7 +24,7 @@ from runmanager.launching.hydra_internals import (
 )
 from runmanager.records.settings.values import flatten
 from runmanager.text import format_value, message_line
-from runmanager.validation import did_you_mean, fault, suggestion
+from runmanager.validation import did_you_mean, fault, nearest_names, suggestion
 
 __all__ = ["CellLoader"]
 
@@ -219,7 +219,7 @@ def _explained(override: Override, config: DictConfig, error: Exception, groups:
         return fault(key, _type_rule(config, key), repr(override.get_value_element_as_str()))
     if "Could not override" in str(error) or "looks like" in str(error):
         known = flatten({str(name): _plain(node) for name, node in config.items() if name != "hydra"})
-        return _unknown_key(override, [*known, *groups])
+        return _unknown_key(override, [*known, *groups], of_hydra=_settings_of_hydra(config))
     return f"`{override.input_line}` cannot be applied: {message_line(error)}"
 
 
@@ -227,18 +227,36 @@ def _plain(node: Any) -> Any:
     return OmegaConf.to_container(node, resolve=False) if OmegaConf.is_config(node) else node
 
 
-def _unknown_key(override: Override, known: Sequence[str]) -> str:
+def _settings_of_hydra(config: DictConfig) -> list[str]:
+    """The settings of the launcher and the sweeper."""
+    parts = {name: _plain(config.hydra[name]) for name in ("launcher", "sweeper")} if "hydra" in config else {}
+    return [f"hydra.{name}" for name in flatten(parts) if not name.endswith("._target_")]
+
+
+def _unknown_key(override: Override, known: Sequence[str], *, of_hydra: Sequence[str] = ()) -> str:
     key = override.key_or_group
     if key.startswith("hydra."):
-        return f"`{key}` must be a setting of Hydra, got an unknown name; see --hydra-help."
-    from runmanager.app.compose.schema import choices_with_setting  # late, as only faults of the built-in job need it
+        way_out = did_you_mean(key, of_hydra, cutoff=0.8) or "see --hydra-help."
+        return f"`{key}` must be a setting of Hydra, got an unknown name; {way_out}"
+    from runmanager.app.compose.schema import choices_with_setting, settings_of_choices  # late: only faults need it
 
     if choices := choices_with_setting(key):
-        return fault(key, f"be given with {' or '.join(f'`{each}`' for each in choices)}", "another choice")
-    way_out = suggestion(key, known)
+        return fault(key, f"be given with {_alternatives(choices)}", "another choice")
+    of_launcher = [each for each in of_hydra if each == f"hydra.launcher.{key}"]
+    near = nearest_names(key, [*known, *settings_of_choices(), *of_launcher])
+    shown = [f"{name!r}{_with_choice(name, choices_with_setting(name), known)}" for name in near]
+    way_out = f"did you mean {' or '.join(shown)}?" if near else suggestion(key, known)
     if "custom" in key or key.split(".")[0] in ("model", "dataset"):
         way_out += f" To add an argument of a custom part, write +{override.input_line}."
     return f"`{key}` must be a setting, got an unknown name; {way_out}"
+
+
+def _with_choice(name: str, choices: Sequence[str], known: Sequence[str]) -> str:
+    return f" (with {_alternatives(choices)})" if choices and name not in known else ""
+
+
+def _alternatives(choices: Sequence[str]) -> str:
+    return " or ".join(f"`{each}`" for each in choices)
 
 
 _TYPE_WORDS: Mapping[Any, Sequence[str]] = {

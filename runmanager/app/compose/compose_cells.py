@@ -13,6 +13,7 @@ from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.grid_rules import GridRules, KnownSettings
 from runmanager.app.compose.override_grid import OverrideGrid, parse_overrides, read_override_grid
 from runmanager.app.compose.schema import CellReader, Config, read_config, unknown_settings
+from runmanager.app.compose.user_presets import PRESETS
 from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Cell
 from runmanager.records.settings.naming import readable_name
@@ -68,6 +69,8 @@ def prepare_cells(
     for key in varying:
         if key.lstrip("+~").split(".")[0] in UNSIGNED:
             faults[f"`{key}` must have one value in a sweep, got several; it does not distinguish runs."] = None
+    if fault := _presets_fault(grid):
+        raise ConfigurationError([fault])
     combinations = _combine_with_sides(grid.combinations(), of_sides)
     given = _given([*grid.given, *(each for side in of_sides for each in side)])
     cells, configs = _read_cells(
@@ -250,6 +253,17 @@ def _value_of(plain: dict[str, Any], key: str) -> Any:
     """The value of a setting, or the choice of a group."""
     flat = flatten(plain)
     return flat.get(key, flat.get(f"{key}.name", flat.get(f"{key}._target_")))
+
+
+def _presets_fault(grid: OverrideGrid) -> str:
+    """A message on presets that vary: the axes of a preset are read once, before the cells are composed."""
+    of_cells = [each for each in grid.overrides if each.is_sweep_override()]
+    of_cells += [each for point in grid.points for each in point.values()]
+    given = [each.input_line for each in of_cells if each.key_or_group == PRESETS]
+    if not given:
+        return ""
+    way_out = "run each by itself: with the same `name` their cells are in one sweep"
+    return f"`{PRESETS}` must be one preset for all cells, got `{given[0]}`; {way_out}."
 
 
 def _axes(varying: Sequence[str], cells: Sequence[Cell]) -> dict[str, list[Any]]:

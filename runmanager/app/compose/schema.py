@@ -29,6 +29,7 @@ __all__ = [
     "read_config",
     "register_resolvers",
     "register_schema",
+    "settings_of_choices",
     "unknown_settings",
 ]
 
@@ -89,6 +90,14 @@ def choices_with_setting(key: str) -> list[str]:
     """Return the choices of a group that have the setting `key`: `measure=paired` for `measure.max_seconds`."""
     group, _, name = key.partition(".")
     return [f"{group}={choice}" for choice, options in OPTION_TYPES.get(group, {}).items() if name in _names(options)]
+
+
+def settings_of_choices() -> list[str]:
+    """Return the settings that any choice of any group has."""
+    keys = (
+        f"{group}.{name}" for group, types in OPTION_TYPES.items() for each in types.values() for name in _names(each)
+    )
+    return list(dict.fromkeys(keys))
 
 
 def _choices() -> str:

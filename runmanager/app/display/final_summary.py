@@ -2,18 +2,18 @@
 
 import dataclasses
 import itertools
-import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
+from runmanager.app.display.run_line import has_metric
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun
-from runmanager.records.sweep.lookup import OUTPUT_ROOT
+from runmanager.records.sweep.lookup import command_on
 from runmanager.text import pluralize, printable, wrapped
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from runmanager.results.compare.comparison_table import ComparisonTable
     from runmanager.results.table_model.columns import Table
 
-__all__ = ["command_on", "show_duel", "show_results"]
+__all__ = ["show_duel", "show_results"]
 
 _MAX_ROWS = (10, 5, 3)  # of each table: in a low terminal fewer, so that all of the end is on the screen
 _LINES_BESIDE = 3  # two empty ones, and the prompt
@@ -56,6 +56,8 @@ def show_results(
     said = answers(results, comparison, runs=contents.runs, metric=metric)
     if without_metrics and _has_only_runs_without_metrics(contents.runs):
         said.append(without_metrics)
+    elif metric is not None and _is_missing(metric, contents.runs):
+        said.append(f"No finished run has the metric {metric}, by which cells were to be ranked.")
     lines = [_line(line, console) for line in (*where, *again, "", *said)]
     console.print()
     tables = _tables_that_fit(sweep, results, comparison, console, num_lines_below=_height(lines, console))
@@ -100,15 +102,16 @@ def _best_cells(sweep: SweepPaths, results: "Table", pairs: "ComparisonTable | N
     from runmanager.results.tables.sorting import best_first
 
     command = command_on(sweep, "table")
-    whole = without_shorter_runs(results, f"`{command} --all` shows")
-    left_out = whole.notes[len(results.notes) :]
+    shown_by = f"`{command} --all` shows"
+    whole = without_skipped_cells(without_shorter_runs(results, shown_by), shown_by)
+    left_out = [note for note in whole.notes if note not in results.notes]
     cells = collapse_seeds(whole, each=f"`{command} --each` shows the runs.")
     reasons = {row["reason"] for row in pairs.rows if row["reason"]} if pairs else ()
     notes = len(cells.notes) - len(left_out) + (len(reasons) + len(pairs.notes) if pairs else 0)
     both = f"`{command}` and `{command_on(sweep, 'compare')}` explain" if pairs else f"`{command}` explains"
     also = f", and have {pluralize(notes, 'note')}" if pairs else f", and has {pluralize(notes, 'note')}"
     cells = dataclasses.replace(cells, notes=(*left_out, f"{both} the columns{also if notes else ''}."), legend="")
-    return best_first(without_skipped_cells(cells, f"`{command} --all` shows"))
+    return best_first(cells)
 
 
 def _pairs_with_answer(sweep: SweepPaths, comparison: "ComparisonTable") -> "ComparisonTable":
@@ -134,6 +137,12 @@ def _has_only_runs_without_metrics(runs: Sequence[StoredRun]) -> bool:
     from runmanager.results.metrics.metric_lookup import has_metrics
 
     return any(run.record.status is Status.FINISHED for run in runs) and not has_metrics(runs)
+
+
+def _is_missing(metric: str, runs: Sequence[StoredRun]) -> bool:
+    """Whether runs finished and none of them has the metric."""
+    finished = [run for run in runs if run.record.status is Status.FINISHED]
+    return bool(finished) and not any(has_metric(metric, run) for run in finished)
 
 
 def show_duel(sweep: SweepPaths, console: Console, is_written: bool) -> None:
@@ -171,10 +180,3 @@ def _side_by_side(console: Console, *parts: str) -> list[str]:
     """The parts in one line where the terminal is wide enough, else each in its own, so none is broken."""
     line = "   ".join(parts)
     return [line] if len(line) <= console.width or not console.is_terminal else list(parts)
-
-
-def command_on(sweep: SweepPaths, name: str) -> str:
-    """Return a command on the sweep as it is typed here: `runmanager table first`."""
-    root = sweep.root.absolute()
-    is_named = root.parent == OUTPUT_ROOT.absolute() and not root.name.startswith("-")
-    return shlex.join(["runmanager", name, root.name if is_named else str(sweep.root)])

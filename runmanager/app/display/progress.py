@@ -15,13 +15,20 @@ from runmanager.app.display.eta import EndedRun, expected_seconds, last_copied_e
 from runmanager.app.display.live_layout import LiveLayout
 from runmanager.app.display.live_table import Layout, LiveRow, footer
 from runmanager.app.display.rich_internals import PausableLive
-from runmanager.app.display.run_line import end_reason, logged_results, planned_epochs, run_label, run_line
+from runmanager.app.display.run_line import (
+    end_reason,
+    logged_results,
+    missing_metric,
+    planned_epochs,
+    run_label,
+    run_line,
+)
 from runmanager.app.display.running_run import RunningRun
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import EpochRecord, RunRecord, counted_word
 from runmanager.records.run.status import Status
-from runmanager.records.storage.reader import read_epochs, read_record
+from runmanager.records.storage.reader import StoredRun, read_epochs, read_record
 from runmanager.text import printable, wrapped
 
 __all__ = ["LiveRegion", "RunDisplay", "terminal_region"]
@@ -92,6 +99,7 @@ class RunDisplay:
         self._columns = LiveLayout(longest_label=longest_label, metric=metric)
         self._layout = self._columns.fitting(self._width())
         self._has_header = False
+        self._has_checked_metric = False
         self._printed: set[str] = set()
         self._live = live_region(console, self._render_live_region)
 
@@ -226,6 +234,14 @@ class RunDisplay:
             self._print(run_line(paths, record, epochs, counted=counted, metric=self._metric))
         if not record.status.is_success and paths.error.exists():
             self._show_error(paths)
+        if record.status is Status.FINISHED:
+            self._note_missing_metric(StoredRun(paths, record, epochs))
+
+    def _note_missing_metric(self, run: StoredRun) -> None:
+        """Say of the first run that finishes if it lacks the requested metric: the others may lack it as well."""
+        if self._metric is not None and not self._has_checked_metric and (line := missing_metric(self._metric, run)):
+            self.say(line)
+        self._has_checked_metric = True
 
     def _print_row(self, paths: RunPaths, record: RunRecord, epochs: Sequence[EpochRecord]) -> None:
         epoch = epochs[-1] if epochs and epochs[-1].epoch > 0 else None

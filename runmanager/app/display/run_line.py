@@ -8,13 +8,17 @@ from rich.text import Text
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import EpochRecord, RunRecord, counted_word
 from runmanager.records.run.status import Reason, Status
+from runmanager.records.storage.reader import StoredRun
 from runmanager.results.load.logged_values import last_metrics
 from runmanager.results.table_model.formatting import human
 from runmanager.text import printable
+from runmanager.validation import did_you_mean
 
 __all__ = [
     "end_reason",
+    "has_metric",
     "logged_results",
+    "missing_metric",
     "paired_measure_seconds",
     "planned_epochs",
     "progress_text",
@@ -23,6 +27,7 @@ __all__ = [
 ]
 
 _MAX_LOGGED = 3  # logged metrics in a line
+_MAX_NAMED = 8
 
 _SYMBOLS = {"finished": ("✓", "green"), "skipped": ("-", "yellow"), "running": (">", "cyan")}
 
@@ -97,3 +102,28 @@ def paired_measure_seconds(config: Mapping[str, Any]) -> float:
     measure = config.get("measure")
     seconds = measure.get("max_seconds") if isinstance(measure, Mapping) else None
     return float(seconds) if isinstance(seconds, int | float) else 0.0
+
+
+def missing_metric(name: str, run: StoredRun) -> str:
+    """Return a sentence that says that a finished run lacks the metric, and what it has; empty if it has it."""
+    if has_metric(name, run):
+        return ""
+    names = _recorded(run)
+    shown = ", ".join(names[:_MAX_NAMED]) + (", …" if len(names) > _MAX_NAMED else "")
+    hint = did_you_mean(name, names, max_names=1)
+    has = f"it has {shown}{f'; {hint}' if hint else '.'}" if names else "it logged and printed none."
+    return f"{run_label(run.paths)} has finished without the metric {name}, by which cells are ranked: {has}"
+
+
+def has_metric(name: str, run: StoredRun) -> bool:
+    """Whether a run recorded the metric, be it only as not finite, or is measured by it as by a time."""
+    from runmanager.results.metrics.metric_lookup import requested_metric  # late: only where one is requested
+
+    metric = requested_metric(name, [run])
+    return name in _recorded(run) or (metric is not None and bool(metric.values(run)))
+
+
+def _recorded(run: StoredRun) -> list[str]:
+    from runmanager.results.metrics.metric_lookup import recorded_names
+
+    return list(dict.fromkeys([*recorded_names([run]), *(run.record.summary or {})]))

@@ -8,7 +8,7 @@ from typing import Self
 
 from rich.console import Console
 
-from runmanager.app.display.final_summary import command_on, show_results
+from runmanager.app.display.final_summary import show_results
 from runmanager.app.display.progress import RunDisplay
 from runmanager.app.display.run_line import run_label
 from runmanager.app.driver.driver_faults import DriverFaults, require_sweep_folder, write_and_show_results
@@ -26,6 +26,7 @@ from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Outcome, Status
 from runmanager.records.storage.reader import read_record
 from runmanager.records.storage.run_end import RunEnd, find_end, write_end
+from runmanager.records.sweep.lookup import command_on
 from runmanager.results.write_throttle import WriteThrottle
 from runmanager.signals import INTERRUPTED_STATUS
 from runmanager.text import pluralize, shell_command

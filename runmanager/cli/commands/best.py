@@ -54,19 +54,20 @@ def best(
     found, damaged = find(list(named.values()), query, metric=metric, better=better, at=at)
     runs = [run.record for run, _ in found.winner.runs]
     seeds = sorted_values(run.config.get("seed") for run in runs)
-    words, lines = None, list[str]()
+    words, line, remarks = None, list[str](), list[str]()
     try:
         shown = [name for name in found.winner.settings if len(named) == 1 or name != SWEEP]
         command = command_for(runs[0], seeds=seeds, shown=shown, trust=trust)
-        words, lines = command.command, [command.line, *command.remarks]
+        words, line, remarks = command.command, [command.line], list(command.remarks)
     except UsageError as refused:
-        lines = [str(refused)]
+        remarks = [str(refused)]
     warn_damaged(damaged)
     if format_ is RunFormat.JSON:
         if words is None:
-            print_warning(*lines)
+            print_warning(*remarks)
         print_text(best_to_json(found, command=words))
     else:
+        lines = [*line, *wrap_lines(*remarks, indent=2).splitlines()]
         sections = [*best_sections(found, trust=trust), Section("Command", lines=lines)]
         introduction = wrap_lines(f"{', '.join(named)}: {best_headline(found)}", "", *best_sentences(found))
         print_text(format_sections(introduction, sections))

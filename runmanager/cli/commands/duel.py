@@ -14,10 +14,10 @@ from runmanager.cli.fixed_arguments import fixed_arguments
 from runmanager.cli.gate.conditions import FailIfOption, Verdict, answer_conditions
 from runmanager.cli.gate.proposed_duel import could_say, duel_of_sides
 from runmanager.cli.hydra_application import run_application
-from runmanager.cli.printing import print_text
+from runmanager.cli.printing import print_text, wrap_lines
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths, dated_name
-from runmanager.text import printable
+from runmanager.text import fitted, printable
 
 if TYPE_CHECKING:
     from runmanager.app.duel.two_drivers import DuelRequest
@@ -154,7 +154,7 @@ def _print_answer(
         print_text(github_comment(table, title, answers, verdict.lines, verdict.status))
         return
     for line in (*answers, *verdict.lines):
-        typer.echo(printable(line))
+        typer.echo(wrap_lines(printable(line)))
 
 
 def _duel_of_code(
@@ -169,8 +169,9 @@ def _duel_of_code(
     from runmanager.app.duel.two_drivers import run_duel
 
     result = run_duel(_request(ctx, words, revisions, (pythons[0] or sys.executable, pythons[1] or sys.executable)))
+    out = sys.stderr if format_ is DuelFormat.GITHUB else sys.stdout
     for line in result.lines:
-        typer.echo(printable(line), err=format_ is DuelFormat.GITHUB)
+        typer.echo(fitted(printable(line), out), file=out)
     verdict = _answer_across(result.sweeps, conditions, format_)
     worst = max(result.statuses, key=abs)
     if verdict.status is not None and all(status in (0, _FAILED) for status in result.statuses):

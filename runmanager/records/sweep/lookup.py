@@ -1,5 +1,6 @@
 """Finding sweeps and runs by folder or by name under outputs/."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -9,13 +10,20 @@ from runmanager.records.storage.reader import run_names
 from runmanager.records.sweep.sweep_record import open_sweep
 from runmanager.validation import did_you_mean
 
-__all__ = ["OUTPUT_ROOT", "find_run", "find_sweep", "find_sweep_or_run", "known_runs", "known_sweeps"]
+__all__ = ["OUTPUT_ROOT", "command_on", "find_run", "find_sweep", "find_sweep_or_run", "known_runs", "known_sweeps"]
 
 OUTPUT_ROOT = Path("outputs")
 """The default folder of sweeps."""
 
 _MAX_NAMED = 5
 _SWEEP_AND_RUN = 2  # parts of SWEEP/RUN
+
+
+def command_on(sweep: SweepPaths, name: str) -> str:
+    """Return a command on the sweep as it is typed here: `runmanager table first`."""
+    root = sweep.root.absolute()
+    is_named = root.parent == OUTPUT_ROOT.absolute() and not root.name.startswith("-")
+    return shlex.join(["runmanager", name, root.name if is_named else str(sweep.root)])
 
 
 def find_sweep(name: str) -> SweepPaths:

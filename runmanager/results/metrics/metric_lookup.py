@@ -101,7 +101,7 @@ def find_metric(text: str, runs: Sequence[StoredRun] = (), *, better: str | None
         return _BY_NAME[text]
     columns = _logged(runs)
     if (recorded := _of_epochs(text, columns)) is not None:
-        more_is_better = Directions.of_runs(runs).required(recorded["name"], better=better)
+        more_is_better = Directions.of_runs(runs).required(recorded["name"], better=better, shown=text)
         return epoch_metric(text, **recorded, at=at, more_is_better=more_is_better)
     if (unit := _name_of(text, columns.rates)) is not None:
         _refuse(text, better=better, at=at)
@@ -110,7 +110,7 @@ def find_metric(text: str, runs: Sequence[StoredRun] = (), *, better: str | None
     goal = name.removeprefix(TIME_TO)
     if separator and goal != name and (recorded := _of_epochs(goal, columns)) is not None:
         _refuse(text, at=at)
-        more_is_better = Directions.of_runs(runs).required(recorded["name"], better=better)
+        more_is_better = Directions.of_runs(runs).required(recorded["name"], better=better, shown=goal)
         return time_to(goal, **recorded, target=_parse_number(target, text), more_is_better=more_is_better)
     raise UsageError(_unknown(text, runs))
 

@@ -41,8 +41,10 @@ class Directions:
         words = self.declared.get(metric, {})
         return None if len(words) > 1 else is_larger_better(metric, {metric: next(iter(words))} if words else {})
 
-    def required(self, metric: str, *, better: str | None = None) -> bool:
+    def required(self, metric: str, *, better: str | None = None, shown: str | None = None) -> bool:
         """Return whether larger values are better; `better` is one of `BETTER` and comes first.
+
+        `shown` is what errors call the metric where it was asked for by another name than its own.
 
         Raises `UsageError` where the runs contradict each other, and where nothing tells.
         """
@@ -53,7 +55,7 @@ class Directions:
             problem, got = "which the runs declare differently", " and ".join(words)
         else:
             problem, got = "whose name does not tell which is better", "none"
-        raise UsageError(fault("--better", f"be max or min for '{metric}', {problem}", got))
+        raise UsageError(fault("--better", f"be max or min for '{shown or metric}', {problem}", got))
 
     def notes(self) -> list[str]:
         """Describe the metrics of which runs declare both directions, one line each."""

@@ -13,10 +13,9 @@ from runmanager.results.table_model.directions import Directions
 from runmanager.results.table_model.logged_columns import LoggedColumns, logged_columns
 from runmanager.results.tables.labelled import label_notes, labelled
 from runmanager.results.tables.results_table import (
-    LEGEND,
-    LOGGED_LEGEND,
     folder_of,
     result_rows,
+    results_legend,
     row_notes,
     shown_columns,
 )
@@ -56,7 +55,7 @@ def cross_sweep_rows(sweeps: Sequence[NamedSweep], *, requested: Sequence[str] =
         directions=directions,
         shown=(SWEEP, *shown_columns([_renamed(column_of(name)) for name in shown] or ["run"], metrics, rates)),
         notes=(*directions.notes(), *row_notes(rows), *_notes(sweeps, tables), *_damage(sweeps)),
-        legend=f"{LEGEND} {LOGGED_LEGEND}" if metrics else LEGEND,
+        legend=results_legend(logged),
         num_unread=sum(table.num_unread for table in tables),
     )
     return _labelled(table, sweeps)

@@ -130,14 +130,14 @@ class TableQuery:
             resolved = resolved.filtered(self.where)
         if leaves_out and not self.each and not _ALL_EPOCHS & {*self.words}:
             resolved = resolved.changed(without_shorter_runs)
+        if leaves_out and self.pivot is None and not _OF_SKIPPED & {*self.words}:
+            resolved = resolved.changed(without_skipped_cells)  # before seeds become one row: it counts runs
         if self.pivot is not None:
             return pivot(resolved.table, resolved.pivot_axes(self.pivot))
         sort = None if self.sort is None else resolved.column(self.sort, "--sort")
         if collapses:
             needed = {*resolved.table.shown, *self.columns, *resolved.columns.values(), sort or ""}
             resolved = resolved.changed(partial(collapse_seeds, only=needed))
-        if leaves_out and not _OF_SKIPPED & {*self.words}:
-            resolved = resolved.changed(without_skipped_cells)
         if sort is not None:
             resolved = resolved.changed(lambda table: sorted_by(table, sort, better=self.better))
         elif is_for_people:

@@ -39,12 +39,12 @@ from runmanager.text import pluralize
 
 __all__ = [
     "LEGEND",
-    "LOGGED_LEGEND",
     "Table",
     "declared_directions",
     "epoch_rows",
     "folder_of",
     "result_rows",
+    "results_legend",
     "row_notes",
     "shown_columns",
 ]
@@ -53,7 +53,7 @@ LEGEND = (
     f"{MISSING} is not measured. Times and throughput are medians over the measured epochs: warm-up epochs "
     "(the first, and any before the step time settles) do not count."
 )
-LOGGED_LEGEND = "A logged metric is the value of the last epoch that has it."
+_LOGGED_LEGEND = "A logged metric is the value of the last epoch that has it."
 _SHOWN_OUTCOMES = ("status", "reason", "epochs", "accuracy", "val_accuracy", "loss", "val_loss")
 _SHOWN_TIMES = ("epoch_seconds", "samples_per_second")
 _SHOWN_REST = ("peak_memory_bytes", "contended")
@@ -130,7 +130,7 @@ def result_rows(
             *_unobserved_notes(runs),
             *damage_notes(summary.damaged),
         ),
-        legend=f"{LEGEND} {LOGGED_LEGEND}" if in_metrics else LEGEND,
+        legend=results_legend(logged),
         num_unread=_num_unread(summary),
         metric=plan.metric if plan and isinstance(plan.metric, str) else None,
     )
@@ -141,6 +141,16 @@ def result_rows(
 def folder_of(row: Row) -> str:
     """The name of the folder that a row's run has, or will have."""
     return str(row["run_dir"] or row["run"]).rpartition("/")[2]
+
+
+def results_legend(logged: LoggedColumns) -> str:
+    """Return the legend of a results table with these logged columns."""
+    if not logged.metrics:
+        return LEGEND
+    renamed = [column for name, column in logged.metrics.items() if column != name]
+    named = ", ".join(renamed[:_MAX_NAMED]) + (", …" if len(renamed) > _MAX_NAMED else "")
+    others = f" `metrics.` marks those that have the name of another column or a setting: {named}." if renamed else ""
+    return f"{LEGEND} {_LOGGED_LEGEND}{others}"
 
 
 def shown_columns(settings: Sequence[str], metrics: Sequence[str], rates: Sequence[str]) -> tuple[str, ...]:

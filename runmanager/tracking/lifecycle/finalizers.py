@@ -11,9 +11,11 @@ from typing import Any
 
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.host.standard_streams import show_line
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.run_end import end_own_run
 from runmanager.records.storage.run_folder import RunFolder
+from runmanager.records.sweep.lookup import command_on
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 
 __all__ = ["end_run_when_dropped", "temporary_folder", "write_tables_if_begun", "write_tables_when_dropped"]
@@ -67,14 +69,24 @@ def write_tables_if_begun(paths: SweepPaths, begun: Sequence[RunPaths]) -> None:
         write_tables(paths)
 
 
-def write_tables_when_dropped(manager: object, paths: SweepPaths, begun: Sequence[RunPaths]) -> None:
-    """Write the tables and report once, when the manager is dropped."""
-    _when_dropped(manager, _write_tables_now_or_at_exit, paths, begun)
+def write_tables_when_dropped(manager: object, paths: SweepPaths, begun: Sequence[RunPaths], *, shows: bool) -> None:
+    """Write the tables and report once, when the manager is dropped; `shows`: then print where the results are."""
+    _when_dropped(manager, _write_tables_now_or_at_exit, paths, begun, shows)
 
 
-def _write_tables_now_or_at_exit(paths: SweepPaths, begun: Sequence[RunPaths]) -> None:
+def _write_tables_now_or_at_exit(paths: SweepPaths, begun: Sequence[RunPaths], shows: bool) -> None:
     """Write the tables, or retry at the process's end: garbage may be collected in the middle of an import."""
     try:
         write_tables_if_begun(paths, begun)
     except Exception:
         _when_dropped(None, write_tables_if_begun, paths, begun)
+    if shows and begun:
+        with contextlib.suppress(OSError, RuntimeError):  # no current folder; dropped within the program's own print
+            _show_where(paths)
+
+
+def _show_where(paths: SweepPaths) -> None:
+    here = Path.cwd()
+    root = paths.root.relative_to(here) if paths.root.is_relative_to(here) else paths.root
+    if root.exists():
+        show_line(f"The results are in {root}; `{command_on(SweepPaths(root), 'table')}` shows them.")

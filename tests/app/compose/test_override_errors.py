@@ -12,6 +12,23 @@ CAST_STEP = "must have an effective step, got 0;" if hydra.__version__ < "1.4" e
 
 REFUSED = {
     "unknown key": (["lrr=0.1"], ["`lrr` must be a setting, got an unknown name; did you mean 'lr'?"]),
+    "a name in other words": (["learning_rate=0.1"], ["`learning_rate` must be a setting, ", "did you mean 'lr'?"]),
+    "a name without its group": (
+        ["momentum=0.9"],
+        [
+            "`momentum` must be a setting, got an unknown name; did you",
+            "mean 'optimizer.momentum' (with `optimizer=sgd`)?",
+        ],
+    ),
+    "a name of the launcher": (["workers=2"], ["did you mean 'hydra.launcher.workers' or 'num_workers'?"]),
+    "an unknown setting of the launcher": (
+        ["hydra.launcher.worker=2"],
+        [
+            "`hydra.launcher.worker` must be a setting of Hydra, got an unknown name;",
+            "did you mean 'hydra.launcher.workers'",
+        ],
+    ),
+    "an unknown setting of Hydra": (["hydra.foo=2"], ["`hydra.foo` must be a setting of Hydra", "see --hydra-help."]),
     "unknown key in a group": (["model=mlp", "model.hiden=[3]"], ["`model.hiden` must be a setting", "'model.hidden'"]),
     "wrong type": (["lr=abc"], ["`lr` must be", "got 'abc'"]),
     "wrong type in a list": (["model=mlp", "model.hidden=[1,x]"], ["`model.hidden` must be", "got '[1,x]'"]),
@@ -19,6 +36,10 @@ REFUSED = {
     "contradiction": (["loader=resident", "num_workers=1"], ["`num_workers` must be 0 with `loader=resident`, got 1;"]),
     "unknown choice": (["model=cnnn"], ["`model` must be one of cnn, custom, ", "got cnnn; did you mean 'cnn'?"]),
     "unknown preset": (["experiment=digits"], ["`experiment` must be one of colab_mnist,", "'digits_quick'"]),
+    "several presets, whose own grids would be lost": (
+        ["-m", "experiment=digits_quick,gpu_crossover"],
+        ["`experiment` must be one preset for all cells, got `experiment=digits_quick,gpu_crossover`; run each"],
+    ),
     "a text to be quoted": (
         ["name=änd"],
         ["""a text with such characters is written 'name="änd"'."""],

@@ -198,6 +198,25 @@ def test_a_sweep_without_any_metric_says_how_to_get_one(begin: Begin, tmp_path: 
     assert "No metric was found: --scalar NAME=REGEX reads one that the script prints" in screen.shown
 
 
+@pytest.mark.parametrize("term", ["xterm-256color", "dumb"], ids=["live table", "plain lines"])
+def test_the_first_run_that_finishes_says_that_it_lacks_the_requested_metric(
+    term: str, begin: Begin, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text("print('score 5')")
+    options = ("--scalar", r"score=score (\S+)", "--scalar", r"f1=f1 (\S+)", "--metric", "scroe", "--better", "max")
+    screen = begin("sweep", *options, "train.py", "lr=0.1,0.2", program=COMMAND, columns=200, term=term)
+    assert screen.end() == 0
+    shown = " ".join(screen.shown.split())  # a dumb terminal is 80 columns wide
+    said = (
+        "lr=0.1 has finished without the metric scroe, by which cells are ranked: it has score; did you mean 'score'?"
+    )
+    assert shown.count("without the metric") == 1
+    assert shown.index(said) < re.search(r"✓ (2/2 )?lr=0.2 ", shown).start()
+    assert "No finished run has the metric scroe, by which cells were to be ranked." in shown
+    known = begin("sweep", *options[:4], "--metric", "score", "--better", "max", "train.py", "lr=0.1", program=COMMAND)
+    assert known.end() == 0 and "metric" not in known.shown
+
+
 def test_rows_fit_into_a_terminal_that_is_made_narrower_and_no_color_is_respected(
     begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path
 ) -> None:

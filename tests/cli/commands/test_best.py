@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from runmanager.records.files.paths import SweepPaths
 
-from ..conftest import write_sweep
+from ..conftest import shown_in_terminal, write_sweep
 
 
 def test_best_is_printed_with_uncertainty_command_and_weights(command: Callable, sweep: SweepPaths) -> None:
@@ -18,6 +18,16 @@ def test_best_is_printed_with_uncertainty_command_and_weights(command: Callable,
     assert plain["runner_up"] is None
     next(sweep.runs.iterdir()).joinpath("run.json").write_text("{")
     assert "warning: not read: " in command("best", "grid").err
+
+
+def test_all_sentences_of_best_are_wrapped_in_a_terminal(command: Callable, sweep: SweepPaths) -> None:
+    whole = command("best", "grid").out.splitlines()
+    lines = shown_in_terminal("best", "grid", columns=60)
+    assert " ".join(" ".join(lines).split()) == " ".join(" ".join(whole).split())
+    assert len(lines) > len(whole)
+    about_command = lines[lines.index("Command") + 1 :]
+    assert len(about_command) > len(whole[whole.index("Command") + 1 :])
+    assert all(line.startswith("  ") and len(line) <= 60 for line in about_command)
 
 
 def test_the_best_of_several_sweeps_names_its_sweep(command: Callable, sweep: SweepPaths) -> None:

@@ -122,9 +122,11 @@ def test_rate_of_a_unit_is_that_of_each_measured_epoch(contents, timed):
         ("val/f2", {}, "got 'val/f2'; did you mean 'val/f1'?"),
         ("time_to_val/f2=0.8", {}, "did you mean 'time_to_val/f1'?"),
         ("time_to_val/f1=soon", {}, "end in the number to reach, got 'time_to_val/f1=soon'; as in time_to_val/f1=0.8."),
-        ("qqqqqqqq", {}, "time_to_accuracy=SHARE, val/f1, zeal."),
+        ("qqqqqqqq", {}, "time_to_accuracy=SHARE, val/f1, zeal, metrics.note."),
         ("zeal", {}, "be max or min for 'zeal'"),
         ("time_to_zeal=3", {}, "be max or min for 'zeal'"),
+        ("metrics.note", {}, "be max or min for 'metrics.note'"),
+        ("time_to_metrics.note=3", {}, "be max or min for 'metrics.note'"),
         ("run_seconds", {"better": "max"}, "`--better` must go with a metric of epochs, got 'run_seconds'"),
         ("peak_memory_bytes", {"at": "best"}, "`--at` must go with a metric of epochs, got 'peak_memory_bytes'"),
         ("time_to_accuracy=0.5", {"at": "best"}, "`--at` must go with"),
@@ -132,7 +134,7 @@ def test_rate_of_a_unit_is_that_of_each_measured_epoch(contents, timed):
     ],
 )
 def test_what_a_run_lacks_and_what_does_not_apply_is_refused(logging, name, options, expected):
-    run = logging({"val/f1": 0.5, "zeal": 1.0})
+    run = logging({"val/f1": 0.5, "zeal": 1.0, "note": 2.0})
     with pytest.raises(UsageError) as caught:
         find_metric(name, [run], **options)
     assert expected in str(caught.value)

@@ -241,6 +241,23 @@ def test_what_sets_skipped_cells_apart_is_named(contents, timed):
     assert table.notes[0] == "2 cells with device=cuda are skipped (device_unavailable); --all shows them."
 
 
+def test_skipped_cells_are_counted_by_run_also_where_seeds_are_one_row(contents, timed):
+    skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
+    cells = [({"device": device, "seed": seed}, device) for device in ("cpu", "cuda") for seed in (0, 1, 2)]
+    runs = [(cell, [], skipped) if device == "cuda" else (cell, timed([1.0]), {}) for cell, device in cells]
+    query = TableQuery.parse()
+    table = query.of_sweep(contents(*runs), None, collapses=True)
+    assert table.notes[0] == "3 cells with device=cuda are skipped (device_unavailable); --all shows them."
+    assert [row["seeds"] for row in table.rows] == [3]
+    some = [*runs[:4], ({"device": "cuda", "seed": 1}, timed([1.0]), {})]
+    table = query.of_sweep(contents(*some), None, collapses=True)
+    assert table.notes[0] == "1 cell is skipped (device_unavailable); --all shows it."
+    assert sorted((row["device"], row["status"], row["seeds"]) for row in table.rows) == [
+        ("cpu", "finished", 3),
+        ("cuda", "finished", 1),
+    ]
+
+
 def test_a_summary_has_one_legend_and_no_sentence_twice(grid):
     text = printed(
         render_summary(

@@ -120,6 +120,8 @@ class HydraApplication:
         cells = [each.cell for each in remaining if each.cell is not None]
         if not faults:
             faults.update(dict.fromkeys(_unsigned_axis_faults(varying, cells) + self._device_faults(cells)))
+            every = [each.cell for each in composed if each.cell is not None]
+            faults.update(dict.fromkeys(_unknown_unsigned_faults(self._options.unsigned, every)))
         if faults:
             raise ConfigurationError(faults)
         notes = [*excluded_notes(len(composed) - len(remaining)), *secret_axis_notes(grid.varying)]
@@ -295,6 +297,15 @@ def _unsigned_axis_faults(varying: Sequence[str], cells: Sequence[Cell]) -> list
         return []
     return [
         f"`{name}` must have one value where no other setting varies, got several; it is unsigned." for name in unsigned
+    ]
+
+
+def _unknown_unsigned_faults(globs: Sequence[str], cells: Sequence[Cell]) -> list[str]:
+    names = list(dict.fromkeys(name for cell in cells for name in flatten(cell.config)))
+    return [
+        f"`hydra.sweeper.unsigned` must name settings, got {glob}; {suggestion(glob, names)}"
+        for glob in globs
+        if not any(_is_unsigned(name, [glob]) for name in names)
     ]
 
 

@@ -21,7 +21,11 @@ from runmanager.app.programs.script.output.child_process import ScriptEnd, child
 from runmanager.app.programs.script.output.live_summary import LiveSummary
 from runmanager.app.programs.script.output.printed_metrics import PrintedMetrics
 from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
-from runmanager.app.programs.script.output.script_outcome import has_reported_failure, outcome_of_script
+from runmanager.app.programs.script.output.script_outcome import (
+    has_reported_failure,
+    outcome_of_script,
+    with_hidden_modules,
+)
 from runmanager.app.programs.script.torchrun import outcome_of_ranks, run_ranks
 from runmanager.launching.local.gpus import find_gpus
 from runmanager.records.files.atomic_files import replace_file
@@ -53,6 +57,7 @@ class ScriptCall:
 
     `flags` are those that its help shows. `metric` comes first of those that it prints. `versions` are those of another
     interpreter than this process's. `logs_itself`: it uses this package. `processes` is the number of its ranks.
+    `hiding` are the modules next to it that take the place of standard ones.
     """
 
     command: tuple[str, ...]
@@ -67,6 +72,7 @@ class ScriptCall:
     versions: Versions | None = None
     logs_itself: bool = False
     processes: int = 1
+    hiding: tuple[str, ...] = ()
 
     def resumed_from(self, run: RunPaths, *, attempt: int) -> Path | None:
         """Return the file that this attempt resumes from, if it does."""
@@ -115,6 +121,7 @@ def _run(folder: RunFolder, call: ScriptCall) -> ProgramEnd:
     is_ranked = call.processes > 1
     ended, traceback, rank = outcome_of_ranks(end, folder.paths) if is_ranked else (*outcome_of_script(end), None)
     if traceback is not None:
+        ended = with_hidden_modules(ended, traceback, call.hiding)
         with contextlib.suppress(OSError):  # a full disk: the record has the traceback's last line
             replace_file(folder.paths.error, redacted(encodable(traceback)))
     found = FoundMetrics(printed=printed.metrics(), notes=[*printed.notes(), *_lost_output(end)])

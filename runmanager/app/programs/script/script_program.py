@@ -15,7 +15,7 @@ from runmanager.app.driver.preflight import predict_skipped, warm_up
 from runmanager.app.driver.program import CellGrid, Storage
 from runmanager.app.programs.cell_supervisor import CellSpec
 from runmanager.app.programs.script.arguments.cell_arguments import argument_faults, form_faults
-from runmanager.app.programs.script.arguments.setting_words import Setting, parse_settings
+from runmanager.app.programs.script.arguments.setting_words import RUN_DIR, Setting, parse_settings
 from runmanager.app.programs.script.flag_check import FlagCheck, check_flags
 from runmanager.app.programs.script.interpreter import Versions, ask_interpreter
 from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
@@ -29,6 +29,7 @@ from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.import_path import modules_like_standard
 from runmanager.records.settings.naming import readable_name
 from runmanager.records.settings.secrets import (
+    is_secret,
     masked_settings,
     masked_words,
     secret_axis_notes,
@@ -84,6 +85,7 @@ class ScriptProgram:
         self._code: dict[str, str] | None = None
         self._versions: Versions | None = None
         self._logs_itself = False
+        self._hiding: list[str] = []
 
     def count_cells(self) -> int:
         return len(self._grid.combinations()) * max(len(self._options.processes), 1)
@@ -98,17 +100,23 @@ class ScriptProgram:
             raise ConfigurationError(faults)
         options = self._options
         given = names if options.resume_with is None else dict.fromkeys((*names, options.resume_with.name))
-        self._check = check_flags(
-            self._script, given, fixed=options.fixed, form=options.form, unchecked=options.unchecked
-        )
         every = self._grid.combinations()
         combinations = self._remaining(every)
+        self._check = check_flags(
+            self._script,
+            given,
+            values=_texts(combinations),
+            fixed=options.fixed,
+            form=options.form,
+            unchecked=options.unchecked,
+        )
         for cell in combinations:
             secrets_from_environment({name: each.text for name, each in cell.items()})  # raises if a variable is unset
         if faults := [line for each in combinations for line in argument_faults(each, options.form, self._check.flags)]:
             raise ConfigurationError(faults)
         self._code = self._script.hash_code()
         self._logs_itself = self._script.uses_runmanager(self._code or ())
+        self._hiding = modules_like_standard(self._script.code_folder)
         self._versions = None if self._script.python == sys.executable else ask_interpreter(self._script.python)
         axes = {name: _distinct(name, combinations) for name in without_secrets(self._grid.varying)}
         if len(options.processes) > 1:
@@ -187,11 +195,10 @@ class ScriptProgram:
 
     def _notes(self, cells: Sequence[Cell]) -> list[str]:
         notes = [self._check.note] if self._check.note else []
-        hiding = modules_like_standard(self._script.code_folder)
         notes += [
             f"{each} next to the script has the name of a module of Python's standard library, and takes its place in "
             "every library that the script imports; rename it."
-            for each in hiding
+            for each in self._hiding
         ]
         if equal := len(cells) - len({cell.signature for cell in cells}):
             notes.append(f"{pluralize(equal, 'cell')} of the grid equal others and run once.")
@@ -236,6 +243,7 @@ class ScriptProgram:
             versions=self._versions,
             logs_itself=self._logs_itself,
             processes=run.cell.processes,
+            hiding=tuple(str(script.code_folder / name) for name in self._hiding),
         )
         return Work(run_script_cell, (spec, call))
 
@@ -246,6 +254,15 @@ class ScriptProgram:
 def _distinct(name: str, cells: Sequence[Mapping[str, Setting]]) -> list[Any]:
     values = [cell[name].value for cell in cells if name in cell]
     return list({repr(value): value for value in values}.values())
+
+
+def _texts(cells: Sequence[Mapping[str, Setting]]) -> dict[str, list[str]]:
+    """The texts of each setting's values, without secrets, and without those that are flags or name a run's folder."""
+    texts: dict[str, dict[str, None]] = {}
+    for name, setting in (each for cell in cells for each in cell.items()):
+        if not isinstance(setting.value, bool) and RUN_DIR not in setting.text and not is_secret(name):
+            texts.setdefault(name, {})[setting.text] = None
+    return {name: list(each) for name, each in texts.items()}
 
 
 def _free_key(values: Mapping[str, Any]) -> str:

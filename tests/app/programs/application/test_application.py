@@ -291,3 +291,16 @@ def test_a_cell_on_a_missing_device_is_skipped(application: Application) -> None
     done = application.run("+where=cuda", "hydra.sweeper.device=wehre", "hydra.sweeper.dry_run=true")
     assert done.status == 2
     assert done.err.startswith("error: `hydra.sweeper.device` must name a setting, got wehre; did you mean 'where'")
+
+
+def test_an_unsigned_setting_that_does_not_exist_is_refused(application: Application) -> None:
+    plan = ("+where=here", "+paths.data=a", "lr=0.1,0.2", "hydra.sweeper.dry_run=true")
+    for known in ("where", "wh*", "paths", "paths.data"):
+        assert application.run(*plan, f"hydra.sweeper.unsigned=[{known}]").status == 0
+    done = application.run(*plan, "hydra.sweeper.unsigned=[where,wehre,path.*]")
+    assert done.status == 2
+    faults = [line.partition(" must name settings, got ") for line in done.err.splitlines()]
+    assert [fault[0] for fault in faults] == ["error: `hydra.sweeper.unsigned`"] * 2
+    assert faults[0][2].startswith("wehre; did you mean 'where'") and faults[1][2].startswith(
+        "path.*; did you mean 'paths.data'"
+    )

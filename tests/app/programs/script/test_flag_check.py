@@ -67,6 +67,70 @@ def test_the_forms_of_true_and_false_follow_the_help(tmp_path: Path) -> None:
         call(script, forms[value])
 
 
+MENTIONS = {
+    "argparse": """
+import argparse
+parser = argparse.ArgumentParser(description="see --rate", epilog="--decay is not")
+parser.add_argument("--lr", help="replaces --momentum")
+parser.parse_args()
+""",
+    "click": """
+import click
+@click.command(epilog="see --rate")
+@click.option("--lr", required=True, help="or --momentum")
+def main(lr):
+    "Ignores --decay."
+main()
+""",
+    "typer": """
+import typer
+from typing import Annotated
+def main(lr: Annotated[float, typer.Option(help="or --momentum")]):
+    "Ignores --decay and --rate."
+typer.run(main)
+""",
+}
+
+
+@pytest.mark.parametrize("library", MENTIONS)
+def test_a_flag_that_the_help_only_mentions_is_unknown(library: str, tmp_path: Path) -> None:
+    script = written(tmp_path, MENTIONS[library])
+    assert check_flags(script, ["lr"]).flags is not None
+    with pytest.raises(ConfigurationError) as error:
+        check_flags(script, ["momentum", "rate", "decay"])
+    assert len(error.value.faults) == 3
+
+
+PARSES = """
+import argparse
+class Once(argparse.Action):
+    def __call__(self, parser, *others):
+        parser.error("no")
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+parser.add_argument("--model", choices=["small", "large"])
+parser.add_argument("--once", action=Once)
+parser.parse_args()
+"""
+
+
+def test_a_value_that_argparse_refuses_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    script = written(tmp_path, PARSES)
+    fine = {"lr": ["0.1", "1e-3"], "model": ["small", "large"]}
+    assert check_flags(script, ["lr", "model"], values=fine).flags is not None
+    refused = {
+        "argument --lr: invalid float value: 'abc'": {"lr": ["0.1", "abc"]},
+        "argument --model: invalid choice: 'middle'": {**fine, "model": ["small", "middle"]},
+    }
+    for said, values in refused.items():
+        with pytest.raises(ConfigurationError) as error:
+            check_flags(script, list(values), values=values)
+        assert len(error.value.faults) == 1 and said in error.value.faults[0]
+        assert check_flags(script, list(values), values=values, unchecked=True).flags is None
+    # What the script says of several values of one setting need not hold for one.
+    assert check_flags(script, ["once"], values={"once": ["a", "b"]}).flags is not None
+
+
 def test_a_subcommand_is_asked_for_its_own_help(tmp_path: Path) -> None:
     script = written(
         tmp_path,
@@ -142,6 +206,8 @@ def test_a_usage_counts_whatever_the_status_and_anything_else_is_a_note(tmp_path
     flags = check_flags(written(tmp_path, usage), ["lr"]).flags
     assert flags is not None and set(flags.arities) == {"lr"}
     silent = check_flags(written(tmp_path, "import argparse\nargparse.ArgumentParser\nraise OSError"), ["lr"])
+    assert silent.flags is None and "it fails with --help: OSError." in silent.note
+    silent = check_flags(written(tmp_path, "import argparse\nargparse.ArgumentParser\nprint('hello')"), ["lr"])
     assert silent.flags is None and "shows no usage" in silent.note
 
 

@@ -88,6 +88,15 @@ def test_a_plan_runs_nothing_and_equal_cells_are_one(deaths: Folder) -> None:
 
 REFUSED = [
     (("sweep", "train.py", "wy=fine", "lrr=1", "--", "fit"), ["did you mean '--way'?", "did you mean '--lr'?"]),
+    (("sweep", "train.py", "learning_rate=1", "--", "fit"), ["did you mean '--lr'?"]),
+    (("sweep", "train.py", "lr=1", "--dry-run"), ["`--dry-run` must stand before the program, got it after"]),
+    (("sweep", "train.py", "lr=1", "--dryrun"), ["did you mean '--dry-run'?"]),
+    (("sweep", "train.py", "--lr", "1"), ["a setting is written lr=1."]),
+    (
+        ("sweep", "--dryrun", "train.py", "lr=1"),
+        ["`--dryrun` must be an option, got an unknown one; did you mean '--d"],
+    ),
+    (("run", "--epochs", "train.py", "lr=1"), ["got an unknown one; see runmanager run --help."]),
     (("sweep", "--resume-with", "log-dri=x.pt", "train.py", "--", "fit"), ["`log-dri` must be a flag"]),
     (("run", "train.py", "lr=1,2", "--", "fit"), ["use `runmanager sweep`"]),
     (("sweep", "--unsigned", "lr", "train.py", "lr=1,2", "--", "fit"), ["does not distinguish runs"]),
@@ -119,6 +128,33 @@ def test_what_cannot_be_run_is_refused_before_anything_runs(
         assert len(lines) == len(faults) and all(line.startswith("error: ") for line in lines), lines
         assert all(any(fault in line for line in lines) for fault in faults), lines
     assert begun(deaths) == [] and not (deaths.path / "outputs").exists()
+
+
+def test_a_module_that_hides_a_standard_one_is_named_beside_the_error(folder: Folder) -> None:
+    (folder.path / "code").mkdir()
+    folder.write("code/train.py", "import random, sys\nrandom.choice([1]) if 'lr=1' in sys.argv[1] else 1 / 0\n")
+    folder.write("code/random.py", "pass")
+    done = folder.run("sweep", "--name", "hidden", "code/train.py", "lr=1,2")
+    assert done.status == 1
+    messages = {lr: each.message for lr, each in records_of(folder, "hidden").items()}
+    assert messages[1].startswith("AttributeError: module 'random' has no attribute 'choice'")
+    assert messages[1].endswith("; random.py next to the script takes the place of Python's own random; rename it")
+    assert messages[2] == "ZeroDivisionError: division by zero"
+    assert messages[1] in done.out
+
+
+TYPED = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr', type=float)\np.parse_args()\n"
+
+
+def test_a_value_that_the_script_refuses_is_told_before_the_first_run(folder: Folder) -> None:
+    folder.write("train.py", TYPED)
+    done = folder.run("sweep", "train.py", "lr=0.1,abc")
+    assert done.status == 2 and not (folder.path / "outputs").exists()
+    assert done.err == (
+        "error: Settings must be what train.py takes, got one that it refuses: argument --lr: invalid float value: "
+        "'abc' (--unchecked skips this check).\n"
+    )
+    assert folder.run("sweep", "--exclude", "lr=='abc'", "--dry-run", "train.py", "lr=0.1,abc").status == 0
 
 
 # Trains for four epochs from its checkpoint; waits before the third one while `gate` exists, with a child of its own.

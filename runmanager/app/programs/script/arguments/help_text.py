@@ -12,7 +12,9 @@ __all__ = ["Arity", "HelpFlags", "read_help"]
 
 _USAGE = re.compile(r"^\W*(usage:|synopsis)", re.IGNORECASE | re.MULTILINE)
 _FLAG = re.compile(r"(?<![\w-])--(?P<no>\[no-?\])?(?P<name>[A-Za-z][\w.-]*)")
-_DEFINITION = re.compile(r"^[ \t│|]*(?P<flags>-.*)$", re.MULTILINE)
+_DEFINITION = re.compile(r"^[ \t│|*]*(?P<flags>-.*)$", re.MULTILINE)  # typer marks required ones by an asterisk
+_LIST_ALL = ("argparse", "transformers", "click", "typer")  # each option in the usage, or on an indented line
+_EMPTY_LINE = re.compile(r"\n[ \t]*\n")
 _COLUMNS = re.compile(r"[ \t│|]{2,}")
 _SEPARATORS = " \t,/|"
 _MAX_USAGE_LINES = 200
@@ -73,9 +75,11 @@ def read_help(text: str, library: str) -> HelpFlags | None:
     usage = _USAGE.search(text)
     if usage is None:
         return None
-    arities = {name: Arity.UNKNOWN for _, name in _mentions(text)}
+    arities = {} if library in _LIST_ALL else {name: Arity.UNKNOWN for _, name in _mentions(text)}
     arities.update(_from_usage(text[usage.end() :]))
     for line in _DEFINITION.finditer(text):
+        if library in _LIST_ALL and line[0].startswith("-"):
+            continue  # a sentence that begins with a flag
         arities.update(_from_definition(line["flags"], library))
     if library == "fire":
         arities.update(_fire_positionals(text))
@@ -92,7 +96,7 @@ def _mentions(text: str) -> Iterator[tuple[re.Match[str], str]]:
 
 def _from_usage(text: str) -> dict[str, Arity]:
     """The flags of a usage like `[--lr LR] [--fast] [--amp [AMP]]`, up to the first empty line."""
-    paragraph = " ".join(text.partition("\n\n")[0].splitlines()[:_MAX_USAGE_LINES])
+    paragraph = " ".join(_EMPTY_LINE.split(text, maxsplit=1)[0].splitlines()[:_MAX_USAGE_LINES])
     arities = {}
     for found, name in _mentions(paragraph):
         rest = paragraph[found.end() :].lstrip()

@@ -2,8 +2,9 @@
 
 import math
 import shlex
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from hydra.core.override_parser import overrides_parser
@@ -14,13 +15,17 @@ from hydra.errors import HydraException
 from runmanager.app.compose.grid_rules import GridRules, varying_names
 from runmanager.app.compose.grid_size import axis_fault, axis_values, num_values
 from runmanager.app.compose.override_quoting import quote_text
+from runmanager.app.script_command_line import ScriptFlags
 from runmanager.errors import ConfigurationError
 from runmanager.text import first_line
+from runmanager.validation import did_you_mean
 
 __all__ = ["RUN_DIR", "Setting", "SettingGrid", "ValueSet", "parse_settings"]
 
 RUN_DIR = "{run_dir}"
 """Stands for the run's folder in a setting or a fixed argument."""
+
+_OPTIONS = [f"--{each.name.replace('_', '-')}" for each in fields(ScriptFlags)]
 
 _grammar: Any = overrides_parser  # what it imports of ANTLR differs between Hydra's versions
 
@@ -88,7 +93,12 @@ _Parsed = tuple[Override, list[str] | None]
 def _parse_all(words: Iterable[str]) -> dict[str, _Parsed]:
     parsed: dict[str, _Parsed] = {}
     faults = []
-    for word in words:
+    left = deque(words)
+    while left:
+        word = left.popleft()
+        if word.startswith("-"):
+            faults.append(_option_fault(word, left))
+            continue
         try:
             override, texts = _parse(word)
         except (HydraException, ValueError, RecursionError) as error:  # ValueError: a number with too many digits
@@ -168,17 +178,25 @@ def _form_fault(override: Override) -> str | None:
     return None
 
 
+def _option_fault(word: str, following: deque[str]) -> str:
+    """The fault of an option after the program; takes the value that follows it."""
+    option, has_value, value = word.partition("=")
+    if not has_value and following and "=" not in following[0] and not following[0].startswith("-"):
+        value = following.popleft()
+    if option in _OPTIONS:
+        return f"`{option}` must stand before the program, got it after; what stands after `--` is for the script."
+    setting = f"{option.lstrip('-')}={value or '…'}"
+    way_out = did_you_mean(option, _OPTIONS, max_names=1, cutoff=0.8) or f"a setting is written {setting}."
+    return (
+        f"`{option}` must stand before the program, if it is an option of runmanager, or after `--`, if it is an "
+        f"argument for the script; {way_out}"
+    )
+
+
 def _syntax_fault(word: str, error: Exception) -> str:
     name, given, value = word.partition("=")
     if not given:
-        if word.startswith("-"):
-            return (
-                f"`{word}` must stand before the program, if it is an option of runmanager, or after `--`, if it is an "
-                f"argument for the script; a setting is written {word.lstrip('-')}=…."
-            )
         return f"`{word}` must be NAME=VALUE, got no value; arguments that are the same in all cells stand after `--`."
-    if name.startswith("-"):
-        return f"`{word}` must be NAME=VALUE, got a dash; write {word.lstrip('-')}, or put it after `--`."
     reason = first_line(str(error)).partition(" expecting ")[0]
     way_out = "" if '"' in value else f"; a text like this is written {shlex.quote(f'{name}={quote_text(value)}')}"
     return f"`{word}` must be a setting like lr=0.1, got what cannot be parsed: {reason}{way_out}."

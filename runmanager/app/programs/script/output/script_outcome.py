@@ -1,7 +1,9 @@
 """How a script's run ended, judged from outside: by its exit status and the end of what it wrote."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from runmanager.app.programs.script.output.child_process import ScriptEnd
 from runmanager.errors import RecordError
@@ -12,7 +14,7 @@ from runmanager.records.storage.run_folder import RunFolder
 from runmanager.signals import signal_name
 from runmanager.tracking.lifecycle.outcome import is_out_of_memory
 
-__all__ = ["has_reported_failure", "outcome_of_script"]
+__all__ = ["has_reported_failure", "outcome_of_script", "with_hidden_modules"]
 
 _BEGIN = re.compile(r"^.*Traceback \(most recent call last\).*$", re.MULTILINE)
 _ERROR = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$")
@@ -59,6 +61,16 @@ def outcome_of_script(end: ScriptEnd) -> tuple[Outcome, str | None]:
     status = f"the script ended with status {end.status}"
     says_why = end.status in (_UNCAUGHT, _USAGE) and last
     return Outcome(Status.FAILED, Reason.EXIT, f"{status}: {last}" if says_why else status), None
+
+
+def with_hidden_modules(outcome: Outcome, traceback: str, hiding: Iterable[str]) -> Outcome:
+    """Add the modules to the message that take the place of standard ones and that the traceback names."""
+    message = outcome.message or ""
+    named = [path for path in map(Path, hiding) if str(path) in traceback or re.search(rf"'{path.stem}[.']", message)]
+    if not named:
+        return outcome
+    said = [f"{path.name} next to the script takes the place of Python's own {path.stem}; rename it" for path in named]
+    return Outcome(outcome.status, outcome.reason, "; ".join((message, *said)))
 
 
 def has_reported_failure(folder: RunFolder) -> bool:
