@@ -70,6 +70,7 @@ def main(cfg: DictConfig):
 if __name__ == "__main__":
     main()
 """
+UNGUARDED = APPLICATION.replace('if __name__ == "__main__":\n    main()', "main()")
 PARTS = "def halved(number):\n    return number / 2\n"
 CONFIG = """
 defaults: [_self_, {model: small}]
