@@ -41,8 +41,8 @@ class Conditions:
 
     `device` is the type of the device, and `splits` whether batches can be computed in pieces. `threads` are those that
     a run has by itself, where they are not all cores. `automatic` has what each setting of `auto` becomes, as it is
-    typed: to race that value too would race one job against itself. `allowed` settings may be raced although they change
-    results. `fixed` settings have the one value that was given; `lists` have the values that are to be raced.
+    typed: to race that value too would race one job against itself. `allowed` settings may be raced although they
+    change results. `fixed` settings have the one value that was given; `lists` have the values that are to be raced.
     """
 
     device: str

@@ -176,8 +176,10 @@ def wait():
     "words",
     [
         ["slow.py", "delay=0,1"],
-        ["dataset=custom", "dataset._target_=parts.Slow", "model=custom", "model._target_=parts.Net", "device=cpu"]
-        + ["batch_size=4", "num_workers=0", "threads=1,3"],
+        [
+            *("dataset=custom", "dataset._target_=parts.Slow", "model=custom", "model._target_=parts.Net"),
+            *("device=cpu", "batch_size=4", "num_workers=0", "threads=1,3"),
+        ],
     ],
 )
 def test_ctrl_c_shows_what_is_known(tmp_path: Path, words: list[str]) -> None:
@@ -189,7 +191,8 @@ def test_ctrl_c_shows_what_is_known(tmp_path: Path, words: list[str]) -> None:
     )
     process = subprocess.Popen(
         [*CLI, "tune", *words, "--output-root", "kept", "--seconds", "600"],
-        cwd=tmp_path, env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=tmp_path, env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
         wait_until((tmp_path / "waits").exists)
