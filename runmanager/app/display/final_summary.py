@@ -13,7 +13,7 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun
-from runmanager.records.sweep.lookup import OUTPUT_ROOT
+from runmanager.records.sweep.lookup import typed_name
 from runmanager.text import pluralize, printable, wrapped
 
 if TYPE_CHECKING:
@@ -175,6 +175,4 @@ def _side_by_side(console: Console, *parts: str) -> list[str]:
 
 def command_on(sweep: SweepPaths, name: str) -> str:
     """Return a command on the sweep as it is typed here: `runmanager table first`."""
-    root = sweep.root.absolute()
-    is_named = root.parent == OUTPUT_ROOT.absolute() and not root.name.startswith("-")
-    return shlex.join(["runmanager", name, root.name if is_named else str(sweep.root)])
+    return shlex.join(["runmanager", name, typed_name(sweep)])
