@@ -12,7 +12,7 @@ import msgspec
 
 from runmanager.app.compose.override_quoting import format_override
 from runmanager.errors import ConfigurationError, UsageError
-from runmanager.launching.local.gpus import gpu_names
+from runmanager.records.host.gpus import gpu_names
 from runmanager.records.host.process import usable_cores
 from runmanager.records.run.run_record import Environment, RunRecord
 from runmanager.records.settings.secrets import MASK, masked_names

@@ -1,16 +1,18 @@
 """Private names of Hydra and OmegaConf. No other module of the package uses any.
 
 Read against Hydra 1.3 and 1.4, OmegaConf 2.3 and 2.4. On an upgrade: run this module's tests with the new version, read
-what changed in `hydra/_internal/config_loader_impl.py`, `hydra/core/utils.py` and `omegaconf/base.py`, and add the
-version below.
+what changed in `hydra/main.py`, `hydra/_internal/config_loader_impl.py`, `hydra/core/utils.py` and
+`omegaconf/base.py`, and add the version below.
 """
 
 import copy
+import importlib
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,6 +50,7 @@ __all__ = [
     "is_none",
     "job_context",
     "job_exception",
+    "keep_imported_main_quiet",
     "overrides_dirname",
     "raw_value",
     "resolvers",
@@ -256,6 +259,35 @@ def declared_type(config: DictConfig, key: str) -> DeclaredType | None:
     """Return the declared type of a key; None where the key does not exist. Raises as `get_node`."""
     node = get_node(config, key)
     return None if node is None else DeclaredType(node._metadata.ref_type, node._metadata.optional)
+
+
+def keep_imported_main_quiet() -> None:
+    """Let a call of a `hydra.main` function do nothing in this process and its forks while the main module is imported.
+
+    A process of a job imports the driver's main module as `__mp_main__`. One that calls its function without
+    `if __name__ == "__main__":` would begin the application again there, instead of the job.
+    """
+    module = importlib.import_module("hydra.main")  # `hydra.main` itself is the function
+    original = module._run_hydra
+    if hasattr(original, "__wrapped__"):
+        return
+
+    @wraps(original)
+    def run_unless_imported(*args: Any, **options: Any) -> None:
+        if not _is_main_imported():
+            original(*args, **options)
+
+    module._run_hydra = run_unless_imported  # type: ignore[attr-defined]
+
+
+def _is_main_imported() -> bool:
+    """Whether the caller is reached from the body of a main module that multiprocessing imports."""
+    frame = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__mp_main__":
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from runmanager.errors import ConfigurationError, RunManagerError
 from runmanager.launching.hydra_job import return_of_hydra_job, run_hydra_job
 from runmanager.launching.local.engine import Job, Listener, LocalEngine, ProcessExit, Retries
-from runmanager.launching.local.gpus import EVERY_GPU, GpuRequest, GpuSlots, find_gpus
+from runmanager.launching.local.gpus import EVERY_GPU, GpuRequest, GpuSlots
 from runmanager.launching.local.jobs import outcome_of_exit
 from runmanager.launching.local.time_limits import Limits
 from runmanager.launching.local.turn_keeper import Turns
@@ -31,6 +31,7 @@ from runmanager.launching.local.worker import Raised, Returned
 from runmanager.launching.options import LocalOptions, OnError
 from runmanager.launching.task_reference import TaskReference
 from runmanager.launching.work import Work, do_work
+from runmanager.records.host.gpus import find_gpus
 from runmanager.records.run.status import Outcome
 from runmanager.validation import fault
 

@@ -3,6 +3,9 @@
 from omegaconf.grammar_parser import parse
 
 import runmanager.launching.hydra_launcher  # noqa: F401  # runs the jobs
+from runmanager.launching.hydra_internals import keep_imported_main_quiet
+
+keep_imported_main_quiet()  # before the server and its forks import the driver's main module
 
 # The parser of interpolations builds its tables when it first parses: 15 ms in each run.
 for _text in (

@@ -45,7 +45,7 @@ def train_in_turns(options: TrainingOptions, source: TurnSource) -> dict[str, An
     While it waits for a turn, its loader's workers stand still: they load nothing ahead, and take no time from others.
     Returned are `device`, its type; `shares`, the shares of data, transfer and compute in the time of its turns;
     `start_seconds`, until it is built; `step_seconds`; `splits`, whether its batches can be computed in pieces without
-    another result; and the `notes` that its run would have.
+    another result; `chosen`, what settings of `auto` became; and the `notes` that its run would have.
     """
     began = time.monotonic()
     device = resolve_device(options.device)
@@ -64,6 +64,7 @@ def train_in_turns(options: TrainingOptions, source: TurnSource) -> dict[str, An
         "start_seconds": built - began,
         "step_seconds": timer.seconds_a_step(),
         "splits": stepper.loss.splits and not _is_another_in_pieces(stepper.network),
+        "chosen": run.chosen,
         "notes": tuple(run.notes),
     }
 
@@ -100,11 +101,12 @@ def _batches(components: Components, options: TrainingOptions, source: TurnSourc
 
 
 class _UnrecordedRun:
-    """Stands for the run whose components are built; keeps its notes."""
+    """Stands for the run whose components are built; keeps its notes, and what settings of `auto` became."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.notes: list[str] = []
+        self.chosen: dict[str, bool | int | None] = {}
 
     def note(self, line: str) -> None:
         self.notes.append(line)
@@ -113,7 +115,8 @@ class _UnrecordedRun:
         self.notes.append(line)
 
     def add_measurements(self, **measurements: Any) -> None:
-        """Measurements of a run are not needed."""
+        """Keep what was chosen; no other measurement of a run is needed."""
+        self.chosen |= measurements.get("chosen", {})
 
     def begin(self, network: Any, loader: Any, *, optimizer: Any, checkpointer: Any) -> None:
         """A run without a record begins nothing."""

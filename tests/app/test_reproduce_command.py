@@ -16,7 +16,7 @@ from runmanager.app.compose.schema import conf_folder, plain_config, register_sc
 from runmanager.app.reproduce_command import current_environment, reproduce
 from runmanager.cli.main import run_command
 from runmanager.errors import UsageError
-from runmanager.launching.local.gpus import gpu_names
+from runmanager.records.host.gpus import gpu_names
 from runmanager.records.run.run_record import Environment, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.settings.signature import signature

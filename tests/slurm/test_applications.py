@@ -5,7 +5,7 @@ from pathlib import Path
 
 from loopback import Slurm
 
-from ..app.programs.application.conftest import APPLICATION, CONFIG, MODELS, PARTS, Application
+from ..app.programs.application.conftest import CONFIG, MODELS, PARTS, UNGUARDED, Application
 from ..app.programs.application.test_ranked_application import RANKED
 
 SLURM = ("hydra/launcher=runmanager_slurm", "hydra.launcher.poll_seconds=0.3", "hydra.launcher.time=10")
@@ -13,7 +13,7 @@ WORDS = (*SLURM, "hydra.sweeper.name=cluster", "way=fine,raises,is killed")
 
 
 def test_jobs_of_an_array_tell_every_end_and_a_rerun_does_what_is_missing(slurm: Slurm, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(APPLICATION)
+    (tmp_path / "train.py").write_text(UNGUARDED)
     (tmp_path / "parts.py").write_text(PARTS)
     (tmp_path / "conf" / "model").mkdir(parents=True)
     (tmp_path / "conf" / "config.yaml").write_text(CONFIG)

@@ -23,7 +23,7 @@ class LiveRow:
 
     `metrics` are the last values that it logged or printed, None for one that is not finite. `counted` is what the
     number of its last record counts, `epoch` or `step`; `planned` is 0 where it is not known how many there will be.
-    `share` is how much of the epoch under way is done.
+    `share` is how much of the epoch under way is done. `is_measuring`: its epochs are done, and its speed is measured.
     """
 
     label: str
@@ -36,6 +36,7 @@ class LiveRow:
     seconds: float | None = None
     seconds_left: float | None = None
     share: float = 0.0
+    is_measuring: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,8 +114,9 @@ class Layout:
         """Return the row of a run; a running one has a progress bar as its state."""
         style = _STYLES.get(row.status, "red")
         done = row.epoch.epoch if row.epoch is not None else 0
-        is_running = row.status == "running" and row.planned
-        state = _bar((done + row.share) / row.planned) if is_running else row.status
+        state = row.status
+        if row.status == "running" and row.planned:
+            state = "measuring" if row.is_measuring else _bar((done + row.share) / row.planned)
         text = Text.assemble(
             (_SYMBOLS.get(row.status, "✗"), style), f" {_shortened(row.label, self.label):{self.label}} "
         )

@@ -90,6 +90,9 @@ class _CellRegion:
     def start(self) -> None:
         self.cell.start_region(self.render)
 
+    def refresh(self) -> None:
+        """Do nothing: `draw` shows the lines and the region of one moment."""
+
     def paused(self) -> AbstractContextManager[object]:
         return nullcontext()  # no thread redraws
 

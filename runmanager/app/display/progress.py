@@ -50,6 +50,10 @@ class LiveRegion(Protocol):
         """Stop redrawing the region."""
         ...
 
+    def refresh(self) -> None:
+        """Redraw the region as it is now, before lines are printed above it."""
+        ...
+
     def paused(self) -> AbstractContextManager[object]:
         """A context in which only the calling thread draws."""
         ...
@@ -142,7 +146,8 @@ class RunDisplay:
         running = list(self._running.values())  # a copy, as a thread redraws the table
         shown = running[: max(1, self._console.height - _OTHER_LINES)]
         layout = self._fit()
-        rows = [layout.row(each.row(now, self._measured)) for each in shown]
+        group = _group_of(running)
+        rows = [layout.row(each.row(now, self._measured, group=group)) for each in shown]
         if not self._has_header:
             rows.insert(0, layout.header())
         if len(shown) < len(running):
@@ -153,7 +158,8 @@ class RunDisplay:
         ended = list(self._ended.values())
         num_waiting = max(0, self._num_runs - len(ended) - len(running))
         counts = [(word, ended.count(word)) for word in dict.fromkeys(ended)]
-        lefts = [each.seconds_left(now, self._measured) for each in running]
+        group = _group_of(running)
+        lefts = [each.seconds_left(now, self._measured, group=group) for each in running]
         left = sweep_seconds_left(lefts, waiting=self._waiting(num_waiting), at_once=self._max_at_once)
         counts += [("running", len(running)), ("to come", num_waiting)]
         is_over = not running and not num_waiting
@@ -257,8 +263,9 @@ class RunDisplay:
         )
         self._columns.note(row)
         layout = self._fit()
-        if not self._has_header:
-            self._has_header = True
+        is_first, self._has_header = not self._has_header, True
+        self._live.refresh()  # else this run's bar, or the first heading, would stand below the row for a moment
+        if is_first:
             self._print(layout.header())
         self._print(layout.row(row))
         style = "dim" if record.status.is_success else "red"
@@ -322,3 +329,8 @@ def _mark(path: Path) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return stat.st_mtime_ns, stat.st_size
+
+
+def _group_of(running: Sequence[RunningRun]) -> int:
+    """How many of the runs take turns."""
+    return sum(each.takes_turns for each in running)

@@ -95,23 +95,49 @@ class RunningRun:
         """The number of epochs that are done."""
         return self.epochs[-1].epoch if self.epochs else 0
 
-    def seconds(self, now: float) -> float:
-        """Return how long it has taken at `now`, without the epochs that another run has made."""
-        before = (self.epochs[-1].run_seconds if self.epochs else None) or 0.0
-        return own_seconds(before, self.epochs, self.copied) + max(0.0, now - self.seen_at)
+    @property
+    def takes_turns(self) -> bool:
+        """Whether it waits while others of its group compute, which no file tells from its own time."""
+        return self.measure_seconds > 0
 
-    def seconds_left(self, now: float, ended: Sequence[EndedRun] = ()) -> float | None:
-        """Estimate how long it will take from `now`, if need be from runs that have `ended`; None if unknown."""
+    def seconds(self, now: float) -> float | None:
+        """Return how long it has taken at `now`, without the epochs that another run has made.
+
+        Of a run that takes turns, its own time up to its last epoch; None before that.
+        """
+        before = (self.epochs[-1].run_seconds if self.epochs else None) or 0.0
+        own = own_seconds(before, self.epochs, self.copied)
+        if self.takes_turns:
+            return own or None
+        return own + max(0.0, now - self.seen_at)
+
+    def seconds_left(self, now: float, ended: Sequence[EndedRun] = (), *, group: int = 1) -> float | None:
+        """Estimate how long it will take from `now`, if need be from runs that have `ended`; None if unknown.
+
+        `group` is how many runs take turns with it, itself included.
+        """
         since = max(0.0, now - self.seen_at)
         left = run_seconds_left(self.epochs, self.planned, copied=self.copied)
+        if self.takes_turns:
+            return self._seconds_left_in_turns(left, since, group)
         if left is None and self.planned and self.share >= _LEAST_SHARE:
             left = (self.planned - self.num_done) * since / self.share
         if left is None:
             left = expected_seconds(ended, max(0, self.planned - self.num_done))
-        return None if left is None else max(0.0, left + self.measure_seconds - since)
+        return None if left is None else max(0.0, left - since)
 
-    def row(self, now: float, ended: Sequence[EndedRun] = ()) -> LiveRow:
-        """Return its row at `now`."""
+    def _seconds_left_in_turns(self, own: float | None, since: float, group: int) -> float | None:
+        """The seconds of the epochs of all, which are waited for, and of the measurement after them."""
+        if own is None:
+            return None
+        return max(0.0, own * group + self.measure_seconds - (since if self._has_trained else 0.0))
+
+    @property
+    def _has_trained(self) -> bool:
+        return 0 < self.planned <= self.num_done
+
+    def row(self, now: float, ended: Sequence[EndedRun] = (), *, group: int = 1) -> LiveRow:
+        """Return its row at `now`; `group` as in `seconds_left`."""
         return LiveRow(
             run_label(self.paths),
             "running",
@@ -120,8 +146,9 @@ class RunningRun:
             counted=self.counted,
             planned=self.planned,
             seconds=self.seconds(now),
-            seconds_left=self.seconds_left(now, ended),
+            seconds_left=self.seconds_left(now, ended, group=group),
             share=self.share,
+            is_measuring=self.takes_turns and self._has_trained,
         )
 
 

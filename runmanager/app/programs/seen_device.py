@@ -2,23 +2,21 @@
 
 import resource
 import sys
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from runmanager.launching.local.gpus import find_gpus
+from runmanager.records.host.gpus import find_gpus, has_cuda
 from runmanager.records.run.run_record import Environment
 
 __all__ = ["SeenDevice", "is_device_missing"]
 
 _KIBIBYTE = 1024
-_AMD = Path("/dev/kfd")  # PyTorch's name for AMD's GPUs is cuda too
 
 
 def is_device_missing(device: str | None) -> bool:
     """Whether a program asks for a CUDA device on a host without any. Imports no torch; of other kinds, it says no."""
-    return device is not None and device.partition(":")[0] == "cuda" and not find_gpus() and not _AMD.exists()
+    return device is not None and device.partition(":")[0] == "cuda" and not has_cuda()
 
 
 class SeenDevice:

@@ -1,6 +1,7 @@
 """What a race has found, as tables and sentences, and as a file."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from runmanager.app.tune.search import LEAST_GAIN, Raced, Tuning, label_of
+from runmanager.app.tune.search import LEAST_GAIN, ON_TRIAL, Raced, Tuning, label_of
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.results.stats.descriptive import Estimate
 from runmanager.text import printable
@@ -21,6 +22,11 @@ _ABOUT_INTERVALS = (
     "Speed: how many times as fast as with the settings found by then. The intervals of one setting hold together. "
     "Dropped values were slower than another one beyond doubt."
 )
+_ABOUT_TRIALS = (
+    "Taken on trial: it seems faster, though its interval includes 1; the gain at the end shows whether the settings "
+    "found are."
+)
+_ABOUT_REPEATS = "A setting whose values are listed again was raced again, after another one had changed."
 
 
 @dataclass(frozen=True)
@@ -54,15 +60,15 @@ class Answer:
         if gain is None:
             if found.chosen:
                 return [
-                    "The gain was not measured; `--seconds` gives more time. The fastest settings by then:",
+                    f"The gain was not measured{_more_time(found)}. The fastest settings by then:",
                     f"  {self.command}",
                 ]
-            return [_no_gain(found.raced)]
+            return [_no_gain(found)]
         if self.is_shown:
             return [f"{_times(gain)} as fast as with {self.given}. To use it:", f"  {self.command}"]
         first = f"Not shown to be faster: the best settings found are {_times(gain)} as fast as with {self.given}"
         if gain.high > _RESTLESS * gain.value:
-            first += ", on a machine too restless to say more: is it busy?"
+            first += ", on a machine too restless to say more (is it busy?)"
         if not self.is_better:
             return [f"{first}; none of those raced is worth a change."]
         return [f"{first}. To use them all the same:", f"  {self.command}"]
@@ -79,27 +85,44 @@ def _ratio(value: float) -> str:
     return text if text != "1.00" or value == 1 else f"{value:.4f}"
 
 
-def _no_gain(raced: Sequence[Raced]) -> str:
+def _more_time(found: Tuning) -> str:
+    if found.is_interrupted:
+        return ", as the race was interrupted"
+    return f"; `--seconds {found.enough_seconds}` should do" if found.enough_seconds is not None else ""
+
+
+def _no_gain(found: Tuning) -> str:
+    raced = found.raced
     highest = max((each.estimate.high for each in raced if each.estimate is not None), default=None)
     if highest is None:
-        return "Nothing was measured; `--seconds` gives more time."
+        return f"Nothing was measured{_more_time(found)}."
     missing = [each for each in raced if each.estimate is None]
     left_out = f" ({len(missing)} failed or not measured)" if missing else ""
     if highest <= 1:
         return f"No candidate is faster than the settings given{left_out}."
     if highest > _RESTLESS:
-        return f"No candidate was shown to be faster{left_out}, on a machine too restless to say more: is it busy?"
+        return f"No candidate was shown to be faster{left_out}, on a machine too restless to say more (is it busy?)."
     return f"No candidate is faster than the settings given by more than {highest - 1:.0%}{left_out}."
 
 
 def show_answer(answer: Answer, console: Console) -> None:
     """Print the effects of all settings that were raced, why others were not, and the answer last."""
     found = answer.found
-    lines = [*_table(found.raced), *([_ABOUT_INTERVALS] if found.raced else [])]
+    lines = [*_table(found.raced), *_legend(found.raced)]
     lines += [f"Not raced: {name}: {why}." for name, why in found.not_raced.items()]
+    if found.enough_seconds is not None and any(each.estimate is not None for each in found.raced):
+        lines.append(f"`--seconds {found.enough_seconds}` should do to race all settings.")
     lines += ["Interrupted: this is what is known so far."] if found.is_interrupted else []
     for line in (*([""] if lines else []), *lines, "", *answer.lines()):
         console.print(Text(printable(line)), soft_wrap=True)
+
+
+def _legend(raced: Sequence[Raced]) -> list[str]:
+    """The sentences that the table needs: none without intervals."""
+    lines = [_ABOUT_INTERVALS] if any(each.estimate is not None for each in raced) else []
+    lines += [_ABOUT_TRIALS] if any(each.result == ON_TRIAL for each in raced) else []
+    values = Counter((each.factor, label_of(each.settings)) for each in raced)
+    return lines + ([_ABOUT_REPEATS] if any(count > 1 for count in values.values()) else [])
 
 
 def _table(raced: Sequence[Raced]) -> list[str]:

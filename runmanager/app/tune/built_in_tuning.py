@@ -22,6 +22,7 @@ from runmanager.app.display.output_console import make_console
 from runmanager.app.driver.preflight import check_cells, require_output_root
 from runmanager.app.tune.answer import Answer, show_answer, write_tuning
 from runmanager.app.tune.built_in_track import BuiltInTrack, Entry
+from runmanager.app.tune.contender import Seen
 from runmanager.app.tune.search import Factor, Search, Settings, Tuning
 from runmanager.app.tune.speed_settings import PRECISION, RACED, THREADS, Conditions, setting_now, speed_factors
 from runmanager.errors import ConfigurationError, UsageError
@@ -30,6 +31,7 @@ from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.records.files.paths import dated_name
 from runmanager.records.host.process import usable_cores
 from runmanager.signals import INTERRUPTED_STATUS
+from runmanager.text import format_value
 from runmanager.validation import fault, suggestion
 
 __all__ = ["TuneRequest", "tune_built_in"]
@@ -93,7 +95,7 @@ def tune_built_in(
     seen = track.try_alone({})
     if seen.failure is not None:
         raise UsageError(f"The settings must run to be raced, got {seen.failure.reason}: {seen.failure.message}")
-    job.known = job.conditions(request, device=seen.device, splits=seen.splits)
+    job.known = job.conditions(request, seen)
     search = Search(
         job,
         track,
@@ -200,12 +202,13 @@ class _Job:
     def __post_init__(self) -> None:
         self.config = self._composed({})
 
-    def conditions(self, request: TuneRequest, *, device: str, splits: bool) -> Conditions:
+    def conditions(self, request: TuneRequest, seen: Seen) -> Conditions:
         return Conditions(
-            device=device,
+            device=seen.device,
             cores=usable_cores(),
             seconds=request.seconds,
-            splits=splits,
+            splits=seen.splits,
+            automatic={name: format_value(value) for name, value in seen.chosen.items()},
             threads=int(given) if (given := os.environ.get("OMP_NUM_THREADS", "")).isdecimal() else None,
             allowed=frozenset(request.allow),
             fixed=self.given.fixed,
@@ -215,7 +218,10 @@ class _Job:
     def factors(self, chosen: Settings) -> tuple[Sequence[Factor], Mapping[str, str]]:
         """What can be raced where `chosen` is set; see `Space`."""
         entry = self.enter(chosen)
-        return speed_factors(entry.options, entry.threads, self.known)
+        # By these, too, `auto` is resolved.
+        is_another = any(getattr(entry.options, name) != getattr(self.config, name) for name in ("compile", PRECISION))
+        known = replace(self.known, automatic={}) if is_another else self.known
+        return speed_factors(entry.options, entry.threads, known)
 
     def changes(self, chosen: Settings) -> dict[str, str]:
         """See `Space`."""

@@ -24,6 +24,7 @@ class Seen:
     start_seconds: float = 0.0
     step_seconds: float = 0.0
     splits: bool = True
+    chosen: Mapping[str, bool | int | None] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 

@@ -8,7 +8,7 @@ last       the settings found against the given ones, in new processes: the gain
 ```
 """
 
-import contextlib
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,14 +16,22 @@ from typing import Protocol
 
 from runmanager.results.stats.descriptive import Estimate
 
-__all__ = ["LEAST_GAIN", "Factor", "Heat", "Raced", "Search", "Space", "Track", "Tuning", "label_of"]
+__all__ = ["LEAST_GAIN", "ON_TRIAL", "Factor", "Heat", "Raced", "Search", "Space", "Track", "Tuning", "label_of"]
 
 _LAST_SHARE = 0.3  # of the time is kept for the last heat
 _LEAST_SHARE = 0.03  # of a step's time: what takes less cannot gain more
 _MAX_PASSES = 2
+_MARGIN = 1.25  # of the seconds that should do: processes do not start equally fast each time
+_ROUNDED_TO = 10  # seconds
+_NOT_MEASURED = "not measured"
+_NO_TIME = "no time was left"
+_INTERRUPTED = "the race was interrupted"
 
 LEAST_GAIN = 1.02
 """How many times as fast a value must be to replace another one."""
+
+ON_TRIAL = "taken on trial"
+"""The result of a value that seems faster by as much, while its interval includes 1: the last heat decides."""
 
 Settings = Mapping[str, str]
 """Settings by name, each value as it is typed."""
@@ -85,8 +93,8 @@ class Space(Protocol):
 class Raced:
     """A value that was raced, against the settings chosen by then; `estimate` is None where it was not measured.
 
-    `result` is `taken`, `slower`, `dropped` (slower than another value), `no gain`, `not the fastest`, `failed` or
-    `not measured`; `failure` says why.
+    `result` is `taken`, `taken on trial` (the fastest, but its interval includes 1), `slower`, `dropped` (slower than
+    another value), `no gain`, `not the fastest`, `failed` or `not measured`; `failure` says why.
     """
 
     factor: str
@@ -101,7 +109,8 @@ class Tuning:
     """What a search has found: the settings `chosen`, their `gain` over the given ones, and every raced value.
 
     `gain` is None where nothing was found, or was not measured. `not_raced` says why factors were not. `broken` says
-    how the given settings failed, where they did.
+    how the given settings failed, where they did. `enough_seconds` should do to race all settings; None where the
+    seconds given did.
     """
 
     chosen: dict[str, str] = field(default_factory=dict)
@@ -111,6 +120,7 @@ class Tuning:
     seconds: float = 0.0
     is_interrupted: bool = False
     broken: str = ""
+    enough_seconds: int | None = None
 
 
 class Search:
@@ -136,22 +146,53 @@ class Search:
         self._clock = clock
         self._raced_with: dict[str, dict[str, str]] = {}
         self._num_heats: dict[str, int] = {}
+        self._before_heats = clock() - began
         self.found = Tuning()
 
     def run(self) -> Tuning:
         """Search until nothing is left to race or the time is up. After an interrupt, return what is known."""
         found = self.found
-        with contextlib.suppress(KeyboardInterrupt):
+        try:
             while not found.is_interrupted and (factor := self._next_factor()) is not None:
                 self._race(factor)
             found.chosen = self._space.changes(found.chosen)
             if found.chosen and not found.is_interrupted:
                 self._measure_gain()
-            found.seconds = self._clock() - self._began
-            return found
-        found.is_interrupted = True
+        except KeyboardInterrupt:
+            found.is_interrupted = True
+            found.chosen = self._space.changes(found.chosen)
+        if found.is_interrupted:
+            self._name_what_was_left()
+        else:
+            found.enough_seconds = self._enough_seconds()
         found.seconds = self._clock() - self._began
         return found
+
+    def _name_what_was_left(self) -> None:
+        """Say of every factor that waits for its first race that an interrupt came before it."""
+        factors, reasons = self._space.factors(self.found.chosen)
+        hopeless = {each.name: why for each in factors if (why := self._hopeless(each))}
+        waiting = {each.name: _INTERRUPTED for each in factors}
+        known = {**waiting, **reasons, **hopeless}
+        self.found.not_raced = {name: why for name, why in known.items() if name not in self._num_heats}
+
+    def _enough_seconds(self) -> int | None:
+        """How many seconds should do to race every factor and to measure the gain; None where those given did."""
+        found = self.found
+        was_short = any(each.result == _NOT_MEASURED for each in found.raced) or (
+            found.gain is None and bool(found.chosen) and not found.broken
+        )
+        if not was_short and _NO_TIME not in found.not_raced.values():
+            return None
+        factors, _ = self._space.factors(found.chosen)
+        sizes = [len(each.alternatives) + 1 for each in factors if not self._hopeless(each)]
+        # A heat gets a part of the time for its contenders, and the last one a share of all (`_slice`).
+        slowest = max((self._track.needed(size) / size for size in sizes), default=0.0)
+        heats = (self._before_heats + slowest * sum(sizes)) / (1 - _LAST_SHARE)
+        seconds = _MARGIN * max(heats, self._track.needed(2) / _LAST_SHARE, self._seconds)
+        if was_short:  # with what was known before a heat it should have done
+            seconds = max(seconds, 2 * self._seconds)
+        return math.ceil(seconds / _ROUNDED_TO) * _ROUNDED_TO
 
     def _left(self, share: float = 0.0) -> float:
         """The seconds that are left, without a share of all that is kept."""
@@ -175,7 +216,7 @@ class Search:
             if self._track.needed(len(factor.alternatives) + 1) <= self._left(kept):
                 return factor
             if factor.name not in self._num_heats:
-                self.found.not_raced[factor.name] = "no time was left; `--seconds` gives more"
+                self.found.not_raced[factor.name] = _NO_TIME
         return None
 
     def _is_due(self, factor: Factor) -> bool:
@@ -241,9 +282,12 @@ def _raced(factor: Factor, settings: Settings, heat: Heat, at: int, *, is_taken:
     if at in heat.failures:
         return Raced(factor.name, settings, None, "failed", heat.failures[at])
     if estimate is None:
-        why = "the race was interrupted" if heat.is_interrupted else "too little time; a larger `--seconds` gives more"
-        return Raced(factor.name, settings, None, "not measured", why)
-    return Raced(factor.name, settings, estimate, "taken" if is_taken else _result(estimate, at in heat.dropped))
+        return Raced(
+            factor.name, settings, None, _NOT_MEASURED, _INTERRUPTED if heat.is_interrupted else "too little time"
+        )
+    if is_taken:
+        return Raced(factor.name, settings, estimate, "taken" if estimate.low > 1 else ON_TRIAL)
+    return Raced(factor.name, settings, estimate, _result(estimate, at in heat.dropped))
 
 
 def _result(estimate: Estimate, is_dropped: bool) -> str:

@@ -40,9 +40,9 @@ class Conditions:
     """What is known before a race: the machine's `cores`, the `seconds`, and what the user says.
 
     `device` is the type of the device, and `splits` whether batches can be computed in pieces. `threads` are those that
-    a run has by itself, where they are not all cores. `allowed` settings may
-    be raced although they change results. `fixed` settings have the one value that was given; `lists` have the values
-    that are to be raced.
+    a run has by itself, where they are not all cores. `automatic` has what each setting of `auto` becomes, as it is
+    typed: to race that value too would race one job against itself. `allowed` settings may be raced although they
+    change results. `fixed` settings have the one value that was given; `lists` have the values that are to be raced.
     """
 
     device: str
@@ -50,6 +50,7 @@ class Conditions:
     seconds: float
     splits: bool = True
     threads: int | None = None
+    automatic: Mapping[str, str] = field(default_factory=dict)
     allowed: frozenset[str] = frozenset()
     fixed: frozenset[str] = frozenset()
     lists: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -78,12 +79,29 @@ def speed_factors(
             reasons[name] = values
             continue
         now = {key: setting_now(config, threads, key) for each in values for key in each}
-        others = [each for each in values if any(now[key] != value for key, value in each.items())]
+        others = _different(values, now, known)
         if others:
             factors.append(Factor(name, others, phases if _phases_are_apart(config, known) else ()))
         elif name not in _ONLY_GIVEN:
             reasons[name] = "there is no other value for it here" if name not in known.fixed else "its value was given"
     return factors, reasons
+
+
+def _different(
+    values: Sequence[Mapping[str, str]], now: Mapping[str, str], known: Conditions
+) -> list[Mapping[str, str]]:
+    """Those values that compute in another way than `now`, and than one another."""
+
+    def what_it_is(settings: Mapping[str, str]) -> dict[str, str]:
+        full = {**now, **settings}
+        return {key: known.automatic.get(key, value) if value == AUTO else value for key, value in full.items()}
+
+    seen, found = [what_it_is({})], []
+    for each in values:
+        if (what := what_it_is(each)) not in seen:
+            seen.append(what)
+            found.append(each)
+    return found
 
 
 def _phases_are_apart(config: TrainingOptions, known: Conditions) -> bool:

@@ -152,6 +152,8 @@ def compare(
     matches = pairing.match(options)
     if format_ is not CompareFormat.TEXT:
         matches = matches.without_stand_in()
+    elif not conditions:
+        options, matches = pairing.in_turn(options, matches)
     every_pair = pairing.compare(matches, options)
     pairs = query.of_comparison(every_pair)
 
@@ -227,6 +229,11 @@ class _OneSweep:
 
         return match_sides(self.contents, self.plan, options)
 
+    def in_turn(self, options: "CompareOptions", matches: "Matches") -> "tuple[CompareOptions, Matches]":
+        from runmanager.results.compare.sweep_question import in_turn
+
+        return in_turn(self.contents, self.plan, options, matches)
+
     def compare(self, matches: "Matches", options: "CompareOptions") -> "ComparisonTable":
         from runmanager.results.compare.comparison import compare_matches
 
@@ -274,6 +281,9 @@ class _SweepPair:
 
     def match(self, options: "CompareOptions") -> "Matches":
         return self.sweeps.match(options)
+
+    def in_turn(self, options: "CompareOptions", matches: "Matches") -> "tuple[CompareOptions, Matches]":
+        return options, matches  # two sweeps have one axis: themselves
 
     def compare(self, matches: "Matches", options: "CompareOptions") -> "ComparisonTable":
         return self.sweeps.compare_matches(matches, options)

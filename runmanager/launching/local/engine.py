@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from runmanager.launching.local.forkserver import ProcessStarter, StartedProcess, kill_group
-from runmanager.launching.local.gpus import EVERY_GPU, VISIBLE_VARIABLE, GpuSlots, Lease
+from runmanager.launching.local.gpus import EVERY_GPU, GpuSlots, Lease
 from runmanager.launching.local.interrupt_counter import InterruptCounter
 from runmanager.launching.local.job_queue import JobQueue, Try
 from runmanager.launching.local.jobs import Job, Listener, ProcessExit
@@ -23,6 +23,7 @@ from runmanager.launching.local.time_limits import LimitWatch
 from runmanager.launching.local.turn_keeper import Turns
 from runmanager.launching.local.worker import Raised, Request, Returned
 from runmanager.launching.options import RETRIED
+from runmanager.records.host.gpus import VISIBLE_VARIABLE
 from runmanager.records.host.process import usable_cores
 from runmanager.records.run.status import Outcome, Reason, Status
 

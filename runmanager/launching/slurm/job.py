@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from runmanager.errors import RecordError
+from runmanager.launching.hydra_internals import keep_imported_main_quiet
 from runmanager.launching.local.engine import Job, Listener, LocalEngine, ProcessExit
 from runmanager.launching.local.jobs import outcome_of_exit
 from runmanager.launching.local.multiprocessing_internals import restore_interpreter_state, start_forkserver
@@ -180,6 +181,7 @@ def _in_own_process(driver_state: Mapping[str, Any], work: bytes) -> Any:
     """Restore the driver's state in the run's own process, and do the work."""
     os.register_at_fork(after_in_child=_block_termination)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # ignored by inheritance; the task may handle it
+    keep_imported_main_quiet()
     restore_interpreter_state(driver_state)
     return do_work(pickle.loads(work))  # noqa: S301  # what the driver sent
 

@@ -10,20 +10,16 @@ from runmanager.records.storage.reader import run_names
 from runmanager.records.sweep.sweep_record import open_sweep
 from runmanager.validation import did_you_mean
 
-__all__ = ["OUTPUT_ROOT", "command_on", "find_run", "find_sweep", "find_sweep_or_run", "known_runs", "known_sweeps"]
+__all__ = [
+    *("OUTPUT_ROOT", "command_on", "find_run", "find_sweep", "find_sweep_or_run", "known_runs", "known_sweeps"),
+    "typed_name",
+]
 
 OUTPUT_ROOT = Path("outputs")
 """The default folder of sweeps."""
 
 _MAX_NAMED = 5
 _SWEEP_AND_RUN = 2  # parts of SWEEP/RUN
-
-
-def command_on(sweep: SweepPaths, name: str) -> str:
-    """Return a command on the sweep as it is typed here: `runmanager table first`."""
-    root = sweep.root.absolute()
-    is_named = root.parent == OUTPUT_ROOT.absolute() and not root.name.startswith("-")
-    return shlex.join(["runmanager", name, root.name if is_named else str(sweep.root)])
 
 
 def find_sweep(name: str) -> SweepPaths:
@@ -42,6 +38,18 @@ def find_sweep(name: str) -> SweepPaths:
         return open_sweep(OUTPUT_ROOT / name)
     except UsageError as error:
         raise UsageError(f"{error} {_existing_sweeps_hint(folder.name)}") from None
+
+
+def typed_name(sweep: SweepPaths) -> str:
+    """Return the name by which `find_sweep` finds a sweep here: that of its folder under `outputs/`, else its path."""
+    root = sweep.root.absolute()
+    is_named = root.parent == OUTPUT_ROOT.absolute() and not root.name.startswith("-")
+    return root.name if is_named else str(sweep.root)
+
+
+def command_on(sweep: SweepPaths, name: str) -> str:
+    """Return a command on the sweep as it is typed here: `runmanager table first`."""
+    return shlex.join(["runmanager", name, typed_name(sweep)])
 
 
 def find_run(name: str) -> RunPaths:

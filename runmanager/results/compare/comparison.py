@@ -1,10 +1,12 @@
 """The comparison table: one row a matched pair, with its effect, interval, verdict and reason."""
 
 import dataclasses
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
 from runmanager.records.storage.reader import SweepContents
+from runmanager.records.sweep.lookup import typed_name
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.cell_pairing import Axis, varying_axes
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
@@ -18,6 +20,7 @@ from runmanager.results.load.run_summary import damage_notes
 from runmanager.results.metrics.metric import LAST, THROUGHPUT, Metric
 from runmanager.results.table_model.columns import MISSING, column_of
 from runmanager.results.table_model.directions import Directions
+from runmanager.text import in_backticks
 
 __all__ = ["CompareOptions", "compare", "compare_matches", "compare_with_stand_in", "with_numbered_reasons"]
 
@@ -70,8 +73,12 @@ def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOpti
         rows=rows,
         settings=tuple(settings.values()),
         shown=(*varying, *_shown(matches), *scaling),
-        notes=(*_nothing_to_compare(matches), *_contradictions(sweep, matches.metric), *damage_notes(sweep.damaged)),
-        legend=" ".join([*_standing_in(matches), _legend(matches), _verdicts(matches.metric, options)]),
+        notes=(
+            *_nothing_to_compare(sweep, matches, options),
+            *_contradictions(sweep, matches.metric),
+            *damage_notes(sweep.damaged),
+        ),
+        legend=" ".join([*_standing_in(sweep, matches, options), _legend(matches), _verdicts(matches.metric, options)]),
     )
 
 
@@ -195,7 +202,7 @@ def _verdicts(metric: Metric, options: CompareOptions) -> str:
     return f"`no difference` has its interval within {within}; `inconclusive` is not known: {wide} is too wide."
 
 
-def _standing_in(matches: Matches) -> list[str]:
+def _standing_in(sweep: SweepContents, matches: Matches, options: CompareOptions) -> list[str]:
     """Explain the stand-in axis, and how to compare others."""
     if matches.instead_of is None:
         return []
@@ -206,17 +213,18 @@ def _standing_in(matches: Matches) -> list[str]:
     else:
         text = f"As {_only_value(matches.instead_of)}, what is compared is {name}"
     compared_names = (compared.name, matches.instead_of.name)
-    others = _options([axis for axis in varying_axes(matches.cells) if axis.name not in compared_names])
-    return [f"{text}{f'; what else varies is compared with {others}' if others else ''}."]
+    others = [axis for axis in varying_axes(matches.cells) if axis.name not in compared_names]
+    commands = _commands(sweep, others, options)
+    return [f"{text}{f'; what else varies is compared with {commands}' if commands else ''}."]
 
 
-def _nothing_to_compare(matches: Matches) -> list[str]:
+def _nothing_to_compare(sweep: SweepContents, matches: Matches, options: CompareOptions) -> list[str]:
     if matches.pairs:
         return []
     if not matches.axes:
         return ["Nothing to compare: no setting but the seed varies."]
-    others = _options(varying_axes(matches.cells))
-    varies = f"; what varies is compared with {others}" if others else ""
+    commands = _commands(sweep, varying_axes(matches.cells), options)
+    varies = f"; what varies is compared with {commands}" if commands else ""
     return [f"Nothing to compare: {_only_value(matches.axes[0])}{varies}."]
 
 
@@ -231,5 +239,10 @@ def _only_value(axis: Axis) -> str:
     return f"every run has {axis.name}={axis.values[0]}" if axis.values else "the sweep has no runs"
 
 
-def _options(axes: Sequence[Axis]) -> str:
-    return " or ".join(f"`--axis {axis.name}`" for axis in axes if axis.values)
+def _commands(sweep: SweepContents, axes: Sequence[Axis], options: CompareOptions) -> str:
+    """The commands that compare along each of the axes, by the metric that was asked for."""
+    name = typed_name(sweep.paths)
+    asked = [] if options.metric == THROUGHPUT.name else ["--metric", options.metric]  # by itself lr asks for another
+    asked += [] if options.at == LAST else ["--at", options.at]
+    commands = [["runmanager", "compare", name, "--axis", axis.name, *asked] for axis in axes if axis.values]
+    return " or ".join(in_backticks(shlex.join(words)) for words in commands)

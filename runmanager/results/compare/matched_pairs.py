@@ -29,10 +29,11 @@ from runmanager.results.metrics.metric_lookup import find_metric
 from runmanager.results.stats.descriptive import median
 from runmanager.text import format_value
 
-__all__ = ["Match", "Matches", "match_sides"]
+__all__ = ["MAX_STAND_IN_PAIRS", "Match", "Matches", "match_sides"]
 
 _DEVICE = "device"
-_MAX_STAND_IN_PAIRS = 200  # more are not useful to read, and each takes milliseconds
+MAX_STAND_IN_PAIRS = 200
+"""More pairs along axes that nobody named are not useful to read, and each takes milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -153,9 +154,9 @@ def _with_stand_in(matches: Matches, options: CompareOptions) -> Matches:
     for axis in varying_axes(matches.cells):
         if axis.name == requested.name:
             continue
-        pairs = list(islice(_along(matches.cells, axis, matches.metric, None), _MAX_STAND_IN_PAIRS + 1))
+        pairs = list(islice(_along(matches.cells, axis, matches.metric, None), MAX_STAND_IN_PAIRS + 1))
         known = [match for match in pairs if not obstacles(match.sides, options)]
-        if known and len(pairs) <= _MAX_STAND_IN_PAIRS:
+        if known and len(pairs) <= MAX_STAND_IN_PAIRS:
             among += len(known)
             # Pairs without any result add nothing to the requested axis.
             with_result = [match for match in pairs if any(side.finished for side in match.sides)]

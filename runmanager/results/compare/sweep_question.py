@@ -8,12 +8,12 @@ from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.cell_pairing import JOINT, varying_axes
 from runmanager.results.compare.comparability import obstacles
-from runmanager.results.compare.matched_pairs import Matches, match_sides
+from runmanager.results.compare.matched_pairs import MAX_STAND_IN_PAIRS, Matches, match_sides
 from runmanager.results.compare.options import ANY_AXIS, CompareOptions
 from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.metrics.metric_lookup import default_metrics, recorded_names
 
-__all__ = ["other_metric", "with_metric_of_sweep", "with_metric_of_untimed"]
+__all__ = ["in_turn", "other_metric", "with_metric_of_sweep", "with_metric_of_untimed"]
 
 _GROUPS = ("optimizer", "scheduler", "loss")
 _QUALITY = frozenset(
@@ -50,9 +50,25 @@ def with_metric_of_untimed(runs: Sequence[StoredRun], options: CompareOptions | 
     """Return the options with the runs' outcome as the metric, if none of the finished ones was timed."""
     options = options or CompareOptions()
     finished = [run for run in runs if run.record.status is Status.FINISHED]
-    if not finished or any(run.epochs and not run.is_adopted for run in finished):
+    if not finished or any(map(_was_timed, finished)):
         return options
     return dataclasses.replace(options, metric=_outcome(runs) or options.metric)
+
+
+def _was_timed(run: StoredRun) -> bool:
+    """Whether a run has a throughput, at least of warm-up. Epochs whose samples were not counted have none."""
+    return not run.is_adopted and any(epoch.samples_per_second for epoch in run.epochs)
+
+
+def in_turn(
+    sweep: SweepContents, plan: SweepRecord | None, options: CompareOptions, matches: Matches
+) -> tuple[CompareOptions, Matches]:
+    """Return options and pairs that compare each setting that varies, where no axis is named and none stands in."""
+    if matches.pairs or options.axis is not None or options.baseline is not None:
+        return options, matches
+    each = dataclasses.replace(options, axis=ANY_AXIS)
+    found = match_sides(sweep, plan, each)
+    return (each, found) if 0 < len(found.pairs) <= MAX_STAND_IN_PAIRS else (options, matches)
 
 
 def other_metric(runs: Sequence[StoredRun], chosen: str) -> str | None:

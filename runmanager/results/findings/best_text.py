@@ -158,14 +158,16 @@ def _weights(stored: StoredRun, *, trust: bool) -> list[str]:
     paths = stored.paths
     run = f"{paths.root.parent.parent}/{paths.name}"
     trusting = ", trust=True" if trust else ""
+    if stored.record.unsigned is not None and not stored.is_adopted:  # `load_model` builds models of the built-in job
+        if paths.checkpoint.exists():
+            return [str(paths.checkpoint), "the state that its loop resumes from; its program saves its model itself"]
+        return ["none were kept here; its program saves its model itself"]
     if paths.best.exists():
         return [str(paths.best), f"runmanager.load_model({run!r}, best=True{trusting})"]
     if paths.checkpoint.exists():
         return [str(paths.checkpoint), f"runmanager.load_model({run!r}{trusting})"]
     if stored.is_adopted:
         return [f"none were kept; those of its program, if it kept any, are below {stored.record.adopted}"]
-    if stored.record.unsigned is not None:
-        return ["none were kept; a custom loop saves its model itself"]
     return ["none were kept; checkpoint.keep_best=val_accuracy keeps the best ones"]
 
 

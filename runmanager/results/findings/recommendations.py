@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from runmanager.records.host.gpus import has_cuda
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.storage.reader import StoredRun
 from runmanager.records.sweep.lookup import OUTPUT_ROOT
@@ -182,6 +183,8 @@ def _other_device(results: Table, known: Mapping[str, Any]) -> list[str]:
         return []
     device = format_value(devices.pop())
     other = "cuda" if device in ("cpu", "auto") else device
+    if other == "cuda" != device and not has_cuda():
+        return []  # advice that nobody could follow here
     names = {row["device_name"] for row in results.rows} - {None}
     where = f"used {names.pop()}" if len(names) == 1 else f"has `device={device}`"
     return [f"Whether a GPU is worth it is not known, as every run {where}: `device=cpu,{other}` compares both."]

@@ -134,14 +134,15 @@ def _ceilings_of(run: StoredRun) -> DevicePeaks:
 
 
 def roofline_lines(matches: Matches) -> list[str]:
-    """Describe what the runs of each side achieve in matrix products, a line a side; only for comparisons of speed."""
+    """Describe how near the runs of each side come to what their device can do, in matrix products, a line a side.
+
+    Only for comparisons of speed, and for sides whose device was measured: a rate alone says nothing of it.
+    """
     if matches.metric.effect != "speedup":
         return []
     rates = {label: map(_matrix_products, runs) for label, runs in matches.runs.items()}
     known = {label: [each for each in of_side if each is not None] for label, of_side in rates.items()}
-    lines = [_line(label, of_side) for label, of_side in known.items() if of_side]
-    is_uncalibrated = any(each.best is None for of_side in known.values() for each in of_side)
-    return [*lines, *([f"{_CALIBRATE[0].upper()}{_CALIBRATE[1:]}."] if is_uncalibrated else [])]
+    return [_line(label, of_side) for label, of_side in known.items() if any(each.best for each in of_side)]
 
 
 @dataclass(frozen=True)
@@ -165,8 +166,6 @@ def _line(label: str, done: Sequence[_MatrixProducts]) -> str:
     rates = [with_unit_prefix(rate) for rate in sorted(each.rate for each in done)]
     text = f"{label} does {_range(rates)}FLOP/s"
     shares = sorted(each.rate / each.best for each in done if each.best)
-    if not shares:
-        return f"{text}."
     share = _range([_percent(each) for each in shares])
     bests = {(each.best, each.precision) for each in done}
     best, precision = bests.pop()

@@ -20,7 +20,6 @@ __all__ = ["detectable_before_running", "detectable_by_more_runs"]
 
 _EFFECT = 0.03  # the margin of a comparison: smaller effects are rarely worth a decision
 _TARGET_POWER = 0.8
-_PROPOSED_SEEDS = 5  # where there is one run a side
 _ASSUMED_DEVIATION = 0.02  # of runs of equal settings, where too few were measured
 _MIN_DOF = 2  # of a measured deviation, to be used
 _MAX_CELLS = 2000  # of a plan: matching more takes too long
@@ -100,22 +99,30 @@ def _lines(matches: Matches, plan: SweepRecord | None, axis: str) -> list[str]:
         return []
     residuals = _residuals(pairs)
     runs = min(len(side.cells) for match in pairs for side in match.sides)
-    deviation, _ = _deviation(residuals)
+    deviation, basis = _deviation(residuals)
     least = smallest_detectable(CompareOptions.drift, deviation=deviation, runs=runs, rows=len(pairs))
-    only_larger = f"only differences above about {least:.0%} can be detected"
+    only_larger = f"only differences in speed above about {least:.0%} can be seen"
     has_seed = SEED in matches.cells.names()
+    name = axis.removesuffix(".name")
+    value = f"value of {name}{', all else equal' if len({repr(each.settings) for each in pairs}) > 1 else ''}"
+    needed = runs_needed(_EFFECT, deviation=deviation, share=_TARGET_POWER, rows=len(pairs))
     if runs == 1:
-        way_out = (
-            "`seed=0,1,2,3,4` as the first axis makes" if has_seed else f"{_PROPOSED_SEEDS} runs a side in turns make"
-        )
-        text = f"With one run a side along {axis} {only_larger}. {way_out} smaller ones possible"
-        return [f"{text}: {_describe_power(_PROPOSED_SEEDS, residuals, len(pairs))}."]
+        way = f", as with `seed=range({needed})` as the first axis," if has_seed and needed else " in turns"
+        return [f"With one run for each {value}, {only_larger}; {_enough(needed, way)} ({basis})."]
     indices = {signature: index for index, signature in enumerate(plan.cells)} if plan else {}
     if not all(took_turns(*(_start_times(side, indices) for side in match.sides)) for match in pairs):
-        way_out = "with `seed` as the first axis" if has_seed else "where the sides take turns"
-        text = f"One side runs after the other along {axis}, so {only_larger}; {way_out} smaller ones can"
-        return [f"{text}: {_describe_power(runs, residuals, len(pairs))}."]
-    return [f"{_describe_power(runs, residuals, len(pairs))}."]
+        way = ", with `seed` as the first axis," if has_seed else " in turns"
+        return [f"As the values of {name} run one after the other, {only_larger}; {_enough(needed, way)} ({basis})."]
+    share = power(_EFFECT, deviation=deviation, runs=runs, rows=len(pairs))
+    text = f"With {runs} runs for each {value}, a difference in speed of {_EFFECT:.0%} is seen"
+    more = f"; {_enough(needed)}" if share < _TARGET_POWER else ""
+    return [f"{text} with a chance of {_percent(share)}{more} ({basis})."]
+
+
+def _enough(needed: int | None, way: str = "") -> str:
+    """How many runs of each value would see the margin with the target power, got in this `way`."""
+    runs = f"more than {MAX_RUNS}" if needed is None else str(needed)
+    return f"{runs} runs each{way} would show one of {_EFFECT:.0%} with a chance of {_TARGET_POWER:.0%}"
 
 
 def _residuals(pairs: Sequence[Match]) -> Residuals:
@@ -136,26 +143,12 @@ def _start_times(side: Side, indices: dict[str, int]) -> list[str]:
     ]
 
 
-def _describe_power(runs: int, residuals: Residuals, rows: int) -> str:
-    """Describe how often `runs` a side find the margin, and how many would reach the target power."""
-    deviation, basis = _deviation(residuals)
-    share = power(_EFFECT, deviation=deviation, runs=runs, rows=rows)
-    text = f"{runs} runs a side show a difference of {_EFFECT:.0%} with a chance of {_percent(share)}"
-    if share < _TARGET_POWER:
-        needed = runs_needed(_EFFECT, deviation=deviation, share=_TARGET_POWER, rows=rows)
-        text += (
-            f", and {f'more than {MAX_RUNS}' if needed is None else needed} runs a side with one of {_TARGET_POWER:.0%}"
-        )
-    return f"{text} ({basis})"
-
-
 def _deviation(residuals: Residuals) -> tuple[float, str]:
     """Return the deviation between runs of equal settings, and where it comes from."""
     if residuals.dof >= _MIN_DOF:
         deviation = math.sqrt(residuals.squares / residuals.dof)
         return deviation, f"runs of equal settings differ by {deviation:.1%} here"
-    basis = f"assuming that runs of equal settings differ by {_ASSUMED_DEVIATION:.0%}, as too few are measured yet"
-    return _ASSUMED_DEVIATION, basis
+    return _ASSUMED_DEVIATION, f"if runs of equal settings differ by {_ASSUMED_DEVIATION:.0%}, as is assumed so far"
 
 
 def _percent(share: float) -> str:

@@ -38,6 +38,12 @@ def test_a_wide_terminal_shows_every_column() -> None:
     assert row.plain.split() == words
 
 
+def test_no_full_bar_stands_for_a_measurement_after_the_epochs() -> None:
+    layout = Layout.fitting(80, longest_label=6)
+    trained = layout.row(LiveRow("lr=0.1", "running", planned=2, epoch=EpochRecord(epoch=2), is_measuring=True))
+    assert "━" not in trained.plain and trained.plain.split()[:4] == [">", "lr=0.1", "measuring", "2/2"]
+
+
 def test_the_bar_has_the_share_of_the_epoch_under_way() -> None:
     row = Layout.fitting(80, longest_label=6).row(LiveRow("lr=0.1", "running", planned=2, share=0.6))
     assert "━━━╌╌╌╌╌╌╌" in row.plain

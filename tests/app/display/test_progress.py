@@ -16,6 +16,9 @@ from screens import Screen
 
 from runmanager.app.display.progress import RunDisplay, terminal_region
 from runmanager.records.files.paths import RunPaths
+from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.run.run_record import RunRecord
+from runmanager.records.run.status import Status
 
 from ...processes import discard
 
@@ -273,6 +276,45 @@ class Halting(Console):
             halt, self.halt = self.halt, None
             halt()
         return super().render(renderable, options)
+
+
+class Watching(io.StringIO):
+    """A terminal that keeps each screen that was shown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.screen = pyte.Screen(80, 24)
+        self.shown: list[list[str]] = []
+
+    def write(self, text: str) -> int:
+        pyte.Stream(self.screen).feed(text.replace("\n", "\r\n"))
+        self.shown.append([line.rstrip() for line in self.screen.display if line.strip()])
+        return len(text)
+
+
+def test_a_run_that_has_ended_never_stands_beside_its_own_bar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    terminal = Watching()
+    console = Console(file=terminal, width=80, height=24, force_terminal=True)
+    paths = [RunPaths(tmp_path / f"lr={rate}-0000000{rate}") for rate in (1, 2)]
+    owner = ProcessIdentity.current()
+    parts: list[Any] = []
+
+    def live_region(console: Console, shown: Callable[[], Any]) -> Any:
+        parts.append(terminal_region(console, shown))
+        return parts[0]
+
+    with RunDisplay(console, num_runs=2, live_region=live_region) as display:
+        for each in paths:
+            display.started(each, 2)
+        parts[0].refresh()
+        for each in paths:
+            done = RunRecord(name=each.name, signature="s", status=Status.FINISHED, config={}, owner=owner)
+            display.ended(each, done)
+    for rate in (1, 2):
+        rows = [[line for line in lines if f"lr={rate}" in line] for lines in terminal.shown]
+        assert max(map(len, rows)) == 1 and any("finished" in line for lines in rows for line in lines)
+    assert all(sum("state" in line for line in lines) <= 1 for lines in terminal.shown), "one heading"
 
 
 def test_the_table_is_not_redrawn_while_a_line_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

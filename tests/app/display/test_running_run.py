@@ -104,6 +104,21 @@ def test_epochs_that_another_run_has_made_are_neither_its_time_nor_its_speed(run
     assert run.look().share == 0.5
 
 
+def test_a_run_that_takes_turns_has_its_own_time_and_waits_for_the_others(run: Run) -> None:
+    run.followed = RunningRun(run.paths, 4, measure_seconds=60.0, since=BEGAN, seen_at=BEGAN)
+    run.beat(5)
+    first = run.look().row(BEGAN + 50, group=2)
+    assert (first.seconds, first.seconds_left) == (None, None), "how much of it was waiting is not known"
+    run.end_epochs(100.0)
+    trained = run.look().row(BEGAN + 180, group=2)
+    assert (trained.seconds, trained.seconds_left) == (100.0, 660.0)  # three epochs of both, and the measurement
+    assert not trained.is_measuring
+    run.end_epochs(100.0, 200.0, 300.0, 400.0)
+    measuring = run.look().row(BEGAN + 430, group=2)
+    assert (measuring.seconds, measuring.is_measuring) == (400.0, True)
+    assert measuring.seconds_left == pytest.approx(30.0, abs=0.01)
+
+
 def test_a_run_that_was_not_followed_from_its_start_has_run_since_its_last_epoch(run: Run) -> None:
     last = time.time() - 40
     run.followed = RunningRun(run.paths, 4, since=last - 100, seen_at=last - 100)

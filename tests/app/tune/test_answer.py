@@ -48,7 +48,16 @@ def answer(found: Tuning) -> Answer:
             "batch_size=100; none of those raced is worth a change.",
             False,
         ),
-        (Tuning(CHOSEN), "The gain was not measured; `--seconds` gives more time. The fastest settings by then:", True),
+        (
+            Tuning(CHOSEN, enough_seconds=90),
+            "The gain was not measured; `--seconds 90` should do. The fastest settings by then:",
+            True,
+        ),
+        (
+            Tuning(CHOSEN, is_interrupted=True),
+            "The gain was not measured, as the race was interrupted. The fastest settings by then:",
+            True,
+        ),
         (
             Tuning(raced=[raced(Estimate(0.97, 0.9, 1.04)), raced(None, "failed", "no room")]),
             "No candidate is faster than the settings given by more than 4% (1 failed or not measured).",
@@ -61,16 +70,62 @@ def answer(found: Tuning) -> Answer:
         ),
         (
             Tuning(raced=[raced(Estimate(1.0, 0.1, 10.0))]),
-            "No candidate was shown to be faster, on a machine too restless to say more: is it busy?",
+            "No candidate was shown to be faster, on a machine too restless to say more (is it busy?).",
             False,
         ),
-        (Tuning(raced=[raced(None, "not measured")]), "Nothing was measured; `--seconds` gives more time.", False),
+        (
+            Tuning(raced=[raced(None, "not measured")], enough_seconds=90),
+            "Nothing was measured; `--seconds 90` should do.",
+            False,
+        ),
+        (
+            Tuning(raced=[raced(None, "not measured")], is_interrupted=True),
+            "Nothing was measured, as the race was interrupted.",
+            False,
+        ),
+        (Tuning(raced=[raced(None, "failed", "no room")]), "Nothing was measured.", False),
     ],
 )
 def test_the_answer(found: Tuning, first: str, has_command: bool) -> None:
     lines = answer(found).lines()
     assert answer(found).is_shown == (found.gain is not None and found.gain.low > 1)
     assert lines == [first, *([f"  {COMMAND}"] if has_command else [])]
+
+
+def shown(found: Tuning) -> list[str]:
+    output = io.StringIO()
+    show_answer(answer(found), Console(file=output, width=200))
+    return output.getvalue().splitlines()
+
+
+def test_a_machine_that_is_busy_is_named_beside_a_gain_that_was_not_shown() -> None:
+    (first, *_) = answer(Tuning(CHOSEN, Estimate(1.5, 0.5, 4.5))).lines()
+    assert first == (
+        "Not shown to be faster: the best settings found are 1.50 times [0.50, 4.50] as fast as with batch_size=100, "
+        "on a machine too restless to say more (is it busy?). To use them all the same:"
+    )
+
+
+def test_why_a_value_was_not_measured_stands_in_its_row() -> None:
+    lines = shown(Tuning(raced=[raced(None, "not measured", "too little time")], enough_seconds=90))
+    assert lines[2].endswith("not measured: too little time")
+    assert not any("Speed:" in line for line in lines), "there is none to explain"
+
+
+def test_the_legend_explains_what_the_table_has() -> None:
+    once, on_trial = raced(Estimate(1.6, 1.1, 2.3), "taken"), raced(Estimate(1.1, 0.8, 1.4), "taken on trial")
+    about = ("Speed:", "Taken on trial:", "A setting whose values are listed again")
+    for rows, explained in (([once], 1), ([on_trial], 2), ([once, on_trial], 3)):
+        lines = shown(Tuning(CHOSEN, Estimate(1.5, 1.2, 1.9), rows))
+        found = [each for each in about for line in lines if line.startswith(each)]
+        assert found == list(about[:explained])
+
+
+def test_an_interrupt_and_the_seconds_that_should_do_are_said() -> None:
+    measured = raced(Estimate(0.9, 0.8, 1.1))
+    assert "Interrupted: this is what is known so far." in shown(Tuning(raced=[measured], is_interrupted=True))
+    assert "`--seconds 90` should do to race all settings." in shown(Tuning(raced=[measured], enough_seconds=90))
+    assert not any("Interrupted" in line or "--seconds" in line for line in shown(Tuning(raced=[measured])))
 
 
 def test_it_comes_last_after_the_effects_and_what_was_not_raced(tmp_path: Path) -> None:

@@ -35,6 +35,8 @@ class Track:
         self.now = 0.0
         self.heats: list[tuple[list[dict[str, str]], bool]] = []
         self.interrupted_in = 0
+        self.unmeasured = False
+        self.width = 0.02  # of each interval, to both sides
 
     def needed(self, count: int) -> float:
         return 10.0
@@ -47,7 +49,11 @@ class Track:
         assert isinstance(first, float)
         ratios = {at: each / first for at, each in enumerate(found) if isinstance(each, float) and at}
         return Heat(
-            {at: Estimate(each, each * 0.98, each * 1.02) for at, each in ratios.items()},
+            {
+                at: Estimate(each, each * (1 - self.width), each * (1 + self.width))
+                for at, each in ratios.items()
+                if not self.unmeasured
+            },
             {at: each for at, each in enumerate(found) if isinstance(each, str)},
             fastest=max((at for at, each in enumerate(found) if isinstance(each, float)), key=lambda at: found[at]),
             is_interrupted=len(self.heats) == self.interrupted_in,
@@ -123,7 +129,26 @@ def test_it_ends_in_time_and_names_what_was_left_out() -> None:
     found = search(track, seconds=30.0)
     assert track.now <= 30.0
     assert found.gain is not None  # its time was kept
-    assert found.not_raced["layout"] == "no time was left; `--seconds` gives more"
+    assert found.not_raced["layout"] == "no time was left"
+    # Three heats of ten seconds in seven tenths of the time; the last one has the others.
+    assert found.enough_seconds == 60  # with a margin
+    again = search(Track(track.speed), seconds=60.0)
+    assert again.enough_seconds is None and set(again.not_raced) == {"graphs"}
+
+
+def test_a_value_that_was_not_measured_needs_more_than_the_seconds_given() -> None:
+    track = Track(lambda each: 1.0)
+    track.unmeasured = True
+    found = search(track, seconds=300.0)
+    assert {(each.result, each.failure) for each in found.raced} == {("not measured", "too little time")}
+    assert found.enough_seconds == 600
+
+
+def test_a_value_whose_interval_includes_1_is_taken_on_trial() -> None:
+    track = Track(lambda each: 1.0 + (each["loader"] == "fast") * 0.1 + (each["layout"] == "columns") * 0.5)
+    track.width = 0.2
+    results = {each.factor: each.result for each in search(track).raced if each.result.startswith("taken")}
+    assert results == {"loader": "taken on trial", "layout": "taken"}
 
 
 def test_a_phase_that_takes_no_time_is_not_worth_a_race() -> None:
@@ -138,5 +163,10 @@ def test_an_interrupt_leaves_what_is_known() -> None:
     track = Track(lambda each: 1.0 + (each["loader"] == "fast"))
     track.interrupted_in = 1
     found = search(track)
-    assert found.is_interrupted and len(track.heats) == 1
+    assert found.is_interrupted and len(track.heats) == 1 and found.enough_seconds is None
+    assert found.not_raced == {
+        "threads": "the race was interrupted",
+        "layout": "the race was interrupted",
+        "graphs": "only cuda captures steps",
+    }
     assert found.chosen == {"loader": "fast"} and found.gain is None

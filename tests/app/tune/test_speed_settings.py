@@ -70,6 +70,16 @@ def test_what_a_job_cannot_do_is_not_raced() -> None:
     assert "custom model" in reasons(custom, CPU)["micro_batch"]
 
 
+def test_a_value_that_is_raced_as_auto_already_is_not_raced_again() -> None:
+    automatic = replace(JOB, channels_last="auto", micro_batch="auto")
+    known = replace(CPU, automatic={"channels_last": "false", "micro_batch": "250"})
+    found = raced(automatic, known)
+    assert found["channels_last"] == [{"channels_last": "true"}]
+    assert found["micro_batch"] == [{"micro_batch": "null"}, {"micro_batch": "62"}]
+    chosen = replace(automatic, micro_batch=62)
+    assert raced(chosen, known)["micro_batch"] == [{"micro_batch": "null"}, {"micro_batch": "auto"}]
+
+
 def test_the_user_decides() -> None:
     known = replace(
         CPU,

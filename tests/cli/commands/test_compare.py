@@ -1,6 +1,7 @@
 """Tests of `runmanager compare`."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +9,13 @@ import msgspec
 import pytest
 
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.run.run_record import EpochRecord
+from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.run.run_record import Environment, EpochRecord, RunRecord
+from runmanager.records.run.status import Status
+from runmanager.records.settings.grid import expand_grid
+from runmanager.records.settings.signature import short_signature, signature
+from runmanager.records.storage.ownership import claim_run
+from runmanager.records.sweep.sweep_record import plan_cell, write_cells
 
 from ..conftest import rows_of, write_sweep
 
@@ -116,6 +123,57 @@ def test_without_anything_to_compare_no_table_is_printed(command: Callable, swee
     text = command("compare", "grid", "--axis", "num_workers").out
     assert "Nothing to compare" in text.splitlines()[0]
     assert "speedup" not in text
+
+
+def write_script_sweep(root: Path, *, seeds: int) -> SweepPaths:
+    """Write a sweep over two settings, of a script that has no device and counts no samples."""
+    paths, cells = SweepPaths(root / "outputs" / "two"), []
+    axes = {"lr": [0.1, 0.2], "width": [8, 16], "seed": list(range(seeds))}
+    for params in expand_grid(**axes):
+        config = {"lr": params.lr, "width": params.width, "seed": params.seed}
+        signed = signature(config)
+        name = f"run-{short_signature(signed)}"
+        cells.append(plan_cell(signed, name, config))
+        run = claim_run(
+            paths.run(name),
+            RunRecord(
+                name=name,
+                signature=signed,
+                status=Status.FINISHED,
+                config=config,
+                started_at="2026-11-01T10:00:00+00:00",
+                owner=ProcessIdentity.current(),
+                environment=Environment(host="here"),
+            ),
+        )
+        noise = (params.seed * 7 + params.width + int(10 * params.lr)) % 5 / 1000
+        run.append(EpochRecord(epoch=1, val_loss=params.width / 100 + noise, epoch_seconds=1.0))
+        run.close()
+    write_cells(paths, cells, axes=axes, command=["runmanager", "sweep"])
+    return paths
+
+
+def test_without_an_axis_settings_that_have_no_answer_are_compared_in_turn(
+    command: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_script_sweep(tmp_path, seeds=1)
+    text = " ".join(command("compare", "two").out.split())
+    assert "Nothing to compare" not in text
+    for pair in ("lr=0.2 and lr=0.1", "width=16 and width=8"):
+        assert f"{pair} could not be compared: too few runs: 1 of" in text
+    assert "val_loss" in text and "No metric was named" not in text, "there is no speed to compare"
+    assert rows_of(command("compare", "two", "--format", "csv").out) == [], "files have what was asked for"
+
+
+def test_the_commands_for_other_settings_are_complete(
+    command: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_script_sweep(tmp_path, seeds=3)
+    (shown,) = re.findall(r"what else varies is compared with `(.*?)`", " ".join(command("compare", "two").out.split()))
+    assert shown == "runmanager compare two --axis lr --metric val_loss"
+    assert "0.2 / 0.1" in command(*shown.split()[1:]).out
 
 
 def test_comparison_formats(command: Callable, sweep: SweepPaths) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 from runmanager.cli.main import run_command
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import read_sweep
+
+from ...processes import discard, wait_for_output, wait_until
 
 CLI = [sys.executable, "-c", "from runmanager.cli.main import main; main()"]
 PARTS = """
@@ -156,6 +159,55 @@ def test_whole_runs_of_a_hydra_application_race(tmp_path: Path) -> None:
     ]
     plan = subprocess.run([*CLI, *command[1:]], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert plan.returncode == 0 and "1 run: 1 finished." in plan.stdout, plan.stderr
+
+
+WAITS = """
+import time
+from pathlib import Path
+
+def wait():
+    Path("waits").touch()
+    while True:
+        time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["slow.py", "delay=0,1"],
+        [
+            *("dataset=custom", "dataset._target_=parts.Slow", "model=custom", "model._target_=parts.Net"),
+            *("device=cpu", "batch_size=4", "num_workers=0", "threads=1,3"),
+        ],
+    ],
+)
+def test_ctrl_c_shows_what_is_known(tmp_path: Path, words: list[str]) -> None:
+    (tmp_path / "waiting.py").write_text(WAITS)
+    waiting = "import waiting\n"
+    (tmp_path / "slow.py").write_text(waiting + SCRIPT.replace("time.sleep(arguments.delay)", "waiting.wait()"))
+    (tmp_path / "parts.py").write_text(
+        waiting + PARTS.replace('raise MemoryError("three are too many")', "waiting.wait()")
+    )
+    process = subprocess.Popen(
+        [*CLI, "tune", *words, "--output-root", "kept", "--seconds", "600"],
+        cwd=tmp_path, env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        wait_until((tmp_path / "waits").exists)
+        process.send_signal(signal.SIGINT)
+        out, err = wait_for_output(process)
+    finally:
+        discard(process)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    lines = out.rstrip().splitlines()
+    assert "Interrupted: this is what is known so far." in lines
+    assert lines[-1] == "Nothing was measured, as the race was interrupted."
+    assert "not measured: the race was interrupted" in out
+    (folder,) = (tmp_path / "kept").iterdir()
+    assert json.loads((folder / "tune.json").read_text())["is_interrupted"]
 
 
 @pytest.mark.parametrize(

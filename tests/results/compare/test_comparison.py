@@ -275,7 +275,7 @@ def test_axis_with_the_largest_effect_stands_in_for_a_constant_device(on_one_dev
     assert "axis" in table.shown and "axis" not in requested.shown  # shown for the axis that was not requested
     assert table.legend == (
         "As every run has device=cpu, what is compared is batch_size, along which the medians differ most; what else "
-        f"varies is compared with `--axis lr`. {requested.legend}"
+        f"varies is compared with `runmanager compare mine --axis lr`. {requested.legend}"
     )
 
 
@@ -329,7 +329,8 @@ def test_axis_with_very_many_pairs_is_not_a_stand_in(contents, steady):
     assert len(compare_with_stand_in(contents(*runs[:201]), None).rows) == 200
     table = compare_with_stand_in(contents(*runs), None)
     assert table.rows == []
-    assert table.notes == ("Nothing to compare: every run has device=cpu; what varies is compared with `--axis lr`.",)
+    command = "`runmanager compare mine --axis lr`"
+    assert table.notes == (f"Nothing to compare: every run has device=cpu; what varies is compared with {command}.",)
 
 
 def test_matched_settings_are_those_of_the_results_without_axis_and_seed(contents, steady):

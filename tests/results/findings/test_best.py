@@ -277,4 +277,16 @@ def test_custom_loop_is_not_told_of_the_setting_that_keeps_weights(contents: Cal
     for unsigned, told in ((None, True), ((), False)):
         sweep = contents(({"lr": 1}, reaching(0.9), {"unsigned": unsigned}))
         text = format_sections("", best_sections(find_best(sweep, None)))
-        assert ("checkpoint.keep_best" in text, "a custom loop" in text) == (told, not told)
+        assert ("checkpoint.keep_best" in text, "its program saves its model itself" in text) == (told, not told)
+
+
+def test_no_call_is_given_that_could_not_load_the_weights_of_a_program(sweep: Any) -> None:
+    """`load_model` builds models of the built-in job; the checkpoint of another loop is its own state."""
+    name = sweep.run({"lr": 1}, reaching(0.9), unsigned=())
+    from runmanager.results.load.loader import read_results
+
+    checkpoint = sweep.paths.run(name).checkpoint
+    checkpoint.touch()
+    text = format_sections("", best_sections(find_best(*read_results(sweep.paths), **OPTIONS)))
+    assert str(checkpoint) in text and "the state that its loop resumes from" in text
+    assert "load_model" not in text

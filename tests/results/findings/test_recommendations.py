@@ -15,6 +15,12 @@ OURS, NAME = COMMAND[:4], "name=x"
 TYPED = "runmanager sweep lr=0.1,0.2 'name=my sweep'"
 
 
+@pytest.fixture(autouse=True)
+def gpu(monkeypatch):
+    """A machine with a GPU."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+
+
 @pytest.fixture
 def steps(contents, timed):
     """Factory of the steps for runs given as (config, number of epochs, fields)."""
@@ -213,6 +219,17 @@ def test_custom_loop_is_not_told_of_settings_that_it_lacks(steps):
     runs = [({"lr": lr}, 7, {}) for lr in (1, 2)]
     assert any("Whether a GPU is worth it" in line for line in steps(*runs))
     assert not any("Whether a GPU is worth it" in line for line in steps(*runs, settings={"lr": 0.1}))
+
+
+def test_a_gpu_is_recommended_only_where_there_is_one(steps, monkeypatch):
+    def advice(device):
+        runs = [({"lr": lr, "device": device}, 7, {}) for lr in (1, 2)]
+        return [line for line in steps(*runs) if "Whether a GPU" in line]
+
+    assert len(advice("cpu")) == len(advice("cuda")) == 1
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert advice("cpu") == [], "no device that this machine lacks and the sweep has not measured"
+    assert "`device=cpu,cuda` compares both" in advice("cuda")[0], "the sweep was run where there is one"
 
 
 def test_axis_of_lists_is_not_extended(steps):

@@ -34,8 +34,8 @@ def planned(contents):
 def test_plan_in_turns_describes_its_power_and_assumption(planned):
     (line,) = planned(*((device, seed) for seed in range(5) for device in ("cpu", "cuda")))
     assert line == (
-        "5 runs a side show a difference of 3% with a chance of under 1%, and 18 runs a side with one of 80% "
-        "(assuming that runs of equal settings differ by 2%, as too few are measured yet)."
+        "With 5 runs for each value of device, a difference in speed of 3% is seen with a chance of under 1%; 18 runs "
+        "each would show one of 3% with a chance of 80% (if runs of equal settings differ by 2%, as is assumed so far)."
     )
 
 
@@ -43,16 +43,16 @@ def test_plan_without_power_describes_a_way_out(planned):
     alone, of_metrics = planned(("cpu", 0), ("cuda", 0))
     # By hand: 1.1 of the drift x the factor of 1.40 that the interval of one run a side has.
     assert alone.startswith(
-        "With one run a side along device only differences above about 54% can be detected. `seed=0,1,2,3,4` as the "
-        "first axis makes smaller ones possible: 5 runs a side show a difference of 3% "
+        "With one run for each value of device, only differences in speed above about 54% can be seen; 18 runs each, "
+        "as with `seed=range(18)` as the first axis, would show one of 3% with a chance of 80% (if "
     )
     assert of_metrics == (
         "Accuracies and losses can be compared from 3 runs a side on, as with `seed=0,1,2`: cpu has 1."
     )
     (behind,) = planned(*((device, seed) for device in ("cpu", "cuda") for seed in range(3)))
     assert re.match(
-        "One side runs after the other along device, so only differences above about 2[0-9]% can be detected; "
-        "with `seed` as the first axis smaller ones can: 3 runs",
+        "As the values of device run one after the other, only differences in speed above about 2[0-9]% can be seen; "
+        "18 runs each, with `seed` as the first axis, would show one of 3% ",
         behind,
     )
     assert planned(("cpu", 0), ("cpu", 1)) == []  # nothing is compared
@@ -80,8 +80,8 @@ def test_measured_runs_give_the_number_that_is_needed(measured):
     sweep = measured(0.02)
     (line,) = detectable_by_more_runs(match_sides(sweep, None, CompareOptions()), None)
     text = re.fullmatch(
-        r"10 runs a side show a difference of 3% with a chance of (.*), and (\d+) runs a side with one of 80% "
-        r"\(.* differ by (.*)% here\)\.",
+        r"With 10 runs for each value of device, a difference in speed of 3% is seen with a chance of (.*); (\d+) runs "
+        r"each would show one of 3% with a chance of 80% \(.* differ by (.*)% here\)\.",
         line,
     )
     assert text is not None

@@ -126,7 +126,8 @@ def test_another_axis_is_compared_if_there_is_only_one_device(sweep, timed):
     )
     positions = [page.index(text) for text in expected]
     assert positions == sorted(positions)
-    assert "what else varies is compared with <code><span>--axis</span> <span>lr</span></code>." in page
+    assert "what else varies is compared with <code><span>runmanager</span> <span>compare</span> " in page
+    assert "<span>--axis</span> <span>lr</span></code>." in page
     assert "Speedup of each pair" in page
     headings = [page.index(f">{words}</h2>") for words in ("Figures", "Results", "Comparison")]
     assert headings == sorted(headings)  # quality is asked

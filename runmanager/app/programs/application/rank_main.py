@@ -19,6 +19,7 @@ from omegaconf import DictConfig, open_dict, read_write
 
 from runmanager.app.programs.cell_metrics import FoundMetrics, returned_metrics
 from runmanager.app.programs.program_error import in_program
+from runmanager.launching.hydra_internals import keep_imported_main_quiet
 from runmanager.launching.local.multiprocessing_internals import restore_interpreter_state
 from runmanager.launching.work import Work, do_work
 from runmanager.records.files.atomic_files import replace_file
@@ -50,6 +51,7 @@ def read_returned(path: Path) -> FoundMetrics:
 
 def _main(file: Path) -> None:
     call: RankCall = pickle.loads(file.read_bytes())  # noqa: S301  # of the supervisor
+    keep_imported_main_quiet()
     restore_interpreter_state(call.state)
     work: Work = pickle.loads(call.work)  # noqa: S301  # after the main module, of which it may have objects
     rank = int(os.environ.get("RANK", "0"))

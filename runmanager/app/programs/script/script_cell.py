@@ -27,9 +27,9 @@ from runmanager.app.programs.script.output.script_outcome import (
     with_hidden_modules,
 )
 from runmanager.app.programs.script.torchrun import outcome_of_ranks, run_ranks
-from runmanager.launching.local.gpus import find_gpus
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.paths import RunPaths
+from runmanager.records.host.gpus import find_gpus
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.settings.secrets import masked_settings, masked_words, redacted, secrets_from_environment
 from runmanager.records.storage.run_folder import RunFolder

@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
+import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
@@ -17,6 +18,7 @@ from hydra.plugins.sweeper import Sweeper
 from omegaconf import DictConfig, OmegaConf
 
 _MODULE = "hydra_plugins.runmanager"
+_IS_1_3 = hydra.__version__.startswith("1.3.")
 
 PLUGINS = ("LocalLauncher", "SlurmLauncher", "ApplicationSweeper")
 """The classes of this module: `register_plugin` registers no second class of such a name."""
@@ -69,7 +71,10 @@ class ApplicationSweeper(Sweeper):
 
 
 class RuntimeSettings(Callback):
-    """Gives `${hydra:…}` in the sweeper's settings its value: Hydra resolves them before it provides its settings."""
+    """Gives `${hydra:…}` in the sweeper's settings its value: Hydra 1.3 resolves them before it provides its settings.
+
+    Hydra 1.4 provides them by itself, and warns of every callback that an application has not permitted.
+    """
 
     _provided: Any = None
 
@@ -212,7 +217,7 @@ if any(word.startswith(_RAW_SETTINGS) for word in sys.argv):
 _CELL = {
     "hydra": {
         "runtime": {"output_dir": "{run_dir}"},
-        "callbacks": {"runmanager": {"_target_": f"{_MODULE}.RuntimeSettings"}},
+        **({"callbacks": {"runmanager": {"_target_": f"{_MODULE}.RuntimeSettings"}}} if _IS_1_3 else {}),
     }
 }
 

@@ -21,8 +21,8 @@ from ....processes import wait_for_output
 VARIABLES = {
     "CUDA_VISIBLE_DEVICES": "",
     "COLUMNS": "200",
-    # What Hydra 1.4 says of every application and of every callback.
-    "PYTHONWARNINGS": "ignore:The version_base parameter is deprecated,ignore:hydra.utils.instantiate() resolved",
+    # What Hydra 1.4 says of every application.
+    "PYTHONWARNINGS": "ignore:The version_base parameter is deprecated",
 }
 
 # It never imports runmanager. `way` says how a cell ends; where the file `calm` exists, every cell ends well.
@@ -70,6 +70,7 @@ def main(cfg: DictConfig):
 if __name__ == "__main__":
     main()
 """
+UNGUARDED = APPLICATION.replace('if __name__ == "__main__":\n    main()', "main()")
 PARTS = "def halved(number):\n    return number / 2\n"
 CONFIG = """
 defaults: [_self_, {model: small}]

@@ -1,8 +1,10 @@
 """Sweeps of a Hydra application that never imports this package, as real commands."""
 
 import importlib.util
+import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.reader import read_record
 
 from ....processes import TIMEOUT_SECONDS, discard, wait_for_output, wait_until
-from .conftest import Application
+from .conftest import UNGUARDED, VARIABLES, Application
 
 WAYS = "fine,raises,exits,stops,is killed,needs memory,diverges"
 
@@ -62,6 +64,26 @@ def test_every_end_is_told_truly_and_a_rerun_does_only_what_is_missing(applicati
     assert not (killed / "attempts").exists()  # its files stay where it may continue from them
     assert (failed / "attempts" / "1" / "own.txt").exists()
     assert len(records["is killed"].earlier) == 1 and records["raises"].earlier == ()
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_the_main_function_may_be_called_without_a_guard(application: Application, ranks: int) -> None:
+    (application.folder / "train.py").write_text(UNGUARDED)
+    words = ("hydra.sweeper.name=bare", "lr=0.1,0.2", f"hydra.launcher.processes_per_run={ranks}")
+    done = application.run(*words)
+    assert (done.status, done.err) == (0, "")
+    assert [str(each.status) for each in application.records("bare")] == ["finished", "finished"]
+    assert sorted(application.started()) == sorted(["0.1 fine 1", "0.2 fine 1"] * ranks)
+
+
+def test_our_command_sweeps_a_script_without_a_guard(application: Application) -> None:
+    (application.folder / "train.py").write_text(UNGUARDED)
+    start = "from runmanager.cli.main import main; main()"
+    command = [sys.executable, "-c", start, "sweep", "--name", "bare", "train.py", "lr=0.1,0.2"]
+    variables = {**os.environ, **VARIABLES}
+    done = subprocess.run(command, cwd=application.folder, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(application.started()) == ["0.1 fine 1", "0.2 fine 1"]
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from runmanager.cli.main import run_command
-from runmanager.launching.local.gpus import find_gpus
 from runmanager.records.files.paths import SweepPaths
+from runmanager.records.host.gpus import find_gpus
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.reader import read_sweep
 from runmanager.results.tfevents.reader import read_event_files
