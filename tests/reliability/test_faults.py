@@ -114,3 +114,14 @@ def test_a_loop_loses_nothing_by_power_cuts(fault_rows: ModuleType, tmp_path: Pa
 def test_a_loop_recovers_from_a_full_disk(fault_rows: ModuleType, tmp_path: Path) -> None:
     tally = fault_rows.refuse(tmp_path, 3, 1, program="loop", kind="full")
     assert (tally.tried, list(tally.faults())) == (3, [])
+
+
+def test_a_new_row_stands_in_the_order_of_the_faults(fault_rows: ModuleType, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("| fault | times tried |\n| --- | --- |\n\nText.\n")
+    wanted = ["quota", "deleted", "run deleted", "forkserver"]
+    for name in ("deleted", "forkserver", "quota", "run deleted", "deleted"):
+        fault = fault_rows.FAULTS[name]
+        fault_rows.write(page, fault, f"| {fault.what} | tried |")
+    rows = "".join(f"| {fault_rows.FAULTS[name].what} | tried |\n" for name in wanted)
+    assert page.read_text() == f"| fault | times tried |\n| --- | --- |\n{rows}\nText.\n"
