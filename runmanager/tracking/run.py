@@ -293,6 +293,8 @@ class ActiveRun(LoopCalls, JobCalls):
             self.end(error or fault)
             raise
         try:
+            if outcome.status.is_success:
+                self._epochs.history.sync()  # else a power cut could leave `finished` without the last epoch
             record = end_own_run(
                 self._folder,
                 outcome,

@@ -14,7 +14,7 @@ from runmanager.errors import NoRoomError, RecordError, UsageError
 
 __all__ = [
     *("UNDECODABLE", "UNREADABLE", "creation_obstacle", "damaged_file_error", "explain_disk_full"),
-    *("require_creatable", "require_writable", "was_refused"),
+    *("explain_missing_folder", "require_creatable", "require_writable", "was_refused"),
 ]
 
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -89,6 +89,16 @@ def _no_room_message(path: Path, cause: OSError) -> str:
     except OSError:
         free = ""
     return f"{path} must find room on the disk at {disk}, got {cause.strerror}{free}; make room there."
+
+
+@contextmanager
+def explain_missing_folder(path: Path) -> Iterator[None]:
+    """Name the folder of `path` in a `FileNotFoundError` inside the block, and not a temporary file."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        got = "its files deleted or moved" if path.parent.exists() else "none"
+        raise FileNotFoundError(f"The folder {path.parent} must exist while {path.name} is written, got {got}.") from error
 
 
 @contextmanager
