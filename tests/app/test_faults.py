@@ -140,6 +140,19 @@ def test_a_lack_of_address_space_is_named(
     assert not list(tmp_path.rglob("run.json"))
 
 
+@pytest.mark.parametrize("number", [12, 14])
+def test_too_few_open_files_are_named_in_one_line(
+    environment: Callable[..., dict[str, str]], tmp_path: Path, tiny: tuple[str, ...], number: int
+) -> None:
+    done = limited(tmp_path, environment(), f"-n {number}", *tiny, "name=small")
+    assert (done.returncode, done.stdout, done.stderr.splitlines()) == (
+        2,
+        "",
+        [f"error: The limit on open files (ulimit -n) must be at least 16, got {number}; raise that limit."],
+    )
+    assert not list(tmp_path.rglob("run.json"))
+
+
 def limited(folder: Path, environment: dict[str, str], limit: str, *words: str) -> subprocess.CompletedProcess[str]:
     """Run the application under a limit of the shell's `ulimit`."""
     line = f"ulimit {limit}; exec {shlex.join([sys.executable, '-m', 'runmanager', *words])}"

@@ -92,7 +92,7 @@ FAULTS: Mapping[str, Fault] = {
         "`RecordError`: the folder must exist",
     ),
     "descriptors": Fault(
-        "4 to 60 file descriptors", 25, partial(limit, kind="descriptors"), "one line: too many open files"
+        "4 to 24 file descriptors", 25, partial(limit, kind="descriptors"), "one line: too many or too few open files"
     ),
     "processes": Fault(
         "1 to 24 processes and threads", 15, partial(limit, kind="processes"), "one line; status 1 or 2"

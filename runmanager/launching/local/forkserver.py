@@ -40,6 +40,7 @@ _EXIT_SECONDS = 1.0  # from a closed pipe to the death of the process
 _TRIES = 10
 _TRIES_WITH_MEMORY_LIMIT = 2  # more would lack memory too
 _PAUSE_SECONDS = 0.1
+_LEAST_OPEN_FILES = 16  # 8 of the server, and what comes with each request, of which Python checks the number
 _MANY_JOBS = 50  # from here on huge pages save more in the forks than they cost
 
 
@@ -99,8 +100,10 @@ class ProcessStarter:
     def start(self, request: Request) -> StartedProcess:
         """Start a process for a request, from a new server where the present one has been killed.
 
-        Raises `RunManagerError` where no server stays alive.
+        Raises `RunManagerError` where no server stays alive, or the limit on open files is too low for one.
         """
+        if self._forks:
+            _refuse_few_open_files()
         with _added_to_environment(self._environment | {MAIN_VARIABLE: _driver_state()}):
             limit = address_space_limit()
             for tries_left in reversed(range(_TRIES_WITH_MEMORY_LIMIT if limit else _TRIES)):
@@ -141,6 +144,16 @@ def _server() -> ProcessIdentity | None:
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     return None if pid is None else ProcessIdentity.of(pid)
+
+
+def _refuse_few_open_files() -> None:
+    import resource  # imported late: Windows lacks it
+
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY and most < _LEAST_OPEN_FILES:
+        raise RunManagerError(
+            f"The limit on open files (ulimit -n) must be at least {_LEAST_OPEN_FILES}, got {most}; raise that limit."
+        )
 
 
 def _driver_state() -> str:

@@ -98,7 +98,9 @@ def explain_missing_folder(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         got = "its files deleted or moved" if path.parent.exists() else "none"
-        raise FileNotFoundError(f"The folder {path.parent} must exist while {path.name} is written, got {got}.") from error
+        raise FileNotFoundError(
+            f"The folder {path.parent} must exist while {path.name} is written, got {got}."
+        ) from error
 
 
 @contextmanager
