@@ -182,7 +182,10 @@ class LineAppender:
         elif self._waiting is None:  # the next line may come in an hour
             self._waiting = self._timer(seconds_left, self._sync_late)
             self._waiting.daemon = True
-            self._waiting.start()
+            try:
+                self._waiting.start()
+            except RuntimeError:  # no further thread may start
+                self.sync()
 
     def is_in_place(self) -> bool:
         """Whether the file is still at its path: not deleted, moved or replaced."""

@@ -36,16 +36,19 @@ def damaged_file_error(path: str | Path, error: Exception, *, way_out: str = "")
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _REFUSALS = (*_NO_ROOM, errno.EROFS, errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
+_HIDDEN_REFUSALS = ("RuntimeError: can't start new thread", "RuntimeError: unable to allocate shared memory")
 _SYSTEM_ERROR = re.compile(r"[\w.]+: \[Errno (\d+)\]")
 
 
 def was_refused(line: str) -> bool:
     """Whether an error's line (`OSError: [Errno 28] …`) says that the machine refused what a program may well ask for.
 
-    That is room on the disk, writing, a descriptor or a process, so that the program may continue once it is granted.
+    That is room on the disk or in shared memory, writing, a descriptor, a process or a thread, so that the program may continue once it is granted.
     """
     found = _SYSTEM_ERROR.match(line)
-    return line.startswith(f"{NoRoomError.__name__}: ") or (found is not None and int(found[1]) in _REFUSALS)
+    return line.startswith((f"{NoRoomError.__name__}: ", *_HIDDEN_REFUSALS)) or (
+        found is not None and int(found[1]) in _REFUSALS
+    )
 
 
 @contextmanager

@@ -197,6 +197,23 @@ def test_a_line_after_which_none_comes_is_synced_too(tmp_path: Path, monkeypatch
         appender.close()
 
 
+def test_a_line_is_synced_at_once_if_no_thread_may_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refused(Waiting):
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    syncs: list[int] = []
+    timer: Any = Refused
+    appender = LineAppender(tmp_path / "epochs.jsonl", clock=Clock(), timer=timer)
+    appender.append(b"first")
+    monkeypatch.setattr(os, "fsync", syncs.append)
+    for line in (b"second", b"third"):
+        appender.append(line)
+    assert len(syncs) == 2
+    appender.close()
+    assert (tmp_path / "epochs.jsonl").read_bytes() == b"first\nsecond\nthird\n"
+
+
 @pytest.mark.parametrize(
     ("there", "kept"), [(None, b""), (b"", b""), (b"a\n", b"a\n"), (b"a\nb", b"a\n"), (b"torn", b""), (b"\n{", b"\n")]
 )

@@ -41,6 +41,18 @@ def test_another_refusal_that_a_library_hides_is_shown(tmp_path: Path) -> None:
     assert was_refused(f"{type(raised.value).__name__}: {raised.value}")
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "can't start new thread",
+        "unable to allocate shared memory(shm) for file </torch_1>: No space left on device (28)",
+    ],
+)
+def test_threads_and_shared_memory_that_the_machine_refuses_are_known_by_what_their_libraries_say(said: str) -> None:
+    assert was_refused(f"RuntimeError: {said}")
+    assert not was_refused(f"ValueError: {said}")
+
+
 def test_other_errors_are_unchanged(tmp_path: Path) -> None:
     with pytest.raises(PermissionError), explain_disk_full(tmp_path):
         raise PermissionError(errno.EACCES, "Permission denied")
