@@ -43,7 +43,8 @@ _SYSTEM_ERROR = re.compile(r"[\w.]+: \[Errno (\d+)\]")
 def was_refused(line: str) -> bool:
     """Whether an error's line (`OSError: [Errno 28] …`) says that the machine refused what a program may well ask for.
 
-    That is room on the disk or in shared memory, writing, a descriptor, a process or a thread, so that the program may continue once it is granted.
+    That is room on the disk or in shared memory, writing, a descriptor, a process or a thread, so that the program may
+    continue once it is granted.
     """
     found = _SYSTEM_ERROR.match(line)
     return line.startswith((f"{NoRoomError.__name__}: ", *_HIDDEN_REFUSALS)) or (
