@@ -30,6 +30,7 @@ from runmanager.tracking.lifecycle.run_notes import RunNotes
 from runmanager.tracking.lifecycle.run_sinks import RunSinks
 from runmanager.tracking.lifecycle.run_values import RunValues
 from runmanager.tracking.lifecycle.stop_policy import StopPolicy
+from runmanager.tracking.lost_batches import tell_lost_batches
 from runmanager.tracking.metric_definitions import RunDirections
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 from runmanager.tracking.options import Checkpointer, RunOptions
@@ -91,6 +92,7 @@ class ActiveRun(LoopCalls, JobCalls):
         self._in_program = in_program
         self._keeps_place = keeps_place
         self._ranks = ranks
+        tell_lost_batches()  # before a first batch is taken
         self._stop_policy = StopPolicy(options.early_stop)
         self._directions = RunDirections(folder)
         self._notes = RunNotes(folder)

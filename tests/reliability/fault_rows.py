@@ -98,7 +98,10 @@ FAULTS: Mapping[str, Fault] = {
         "1 to 24 processes and threads", 15, partial(limit, kind="processes"), "one line; status 1 or 2"
     ),
     "shared memory": Fault(
-        "4 to 64 KiB of `/dev/shm`, with loader workers", 8, partial(limit, kind="shared memory"), "one line; status 1"
+        "4 to 128 KiB of `/dev/shm`, with loader workers",
+        8,
+        partial(limit, kind="shared memory"),
+        "one line: no space left, or no room for a batch in shared memory; status 1",
     ),
     "clock": Fault(
         "The clock jumps by 90 s, 2 h or 400 days, back or forward", 12, jump, "not at all: no state depends on it"

@@ -37,7 +37,7 @@ LIMITS = {
     # name: the variant of the sweep, how its command is started, the smallest and largest limit, what tells it
     "descriptors": ("one", _descriptors, 4, 24, "open files"),  # a loader's worker without any hangs within PyTorch
     "processes": ("one", _processes, 1, 24, ""),
-    "shared memory": ("loading", _shared_memory, 4, 64, ""),
+    "shared memory": ("loading", _shared_memory, 4, 128, "No space left"),
 }
 
 
