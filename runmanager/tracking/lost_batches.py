@@ -3,6 +3,7 @@
 multiprocessing prints such an error and drops the batch; PyTorch's loader then waits for it for ever.
 """
 
+import errno
 import os
 from multiprocessing.queues import Queue
 from typing import Any
@@ -41,7 +42,7 @@ def _tell(queue: Any, error: Exception, item: Any) -> None:
 
 def _explained(error: Exception) -> tuple[type[Exception], str]:
     """Return the type of error for the loader to raise, and what must hold."""
-    if "shared memory" in str(error):
+    if "shared memory" in str(error) and os.strerror(errno.ENOSPC) in str(error):
         rule = "shared memory (/dev/shm) must have room for its batch, got none; make room there, or use num_workers=0"
         return NoRoomError, rule
     return type(error), f"it must be able to send its batch, got {error}"

@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from runmanager import RunManager
+from runmanager.errors import NoRoomError
 from runmanager.records.storage.reader import StoredRun
 
 NO_ROOM = "unable to allocate shared memory(shm) for file </torch_1>: No space left on device (28)"
@@ -43,9 +44,9 @@ def unchanged_queues(monkeypatch: pytest.MonkeyPatch) -> None:
             "for its batch, got none; make room there, or use num_workers=0.",
         ),
         (
-            OSError(24, "Too many open files"),
-            "OSError: Caught OSError in DataLoader worker process 0: it must be able to send its batch, got [Errno 24] "
-            "Too many open files.",
+            RuntimeError("unable to open shared memory object </torch_1> in read-write mode: Too many open files (24)"),
+            "RuntimeError: Caught RuntimeError in DataLoader worker process 0: it must be able to send its batch, got "
+            "unable to open shared memory object </torch_1> in read-write mode: Too many open files (24).",
         ),
     ],
 )
@@ -62,7 +63,7 @@ def test_a_batch_that_cannot_be_sent_fails_the_run(
         return torch.tensor(batch) if batch[0] < 2 else Unsendable(error)
 
     loader = kind(range(4), batch_size=2, num_workers=1, collate_fn=collate, timeout=30)
-    with pytest.raises((RuntimeError, OSError)), RunManager(tmp_path / "sweep", sinks=[]).run({}) as run:
+    with pytest.raises((RuntimeError, NoRoomError)), RunManager(tmp_path / "sweep", sinks=[]).run({}) as run:
         run.begin(network, loader)
         for epoch in run.epochs(1):
             for _ in epoch.batches(loader):

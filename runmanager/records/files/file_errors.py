@@ -36,7 +36,9 @@ def damaged_file_error(path: str | Path, error: Exception, *, way_out: str = "")
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _REFUSALS = (*_NO_ROOM, errno.EROFS, errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
-_HIDDEN_REFUSALS = ("RuntimeError: can't start new thread", "RuntimeError: unable to allocate shared memory")
+_HIDDEN_REFUSAL = re.compile(
+    r"RuntimeError: .*(can't start new thread|shared memory.* No space left|Too many open files)"
+)
 _SYSTEM_ERROR = re.compile(r"[\w.]+: \[Errno (\d+)\]")
 
 
@@ -47,9 +49,8 @@ def was_refused(line: str) -> bool:
     continue once it is granted.
     """
     found = _SYSTEM_ERROR.match(line)
-    return line.startswith((f"{NoRoomError.__name__}: ", *_HIDDEN_REFUSALS)) or (
-        found is not None and int(found[1]) in _REFUSALS
-    )
+    is_known = found is not None and int(found[1]) in _REFUSALS
+    return is_known or line.startswith(f"{NoRoomError.__name__}: ") or _HIDDEN_REFUSAL.match(line) is not None
 
 
 @contextmanager
