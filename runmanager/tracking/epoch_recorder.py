@@ -287,7 +287,7 @@ class EpochRecorder:
             return
         self._checkpointer.observe(record)
         if self._checkpointer.is_due(record.epoch):
-            self._folder.sync_epochs()  # else a power cut could leave the checkpoint without an epoch before its own
+            self.history.sync()  # else a power cut could leave the checkpoint without an epoch before its own
             self._checkpointer.save(self._folder.paths.checkpoint, self._progress(with_wall_times(record)))
             self._part_checkpoints.saved()
 
@@ -297,7 +297,7 @@ class EpochRecorder:
         self._refuse_if_lost()
         part = msgspec.structs.replace(epoch.part(), run_seconds=self._clock.seconds())
         last = self.history.records[-1] if self.history.records else None
-        self._folder.sync_epochs()
+        self.history.sync()
         self._checkpointer.save(self._folder.paths.checkpoint, self._progress(last, part))
 
     def _progress(self, last: EpochRecord | None, part: EpochPart | msgspec.UnsetType = msgspec.UNSET) -> Progress:

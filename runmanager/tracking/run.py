@@ -32,6 +32,7 @@ from runmanager.tracking.lifecycle.run_values import RunValues
 from runmanager.tracking.lifecycle.stop_policy import StopPolicy
 from runmanager.tracking.metric_definitions import RunDirections
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
+from runmanager.tracking.monitoring.lost_batches import tell_lost_batches
 from runmanager.tracking.options import Checkpointer, RunOptions
 from runmanager.tracking.ranks.run_ranks import RunRanks
 from runmanager.tracking.run_calls.job_calls import JobCalls
@@ -91,6 +92,7 @@ class ActiveRun(LoopCalls, JobCalls):
         self._in_program = in_program
         self._keeps_place = keeps_place
         self._ranks = ranks
+        tell_lost_batches()  # before a first batch is taken
         self._stop_policy = StopPolicy(options.early_stop)
         self._directions = RunDirections(folder)
         self._notes = RunNotes(folder)
@@ -293,6 +295,8 @@ class ActiveRun(LoopCalls, JobCalls):
             self.end(error or fault)
             raise
         try:
+            if outcome.status.is_success:
+                self._epochs.history.sync()  # else a power cut could leave `finished` without the last epoch
             record = end_own_run(
                 self._folder,
                 outcome,

@@ -20,6 +20,7 @@ of torch, look up each name below in its source, run `tests/tracking/test_torch_
 | `GradScaler._scale` | the scale as a tensor: `get_scale` waits for the device |
 | `torch.distributed.distributed_c10d._get_default_store` | messages between ranks, without a collective |
 | `FullyShardedDataParallel._handle`, `FlatParameter._numels`, `._params` | the size of parameters that ranks share |
+| `torch._utils.ExceptionWrapper` | what a loader's worker sends in place of a batch, and the loader raises |
 | `torch._C._cuda_endAllocateToPool`, `_cuda_releasePool` | cleaning up after a failed CUDA graph capture |
 """
 
@@ -29,6 +30,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._utils import ExceptionWrapper as LoaderError
 from torch.nn.modules import module as _modules
 from torch.nn.modules.batchnorm import _NormBase as NormBase
 from torch.nn.modules.instancenorm import _InstanceNorm as InstanceNormBase
@@ -43,6 +45,7 @@ __all__ = [
     "STATE_DICT_HOOK_TABLES",
     "FlatParameters",
     "InstanceNormBase",
+    "LoaderError",
     "NormBase",
     "TorchDispatchMode",
     "accepts_step_hooks",

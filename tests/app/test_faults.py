@@ -1,7 +1,9 @@
 """Tests of errors outside the runs: before runs begin, nothing is run; afterwards the sweep is still finished."""
 
+import os
 import resource
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -140,11 +142,50 @@ def test_a_lack_of_address_space_is_named(
     assert not list(tmp_path.rglob("run.json"))
 
 
-def limited(folder: Path, environment: dict[str, str], limit: str, *words: str) -> subprocess.CompletedProcess[str]:
+@pytest.mark.parametrize("number", [12, 14])
+def test_too_few_open_files_are_named_in_one_line(
+    environment: Callable[..., dict[str, str]], tmp_path: Path, tiny: tuple[str, ...], number: int
+) -> None:
+    done = limited(tmp_path, environment(), f"-n {number}", *tiny, "name=small")
+    assert (done.returncode, done.stdout, done.stderr.splitlines()) == (
+        2,
+        "",
+        [f"error: The limit on open files (ulimit -n) must be at least 16, got {number}; raise that limit."],
+    )
+    assert not list(tmp_path.rglob("run.json"))
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_too_few_processes_are_named_in_one_line(
+    environment: Callable[..., dict[str, str]], tmp_path: Path, tiny: tuple[str, ...], number: int
+) -> None:
+    wrapper: list[str] = []
+    if os.geteuid() == 0:  # the kernel exempts root, so another user, who must read what Python does
+        if shutil.which("setpriv") is None:
+            pytest.skip("needs setpriv, as root")
+        ids = ["--reuid=61235", "--regid=61235", "--clear-groups"]
+        wrapper = ["setpriv", *ids, "--inh-caps=+dac_override", "--ambient-caps=+dac_override"]
+    done = limited(tmp_path, environment(), f"-u {number}", *tiny, "name=small", wrapper=wrapper)
+    (line,) = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert line.startswith("error: The process that runs are forked from must ")
+    assert line.endswith(f"; processes and threads are limited to {number} (ulimit -u): raise that limit.")
+    assert not list(tmp_path.rglob("run.json"))
+
+
+def limited(
+    folder: Path, environment: dict[str, str], limit: str, *words: str, wrapper: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
     """Run the application under a limit of the shell's `ulimit`."""
     line = f"ulimit {limit}; exec {shlex.join([sys.executable, '-m', 'runmanager', *words])}"
     return subprocess.run(
-        ["bash", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=240
+        [*wrapper, "bash", "-c", line],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
     )
 
 

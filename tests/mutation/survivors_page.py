@@ -31,7 +31,10 @@ Of {chosen} chosen changes {tried} were tried. Tests were written for those that
 below say what is left of these changes, and not how many other ones the tests would notice.
 {others}
 """
-_OTHERS = "Of 120 changes of another seed, before a test was written for any of them, the tests noticed 95 (79%)."
+_OTHERS = (
+    "At commit 982bfed7, `python tests/mutation/mutants.py --count 120 --seed 1` chose 104 changes besides 16 of these "
+    "600; before a test was written for any of them, the tests noticed 80 (77%)."
+)
 
 
 def write_page(root: Path, mutants: Sequence[Mutant], outcomes: Mapping[str, Outcome]) -> None:

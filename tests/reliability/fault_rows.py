@@ -92,13 +92,16 @@ FAULTS: Mapping[str, Fault] = {
         "`RecordError`: the folder must exist",
     ),
     "descriptors": Fault(
-        "4 to 60 file descriptors", 25, partial(limit, kind="descriptors"), "one line: too many open files"
+        "4 to 24 file descriptors", 25, partial(limit, kind="descriptors"), "one line: too many or too few open files"
     ),
     "processes": Fault(
         "1 to 24 processes and threads", 15, partial(limit, kind="processes"), "one line; status 1 or 2"
     ),
     "shared memory": Fault(
-        "4 to 64 KiB of `/dev/shm`, with loader workers", 8, partial(limit, kind="shared memory"), "one line; status 1"
+        "4 to 128 KiB of `/dev/shm`, with loader workers",
+        8,
+        partial(limit, kind="shared memory"),
+        "one line: no space left, or no room for a batch in shared memory; status 1",
     ),
     "clock": Fault(
         "The clock jumps by 90 s, 2 h or 400 days, back or forward", 12, jump, "not at all: no state depends on it"
@@ -133,14 +136,20 @@ def row(fault: Fault, tally: Tally) -> str:
 
 
 def write(page: Path, fault: Fault, line: str) -> None:
-    """Replace the fault's row in the page; a new one becomes the last."""
-    begins = re.escape(fault.what)
+    """Replace the fault's row in the page; a new one stands where FAULTS has it."""
     text = page.read_text()
-    if not re.search(rf"^\| {begins} \|", text, re.MULTILINE):
-        page.write_text(
-            re.sub(r"(^\| fault \| times tried .*\n(?:\|.*\n)+)", rf"\1| {fault.what} |\n", text, flags=re.M)
-        )
-    write_row(page, begins, line)
+    if _row(text, fault) is None:
+        faults = list(FAULTS.values())
+        later = [_row(text, each) for each in faults[faults.index(fault) + 1 :]]
+        table = re.search(r"^\| fault \| times tried .*\n(?:\|.*\n)+", text, re.M)
+        assert table is not None
+        at = next((found.start() for found in later if found is not None), table.end())
+        page.write_text(f"{text[:at]}| {fault.what} |\n{text[at:]}")
+    write_row(page, f"{re.escape(fault.what)} \\|", line)
+
+
+def _row(text: str, fault: Fault) -> re.Match[str] | None:
+    return re.search(rf"^\| {re.escape(fault.what)} \|", text, re.M)
 
 
 def main() -> int:

@@ -111,6 +111,33 @@ def test_a_loop_loses_nothing_by_power_cuts(fault_rows: ModuleType, tmp_path: Pa
     assert (tally.tried, list(tally.faults())) == (3, [])
 
 
+def test_no_power_cut_leaves_a_finished_run_without_its_last_epoch(fault_rows: ModuleType, tmp_path: Path) -> None:
+    from faults.disk_model import Disk
+    from faults.power_cut import record_command
+    from faults.small import untrue_states
+
+    recorded = record_command(tmp_path, "loop", pace="0")
+    operations = list(enumerate(recorded.operations, 1))
+    for end in [end for end, (_, kind, *words) in operations if kind == "rename" and words[1].endswith("/run.json")]:
+        for seed in range(4):
+            disk = Disk(tmp_path, recorded.before)
+            for _, *operation in recorded.operations[:end]:
+                disk.do(*operation)
+            disk.write_after_cut(tmp_path, random.Random(seed), names=["outputs"])
+            assert untrue_states(recorded.sweep) == []
+
+
 def test_a_loop_recovers_from_a_full_disk(fault_rows: ModuleType, tmp_path: Path) -> None:
     tally = fault_rows.refuse(tmp_path, 3, 1, program="loop", kind="full")
     assert (tally.tried, list(tally.faults())) == (3, [])
+
+
+def test_a_new_row_stands_in_the_order_of_the_faults(fault_rows: ModuleType, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("| fault | times tried |\n| --- | --- |\n\nText.\n")
+    wanted = ["quota", "deleted", "run deleted", "forkserver"]
+    for name in ("deleted", "forkserver", "quota", "run deleted", "deleted"):
+        fault = fault_rows.FAULTS[name]
+        fault_rows.write(page, fault, f"| {fault.what} | tried |")
+    rows = "".join(f"| {fault_rows.FAULTS[name].what} | tried |\n" for name in wanted)
+    assert page.read_text() == f"| fault | times tried |\n| --- | --- |\n{rows}\nText.\n"

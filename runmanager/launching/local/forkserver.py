@@ -24,6 +24,7 @@ from runmanager.launching.local.multiprocessing_internals import (
 )
 from runmanager.launching.local.worker import MANY_RUNS_VARIABLE, PRELOAD_VARIABLE, Request, child_main
 from runmanager.records.host.import_path import modules_like_standard
+from runmanager.records.host.limits import process_limit
 from runmanager.records.host.memory import address_space_limit
 from runmanager.records.host.process import ProcessIdentity
 
@@ -38,8 +39,9 @@ SAFE_PATH = "PYTHONSAFEPATH"
 _KILL_SECONDS = 30.0  # until a killed process is dead
 _EXIT_SECONDS = 1.0  # from a closed pipe to the death of the process
 _TRIES = 10
-_TRIES_WITH_MEMORY_LIMIT = 2  # more would lack memory too
+_TRIES_WITH_LIMIT = 2  # more would meet it too
 _PAUSE_SECONDS = 0.1
+_LEAST_OPEN_FILES = 16  # 8 of the server, and what comes with each request, of which Python checks the number
 _MANY_JOBS = 50  # from here on huge pages save more in the forks than they cost
 
 
@@ -99,15 +101,17 @@ class ProcessStarter:
     def start(self, request: Request) -> StartedProcess:
         """Start a process for a request, from a new server where the present one has been killed.
 
-        Raises `RunManagerError` where no server stays alive.
+        Raises `RunManagerError` where no server stays alive, or the limit on open files is too low for one.
         """
+        if self._forks:
+            _refuse_few_open_files()
         with _added_to_environment(self._environment | {MAIN_VARIABLE: _driver_state()}):
-            limit = address_space_limit()
-            for tries_left in reversed(range(_TRIES_WITH_MEMORY_LIMIT if limit else _TRIES)):
+            for number in range(1, _TRIES + 1):
                 try:
                     return self._start(request)
                 except (EOFError, ConnectionError) as error:
-                    if not tries_left:
+                    limit = address_space_limit() or process_limit()
+                    if number == (_TRIES_WITH_LIMIT if limit else _TRIES):
                         cause = f"{limit}: raise that limit" if limit else "this machine may lack memory"
                         raise RunManagerError(
                             f"The process that runs are forked from must live, got its end while it started; {cause}."
@@ -131,16 +135,33 @@ class ProcessStarter:
 
 
 def _server() -> ProcessIdentity | None:
-    """Return the forkserver, started if there is none."""
-    start_resource_tracker()  # the server's start would start it, and unblock these signals
-    # Signals to the driver's whole group, as from a terminal, `timeout` or a service manager, are for the driver alone:
-    # blocked from the server's first instruction on. Later it ignores Ctrl-C, and SIGTERM stays blocked.
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    """Return the forkserver, started if there is none. Raises `RunManagerError` where no process may start."""
     try:
-        pid = start_forkserver()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        start_resource_tracker()  # the server's start would start it, and unblock these signals
+        # Signals to the driver's whole group, as from a terminal, `timeout` or a service manager, are for the driver
+        # alone: blocked from the server's first instruction on. Later it ignores Ctrl-C, and SIGTERM stays blocked.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+        try:
+            pid = start_forkserver()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    except BlockingIOError as error:
+        limit = process_limit()
+        cause = f"{limit}: raise that limit" if limit else "this machine may have too many processes"
+        raise RunManagerError(
+            f"The process that runs are forked from must start, got {error.strerror}; {cause}."
+        ) from error
     return None if pid is None else ProcessIdentity.of(pid)
+
+
+def _refuse_few_open_files() -> None:
+    import resource  # imported late: Windows lacks it
+
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY and most < _LEAST_OPEN_FILES:
+        raise RunManagerError(
+            f"The limit on open files (ulimit -n) must be at least {_LEAST_OPEN_FILES}, got {most}; raise that limit."
+        )
 
 
 def _driver_state() -> str:

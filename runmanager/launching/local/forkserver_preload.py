@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from runmanager.launching.local.forkserver import MAIN_VARIABLE, SAFE_PATH
@@ -71,10 +72,23 @@ def _has_cuda() -> bool:
     )
 
 
+def _leave_telling_to_the_driver(server: int) -> None:
+    """Let this server end without a traceback where no further process may start: its driver names the limit."""
+    show = sys.excepthook
+
+    def end(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+        if isinstance(error, BlockingIOError) and os.getpid() == server:
+            os._exit(1)
+        show(kind, error, traceback)
+
+    sys.excepthook = end
+
+
 gc.disable()  # imported objects stay: searching them for garbage takes a tenth of the time
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # a run's own process unblocks it; the driver signals that
+_leave_telling_to_the_driver(os.getpid())
 _state = json.loads(os.environ[MAIN_VARIABLE])
 die_with_parent(_state["driver"])
 bind_next_forks()

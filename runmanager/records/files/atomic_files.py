@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from runmanager.records.files.file_errors import explain_disk_full
+from runmanager.records.files.file_errors import explain_disk_full, explain_missing_folder
 
 __all__ = [
     "FileStamp",
@@ -53,9 +53,9 @@ def replace_file(path: Path, content: bytes | str | Iterable[str]) -> None:
 def replacement(path: Path) -> Iterator[BinaryIO]:
     """Open a temporary file next to `path`; at the end it is synced and renamed to `path`. An error keeps the old file.
 
-    Raises `NoRoomError` if the disk is full.
+    Raises `NoRoomError` if the disk is full, and `FileNotFoundError` if the folder is missing, or goes meanwhile.
     """
-    with explain_disk_full(path):
+    with explain_disk_full(path), explain_missing_folder(path):
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with explain_disk_full(path), os.fdopen(handle, "wb") as file:
@@ -63,7 +63,8 @@ def replacement(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fchmod(file.fileno(), 0o644)  # mkstemp's 0600 would keep other users from reading
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        with explain_missing_folder(path):
+            os.replace(temporary, path)
         sync_folder(path.parent)
     except BaseException:
         with contextlib.suppress(OSError):  # the disk may refuse this too
@@ -149,7 +150,8 @@ class LineAppender:
         _cut_torn_line(path)
         is_new = not path.exists()
         self._path = path
-        self._file = path.open("ab", buffering=0)
+        with explain_missing_folder(path):
+            self._file = path.open("ab", buffering=0)
         self._clock = clock
         self._timer = timer
         self._sync_seconds = sync_seconds
@@ -180,7 +182,17 @@ class LineAppender:
         elif self._waiting is None:  # the next line may come in an hour
             self._waiting = self._timer(seconds_left, self._sync_late)
             self._waiting.daemon = True
-            self._waiting.start()
+            try:
+                self._waiting.start()
+            except RuntimeError:  # no further thread may start
+                self.sync()
+
+    def is_in_place(self) -> bool:
+        """Whether the file is still at its path: not deleted, moved or replaced."""
+        try:
+            return os.path.samestat(self._path.stat(), os.fstat(self._file.fileno()))
+        except OSError:
+            return False
 
     def sync(self) -> None:
         """Let all lines survive a power cut from now on. Raises `OSError`, also for what could not be synced before."""

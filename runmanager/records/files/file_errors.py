@@ -14,7 +14,7 @@ from runmanager.errors import NoRoomError, RecordError, UsageError, error_chain
 
 __all__ = [
     *("UNDECODABLE", "UNREADABLE", "creation_obstacle", "damaged_file_error", "explain_disk_full"),
-    *("require_creatable", "require_writable", "was_refused"),
+    *("explain_missing_folder", "require_creatable", "require_writable", "was_refused"),
 ]
 
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -36,16 +36,21 @@ def damaged_file_error(path: str | Path, error: Exception, *, way_out: str = "")
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _REFUSALS = (*_NO_ROOM, errno.EROFS, errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
+_HIDDEN_REFUSAL = re.compile(
+    r"RuntimeError: .*(can't start new thread|shared memory.* No space left|Too many open files)"
+)
 _SYSTEM_ERROR = re.compile(r"[\w.]+: \[Errno (\d+)\]")
 
 
 def was_refused(line: str) -> bool:
     """Whether an error's line (`OSError: [Errno 28] …`) says that the machine refused what a program may well ask for.
 
-    That is room on the disk, writing, a descriptor or a process, so that the program may continue once it is granted.
+    That is room on the disk or in shared memory, writing, a descriptor, a process or a thread, so that the program may
+    continue once it is granted.
     """
     found = _SYSTEM_ERROR.match(line)
-    return line.startswith(f"{NoRoomError.__name__}: ") or (found is not None and int(found[1]) in _REFUSALS)
+    is_known = found is not None and int(found[1]) in _REFUSALS
+    return is_known or line.startswith(f"{NoRoomError.__name__}: ") or _HIDDEN_REFUSAL.match(line) is not None
 
 
 @contextmanager
@@ -86,6 +91,18 @@ def _no_room_message(path: Path, cause: OSError) -> str:
     except OSError:
         free = ""
     return f"{path} must find room on the disk at {disk}, got {cause.strerror}{free}; make room there."
+
+
+@contextmanager
+def explain_missing_folder(path: Path) -> Iterator[None]:
+    """Name the folder of `path` in a `FileNotFoundError` inside the block, and not a temporary file."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        got = "its files deleted or moved" if path.parent.exists() else "none"
+        raise FileNotFoundError(
+            f"The folder {path.parent} must exist while {path.name} is written, got {got}."
+        ) from error
 
 
 @contextmanager

@@ -85,6 +85,12 @@ class RunFolder:
             self._appender = LineAppender(self.paths.epochs)
         self._appender.append(msgspec.json.encode(epoch))
 
+    def keep_epochs(self, epochs: Sequence[EpochRecord]) -> None:
+        """Write the appended epochs again if their file was deleted or moved. Raises `RecordError` like `is_lost`."""
+        is_kept = self.paths.epochs.exists() if self._appender is None else self._appender.is_in_place()
+        if epochs and not is_kept and not self.is_lost():
+            self.replace_epochs(epochs)
+
     def sync_epochs(self) -> None:
         """Let all appended epochs survive a power cut, before a checkpoint does that comes after them."""
         if self._appender is not None:

@@ -137,5 +137,11 @@ class EpochHistory:
 
     def append(self, record: EpochRecord) -> None:
         """Add an epoch's record to epochs.jsonl; it survives a kill from here on."""
+        self._folder.keep_epochs(self.records)
         self._folder.append(record)
         self.records.append(record)
+
+    def sync(self) -> None:
+        """Let all recorded epochs survive a power cut, and be there if their file was deleted meanwhile."""
+        self._folder.keep_epochs(self.records)
+        self._folder.sync_epochs()

@@ -3,6 +3,7 @@
 import errno
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from runmanager.records.files.atomic_files import (
     read_bytes,
     remove_left_over,
     replace_file,
+    replacement,
     whole_lines,
 )
 
@@ -41,6 +43,22 @@ def test_replace_file_creates_and_replaces(tmp_path: Path) -> None:
     assert path.read_bytes() == b"two"
     assert path.stat().st_mode & 0o777 == 0o644
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_is_missing_or_goes_meanwhile_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    path = folder / "run.json"
+    said = f"^The folder {folder} must exist while run.json is written, got "
+    with pytest.raises(FileNotFoundError, match=f"{said}none"):
+        replace_file(path, "new")
+    with pytest.raises(FileNotFoundError, match=f"{said}none"):
+        LineAppender(path)
+    folder.mkdir()
+    with pytest.raises(FileNotFoundError, match=f"{said}its files deleted or moved"), replacement(path):
+        next(folder.iterdir()).unlink()
+    with pytest.raises(FileNotFoundError, match=f"{said}none"), replacement(path):
+        shutil.rmtree(folder)
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -177,6 +195,23 @@ def test_a_line_after_which_none_comes_is_synced_too(tmp_path: Path, monkeypatch
         appender.append(b"what was not synced is told") or appender.sync()
     with pytest.raises(NoRoomError):
         appender.close()
+
+
+def test_a_line_is_synced_at_once_if_no_thread_may_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refused(Waiting):
+        def start(self) -> None:
+            raise RuntimeError("can't start new thread")
+
+    syncs: list[int] = []
+    timer: Any = Refused
+    appender = LineAppender(tmp_path / "epochs.jsonl", clock=Clock(), timer=timer)
+    appender.append(b"first")
+    monkeypatch.setattr(os, "fsync", syncs.append)
+    for line in (b"second", b"third"):
+        appender.append(line)
+    assert len(syncs) == 2
+    appender.close()
+    assert (tmp_path / "epochs.jsonl").read_bytes() == b"first\nsecond\nthird\n"
 
 
 @pytest.mark.parametrize(

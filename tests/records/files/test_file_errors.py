@@ -48,6 +48,21 @@ def test_an_error_that_is_its_own_cause_is_unchanged(tmp_path: Path) -> None:
         raise error
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "can't start new thread",
+        "unable to allocate shared memory(shm) for file </torch_1>: No space left on device (28)",
+        "Too many open files. Communication with the workers is no longer possible.",
+        "Caught RuntimeError in DataLoader worker process 0: it must be able to send its batch, got unable to open "
+        "shared memory object </torch_1> in read-write mode: Too many open files (24).",
+    ],
+)
+def test_what_the_machine_refuses_is_known_by_what_libraries_say_of_it(said: str) -> None:
+    assert was_refused(f"RuntimeError: {said}")
+    assert not was_refused(f"ValueError: {said}")
+
+
 def test_other_errors_are_unchanged(tmp_path: Path) -> None:
     with pytest.raises(PermissionError), explain_disk_full(tmp_path):
         raise PermissionError(errno.EACCES, "Permission denied")

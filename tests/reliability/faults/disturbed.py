@@ -47,21 +47,27 @@ def _away(sweep: Sweep) -> Path:
 
 
 def _delete(sweep: Sweep, driver: Any) -> None:
-    shutil.rmtree(sweep.paths.root, ignore_errors=True)
+    wait_until(partial(_is_gone, sweep.paths.root), "the folder's end")
 
 
 def _delete_run(sweep: Sweep, driver: Any) -> None:
     for record in sweep.running()[:1]:
-        shutil.rmtree(sweep.paths.run(record.name).root, ignore_errors=True)
+        wait_until(partial(_is_gone, sweep.paths.run(record.name).root), "the folder's end")
+
+
+def _is_gone(folder: Path) -> bool:
+    """Remove a folder; false if a process has written into it meanwhile, so that a part of it is left."""
+    shutil.rmtree(folder, ignore_errors=True)
+    return not folder.exists()
 
 
 DISTURBANCES: Mapping[str, tuple[Callable[[Sweep, Any], None], str]] = {
     "server": (_kill_server, "the process that had started it was killed"),
     "moved": (_move, _GONE),
     "deleted": (_delete, _GONE),
-    "run deleted": (_delete_run, "must exist while its run is running"),
-    "loop moved": (_move, "must exist while its run is running"),
-    "loop deleted": (_delete, "must exist while its run is running"),
+    "run deleted": (_delete_run, "must exist while"),
+    "loop moved": (_move, "must exist while"),
+    "loop deleted": (_delete, "must exist while"),
 }
 """What is done, and the words that tell it."""
 

@@ -103,7 +103,8 @@ def note_telling(tally: Tally, sweep: Sweep, words: str, *, what: str) -> None:
     telling = [line.strip() for line in lines if words in line]
     is_ours = not isinstance(sweep, Loop)  # a program's own errors are shown with their traceback
     if not telling or (is_ours and any(line.startswith("Traceback") for line in lines)):
-        tally.untold.append(f"{what}: {' / '.join(lines[-6:])}")
+        errors = [line.strip() for line in lines if "rror" in line]
+        tally.untold.append(f"{what}: {' / '.join([*errors[:3], *lines[-6:]])}")
     else:
         tally.told[telling[-1]] += 1
 

@@ -1,6 +1,7 @@
 """Calls out of order, from several threads, in forks and after the end: clear errors, and a correct record."""
 
 import os
+import shutil
 import signal
 import threading
 import warnings
@@ -13,7 +14,7 @@ import torch
 from torch import nn
 
 from runmanager import RunManager
-from runmanager.errors import UsageError
+from runmanager.errors import RecordError, UsageError
 from runmanager.records.storage.reader import StoredRun
 from runmanager.tracking.run import ActiveRun
 
@@ -219,3 +220,31 @@ def files(run: ActiveRun) -> dict[Path, bytes]:
     """Return the run's files and contents, except the heartbeat's, which changes by itself."""
     found = [path for path in run.paths.root.rglob("*") if path.is_file()]
     return {path: b"" if path == run.paths.heartbeat else path.read_bytes() for path in found}
+
+
+@pytest.mark.parametrize("after", [1, 2, 3])
+@pytest.mark.parametrize("how", ["deleted", "moved", "replaced"])
+def test_all_epochs_stay_if_their_file_goes_while_the_run_runs(
+    run: ActiveRun, only_run: Callable[[], StoredRun], after: int, how: str
+) -> None:
+    for number in range(1, 4):
+        tracked_epoch(run)
+        if number == after:
+            if how == "moved":
+                run.paths.epochs.rename(run.paths.root / "moved")
+            else:
+                run.paths.epochs.unlink()
+            if how == "replaced":
+                run.paths.epochs.touch()
+    run.end()
+    stored = only_run()
+    assert (stored.status, [epoch.epoch for epoch in stored.epochs]) == ("finished", [1, 2, 3])
+
+
+def test_a_run_whose_folder_goes_between_epochs_is_told_so(run: ActiveRun) -> None:
+    tracked_epoch(run)
+    shutil.rmtree(run.paths.root)
+    for call in (lambda: tracked_epoch(run), run.end):
+        with pytest.raises(RecordError, match="must exist while its run is running, got none"):
+            call()
+    assert not run.paths.root.exists()
