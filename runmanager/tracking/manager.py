@@ -74,8 +74,7 @@ class RunManager(TutorialCalls):
     `heartbeat_timeout` seconds without a heartbeat. `secrets` names settings whose text is masked in what is written,
     for this process, besides `password`, `secret`, `api_key`, `access_token` and `auth_token`.
     The report is written when the manager is dropped or the process ends, the other tables at each run's end; with
-    `console` the sweep's folder is named then, and the command that shows it. Several threads may each have a run at
-    the same time, from one manager or several.
+    `console` the sweep's folder is named then, and the command that shows it. Several threads may have a run at once.
     Raises `UsageError` for a timeout too short for a living run, and in a process that is one of several ranks.
     """
 

@@ -89,8 +89,7 @@ class ActiveRun(LoopCalls, JobCalls):
         self._show = show
         self._on_enter = on_enter
         self._on_end = on_end
-        self._in_program = in_program
-        self._keeps_place = keeps_place
+        self._in_program, self._keeps_place = in_program, keeps_place
         self._ranks = ranks
         tell_lost_batches()  # before a first batch is taken
         self._stop_policy = StopPolicy(options.early_stop)
