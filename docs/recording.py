@@ -118,7 +118,7 @@ def _explore(stage: _Stage) -> None:
 def _brush(stage: _Stage, parallel: Locator) -> None:
     """Select the upper part of the last axis, which shows the quality."""
     lines = parallel.locator(".chart").bounding_box()
-    last = parallel.locator(".chart svg text").filter(has_text="val_accuracy").bounding_box()
+    last = parallel.locator(".chart svg text").filter(has_text="validation accuracy").bounding_box()
     assert lines is not None and last is not None
     x, top = last["x"] + last["width"] / 2, lines["y"] + 36
     stage.move(x, top)

@@ -57,10 +57,12 @@ _COLUMNS = (
     _Column("acc", 6),
     _Column("val_loss", 8),
 )
+_TIME = _Column("time", 11)  # where there is no room for two columns: `31s left` while it runs, then what it took
 RESULTS = frozenset(("loss", "acc", "val_loss", "val_acc", "samples/s"))
 """The headings of results that a program need not have."""
 
-_ORDER = ("epoch", "loss", "acc", "val_loss", "val_acc", "", "samples/s", "took", "left")  # "" is a logged metric
+# "" is a logged metric.
+_ORDER = ("epoch", "loss", "acc", "val_loss", "val_acc", "", "samples/s", "took", "left", "time")
 _NUM_FIXED = 2  # columns before a requested metric
 _NUM_OUTCOMES = 4  # columns before the others
 _NUM_LOGGED_BEFORE_SPEED = 2
@@ -94,14 +96,11 @@ class Layout:
         """
         label = max(_MIN_LABEL_WIDTH, min(longest_label, width * 2 // 5))
         room = width - len("> ") - label - 1 - _BAR_WIDTH - 1  # some terminals wrap after the last character
-        chosen: list[_Column] = []
-        for column in _by_priority(logged, requested, unused):
-            if room < column.width + 1:
-                if column.is_logged:
-                    continue  # a name may be long
-                break
-            room -= column.width + 1
-            chosen.append(column)
+        columns = _by_priority(logged, requested, unused)
+        chosen = _fitting(columns, room)
+        if not any(each.heading == "took" for each in chosen):
+            both = [_TIME if each.heading == "left" else each for each in columns if each.heading != "took"]
+            chosen = _fitting(both, room)
         chosen.sort(key=lambda column: _ORDER.index("" if column.is_logged else column.heading))
         return cls(label, tuple(chosen), width, counted)
 
@@ -132,6 +131,19 @@ class Layout:
         return text
 
 
+def _fitting(columns: Sequence[_Column], room: int) -> list[_Column]:
+    """The first of the columns, as many as have room."""
+    chosen = []
+    for column in columns:
+        if room < column.width + 1:
+            if column.is_logged:
+                continue  # a name may be long
+            break
+        room -= column.width + 1
+        chosen.append(column)
+    return chosen
+
+
 def _by_priority(logged: Sequence[str], requested: str | None, unused: Container[str]) -> list[_Column]:
     least, most = _LOGGED_WIDTHS
     of_logged = {name: _Column(name, max(least, min(len(name), most)), is_logged=True) for name in logged}
@@ -150,6 +162,8 @@ def used_headings(row: LiveRow) -> set[str]:
 
 def _values(row: LiveRow) -> dict[str, str]:
     values = {"took": _duration_or_empty(row.seconds), "left": _duration_or_empty(row.seconds_left)}
+    is_over = row.status not in ("running", "pending")
+    values["time"] = values["took"] if is_over else f"{values['left']} left" if values["left"] else ""
     epoch = row.epoch
     if epoch is None:
         return values

@@ -101,7 +101,8 @@ def _lines(matches: Matches, plan: SweepRecord | None, axis: str) -> list[str]:
     runs = min(len(side.cells) for match in pairs for side in match.sides)
     deviation, basis = _deviation(residuals)
     least = smallest_detectable(CompareOptions.drift, deviation=deviation, runs=runs, rows=len(pairs))
-    only_larger = f"only differences in speed above about {least:.0%} can be seen"
+    above = f"above about {least:.0%}" if least < 1 else f"of more than a factor of about {1 + least:.0f}"
+    only_larger = f"only differences in speed {above} can be seen"
     has_seed = SEED in matches.cells.names()
     name = axis.removesuffix(".name")
     value = f"value of {name}{', all else equal' if len({repr(each.settings) for each in pairs}) > 1 else ''}"

@@ -83,6 +83,16 @@ def test_rows_with_logged_metrics_fit_into_the_terminal(width: int, requested: s
         assert {"val/f1", "fid"} <= set(headings) and not {"loss", "val_acc"} & set(headings)
 
 
+@pytest.mark.parametrize(("longest", "headings"), [(12, ["took", "left"]), (18, ["time"]), (40, ["time"])])
+def test_what_a_run_took_is_shown_in_80_columns(longest: int, headings: list[str]) -> None:
+    layout = Layout.fitting(80, longest_label=longest)
+    assert layout.header().plain.split()[-len(headings) :] == headings
+    running = LiveRow("lr=0.1", "running", epoch=EPOCH, planned=10, seconds=25.0, seconds_left=31.0)
+    ended = LiveRow("lr=0.1", "finished", epoch=EPOCH, planned=10, seconds=56.0)
+    assert layout.row(running).plain.endswith(" 31s left" if headings == ["time"] else " 25s    31s")
+    assert layout.row(ended).plain.endswith(" 56s")
+
+
 def test_a_metric_may_have_the_name_of_a_column() -> None:
     layout = Layout.fitting(200, longest_label=6, logged=("loss",))
     row = layout.row(LiveRow("lr=0.1", "finished", epoch=EPOCH, metrics={"loss": 9.0}, planned=10))

@@ -84,7 +84,7 @@ def rows_that_stay(screen: Screen) -> list[str]:
 
 
 WIDE = ["run", "state", "epoch", "loss", "acc", "val_loss", "val_acc", "samples/s", "took", "left"]
-NARROW = ["run", "state", "epoch", "loss", "val_acc", "samples/s", "left"]
+NARROW = ["run", "state", "epoch", "loss", "val_acc", "time"]
 
 
 def test_running_rows_are_redrawn_and_ended_rows_stay_as_in_other_terminals_that_watch(
@@ -227,7 +227,7 @@ def test_rows_fit_into_a_terminal_that_is_made_narrower_and_no_color_is_respecte
     screen.wait_for(lambda now: " 1/2 " in row_of(now, "way=fine,seed=0"), "the first run's second epoch")
     screen.resize(60, 24)
     screen.wait_for(
-        lambda now: any(re.search(r"^  run +state +epoch +left$", line) for line in now.lines), "fewer columns"
+        lambda now: any(re.search(r"^  run +state +epoch +time$", line) for line in now.lines), "fewer columns"
     )
     (tmp_path / "gate").unlink()
     assert screen.end() == 1

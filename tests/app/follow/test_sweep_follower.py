@@ -135,6 +135,8 @@ class Region:
 
     def stop(self) -> None: ...
 
+    def refresh(self) -> None: ...
+
     def paused(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
 

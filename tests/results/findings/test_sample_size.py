@@ -116,6 +116,19 @@ def test_runs_that_are_paired_by_seed_show_the_noise_of_their_pairs(contents, ti
     assert found is not None and float(found[1]) < 2
 
 
+def test_a_large_difference_is_a_factor(contents, timed):
+    """Two runs a side, one side after the other, that differ by much."""
+    sweep = contents(
+        *(
+            ({"device": device, "seed": seed}, timed([9.0] + [math.exp(seed)] * 6), {})
+            for device in ("cpu", "cuda")
+            for seed in range(2)
+        )
+    )
+    (line,) = detectable_by_more_runs(match_sides(sweep, None, CompareOptions()), None)
+    assert re.search(r"only differences in speed of more than a factor of about \d+ can be seen", line), line
+
+
 def test_runs_of_incomparable_sides_show_their_noise(contents, timed):
     """The GPU is missing, but the three runs on the CPU show their noise."""
     sweep = contents(
