@@ -23,9 +23,9 @@ from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS
 from runmanager.records.settings.signature import signature
 from runmanager.records.settings.values import plain_settings
+from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE
 from runmanager.records.storage.reader import read_epochs, read_record
 from runmanager.signals import handle_signals
-from runmanager.tracking.environment.environment import DRIVEN_VARIABLE
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.run import ActiveRun
 from runmanager.tracking.sinks import format_run_end

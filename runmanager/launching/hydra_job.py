@@ -21,6 +21,7 @@ from runmanager.launching.hydra_internals import (
 )
 from runmanager.launching.local.worker import AnsweredError
 from runmanager.launching.task_reference import TaskReference
+from runmanager.records.storage.driven_sweep import require_driven_sweep
 
 __all__ = ["return_of_hydra_job", "run_hydra_job"]
 
@@ -30,7 +31,7 @@ _DIR, _SUBDIR = "hydra.sweep.dir", "hydra.sweep.subdir"
 def run_hydra_job(task: TaskReference, config: DictConfig) -> Any:
     """Run a task in this process as Hydra runs a job.
 
-    Returns what the task returns, and raises what it raises.
+    Returns what the task returns, and raises what it raises; `RecordError` if the driven sweep is gone.
     """
     _prepare(config)
     function = task.load()
@@ -55,6 +56,7 @@ def return_of_hydra_job(task: TaskReference, config: DictConfig) -> JobReturn:
 
 
 def _prepare(config: DictConfig) -> None:
+    require_driven_sweep(_folder(config))
     setup_globals()
     JobRuntime.instance().set("name", config.hydra.job.name)
 
@@ -84,7 +86,7 @@ def _run_plain(task: Callable[[DictConfig], Any], config: DictConfig) -> Any:
     that a task sees the same as under `run_job`.
     """
     HydraConfig.instance().cfg = config  # type: ignore[assignment]  # as Hydra does: it has more keys than its type
-    folder = Path(str(OmegaConf.select(config, _DIR)), str(OmegaConf.select(config, _SUBDIR)))
+    folder = _folder(config)
     with read_write(config.hydra.runtime), open_dict(config.hydra.runtime):
         config.hydra.runtime.output_dir = os.path.abspath(folder)  # noqa: PTH100  # keeps links, as Hydra does
     OmegaConf.set_readonly(config.hydra, True)
@@ -97,6 +99,10 @@ def _run_plain(task: Callable[[DictConfig], Any], config: DictConfig) -> Any:
         return task(settings)
     finally:
         flush_loggers()
+
+
+def _folder(config: DictConfig) -> Path:
+    return Path(str(OmegaConf.select(config, _DIR)), str(OmegaConf.select(config, _SUBDIR)))
 
 
 def _write_settings(folder: Path, settings: DictConfig, hydra: DictConfig) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE
+
 APP = """
 import copy, json, logging, os, sys
 from pathlib import Path
@@ -19,6 +21,7 @@ from hydra.types import HydraContext
 from omegaconf import OmegaConf
 
 import runmanager.launching.hydra_job as hydra_job
+from runmanager.errors import RecordError
 from runmanager.launching.task_reference import TaskReference
 
 seen = {}
@@ -54,7 +57,7 @@ def task(cfg):
 def outcome(run):
     try:
         return ["returned", run()]
-    except ValueError as error:
+    except (ValueError, RecordError) as error:
         return ["raised", str(error)]
 
 
@@ -96,7 +99,7 @@ hydra:
 """
 
 
-def _seen(which: str, overrides: list[str], folder: Path) -> dict[str, object]:
+def _answer(which: str, overrides: list[str], folder: Path) -> dict[str, object]:
     folder.mkdir()
     (folder / "conf").mkdir()
     (folder / "conf" / "main.yaml").write_text(MAIN)
@@ -111,6 +114,11 @@ def _seen(which: str, overrides: list[str], folder: Path) -> dict[str, object]:
     )
     assert done.returncode == 0, done.stderr
     seen: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    return seen
+
+
+def _seen(which: str, overrides: list[str], folder: Path) -> dict[str, object]:
+    seen = _answer(which, overrides, folder)
     seen["hydra"] = str(seen["hydra"]).replace(str(folder), "FOLDER")
     seen["resolved"] = str(seen["resolved"]).replace(str(folder), "FOLDER")
     return seen
@@ -135,3 +143,10 @@ def test_a_task_sees_the_same_as_under_hydra(overrides: list[str], tmp_path: Pat
 
 def test_a_task_that_changes_its_settings_does_not_change_the_jobs(tmp_path: Path) -> None:
     assert _seen("ours", ["lr=0.2"], tmp_path / "ours")["lr_of_the_job"] == 0.2
+
+
+def test_a_job_whose_sweep_is_gone_makes_nothing_in_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(DRIVEN_VARIABLE, str(tmp_path / "app" / "out"))
+    answer = _answer("ours", ["hydra.sweep.subdir=runs/a"], tmp_path / "app")
+    assert "must exist while its runs run" in str(answer["end"])
+    assert not (tmp_path / "app" / "out").exists()

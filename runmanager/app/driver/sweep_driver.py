@@ -34,10 +34,11 @@ from runmanager.launching.slurm.launcher import SlurmLauncher
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver, timeout_faults
+from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE
 from runmanager.records.storage.reader import SweepContents, read_sweep
 from runmanager.records.sweep.sweep_record import add_cells, fresh_sweep_folder, leave_sweep, read_sweep_record
 from runmanager.text import pluralize, wrapped
-from runmanager.tracking.environment.environment import DRIVEN_VARIABLE, command_line
+from runmanager.tracking.environment.environment import command_line
 
 __all__ = ["DriverOptions", "SweepDriver"]
 
@@ -228,7 +229,7 @@ class SweepDriver:
         self, grid: CellGrid, plan: Sequence[PlannedRun], sweep: SweepPaths, skipped: Mapping[str, str]
     ) -> Sequence[JobReturn]:
         driver = ProcessIdentity.current()
-        os.environ[DRIVEN_VARIABLE] = "1"
+        os.environ[DRIVEN_VARIABLE] = os.path.abspath(sweep.root)  # noqa: PTH100  # keeps links
         with require_output_root(sweep.root.parent):
             names = write_plan(sweep, plan, grid, driver, metric=self._options.metric)
         detached = is_detached(self._launcher)

@@ -18,6 +18,7 @@ from runmanager.records.run.heartbeat import Beat, HeartbeatObserver, read_beat
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.claims import claim_attempt, release_claim
+from runmanager.records.storage.driven_sweep import require_driven_sweep
 from runmanager.records.storage.reader import read_record, with_known_report
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.storage.versioned_file import encode_record
@@ -37,8 +38,10 @@ def claim_run(
     `running` on another host is watched first, and taken over only if `observer` sees no heartbeat for its limit.
     `may_hold_files`: a folder without a record may hold files, as of a launcher that writes there before it calls the
     run's task.
-    Raises `RunBusyError` if a living process owns the run, `NoRoomError` if the disk is full.
+    Raises `RunBusyError` if a living process owns the run, `NoRoomError` if the disk is full, and `RecordError` if the
+    sweep whose cell this process runs was deleted or moved.
     """
+    require_driven_sweep(paths.root)
     make_folder(paths.root.parent)
     observer = observer or HeartbeatObserver()
     if may_hold_files and paths.root.exists() and not paths.record.exists():

@@ -20,6 +20,7 @@ from runmanager.records.host.device_peaks import DevicePeaks, find_device_peaks
 from runmanager.records.host.process import usable_cores
 from runmanager.records.run.run_record import Environment
 from runmanager.records.settings.secrets import SECRETS_VARIABLE, masked_words
+from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE
 from runmanager.tracking.device.cpu_model import cpu_model
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ __all__ = [
     "ATTEMPT_VARIABLE",
     "COMMAND_VARIABLE",
     "COMMIT_VARIABLE",
-    "DRIVEN_VARIABLE",
     "LIBRARIES",
     "RUN_VARIABLE",
     "capture_environment",
@@ -47,9 +47,6 @@ COMMIT_VARIABLE = "RUNMANAGER_COMMIT"
 
 COMMAND_VARIABLE = "RUNMANAGER_COMMAND"
 """Environment variable with the command line of the sweep's driver."""
-
-DRIVEN_VARIABLE = "RUNMANAGER_DRIVEN"
-"""Environment variable set by a driver that writes sweep.json and the tables itself: its runs write neither."""
 
 RUN_VARIABLE = "RUNMANAGER_RUN"
 """Environment variable with the run folder of the cell that a program is."""
