@@ -28,7 +28,7 @@ class Attack:
 
 ATTACKS = (
     Attack(
-        "A faulty command says so in one line a fault, with status 2, and writes nothing",
+        "A faulty command says so in one line a fault, without a traceback, with status 2, and writes nothing",
         "faulty command lines; ten of them as processes",
         ["tests/cli/test_bad_commands.py"],
     ),

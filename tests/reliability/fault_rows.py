@@ -94,9 +94,7 @@ FAULTS: Mapping[str, Fault] = {
     "descriptors": Fault(
         "4 to 24 file descriptors", 25, partial(limit, kind="descriptors"), "one line: too many or too few open files"
     ),
-    "processes": Fault(
-        "1 to 24 processes and threads", 15, partial(limit, kind="processes"), "one line; status 1 or 2"
-    ),
+    "processes": Fault("1 to 8 processes and threads", 15, partial(limit, kind="processes"), "one line; status 1 or 2"),
     "shared memory": Fault(
         "4 to 128 KiB of `/dev/shm`, with loader workers",
         8,

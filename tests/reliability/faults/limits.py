@@ -36,7 +36,7 @@ def _shared_memory(number: int) -> Sequence[str]:
 LIMITS = {
     # name: the variant of the sweep, how its command is started, the smallest and largest limit, what tells it
     "descriptors": ("one", _descriptors, 4, 24, "open files"),  # a loader's worker without any hangs within PyTorch
-    "processes": ("one", _processes, 1, 24, ""),
+    "processes": ("one", _processes, 1, 8, ""),
     "shared memory": ("loading", _shared_memory, 4, 128, "No space left"),
 }
 
