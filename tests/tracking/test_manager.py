@@ -5,6 +5,7 @@ import csv
 import gc
 import itertools
 import json
+import subprocess
 import sys
 import threading
 import warnings
@@ -57,23 +58,51 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
 
 
-@pytest.mark.parametrize("options", [{}, {"console": False}, {"sinks": []}], ids=["console", "silent", "own sinks"])
-def test_the_end_of_a_loop_names_the_folder_and_the_command_that_shows_it(
-    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+LOOP = """
+import json, sys
+from torch import nn
+from runmanager import RunManager
+
+roots, options = sys.argv[1].split(","), json.loads(sys.argv[2])
+for lr, root in enumerate(roots):
+    manager = RunManager(root, **options)
+    with manager.run({"lr": lr}, nn.Linear(1, 1)) as run:
+        for epoch in run.epochs(1):
+            epoch.track(1.0, samples=1)
+print("the end")
+"""
+IN_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn([sys.executable, *sys.argv[1:]])))"
+
+
+def in_process(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True, check=True, timeout=300)
+
+
+@pytest.mark.parametrize(
+    ("roots", "options", "said"),
+    [
+        ("outputs/mine,outputs/mine", {}, "The results are in outputs/mine; `runmanager table mine` shows them."),
+        ("outputs/taken", {}, "The results are in outputs/taken; `runmanager table outputs/taken` shows them."),
+        ("else where", {}, "The results are in else where; `runmanager table 'else where'` shows them."),
+        ("one,two", {}, "the end"),
+        ("outputs/mine", {"console": False}, "the end"),
+        ("outputs/mine", {"sinks": []}, "the end"),
+    ],
+)
+def test_a_loop_in_a_terminal_ends_with_where_its_results_are(
+    tmp_path: Path, roots: str, options: dict[str, Any], said: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    for root, shown in (("outputs/mine", "mine"), ("else where", "'else where'")):
-        manager = RunManager(root, **options)
-        with manager.run({"lr": 0.1}, Stateful(), [torch.rand(1)]) as run:
-            for epoch in run.epochs(1):
-                list(epoch.batches([torch.rand(1)]))
-        del manager, run, epoch
-        gc.collect()
-        lines = capsys.readouterr().out.splitlines()
-        expected = [f"The results are in {root}; `runmanager table {shown}` shows them."]
-        assert lines[-1:] == ([] if options else expected)
-    RunManager("outputs/nothing", **options)
-    assert capsys.readouterr().out == ""
+    (tmp_path / "loop.py").write_text(LOOP)
+    (tmp_path / "taken").mkdir()
+    words = ["loop.py", roots, json.dumps(options)]
+    lines = in_process(tmp_path, "-c", IN_TERMINAL, *words).stdout.splitlines()
+    assert lines[-1] == said
+    assert sum("The results are in" in line for line in lines) == (said != "the end")
+
+
+def test_a_loop_outside_of_a_terminal_ends_with_its_own_output(tmp_path: Path) -> None:
+    (tmp_path / "loop.py").write_text(LOOP)
+    assert in_process(tmp_path, "loop.py", "outputs/mine", "{}").stdout.splitlines()[-1] == "the end"
 
 
 def test_documented_example(

@@ -43,7 +43,8 @@ def find_sweep(name: str) -> SweepPaths:
 def typed_name(sweep: SweepPaths) -> str:
     """Return the name by which `find_sweep` finds a sweep here: that of its folder under `outputs/`, else its path."""
     root = sweep.root.absolute()
-    is_named = root.parent == OUTPUT_ROOT.absolute() and not root.name.startswith("-")
+    is_hidden = root.name.startswith("-") or Path(root.name).exists()  # an option; another folder, which comes first
+    is_named = root.parent == OUTPUT_ROOT.absolute() and not is_hidden
     return root.name if is_named else str(sweep.root)
 
 

@@ -1,7 +1,9 @@
 """Finalizers: record the end of a dropped run, and write the tables of a dropped manager."""
 
 import contextlib
+import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,7 +22,7 @@ from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 
 __all__ = ["end_run_when_dropped", "temporary_folder", "write_tables_if_begun", "write_tables_when_dropped"]
 
-_RUNS_FIRST, _OTHERS = 20, 10
+_RUNS_FIRST, _OTHERS, _LAST = 20, 10, 5
 _NEVER_ENDED = Outcome(Status.KILLED, Reason.INTERRUPTED, "begun and never ended")
 
 
@@ -70,23 +72,35 @@ def write_tables_if_begun(paths: SweepPaths, begun: Sequence[RunPaths]) -> None:
 
 
 def write_tables_when_dropped(manager: object, paths: SweepPaths, begun: Sequence[RunPaths], *, shows: bool) -> None:
-    """Write the tables and report once, when the manager is dropped; `shows`: then print where the results are."""
-    _when_dropped(manager, _write_tables_now_or_at_exit, paths, begun, shows)
+    """Write the tables and report once, when the manager is dropped.
+
+    `shows`: at the end of the process, if it wrote this sweep alone, print in a terminal where the results are.
+    """
+    _when_dropped(manager, _write_tables_now_or_at_exit, paths, begun)
+    if shows:
+        if not any(process == os.getpid() for process, _, _ in _shown):
+            _when_dropped(None, _show_where, priority=_LAST)
+        _shown.append((os.getpid(), paths, begun))
 
 
-def _write_tables_now_or_at_exit(paths: SweepPaths, begun: Sequence[RunPaths], shows: bool) -> None:
+def _write_tables_now_or_at_exit(paths: SweepPaths, begun: Sequence[RunPaths]) -> None:
     """Write the tables, or retry at the process's end: garbage may be collected in the middle of an import."""
     try:
         write_tables_if_begun(paths, begun)
     except Exception:
         _when_dropped(None, write_tables_if_begun, paths, begun)
-    if shows and begun:
-        with contextlib.suppress(OSError, RuntimeError):  # no current folder; dropped within the program's own print
-            _show_where(paths)
 
 
-def _show_where(paths: SweepPaths) -> None:
-    here = Path.cwd()
-    root = paths.root.relative_to(here) if paths.root.is_relative_to(here) else paths.root
-    if root.exists():
-        show_line(f"The results are in {root}; `{command_on(SweepPaths(root), 'table')}` shows them.")
+_shown: list[tuple[int, SweepPaths, Sequence[RunPaths]]] = []
+"""The sweeps of processes, as a fork has those of its parent, and the runs begun in each."""
+
+
+def _show_where() -> None:
+    roots = {paths.root for process, paths, begun in _shown if process == os.getpid() and begun}
+    if len(roots) != 1 or sys.stdout is None or sys.stdout.closed or not sys.stdout.isatty():
+        return
+    with contextlib.suppress(OSError):  # no current folder
+        here, root = Path.cwd(), roots.pop()
+        root = root.relative_to(here) if root.is_relative_to(here) else root
+        if root.exists():
+            show_line(f"The results are in {root}; `{command_on(SweepPaths(root), 'table')}` shows them.")
