@@ -17,6 +17,7 @@ from runmanager.app.display.live_table import Layout, LiveRow, footer
 from runmanager.app.display.rich_internals import PausableLive
 from runmanager.app.display.run_line import (
     end_reason,
+    is_without_metrics,
     logged_results,
     missing_metric,
     planned_epochs,
@@ -71,8 +72,9 @@ class RunDisplay:
     time left for each run and for the sweep; ended rows stay. Elsewhere each start and end is one plain line. With
     `quiet`, only runs that ended badly are shown. `longest_label` is the length of the longest run label; `live_region`
     creates the region for the running rows. Logged metrics have columns where there is room, the requested `metric`
-    first. `to_come` has the number of epochs of each run that is to be done, 0 if unknown, by the name of its folder.
-    Runs in `skipped` have no device here: they are not counted, and not shown if they end as expected.
+    first; `without_metrics` says how to get one. `to_come` has the number of epochs of each run that is to be done, 0
+    if unknown, by the name of its folder. Runs in `skipped` have no device here: they are not counted, and not shown if
+    they end as expected.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class RunDisplay:
         quiet: bool = False,
         longest_label: int = 0,
         metric: str | None = None,
+        without_metrics: str = "",
         to_come: Mapping[str, int] | None = None,
         skipped: Collection[str] = (),
         live_region: Callable[[Console, Callable[[], RenderableType]], LiveRegion] = terminal_region,
@@ -90,6 +93,7 @@ class RunDisplay:
         self._console = console
         self._quiet = quiet
         self._num_runs = num_runs
+        self._without_metrics = without_metrics
         self._ended: dict[str, str] = {}
         self._measured: list[EndedRun] = []
         self._to_come = dict(to_come or {})
@@ -123,6 +127,13 @@ class RunDisplay:
         if self._console.is_terminal:
             text = wrapped(text, self._console.width)
         self._print(Text(text, no_wrap=True, overflow="ignore"))
+
+    def say_commands(self, line: str, *commands: str) -> None:
+        """Print a permanent line, and each command below it in a line of its own, never broken, to be copied."""
+        self.say(line)
+        for command in commands:
+            with self._live.paused():
+                self._console.print(Text(printable(f"  {command}")), soft_wrap=True)
 
     def _print(self, line: RenderableType) -> None:
         # Wrapped at words in a terminal; unwrapped in a log.
@@ -244,9 +255,13 @@ class RunDisplay:
             self._note_missing_metric(StoredRun(paths, record, epochs))
 
     def _note_missing_metric(self, run: StoredRun) -> None:
-        """Say of the first run that finishes if it lacks the requested metric: the others may lack it as well."""
-        if self._metric is not None and not self._has_checked_metric and (line := missing_metric(self._metric, run)):
-            self.say(line)
+        """Say of the first of several runs that finishes if it lacks the requested metric, or any: others may, too."""
+        if not self._has_checked_metric:
+            line = missing_metric(self._metric, run) if self._metric is not None else ""
+            if not line and self._without_metrics and self._num_runs > 1 and is_without_metrics(run):
+                line = f"{run_label(run.paths)} has finished. {self._without_metrics}"
+            if line:
+                self.say(line)
         self._has_checked_metric = True
 
     def _print_row(self, paths: RunPaths, record: RunRecord, epochs: Sequence[EpochRecord]) -> None:

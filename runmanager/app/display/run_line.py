@@ -17,6 +17,7 @@ from runmanager.validation import did_you_mean
 __all__ = [
     "end_reason",
     "has_metric",
+    "is_without_metrics",
     "logged_results",
     "missing_metric",
     "paired_measure_seconds",
@@ -113,6 +114,13 @@ def missing_metric(name: str, run: StoredRun) -> str:
     hint = did_you_mean(name, names, max_names=1)
     has = f"it has {shown}{f'; {hint}' if hint else '.'}" if names else "it logged and printed none."
     return f"{run_label(run.paths)} has finished without the metric {name}, by which cells are ranked: {has}"
+
+
+def is_without_metrics(run: StoredRun) -> bool:
+    """Whether a run recorded no metric at all."""
+    from runmanager.results.metrics.metric_lookup import has_metrics  # late: needed once, when a first run has ended
+
+    return not has_metrics([run])
 
 
 def has_metric(name: str, run: StoredRun) -> bool:

@@ -38,9 +38,9 @@ class SweepListener(Listener):
     """Receives the engine's events of the runs, whose keys are their order in the calls of the launcher.
 
     Other drivers may run cells of the same sweep. Their cells are left to them and followed until they end; `observer`
-    judges runs on other hosts. `show` prints the results, `resuming` is the command that resumes the sweep. The
-    live table and lines have the requested `metric` first. `skipped` says of runs why they will be skipped: they are
-    not counted. `faults` collects errors outside the runs.
+    judges runs on other hosts. `show` prints the results, `resuming` is the command that resumes the sweep. The live
+    table and lines have the requested `metric` first; `without_metrics` says how to get one. `skipped` says of runs why
+    they will be skipped: they are not counted. `faults` collects errors outside the runs.
     """
 
     def __init__(
@@ -55,6 +55,7 @@ class SweepListener(Listener):
         show: Callable[[SweepPaths, Console, bool], None] = show_results,
         resuming: Sequence[str] = (),
         metric: str | None = None,
+        without_metrics: str = "",
         skipped: Mapping[str, str] | None = None,
     ) -> None:
         self._sweep = sweep
@@ -90,6 +91,7 @@ class SweepListener(Listener):
             quiet=quiet,
             longest_label=max((len(run_label(each.paths)) for each in shown), default=0),
             metric=metric,
+            without_metrics=without_metrics,
             to_come={each.paths.name: epochs_to_do(each, sweep) for each in shown},
             skipped=self._skipped,
         )
@@ -262,7 +264,7 @@ class SweepListener(Listener):
                 write_end(paths, record)
         write_and_show_results(self._sweep, self._console, self.faults, quiet=self._quiet, show=self._show)
         if interrupted:
-            self._display.say(f"Interrupted. To resume:  {shell_command(self._resuming)}")
+            self._display.say_commands("Interrupted. To resume:", shell_command(self._resuming))
             return INTERRUPTED_STATUS
         records = [stored_record(run) for run in self._plan]
         is_good = all(record is not None and record.status.is_success for record in records)
@@ -273,9 +275,8 @@ class SweepListener(Listener):
         with self.faults.kept("The tables could not be written"):
             self._write_tables()
         if not self._quiet:
-            self._display.say("The cells are submitted to Slurm. To follow them:")
-            self._display.say(f"  {command_on(self._sweep, 'watch')}")
-            self._display.say(f"  {command_on(self._sweep, 'table')}")
+            commands = [command_on(self._sweep, name) for name in ("watch", "table")]
+            self._display.say_commands("The cells are submitted to Slurm. To follow them:", *commands)
 
 
 def write_tables_alone(sweep: SweepPaths) -> None:

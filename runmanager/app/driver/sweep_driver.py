@@ -244,6 +244,7 @@ class SweepDriver:
                 quiet=self._options.quiet,
                 observer=self._observer,
                 metric=self._options.metric,
+                without_metrics=self._options.without_metrics,
                 skipped=skipped,
                 show=show_duel if grid.sides else self._show_results,
                 resuming=self._resuming_command(grid, sweep),

@@ -189,7 +189,7 @@ def test_ctrl_c_ends_the_run_after_its_epoch(
     assert sweep("stopped").states() == {"lr=0.1": ("killed", "interrupted")}
     assert sweep("stopped").num_epochs(sweep("stopped").records[0]) == 2
     assert [(row["lr"], row["status"]) for row in sweep("stopped").rows()] == [("0.1", "killed"), ("0.2", "pending")]
-    assert f"Interrupted. To resume:  runmanager sweep {' '.join(words[1:])}" in done.out
+    assert f"Interrupted. To resume:\n  runmanager sweep {' '.join(words[1:])}" in done.out
     assert "Traceback" not in done.out + done.err
     assert command(*words).status == 0
     assert set(sweep("stopped").states().values()) == {("finished", None)}
