@@ -50,7 +50,7 @@ def stand_in_answer(rows: Rows, comparison: ComparisonTable) -> list[str]:
         if are_equal:
             text = f"No difference in {what} along {axis}{_of(measured)}."
         else:
-            text = f"A difference in {what} along {axis} is neither shown nor ruled out{_of(measured)}."
+            text = _open_answer(measured, what, axis)
         return [text + caution_text(measured)]
     of_sides = _by_sides(rows)
     sides = next(sides for sides, pairs in of_sides.items() if max(different, key=_size) in pairs)
@@ -58,6 +58,14 @@ def stand_in_answer(rows: Rows, comparison: ComparisonTable) -> list[str]:
     more = f" The comparison has {pluralize(others, 'other value')}." if others else ""
     chosen = " It is shown because it differs most, which makes it look larger than it may be." if len(rows) > 1 else ""
     return [_answer(of_sides[sides], *sides, comparison, _num_measured(of_sides)) + chosen + more]
+
+
+def _open_answer(measured: Rows, what: str, axis: str) -> str:
+    """Say that a stand-in axis has no answer. Its pairs are judged alone, as it was chosen by what they show."""
+    answer = f"A difference in {what} along {axis} is neither shown nor ruled out"
+    if len(measured) == 1 or len(_by_sides(measured)) > 1:
+        return f"{answer}{_of(measured)}."
+    return f"{answer} by any of {len(measured)} pairs alone; `--axis {measured[0]['axis']}` judges them together."
 
 
 def _by_sides(rows: Rows) -> dict[tuple[str, str], list[ComparisonRow]]:

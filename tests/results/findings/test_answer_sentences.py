@@ -187,6 +187,11 @@ def test_stand_in_axis_is_answered_by_one_candidate_after_the_best(answers_of):
     assert answers_of(*(({"lr": lr}, 1.0, {}) for lr in range(9)))[1] == (
         "A difference in speed along lr is neither shown nor ruled out in 8 pairs."
     )
+    cells = [{"lr": lr, "batch_size": size} for lr in range(3) for size in range(2)]
+    assert answers_of(*((cell, 1.0 + cell["batch_size"] / 4, {}) for cell in cells))[1] == (
+        "A difference in speed along batch_size is neither shown nor ruled out by any of 3 pairs alone; "
+        "`--axis batch_size` judges them together."
+    )
 
 
 def test_one_device_needs_no_comparison(answers_of):
