@@ -32,6 +32,10 @@ def test_a_metric_that_a_command_asks_for_comes_first(sweep, timed):
     write_cells(sweep.paths, [], axes={"lr": [1, 2]}, command=("train",), metric="zeal")
     write_cells(sweep.paths, [], axes={}, command=("train", "again"))  # it asks for none
     write_tables(sweep.paths)
-    page = html.unescape(re.sub("<[^>]*>", "", sweep.paths.report.read_text()))
+    text = sweep.paths.report.read_text()
+    (table,) = re.findall(r'<section id="results".*?</section>', text, re.DOTALL)
+    best_first = re.findall(r'<td[^>]*data-value="([12])\.0"', table)
+    assert best_first == sorted(best_first, reverse=True) and len(set(best_first)) == 2
+    page = html.unescape(re.sub("<[^>]*>", "", text))
     assert "The best zeal is 2" in page and "Learning curves: zeal by epoch." in page
     assert "The best val_accuracy" not in page
