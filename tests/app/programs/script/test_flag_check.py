@@ -101,36 +101,6 @@ def test_a_flag_that_the_help_only_mentions_is_unknown(library: str, tmp_path: P
     assert len(error.value.faults) == 3
 
 
-PARSES = """
-import argparse
-class Once(argparse.Action):
-    def __call__(self, parser, *others):
-        parser.error("no")
-parser = argparse.ArgumentParser()
-parser.add_argument("--lr", type=float)
-parser.add_argument("--model", choices=["small", "large"])
-parser.add_argument("--once", action=Once)
-parser.parse_args()
-"""
-
-
-def test_a_value_that_argparse_refuses_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    script = written(tmp_path, PARSES)
-    fine = {"lr": ["0.1", "1e-3"], "model": ["small", "large"]}
-    assert check_flags(script, ["lr", "model"], values=fine).flags is not None
-    refused = {
-        "argument --lr: invalid float value: 'abc'": {"lr": ["0.1", "abc"]},
-        "argument --model: invalid choice: 'middle'": {**fine, "model": ["small", "middle"]},
-    }
-    for said, values in refused.items():
-        with pytest.raises(ConfigurationError) as error:
-            check_flags(script, list(values), values=values)
-        assert len(error.value.faults) == 1 and said in error.value.faults[0]
-        assert check_flags(script, list(values), values=values, unchecked=True).flags is None
-    # What the script says of several values of one setting need not hold for one.
-    assert check_flags(script, ["once"], values={"once": ["a", "b"]}).flags is not None
-
-
 def test_a_subcommand_is_asked_for_its_own_help(tmp_path: Path) -> None:
     script = written(
         tmp_path,
