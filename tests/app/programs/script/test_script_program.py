@@ -130,16 +130,31 @@ def test_what_cannot_be_run_is_refused_before_anything_runs(
     assert begun(deaths) == [] and not (deaths.path / "outputs").exists()
 
 
+HIDDEN = """
+import random, sys
+lr = int(sys.argv[1].removeprefix("--lr="))
+1 / lr
+if lr == 1:
+    random.choice([1])
+if lr == 2:
+    from random import choice
+import random.fast
+"""
+
+
 def test_a_module_that_hides_a_standard_one_is_named_beside_the_error(folder: Folder) -> None:
     (folder.path / "code").mkdir()
-    folder.write("code/train.py", "import random, sys\nrandom.choice([1]) if 'lr=1' in sys.argv[1] else 1 / 0\n")
+    folder.write("code/train.py", HIDDEN)
     folder.write("code/random.py", "pass")
-    done = folder.run("sweep", "--name", "hidden", "code/train.py", "lr=1,2")
+    done = folder.run("sweep", "--name", "hidden", "code/train.py", "lr=0,1,2,3")
     assert done.status == 1
     messages = {lr: each.message for lr, each in records_of(folder, "hidden").items()}
+    assert messages.pop(0) == "ZeroDivisionError: division by zero"
     assert messages[1].startswith("AttributeError: module 'random' has no attribute 'choice'")
-    assert messages[1].endswith("; random.py next to the script takes the place of Python's own random; rename it")
-    assert messages[2] == "ZeroDivisionError: division by zero"
+    assert messages[2].startswith("ImportError: cannot import name 'choice' from 'random'")
+    assert messages[3].startswith("ModuleNotFoundError: No module named 'random.fast'")
+    said = "; random.py next to the script takes the place of Python's own random; rename it"
+    assert all(message.endswith(said) for message in messages.values())
     assert messages[1] in done.out
 
 
