@@ -44,7 +44,8 @@ __all__ = ["ApplicationOptions", "HydraApplication"]
 _PROCESSES = "hydra.launcher.processes_per_run"  # counts as a setting where it is not 1
 _DEVICE_SETTINGS = ("device", "trainer.accelerator")
 _DEVICE_KINDS = ("auto", "cpu", "cuda", "mps", "xpu")
-_KEPT = ("hydra/sweeper=", "hydra.sweeper.unsigned=", "hydra.sweeper.secrets=", f"{_PROCESSES}=")
+_UNSIGNED = "hydra.sweeper.unsigned"
+_KEPT = ("hydra/sweeper=", f"{_UNSIGNED}=", "hydra.sweeper.secrets=", f"{_PROCESSES}=")
 _ANY_GPU = "gpu"  # Lightning's name for whichever there is
 _RUN_DIR = "{run_dir}"
 
@@ -121,7 +122,7 @@ class HydraApplication:
         if not faults:
             faults.update(dict.fromkeys(_unsigned_axis_faults(varying, cells) + self._device_faults(cells)))
             every = [each.cell for each in composed if each.cell is not None]
-            faults.update(dict.fromkeys(_unknown_unsigned_faults(self._options.unsigned, every)))
+            faults.update(dict.fromkeys(self._unknown_unsigned_faults(every)))
         if faults:
             raise ConfigurationError(faults)
         notes = [*excluded_notes(len(composed) - len(remaining)), *secret_axis_notes(grid.varying)]
@@ -189,6 +190,18 @@ class HydraApplication:
         if name is None or name in names:
             return []
         return [f"`hydra.sweeper.device` must name a setting, got {name}; {suggestion(name, names)}"]
+
+    def _unknown_unsigned_faults(self, cells: Sequence[Cell]) -> list[str]:
+        """Refuse those of the command only: those of the configuration may be settings of another choice of a group."""
+        given = [word.partition("=")[0].lstrip("+") for word in hydra_words(self._master)]
+        if _UNSIGNED not in given:
+            return []
+        names = list(dict.fromkeys(name for cell in cells for name in flatten(cell.config)))
+        return [
+            f"`{_UNSIGNED}` must name settings, got {glob}; {suggestion(glob, names)}"
+            for glob in self._options.unsigned
+            if not any(_is_unsigned(name, [glob]) for name in names)
+        ]
 
     def can_continue(self, run: RunPaths) -> bool:
         return True  # its own business: its folder is the same
@@ -297,15 +310,6 @@ def _unsigned_axis_faults(varying: Sequence[str], cells: Sequence[Cell]) -> list
         return []
     return [
         f"`{name}` must have one value where no other setting varies, got several; it is unsigned." for name in unsigned
-    ]
-
-
-def _unknown_unsigned_faults(globs: Sequence[str], cells: Sequence[Cell]) -> list[str]:
-    names = list(dict.fromkeys(name for cell in cells for name in flatten(cell.config)))
-    return [
-        f"`hydra.sweeper.unsigned` must name settings, got {glob}; {suggestion(glob, names)}"
-        for glob in globs
-        if not any(_is_unsigned(name, [glob]) for name in names)
     ]
 
 

@@ -326,3 +326,12 @@ def test_an_unsigned_setting_that_does_not_exist_is_refused(application: Applica
     assert faults[0][2].startswith("wehre; did you mean 'where'") and faults[1][2].startswith(
         "path.*; did you mean 'paths.data'"
     )
+
+
+def test_an_unsigned_setting_of_the_configuration_may_belong_to_another_choice(application: Application) -> None:
+    plan = ("lr=0.1,0.2", "hydra.sweeper.dry_run=true")
+    with (application.folder / "conf" / "config.yaml").open("a") as file:
+        file.write("hydra: {sweeper: {unsigned: [model.cache_dir]}}\n")
+    done = application.run(*plan)
+    assert done.status == 0, done.err
+    assert application.run(*plan, "hydra.sweeper.unsigned=[model.cache_dir]").status == 2
