@@ -45,7 +45,7 @@ _PROCESSES = "hydra.launcher.processes_per_run"  # counts as a setting where it 
 _DEVICE_SETTINGS = ("device", "trainer.accelerator")
 _DEVICE_KINDS = ("auto", "cpu", "cuda", "mps", "xpu")
 _UNSIGNED = "hydra.sweeper.unsigned"
-_KEPT = ("hydra/sweeper=", f"{_UNSIGNED}=", "hydra.sweeper.secrets=", f"{_PROCESSES}=")
+_KEPT = ("hydra/sweeper=", "hydra.sweeper.secrets=", f"{_PROCESSES}=")
 _ANY_GPU = "gpu"  # Lightning's name for whichever there is
 _RUN_DIR = "{run_dir}"
 
@@ -97,6 +97,8 @@ class HydraApplication:
         self._storage = storage
         self._options = options
         self._command = _own_command(master)
+        named = [word.partition("=")[0].lstrip("+") for word in hydra_words(master)]
+        self._gives_unsigned = _UNSIGNED in named
         self._processes = int(OmegaConf.select(master, _PROCESSES, default=1))
         self._code: dict[tuple[str, ...], dict[str, str] | None] = {}
         self._notes: tuple[str, ...] = ()
@@ -173,9 +175,14 @@ class HydraApplication:
             device=self._device(flat),
             processes=self._processes,
             unsigned=unsigned,
-            command=masked_words((*self._command, *words)),
+            command=masked_words((*self._command, *self._unsigned_word(flat), *words)),
             variables=recorded_variables(dict.fromkeys(read)),
         )
+
+    def _unsigned_word(self, settings: Mapping[str, Any]) -> list[str]:
+        """What the command of a cell says of its unsigned settings: its own alone, as another's would be refused."""
+        own = [glob for glob in self._options.unsigned if any(_is_unsigned(name, [glob]) for name in settings)]
+        return [format_override(_UNSIGNED, own)] if self._gives_unsigned else []
 
     def _device(self, settings: Mapping[str, Any]) -> str | None:
         names = _DEVICE_SETTINGS if self._options.device is None else (self._options.device,)
@@ -193,8 +200,7 @@ class HydraApplication:
 
     def _unknown_unsigned_faults(self, cells: Sequence[Cell]) -> list[str]:
         """Refuse those of the command only: those of the configuration may be settings of another choice of a group."""
-        given = [word.partition("=")[0].lstrip("+") for word in hydra_words(self._master)]
-        if _UNSIGNED not in given:
+        if not self._gives_unsigned:
             return []
         names = list(dict.fromkeys(name for cell in cells for name in flatten(cell.config)))
         return [
