@@ -12,6 +12,8 @@ from runmanager.text import first_line
 
 __all__ = ["FlagCheck", "check_flags"]
 
+_COMMAND = re.compile(r"[A-Za-z][\w:-]*")
+_REFUSED = re.compile(r"^\W*(\S+: )?error\b", re.IGNORECASE | re.MULTILINE)  # as argparse, click, typer and fire do
 _FAILED = re.compile(r"[\w.]*(Error|Exception|Interrupt)(: |$)")
 
 
@@ -34,8 +36,7 @@ def check_flags(
 ) -> FlagCheck:
     """Check that the script has a flag for each setting, by its own help, where its source shows that it honours it.
 
-    The help is asked for with the `fixed` arguments, which may name a subcommand; the script has `seconds` to answer.
-    No value of a setting is passed to it: a library may open the file that a value names, and so empty it.
+    The help is that of the subcommand which the `fixed` arguments may name; the script has `seconds` for each answer.
     Raises `ConfigurationError` with every unknown flag.
     """
     if unchecked:
@@ -45,7 +46,7 @@ def check_flags(
     library = script.library
     if library is None:
         return FlagCheck(note=_unchecked("its source shows no library that would answer to --help"))
-    text = call_for_help([*script.command, *fixed], library, script.folder, seconds=seconds)
+    text, not_taken = _ask_for_help(script, library, fixed, seconds=seconds)
     if text is None:
         return FlagCheck(note=_unchecked(f"it did not answer to --help within {seconds:g} seconds"))
     flags = read_help(text, library)
@@ -59,9 +60,36 @@ def check_flags(
         for name in names
         if not flags.knows(name)
     ]
+    if faults and not_taken:
+        return FlagCheck(note=_unchecked(f"it does not show the help of `{not_taken}`"))
     if faults:
         raise ConfigurationError(faults)
     return FlagCheck(flags)
+
+
+def _ask_for_help(
+    script: Script, library: str, fixed: Sequence[str], *, seconds: float
+) -> tuple[str | None, str | None]:
+    """Return the help of the script, or of its subcommand in `fixed`, and a word of those that it does not take alone.
+
+    No other argument is passed to it, as a library may open, and so empty, the file that one names: a subcommand is a
+    word that stands in the help, and no file.
+    """
+    command, not_taken = script.command, None
+    text = call_for_help(command, library, script.folder, seconds=seconds)
+    for word in fixed:
+        if text is None or not _is_named(word, text) or (script.folder / word).is_file():
+            continue
+        answer = call_for_help([*command, word], library, script.folder, seconds=seconds)
+        if answer is None or _REFUSED.search(answer) or read_help(answer, library) is None:
+            not_taken = word
+        else:
+            command, text = [*command, word], answer
+    return text, not_taken
+
+
+def _is_named(word: str, text: str) -> bool:
+    return bool(_COMMAND.fullmatch(word) and re.search(rf"(?<![\w.-]){word}(?![\w.-])", text))
 
 
 def _unchecked(reason: str) -> str:

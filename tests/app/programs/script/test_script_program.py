@@ -201,6 +201,10 @@ def test_no_value_is_passed_to_the_script_before_its_run(folder: Folder) -> None
     (folder.path / "results.txt").write_text("of a week")
     planned = folder.run("sweep", "--dry-run", "train.py", "lr=0.1,abc", "device=cpu,cuda", "log=results.txt")
     assert planned.status == 0, planned.err
+    fixed = folder.run(
+        "sweep", "--dry-run", "train.py", "lr=0.1,0.2", "--", "--log", "results.txt", "--log=results.txt"
+    )
+    assert fixed.status == 0, fixed.err
     assert (folder.path / "results.txt").read_text() == "of a week"
 
 
