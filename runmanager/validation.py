@@ -54,10 +54,11 @@ def did_you_mean(name: str, known: Iterable[str], *, max_names: int = 3, cutoff:
 
 
 def nearest_names(name: str, known: Iterable[str], *, max_names: int = 3, cutoff: float = 0.5) -> list[str]:
-    """Return the known names that may be meant, the likeliest first; none that is less similar than `cutoff`.
+    """Return the known names that may be meant, the likeliest first, at most `max_names`.
 
-    Before those of similar letters (1 is equal) come those with the same last part, as optimizer.momentum for momentum,
-    and those that are the initials or have them, as lr for learning_rate and batch_size for bs.
+    First those with the same last part, as optimizer.momentum for momentum, and those that are the initials or have
+    them, as lr for learning_rate and batch_size for bs. Then those whose letters are similar by `cutoff` or more, where
+    1 is equal.
     """
     names = list(dict.fromkeys(map(str, known)))
     meant = [each for each in names if _may_mean(name, each)]

@@ -44,7 +44,8 @@ __all__ = ["ApplicationOptions", "HydraApplication"]
 _PROCESSES = "hydra.launcher.processes_per_run"  # counts as a setting where it is not 1
 _DEVICE_SETTINGS = ("device", "trainer.accelerator")
 _DEVICE_KINDS = ("auto", "cpu", "cuda", "mps", "xpu")
-_KEPT = ("hydra/sweeper=", "hydra.sweeper.unsigned=", "hydra.sweeper.secrets=", f"{_PROCESSES}=")
+_UNSIGNED = "hydra.sweeper.unsigned"
+_KEPT = ("hydra/sweeper=", "hydra.sweeper.secrets=", f"{_PROCESSES}=")
 _ANY_GPU = "gpu"  # Lightning's name for whichever there is
 _RUN_DIR = "{run_dir}"
 
@@ -96,6 +97,8 @@ class HydraApplication:
         self._storage = storage
         self._options = options
         self._command = _own_command(master)
+        named = [word.partition("=")[0].lstrip("+") for word in hydra_words(master)]
+        self._gives_unsigned = _UNSIGNED in named
         self._processes = int(OmegaConf.select(master, _PROCESSES, default=1))
         self._code: dict[tuple[str, ...], dict[str, str] | None] = {}
         self._notes: tuple[str, ...] = ()
@@ -121,7 +124,7 @@ class HydraApplication:
         if not faults:
             faults.update(dict.fromkeys(_unsigned_axis_faults(varying, cells) + self._device_faults(cells)))
             every = [each.cell for each in composed if each.cell is not None]
-            faults.update(dict.fromkeys(_unknown_unsigned_faults(self._options.unsigned, every)))
+            faults.update(dict.fromkeys(self._unknown_unsigned_faults(every)))
         if faults:
             raise ConfigurationError(faults)
         notes = [*excluded_notes(len(composed) - len(remaining)), *secret_axis_notes(grid.varying)]
@@ -172,9 +175,14 @@ class HydraApplication:
             device=self._device(flat),
             processes=self._processes,
             unsigned=unsigned,
-            command=masked_words((*self._command, *words)),
+            command=masked_words((*self._command, *self._unsigned_word(flat), *words)),
             variables=recorded_variables(dict.fromkeys(read)),
         )
+
+    def _unsigned_word(self, settings: Mapping[str, Any]) -> list[str]:
+        """What the command of a cell says of its unsigned settings: its own alone, as another's would be refused."""
+        own = [glob for glob in self._options.unsigned if any(_is_unsigned(name, [glob]) for name in settings)]
+        return [format_override(_UNSIGNED, own)] if self._gives_unsigned else []
 
     def _device(self, settings: Mapping[str, Any]) -> str | None:
         names = _DEVICE_SETTINGS if self._options.device is None else (self._options.device,)
@@ -189,6 +197,17 @@ class HydraApplication:
         if name is None or name in names:
             return []
         return [f"`hydra.sweeper.device` must name a setting, got {name}; {suggestion(name, names)}"]
+
+    def _unknown_unsigned_faults(self, cells: Sequence[Cell]) -> list[str]:
+        """Refuse those of the command only: those of the configuration may be settings of another choice of a group."""
+        if not self._gives_unsigned:
+            return []
+        names = list(dict.fromkeys(name for cell in cells for name in flatten(cell.config)))
+        return [
+            f"`{_UNSIGNED}` must name settings, got {glob}; {suggestion(glob, names)}"
+            for glob in self._options.unsigned
+            if not any(_is_unsigned(name, [glob]) for name in names)
+        ]
 
     def can_continue(self, run: RunPaths) -> bool:
         return True  # its own business: its folder is the same
@@ -297,15 +316,6 @@ def _unsigned_axis_faults(varying: Sequence[str], cells: Sequence[Cell]) -> list
         return []
     return [
         f"`{name}` must have one value where no other setting varies, got several; it is unsigned." for name in unsigned
-    ]
-
-
-def _unknown_unsigned_faults(globs: Sequence[str], cells: Sequence[Cell]) -> list[str]:
-    names = list(dict.fromkeys(name for cell in cells for name in flatten(cell.config)))
-    return [
-        f"`hydra.sweeper.unsigned` must name settings, got {glob}; {suggestion(glob, names)}"
-        for glob in globs
-        if not any(_is_unsigned(name, [glob]) for name in names)
     ]
 
 

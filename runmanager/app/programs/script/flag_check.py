@@ -1,7 +1,7 @@
 """The check of a command's settings against the help of the script itself."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from runmanager.app.programs.script.arguments.help_call import HELP_SECONDS, call_for_help
@@ -12,9 +12,8 @@ from runmanager.text import first_line
 
 __all__ = ["FlagCheck", "check_flags"]
 
-_PARSED_BEFORE_HELP = ("argparse", "transformers")  # these check the values that stand before --help
-_MAX_WORDS = 1000
-_REFUSED = re.compile(r"^.*: error: (?P<message>argument \S+: invalid .*)$")
+_COMMAND = re.compile(r"[A-Za-z][\w:-]*")
+_REFUSED = re.compile(r"^\W*(\S+: )?error\b", re.IGNORECASE | re.MULTILINE)  # as argparse, click, typer and fire do
 _FAILED = re.compile(r"[\w.]*(Error|Exception|Interrupt)(: |$)")
 
 
@@ -30,7 +29,6 @@ def check_flags(
     script: Script,
     names: Iterable[str],
     *,
-    values: Mapping[str, Sequence[str]] | None = None,
     fixed: Sequence[str] = (),
     form: str | None = None,
     unchecked: bool = False,
@@ -38,9 +36,8 @@ def check_flags(
 ) -> FlagCheck:
     """Check that the script has a flag for each setting, by its own help, where its source shows that it honours it.
 
-    The help is asked for with the `fixed` arguments, which may name a subcommand; the script has `seconds` to answer.
-    Where its library reads the arguments before the help, it is also given `values`, as words, of the settings.
-    Raises `ConfigurationError` with every unknown flag, and with a value that the script refuses.
+    The help is that of the subcommand which the `fixed` arguments may name; the script has `seconds` for each answer.
+    Raises `ConfigurationError` with every unknown flag.
     """
     if unchecked:
         return FlagCheck()
@@ -49,17 +46,12 @@ def check_flags(
     library = script.library
     if library is None:
         return FlagCheck(note=_unchecked("its source shows no library that would answer to --help"))
-    command, refused = [*script.command, *fixed], ""
-    trial = _trial(values or {}) if library in _PARSED_BEFORE_HELP and form is None else []
-    text = call_for_help([*command, *trial], library, script.folder, seconds=seconds)
-    if trial and text is not None and ": error: " in (end := _last_line(text)):
-        refused = found["message"] if (found := _REFUSED.match(end)) else ""
-        text = call_for_help(command, library, script.folder, seconds=seconds)
+    text, not_taken = _ask_for_help(script, library, fixed, seconds=seconds)
     if text is None:
         return FlagCheck(note=_unchecked(f"it did not answer to --help within {seconds:g} seconds"))
     flags = read_help(text, library)
     if flags is None:
-        end = _last_line(text)
+        end = first_line("\n".join(reversed(text.splitlines())))
         why = f"it fails with --help: {end}" if _FAILED.match(end) else "what it prints with --help shows no usage"
         return FlagCheck(note=_unchecked(why))
     faults = [
@@ -68,22 +60,36 @@ def check_flags(
         for name in names
         if not flags.knows(name)
     ]
-    if refused:
-        rule = f"Settings must be what {script.word} takes, got one that it refuses"
-        faults.append(f"{rule}: {refused} (--unchecked skips this check).")
+    if faults and not_taken:
+        return FlagCheck(note=_unchecked(f"it does not show the help of `{not_taken}`"))
     if faults:
         raise ConfigurationError(faults)
     return FlagCheck(flags)
 
 
-def _trial(values: Mapping[str, Sequence[str]]) -> list[str]:
-    """All values as arguments of one call, in which the last one of a setting would count; none if there are many."""
-    words = [f"--{name}={value}" for name, each in values.items() for value in each]
-    return words if len(words) <= _MAX_WORDS else []
+def _ask_for_help(
+    script: Script, library: str, fixed: Sequence[str], *, seconds: float
+) -> tuple[str | None, str | None]:
+    """Return the help of the script, or of its subcommand in `fixed`, and a word of those that it does not take alone.
+
+    No other argument is passed to it, as a library may open, and so empty, the file that one names: a subcommand is a
+    word that stands in the help, and no file.
+    """
+    command, not_taken = script.command, None
+    text = call_for_help(command, library, script.folder, seconds=seconds)
+    for word in fixed:
+        if text is None or not _is_named(word, text) or (script.folder / word).is_file():
+            continue
+        answer = call_for_help([*command, word], library, script.folder, seconds=seconds)
+        if answer is None or _REFUSED.search(answer) or read_help(answer, library) is None:
+            not_taken = word
+        else:
+            command, text = [*command, word], answer
+    return text, not_taken
 
 
-def _last_line(text: str) -> str:
-    return first_line("\n".join(reversed(text.splitlines())))
+def _is_named(word: str, text: str) -> bool:
+    return bool(_COMMAND.fullmatch(word) and re.search(rf"(?<![\w.-]){word}(?![\w.-])", text))
 
 
 def _unchecked(reason: str) -> str:

@@ -121,7 +121,7 @@ def _run(folder: RunFolder, call: ScriptCall) -> ProgramEnd:
     is_ranked = call.processes > 1
     ended, traceback, rank = outcome_of_ranks(end, folder.paths) if is_ranked else (*outcome_of_script(end), None)
     if traceback is not None:
-        ended = with_hidden_modules(ended, traceback, call.hiding)
+        ended = with_hidden_modules(ended, call.hiding)
         with contextlib.suppress(OSError):  # a full disk: the record has the traceback's last line
             replace_file(folder.paths.error, redacted(encodable(traceback)))
     found = FoundMetrics(printed=printed.metrics(), notes=[*printed.notes(), *_lost_output(end)])

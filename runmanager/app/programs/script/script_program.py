@@ -15,7 +15,7 @@ from runmanager.app.driver.preflight import predict_skipped, warm_up
 from runmanager.app.driver.program import CellGrid, Storage
 from runmanager.app.programs.cell_supervisor import CellSpec
 from runmanager.app.programs.script.arguments.cell_arguments import argument_faults, form_faults
-from runmanager.app.programs.script.arguments.setting_words import RUN_DIR, Setting, parse_settings
+from runmanager.app.programs.script.arguments.setting_words import Setting, parse_settings
 from runmanager.app.programs.script.flag_check import FlagCheck, check_flags
 from runmanager.app.programs.script.interpreter import Versions, ask_interpreter
 from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
@@ -29,7 +29,6 @@ from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.import_path import modules_like_standard
 from runmanager.records.settings.naming import readable_name
 from runmanager.records.settings.secrets import (
-    is_secret,
     masked_settings,
     masked_words,
     secret_axis_notes,
@@ -103,12 +102,7 @@ class ScriptProgram:
         every = self._grid.combinations()
         combinations = self._remaining(every)
         self._check = check_flags(
-            self._script,
-            given,
-            values=_texts(combinations),
-            fixed=options.fixed,
-            form=options.form,
-            unchecked=options.unchecked,
+            self._script, given, fixed=options.fixed, form=options.form, unchecked=options.unchecked
         )
         for cell in combinations:
             secrets_from_environment({name: each.text for name, each in cell.items()})  # raises if a variable is unset
@@ -254,15 +248,6 @@ class ScriptProgram:
 def _distinct(name: str, cells: Sequence[Mapping[str, Setting]]) -> list[Any]:
     values = [cell[name].value for cell in cells if name in cell]
     return list({repr(value): value for value in values}.values())
-
-
-def _texts(cells: Sequence[Mapping[str, Setting]]) -> dict[str, list[str]]:
-    """The texts of each setting's values, without secrets, and without those that are flags or name a run's folder."""
-    texts: dict[str, dict[str, None]] = {}
-    for name, setting in (each for cell in cells for each in cell.items()):
-        if not isinstance(setting.value, bool) and RUN_DIR not in setting.text and not is_secret(name):
-            texts.setdefault(name, {})[setting.text] = None
-    return {name: list(each) for name, each in texts.items()}
 
 
 def _free_key(values: Mapping[str, Any]) -> str:

@@ -326,3 +326,26 @@ def test_an_unsigned_setting_that_does_not_exist_is_refused(application: Applica
     assert faults[0][2].startswith("wehre; did you mean 'where'") and faults[1][2].startswith(
         "path.*; did you mean 'paths.data'"
     )
+
+
+def test_an_unsigned_setting_of_the_configuration_may_belong_to_another_choice(application: Application) -> None:
+    plan = ("lr=0.1,0.2", "hydra.sweeper.dry_run=true")
+    with (application.folder / "conf" / "config.yaml").open("a") as file:
+        file.write("hydra: {sweeper: {unsigned: [model.cache_dir]}}\n")
+    done = application.run(*plan)
+    assert done.status == 0, done.err
+    assert application.run(*plan, "hydra.sweeper.unsigned=[model.cache_dir]").status == 2
+
+
+def test_the_command_of_a_cell_names_its_own_unsigned_settings(application: Application) -> None:
+    (application.folder / "conf" / "model" / "big.yaml").write_text("width: 80\ncache_dir: here\n")
+    with (application.folder / "conf" / "config.yaml").open("a") as file:
+        file.write("hydra: {sweeper: {unsigned: [lr]}}\n")
+    words = ("model=small,big", "hydra.sweeper.unsigned=[model.cache_dir]", "hydra.sweeper.name=both")
+    assert application.run(*words).status == 0
+    for width, record in application.by_setting("both", "model.width").items():
+        command = list(record.cell_command or ())
+        assert any("model.cache_dir" in word for word in command) == (width == 80)
+        done = application.run(*command[command.index("-m") + 1 :], "hydra.sweeper.name=both")
+        assert done.status == 0, done.err
+    assert len(application.started()) == 2  # the same cells

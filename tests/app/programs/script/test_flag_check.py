@@ -101,36 +101,6 @@ def test_a_flag_that_the_help_only_mentions_is_unknown(library: str, tmp_path: P
     assert len(error.value.faults) == 3
 
 
-PARSES = """
-import argparse
-class Once(argparse.Action):
-    def __call__(self, parser, *others):
-        parser.error("no")
-parser = argparse.ArgumentParser()
-parser.add_argument("--lr", type=float)
-parser.add_argument("--model", choices=["small", "large"])
-parser.add_argument("--once", action=Once)
-parser.parse_args()
-"""
-
-
-def test_a_value_that_argparse_refuses_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    script = written(tmp_path, PARSES)
-    fine = {"lr": ["0.1", "1e-3"], "model": ["small", "large"]}
-    assert check_flags(script, ["lr", "model"], values=fine).flags is not None
-    refused = {
-        "argument --lr: invalid float value: 'abc'": {"lr": ["0.1", "abc"]},
-        "argument --model: invalid choice: 'middle'": {**fine, "model": ["small", "middle"]},
-    }
-    for said, values in refused.items():
-        with pytest.raises(ConfigurationError) as error:
-            check_flags(script, list(values), values=values)
-        assert len(error.value.faults) == 1 and said in error.value.faults[0]
-        assert check_flags(script, list(values), values=values, unchecked=True).flags is None
-    # What the script says of several values of one setting need not hold for one.
-    assert check_flags(script, ["once"], values={"once": ["a", "b"]}).flags is not None
-
-
 def test_a_subcommand_is_asked_for_its_own_help(tmp_path: Path) -> None:
     script = written(
         tmp_path,
@@ -144,6 +114,50 @@ def test_a_subcommand_is_asked_for_its_own_help(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"`epochs` must be a flag of train\.py"):
         check_flags(script, ["epochs"])
     assert check_flags(script, ["epochs"], unchecked=True).note == ""
+
+
+NESTED = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--data", required=True)
+parser.add_argument("--verbose", action="store_true")
+model = parser.add_subparsers().add_parser("model").add_subparsers()
+train = model.add_parser("train")
+train.add_argument("out", type=argparse.FileType("w"))
+train.add_argument("--epochs")
+parser.parse_args()
+"""
+
+
+def test_only_subcommands_are_passed_to_the_help(tmp_path: Path) -> None:
+    script = written(tmp_path, NESTED)
+    (tmp_path / "out").write_text("of a week")
+    fixed = ["--verbose", "--data", "d", "model", "train", "out"]
+    flags = check_flags(script, ["epochs"], fixed=fixed).flags
+    assert flags is not None and "epochs" in flags.arities and "data" not in flags.arities
+    with pytest.raises(ConfigurationError, match=r"`epoch` must be a flag of train\.py"):
+        check_flags(script, ["epoch"], fixed=fixed)
+    assert (tmp_path / "out").read_text() == "of a week"
+
+
+GROUP = """
+import click
+@click.group()
+@click.option("--data", required=True)
+def main(data): pass
+@main.command()
+@click.option("--epochs")
+def train(epochs): pass
+main()
+"""
+
+
+def test_a_subcommand_whose_help_needs_other_arguments_is_a_note(tmp_path: Path) -> None:
+    script = written(tmp_path, GROUP)
+    check = check_flags(script, ["epochs"], fixed=["--data", "d", "train"])
+    assert check.flags is None and "it does not show the help of `train`" in check.note
+    with pytest.raises(ConfigurationError, match=r"`epochs` must be a flag"):
+        check_flags(script, ["epochs"], fixed=["--data", "d"])
 
 
 TRAINS = "import pathlib, sys\npathlib.Path('trained').touch()\nprint('usage: none of your business')\n"

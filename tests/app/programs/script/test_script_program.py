@@ -130,31 +130,90 @@ def test_what_cannot_be_run_is_refused_before_anything_runs(
     assert begun(deaths) == [] and not (deaths.path / "outputs").exists()
 
 
+HIDDEN = """
+import random, sys
+lr = int(sys.argv[1].removeprefix("--lr="))
+1 / lr
+if lr == 1:
+    random.choice([1])
+if lr == 2:
+    from random import choice
+import random.fast
+"""
+
+
 def test_a_module_that_hides_a_standard_one_is_named_beside_the_error(folder: Folder) -> None:
     (folder.path / "code").mkdir()
-    folder.write("code/train.py", "import random, sys\nrandom.choice([1]) if 'lr=1' in sys.argv[1] else 1 / 0\n")
+    folder.write("code/train.py", HIDDEN)
     folder.write("code/random.py", "pass")
-    done = folder.run("sweep", "--name", "hidden", "code/train.py", "lr=1,2")
+    done = folder.run("sweep", "--name", "hidden", "code/train.py", "lr=0,1,2,3")
     assert done.status == 1
     messages = {lr: each.message for lr, each in records_of(folder, "hidden").items()}
+    assert messages.pop(0) == "ZeroDivisionError: division by zero"
     assert messages[1].startswith("AttributeError: module 'random' has no attribute 'choice'")
-    assert messages[1].endswith("; random.py next to the script takes the place of Python's own random; rename it")
-    assert messages[2] == "ZeroDivisionError: division by zero"
+    assert messages[2].startswith("ImportError: cannot import name 'choice' from 'random'")
+    assert messages[3].startswith("ModuleNotFoundError: No module named 'random.fast'")
+    said = "; random.py next to the script takes the place of Python's own random; rename it"
+    assert all(message.endswith(said) for message in messages.values())
     assert messages[1] in done.out
 
 
-TYPED = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr', type=float)\np.parse_args()\n"
+OWN_STATISTICS = """
+def check(lr):
+    {"1": bad_value, "2": missing_attribute, "3": missing_import}[lr]()
+
+def bad_value():
+    raise ValueError("lr must be above 1: check of 'statistics.check'")
+
+def missing_attribute():
+    object().statistics
+
+def missing_import():
+    from json import statistics
+"""
 
 
-def test_a_value_that_the_script_refuses_is_told_before_the_first_run(folder: Folder) -> None:
+def test_a_module_like_a_standard_one_is_not_blamed_for_an_error_that_does_not_name_it(folder: Folder) -> None:
+    (folder.path / "code").mkdir()
+    folder.write("code/train.py", "import statistics, sys\nstatistics.check(sys.argv[1].removeprefix('--lr='))\n")
+    folder.write("code/statistics.py", OWN_STATISTICS)
+    folder.run("sweep", "--name", "own", "code/train.py", "lr=1,2,3")
+    messages = {lr: each.message for lr, each in records_of(folder, "own").items()}
+    assert messages[1] == "ValueError: lr must be above 1: check of 'statistics.check'"
+    assert messages[2] == "AttributeError: 'object' object has no attribute 'statistics'"
+    assert messages[3].startswith("ImportError: cannot import name 'statistics' from 'json'")
+    assert not [message for message in messages.values() if "takes the place" in message]
+
+
+TYPED = """
+import argparse, os
+devices = ["cpu"] if os.environ.get("CUDA_VISIBLE_DEVICES") == "" else ["cpu", "cuda"]
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+parser.add_argument("--device", choices=devices)
+parser.add_argument("--log", type=argparse.FileType("w"))
+parser.parse_args()
+"""
+
+
+def test_no_value_is_passed_to_the_script_before_its_run(folder: Folder) -> None:
     folder.write("train.py", TYPED)
-    done = folder.run("sweep", "train.py", "lr=0.1,abc")
-    assert done.status == 2 and not (folder.path / "outputs").exists()
-    assert done.err == (
-        "error: Settings must be what train.py takes, got one that it refuses: argument --lr: invalid float value: "
-        "'abc' (--unchecked skips this check).\n"
+    (folder.path / "results.txt").write_text("of a week")
+    planned = folder.run("sweep", "--dry-run", "train.py", "lr=0.1,abc", "device=cpu,cuda", "log=results.txt")
+    assert planned.status == 0, planned.err
+    fixed = folder.run(
+        "sweep", "--dry-run", "train.py", "lr=0.1,0.2", "--", "--log", "results.txt", "--log=results.txt"
     )
-    assert folder.run("sweep", "--exclude", "lr=='abc'", "--dry-run", "train.py", "lr=0.1,abc").status == 0
+    assert fixed.status == 0, fixed.err
+    assert (folder.path / "results.txt").read_text() == "of a week"
+
+
+def test_a_value_that_the_script_refuses_fails_its_cell_in_the_words_of_the_script(folder: Folder) -> None:
+    folder.write("train.py", TYPED)
+    done = folder.run("sweep", "--name", "typed", "train.py", "lr=0.1,abc")
+    said = "the script ended with status 2: train.py: error: argument --lr: invalid float value: 'abc'"
+    assert done.status == 1 and said in done.out
+    assert {lr: each.message for lr, each in records_of(folder, "typed").items()} == {0.1: "", "abc": said}
 
 
 # Trains for four epochs from its checkpoint; waits before the third one while `gate` exists, with a child of its own.

@@ -22,6 +22,11 @@ _FRAME = re.compile(r"^[ \t│|╭╰+]|^$")  # Python indents frames; rich draw
 _MAX_MESSAGE_LINES = 60  # longer is what a script prints after a traceback that it has survived
 _UNCAUGHT = 1  # Python's exit status after an exception that nothing caught, and after `sys.exit("a message")`
 _USAGE = 2  # that of libraries that read arguments
+_MISSING = re.compile(
+    r"(?:rank \d+: )?(?:Attribute|Import|ModuleNotFound)Error: "
+    r"(?:No module named|(?:partially initialized )?module|cannot import name '\w+' from"
+    r"(?: partially initialized module)?) '(?P<module>\w+)[.']"
+)
 _MEMORY_ERRORS = ("MemoryError", "OutOfMemoryError")
 
 
@@ -63,14 +68,15 @@ def outcome_of_script(end: ScriptEnd) -> tuple[Outcome, str | None]:
     return Outcome(Status.FAILED, Reason.EXIT, f"{status}: {last}" if says_why else status), None
 
 
-def with_hidden_modules(outcome: Outcome, traceback: str, hiding: Iterable[str]) -> Outcome:
-    """Add the modules to the message that take the place of standard ones and that the traceback names."""
+def with_hidden_modules(outcome: Outcome, hiding: Iterable[str]) -> Outcome:
+    """Add to the message of an ImportError or AttributeError that the module it names takes a standard one's place."""
     message = outcome.message or ""
-    named = [path for path in map(Path, hiding) if str(path) in traceback or re.search(rf"'{path.stem}[.']", message)]
-    if not named:
+    missing = _MISSING.match(message)
+    path = next((each for each in map(Path, hiding) if missing is not None and each.stem == missing["module"]), None)
+    if path is None:
         return outcome
-    said = [f"{path.name} next to the script takes the place of Python's own {path.stem}; rename it" for path in named]
-    return Outcome(outcome.status, outcome.reason, "; ".join((message, *said)))
+    said = f"{path.name} next to the script takes the place of Python's own {path.stem}; rename it"
+    return Outcome(outcome.status, outcome.reason, f"{message}; {said}")
 
 
 def has_reported_failure(folder: RunFolder) -> bool:
