@@ -65,7 +65,7 @@ def test_all_faults_are_said_at_once() -> None:
     assert len(faults) == len(words)
     named = [word.partition("=")[0] if word.startswith("--") else word for word in words]
     assert all(f"`{name}`" in fault for name, fault in zip(named, faults, strict=True))
-    assert "after `--`" in faults[0] and "write lr=3" in faults[1] and "before the program" in faults[2]
+    assert "after `--`" in faults[0] and "a setting is written lr=3" in faults[1] and "before the program" in faults[2]
     assert "'x=\"a(b\"'" in faults[6]
 
 
