@@ -32,6 +32,7 @@ from runmanager.results.table_model.formatting import human
 from runmanager.results.table_model.headings import in_words
 from runmanager.results.tables.seeds import collapse_seeds, seed_groups
 from runmanager.results.tables.shorter_runs import without_shorter_runs
+from runmanager.results.tables.sorting import best_first
 from runmanager.text import in_backticks, pluralize, shell_command
 
 __all__ = ["render_report"]
@@ -120,7 +121,7 @@ def _comparison_table(
 def _results_table(results: Table, places: Mapping[str, int]) -> HtmlTable:
     shown = without_shorter_runs(results, _IN_CSV)
     of_row = {runs[0]["run"]: runs for runs in seed_groups(shown)}
-    table = collapse_seeds(shown, each="The copied CSV has a line for each run.")
+    table = best_first(collapse_seeds(shown, each="The copied CSV has a line for each run."))
     return build_html_table(
         table,
         title="Results",
