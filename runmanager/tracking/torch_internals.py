@@ -21,11 +21,15 @@ of torch, look up each name below in its source, run `tests/tracking/test_torch_
 | `torch.distributed.distributed_c10d._get_default_store` | messages between ranks, without a collective |
 | `FullyShardedDataParallel._handle`, `FlatParameter._numels`, `._params` | the size of parameters that ranks share |
 | `torch._utils.ExceptionWrapper` | what a loader's worker sends in place of a batch, and the loader raises |
+| `_worker_loop` of torch and torchdata, its parameters | the queue of a loader's worker, and what it sends there |
 | `torch._C._cuda_endAllocateToPool`, `_cuda_releasePool` | cleaning up after a failed CUDA graph capture |
 """
 
+import dataclasses
+import inspect
+import multiprocessing
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +50,7 @@ __all__ = [
     "FlatParameters",
     "InstanceNormBase",
     "LoaderError",
+    "LoaderWorker",
     "NormBase",
     "TorchDispatchMode",
     "accepts_step_hooks",
@@ -55,6 +60,7 @@ __all__ = [
     "flat_parameters",
     "has_gradient_hooks",
     "is_compiled",
+    "loader_worker",
     "module_hooks",
     "process_group_store",
     "scale_tensor",
@@ -163,6 +169,47 @@ def process_group_store() -> Any | None:
         return None
     find: Any = getattr(distributed.distributed_c10d, "_get_default_store", None)
     return None if find is None else find()
+
+
+@dataclass(frozen=True)
+class LoaderWorker:
+    """This process as a loader's worker; `results` is the queue to the loader, which needs no more if `is_done()`."""
+
+    number: int
+    results: Any
+    is_done: Callable[[], bool]
+    sends_state: bool
+
+    def failed(self, item: Any, error: LoaderError) -> Any:
+        """Return what to put in `results` in place of `item`. Raises `ValueError` if `item` tells an error already."""
+        index, sent = item
+        told: Any = error
+        if not self.sends_state:
+            content = sent
+        elif isinstance(sent, tuple):  # a batch, the worker, its state
+            content, told = sent[0], (error, self.number, None)
+        else:  # the worker's first state
+            content, told = sent.initial_state, dataclasses.replace(sent, initial_state=error)
+        if isinstance(content, LoaderError):
+            raise ValueError("the error cannot be sent either")
+        return index, told
+
+
+_SENDS_STATE = {"torch.utils.data._utils.worker": False, "torchdata.stateful_dataloader.worker": True}
+
+
+def loader_worker() -> LoaderWorker | None:
+    """Return this process as the worker of a loader of torch or torchdata; None in any other process."""
+    process: Any = multiprocessing.current_process()
+    target: Any = getattr(process, "_target", None)
+    sends_state = _SENDS_STATE.get(getattr(target, "__module__", ""))
+    if sends_state is None or getattr(target, "__name__", "") != "_worker_loop":
+        return None
+    try:
+        given = inspect.signature(target).bind(*process._args, **process._kwargs).arguments
+        return LoaderWorker(given["worker_id"], given["data_queue"], given["done_event"].is_set, sends_state)
+    except (TypeError, KeyError, AttributeError):  # another version
+        return None
 
 
 def clean_up_failed_capture(device: torch.device, pool: Any) -> None:

@@ -5,39 +5,66 @@ multiprocessing prints such an error and drops the batch; PyTorch's loader then 
 
 import errno
 import os
+import weakref
+from collections.abc import Callable
+from functools import cache, partial
 from multiprocessing.queues import Queue
 from typing import Any
 
-from torch.utils.data import get_worker_info
-
 from runmanager.errors import NoRoomError
-from runmanager.tracking.torch_internals import LoaderError
+from runmanager.tracking.torch_internals import LoaderError, LoaderWorker, loader_worker
 
 __all__ = ["tell_lost_batches"]
 
-_print_error: Any = Queue._on_queue_feeder_error  # type: ignore[attr-defined]  # in CPython 3.11 to 3.13
 
-
+@cache
 def tell_lost_batches() -> None:
-    """Let loaders raise what kept a worker from sending a batch, with workers forked from this process from here on."""
-    Queue._on_queue_feeder_error = _tell  # type: ignore[attr-defined]
+    """Let loaders raise what kept a worker from sending a batch, with workers forked from this process from here on.
+
+    This process itself is unchanged, and so is every other queue there.
+    """
+    os.register_at_fork(after_in_child=_install)
 
 
-def _tell(queue: Any, error: Exception, item: Any) -> None:
+@cache
+def _install() -> None:
+    earlier = vars(Queue)["_on_queue_feeder_error"]  # in CPython 3.11 to 3.13; a program may have replaced it
+    Queue._on_queue_feeder_error = _Handler(earlier)  # type: ignore[attr-defined]
+
+
+class _Handler:
+    """In the place of a method of `Queue`: on the queue of a loader's worker it tells, else it is the earlier one."""
+
+    def __init__(self, earlier: Any) -> None:
+        self._earlier = earlier
+
+    def __get__(self, queue: Any, kind: type) -> Any:
+        bind = getattr(self._earlier, "__get__", None)
+        earlier = self._earlier if bind is None else bind(queue, kind)
+        # Weak: the queue's thread holds what is returned, and ends when the queue is collected.
+        return earlier if queue is None else partial(_handle, weakref.ref(queue), earlier)
+
+
+def _handle(queue: Callable[[], Any], earlier: Any, error: Exception, item: Any) -> None:
     """Called by a queue's thread within the `except` block of an error that drops `item`."""
-    _print_error(error, item)
-    worker = get_worker_info()
-    if worker is None:
-        return  # not a loader's worker: the program may do well without the item
-    index, batch = item if isinstance(item, tuple) and len(item) == 2 else (None, None)
-    if index is None or isinstance(batch, LoaderError):
-        os._exit(1)  # which the loader notices
+    worker = loader_worker()
+    if worker is None or worker.results is not queue():
+        earlier(error, item)
+        return
+    try:
+        earlier(error, item)
+        if not worker.is_done():  # the loader still waits for the item
+            worker.results.put(_told(worker, error, item))
+    except BaseException:
+        if not worker.is_done():
+            os._exit(1)  # which the loader notices
+
+
+def _told(worker: LoaderWorker, error: Exception, item: Any) -> Any:
+    """Return what to send in place of `item`. Raises `ValueError` if that is an error already."""
     kind, rule = _explained(error)
-    where = f"in DataLoader worker process {worker.id}: {rule}"
-    told: Any = LoaderError((kind, error, error.__traceback__), where=where)
-    if isinstance(batch, tuple) and len(batch) == 3 and batch[1] == worker.id:  # of torchdata's StatefulDataLoader
-        told = (told, *batch[1:])
-    queue.put((index, told))
+    where = f"in DataLoader worker process {worker.number}: {rule}"
+    return worker.failed(item, LoaderError((kind, error, error.__traceback__), where=where))
 
 
 def _explained(error: Exception) -> tuple[type[Exception], str]:
