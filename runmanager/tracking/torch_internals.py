@@ -183,8 +183,9 @@ class LoaderWorker:
     def failed(self, item: Any, error: LoaderError) -> Any:
         """Return what to put in `results` in place of `item`. Raises `ValueError` if `item` tells an error already."""
         index, sent = item
+        told: Any = error
         if not self.sends_state:
-            content, told = sent, error
+            content = sent
         elif isinstance(sent, tuple):  # a batch, the worker, its state
             content, told = sent[0], (error, self.number, None)
         else:  # the worker's first state
@@ -200,7 +201,7 @@ _SENDS_STATE = {"torch.utils.data._utils.worker": False, "torchdata.stateful_dat
 def loader_worker() -> LoaderWorker | None:
     """Return this process as the worker of a loader of torch or torchdata; None in any other process."""
     process: Any = multiprocessing.current_process()
-    target = getattr(process, "_target", None)
+    target: Any = getattr(process, "_target", None)
     sends_state = _SENDS_STATE.get(getattr(target, "__module__", ""))
     if sends_state is None or getattr(target, "__name__", "") != "_worker_loop":
         return None

@@ -6,6 +6,7 @@ multiprocessing prints such an error and drops the batch; PyTorch's loader then 
 import errno
 import os
 import weakref
+from collections.abc import Callable
 from functools import cache, partial
 from multiprocessing.queues import Queue
 from typing import Any
@@ -44,7 +45,7 @@ class _Handler:
         return earlier if queue is None else partial(_handle, weakref.ref(queue), earlier)
 
 
-def _handle(queue: weakref.ref[Any], earlier: Any, error: Exception, item: Any) -> None:
+def _handle(queue: Callable[[], Any], earlier: Any, error: Exception, item: Any) -> None:
     """Called by a queue's thread within the `except` block of an error that drops `item`."""
     worker = loader_worker()
     if worker is None or worker.results is not queue():

@@ -1,14 +1,18 @@
 """Batches that a loader's worker cannot send end the run instead of letting it wait for ever."""
 
-from collections.abc import Callable
+import gc
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Iterator
 from multiprocessing.queues import Queue
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from runmanager import RunManager
@@ -28,9 +32,17 @@ class Unsendable:
         raise self.error
 
 
-@pytest.fixture(autouse=True)
-def unchanged_queues(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Queue, "_on_queue_feeder_error", vars(Queue)["_on_queue_feeder_error"])
+class Triple(NamedTuple):
+    image: Any
+    label: Any
+    weight: Any
+
+
+class Nameless(Exception):
+    """An error that cannot be sent, because its text cannot be had."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
 
 
 @pytest.mark.filterwarnings("ignore:'set_vital'")  # of torchdata
@@ -62,12 +74,180 @@ def test_a_batch_that_cannot_be_sent_fails_the_run(
     def collate(batch: list[int]) -> Any:
         return torch.tensor(batch) if batch[0] < 2 else Unsendable(error)
 
-    loader = kind(range(4), batch_size=2, num_workers=1, collate_fn=collate, timeout=30)
-    with pytest.raises((RuntimeError, NoRoomError)), RunManager(tmp_path / "sweep", sinks=[]).run({}) as run:
-        run.begin(network, loader)
-        for epoch in run.epochs(1):
-            for _ in epoch.batches(loader):
-                pass
-    stored = only_run()
-    assert (stored.status, stored.record.message) == ("failed", told)
+    check_told(tmp_path, network, only_run, kind(range(4), collate_fn=collate, **OPTIONS), told)
     assert str(error) in capfd.readouterr().err, "the worker's own traceback is printed too"
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital'")  # of torchdata
+@pytest.mark.parametrize("kind", [DataLoader, StatefulDataLoader])
+@pytest.mark.parametrize("shape", [tuple, Triple._make, list])
+def test_a_lost_batch_may_have_any_shape(
+    tmp_path: Path, network: nn.Module, only_run: Callable[[], StoredRun], kind: Any, shape: Any
+) -> None:
+    def collate(batch: list[int]) -> Any:
+        return shape([Unsendable(RuntimeError(NO_ROOM)), torch.zeros(2), torch.zeros(2)])
+
+    told = "NoRoomError: Caught NoRoomError in DataLoader worker process 0: shared memory"
+    check_told(tmp_path, network, only_run, kind(range(4), collate_fn=collate, **OPTIONS), told)
+
+
+class Stateful(Dataset[Any]):
+    """Its state cannot be sent from the call `unsendable_from` on: the first one is taken when the worker starts."""
+
+    def __init__(self, unsendable_from: int) -> None:
+        self.calls_left = unsendable_from
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.zeros(2)
+
+    def state_dict(self) -> dict[str, Any]:
+        self.calls_left -= 1
+        return {"state": 0 if self.calls_left > 0 else Unsendable(RuntimeError("no state"))}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Nothing to restore."""
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital'")  # of torchdata
+@pytest.mark.parametrize("unsendable_from", [1, 2])
+def test_a_state_that_cannot_be_sent_fails_the_run(
+    tmp_path: Path, network: nn.Module, only_run: Callable[[], StoredRun], unsendable_from: int
+) -> None:
+    told = "RuntimeError: Caught RuntimeError in DataLoader worker process 0: it must be able to send its batch, got no"
+    loader = StatefulDataLoader(Stateful(unsendable_from), **OPTIONS)
+    check_told(tmp_path, network, only_run, loader, told)
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital'")  # of torchdata
+@pytest.mark.parametrize("kind", [DataLoader, StatefulDataLoader])
+def test_an_error_that_cannot_be_sent_ends_the_worker(
+    tmp_path: Path, network: nn.Module, only_run: Callable[[], StoredRun], kind: Any
+) -> None:
+    class LocalError(Exception):
+        """Its type cannot be sent."""
+
+    for number, error in enumerate([LocalError("here"), Nameless()]):
+        loader = kind(range(4), collate_fn=lambda batch, error=error: (Unsendable(error), 0, None), **OPTIONS)
+        with pytest.raises(RuntimeError, match="exited unexpectedly"):
+            train(tmp_path / str(number), network, loader)
+
+
+class Caching(Dataset[Any]):
+    """Puts what cannot be sent into a queue of its own."""
+
+    def __init__(self, queue: Any, item: Any) -> None:
+        self.queue = queue
+        self.item = item
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> Any:
+        self.queue.put(self.item)
+        self.queue.put(index)
+        return torch.tensor(index)
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital'")  # of torchdata
+@pytest.mark.parametrize("kind", [DataLoader, StatefulDataLoader])
+def test_other_queues_in_a_worker_drop_what_cannot_be_sent(tmp_path: Path, network: nn.Module, kind: Any) -> None:
+    lost = Unsendable(RuntimeError("not to be sent"))
+    for number, item in enumerate([lost, ("cache", lost), (0, (lost, 0, None))]):
+        queue = multiprocessing.get_context("fork").Queue()
+        batches = train(tmp_path / str(number), network, kind(Caching(queue, item), **OPTIONS))
+        assert [batch.tolist() for batch in batches] == [[0, 1], [2, 3]]
+        assert {type(queue.get(timeout=30)) for _ in range(4)} == {int}
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital'")  # of torchdata
+def test_queues_of_forks_are_as_python_makes_them(tmp_path: Path, network: nn.Module, pipe: Any) -> None:
+    receiver, sender = pipe
+    before = vars(Queue)["_on_queue_feeder_error"]
+    train(tmp_path / "sweep", network, DataLoader(range(4), **OPTIONS))  # type: ignore[arg-type]
+    train(tmp_path / "sweep", network, DataLoader(range(4), **OPTIONS))  # type: ignore[arg-type]
+    assert vars(Queue)["_on_queue_feeder_error"] is before, "the program's own queues are as they were"
+
+    def fork() -> None:
+        Queue._on_queue_feeder_error(ValueError("by the type"), None)  # type: ignore[attr-defined]
+        queue = multiprocessing.get_context("fork").Queue()
+        queue._on_queue_feeder_error(ValueError("by a queue"), None)  # type: ignore[attr-defined]
+        queue.put(Unsendable(RuntimeError("by its thread")))
+        queue.put("next")
+        sender.send(queue.get(timeout=30))
+        thread = next(each for each in threading.enumerate() if each.name == "QueueFeederThread")
+        del queue
+        gc.collect()
+        thread.join(timeout=30)
+        sender.send(thread.is_alive())
+
+    run_fork(fork)
+    assert receiver.recv() == "next"
+    assert receiver.recv() is False, "the thread of a queue that is gone ends"
+
+
+@pytest.mark.parametrize("is_method", [False, True])
+def test_what_a_program_put_in_the_place_of_the_method_is_called(
+    tmp_path: Path, network: nn.Module, monkeypatch: pytest.MonkeyPatch, pipe: Any, is_method: bool
+) -> None:
+    receiver, sender = pipe
+    train(tmp_path / "sweep", network, DataLoader(range(4), **OPTIONS))  # type: ignore[arg-type]
+
+    def print_error(error: Exception, item: Any) -> None:
+        sender.send(str(error))
+
+    def method(queue: Any, error: Exception, item: Any) -> None:
+        sender.send(f"{type(queue).__name__} {error}")
+
+    replaced: Any = method if is_method else staticmethod(print_error)
+    monkeypatch.setattr(Queue, "_on_queue_feeder_error", replaced)
+
+    def fork() -> None:
+        queue = multiprocessing.get_context("fork").Queue()
+        queue.put(Unsendable(RuntimeError("lost")))
+        queue.put("next")
+        queue.get(timeout=30)
+        run_fork(lambda: queue._on_queue_feeder_error(ValueError("again"), None))  # type: ignore[attr-defined]
+
+    run_fork(fork)
+    assert [receiver.recv(), receiver.recv()] == (["Queue lost", "Queue again"] if is_method else ["lost", "again"])
+    assert not receiver.poll()
+
+
+@pytest.fixture
+def pipe() -> Iterator[Any]:
+    receiver, sender = multiprocessing.get_context("fork").Pipe(duplex=False)
+    with receiver, sender:
+        yield receiver, sender
+
+
+def run_fork(function: Callable[[], None]) -> None:
+    process = os.fork()
+    if process == 0:
+        status = 1
+        try:
+            function()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(process, 0)[1] == 0
+
+
+OPTIONS: dict[str, Any] = {"batch_size": 2, "num_workers": 1, "timeout": 30}
+
+
+def train(sweep: Path, network: nn.Module, loader: Any) -> list[Any]:
+    """Return the batches of an epoch."""
+    with RunManager(sweep, sinks=[]).run({}) as run:
+        run.begin(network, loader)
+        return [batch for epoch in run.epochs(1) for batch in epoch.batches(loader)]
+
+
+def check_told(tmp_path: Path, network: nn.Module, only_run: Callable[[], StoredRun], loader: Any, told: str) -> None:
+    with pytest.raises((RuntimeError, NoRoomError)):
+        train(tmp_path / "sweep", network, loader)
+    stored = only_run()
+    assert stored.status == "failed"
+    assert stored.record.message.startswith(told), stored.record.message
