@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from runmanager.app.programs.script.arguments.help_call import HELP_SECONDS, call_for_help
 from runmanager.app.programs.script.arguments.help_text import HelpFlags, read_help
+from runmanager.app.programs.script.arguments.setting_words import OPTIONS
 from runmanager.app.programs.script.script import Script
 from runmanager.errors import ConfigurationError
 from runmanager.text import first_line
@@ -55,7 +56,7 @@ def check_flags(
         why = f"it fails with --help: {end}" if _FAILED.match(end) else "what it prints with --help shows no usage"
         return FlagCheck(note=_unchecked(why))
     faults = [
-        f"`{name}` must be a flag of {script.word}, got an unknown one; {flags.nearest(name).rstrip('.')} "
+        f"`{name}` must be a flag of {script.word}, got an unknown one; {_way_out(name, flags, script)} "
         "(--unchecked skips this check)."
         for name in names
         if not flags.knows(name)
@@ -65,6 +66,13 @@ def check_flags(
     if faults:
         raise ConfigurationError(faults)
     return FlagCheck(flags)
+
+
+def _way_out(name: str, flags: HelpFlags, script: Script) -> str:
+    option = f"--{name.replace('_', '-')}"
+    if option in OPTIONS:
+        return f"{option} of runmanager stands before {script.word}"
+    return flags.nearest(name).rstrip(".")
 
 
 def _ask_for_help(

@@ -129,6 +129,12 @@ parser.parse_args()
 """
 
 
+def test_an_option_of_this_command_in_the_place_of_a_setting_is_named(tmp_path: Path) -> None:
+    script = written(tmp_path, NESTED)
+    with pytest.raises(ConfigurationError, match=r"got an unknown one; --output-root of runmanager stands before train"):
+        check_flags(script, ["output_root"], fixed=["model", "train"])
+
+
 def test_only_subcommands_are_passed_to_the_help(tmp_path: Path) -> None:
     script = written(tmp_path, NESTED)
     (tmp_path / "out").write_text("of a week")

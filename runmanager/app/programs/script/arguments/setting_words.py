@@ -20,12 +20,13 @@ from runmanager.errors import ConfigurationError
 from runmanager.text import first_line
 from runmanager.validation import did_you_mean
 
-__all__ = ["RUN_DIR", "Setting", "SettingGrid", "ValueSet", "parse_settings"]
+__all__ = ["OPTIONS", "RUN_DIR", "Setting", "SettingGrid", "ValueSet", "parse_settings"]
 
 RUN_DIR = "{run_dir}"
 """Stands for the run's folder in a setting or a fixed argument."""
 
-_OPTIONS = [f"--{each.name.replace('_', '-')}" for each in fields(ScriptFlags)]
+OPTIONS = [f"--{each.name.replace('_', '-')}" for each in fields(ScriptFlags)]
+"""The options of a script's command, which stand before the script."""
 
 _grammar: Any = overrides_parser  # what it imports of ANTLR differs between Hydra's versions
 
@@ -183,10 +184,10 @@ def _option_fault(word: str, following: deque[str]) -> str:
     option, has_value, value = word.partition("=")
     if not has_value and following and "=" not in following[0] and not following[0].startswith("-"):
         value = following.popleft()
-    if option in _OPTIONS:
+    if option in OPTIONS:
         return f"`{option}` must stand before the program, got it after; what stands after `--` is for the script."
     setting = f"{option.lstrip('-')}={value or '…'}"
-    way_out = did_you_mean(option, _OPTIONS, max_names=1, cutoff=0.8) or f"a setting is written {setting}."
+    way_out = did_you_mean(option, OPTIONS, max_names=1, cutoff=0.8) or f"a setting is written {setting}."
     return (
         f"`{option}` must stand before the program, if it is an option of runmanager, or after `--`, if it is an "
         f"argument for the script; {way_out}"
