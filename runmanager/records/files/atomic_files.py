@@ -188,7 +188,9 @@ class LineAppender:
                 self.sync()
 
     def is_in_place(self) -> bool:
-        """Whether the file is still at its path: not deleted, moved or replaced."""
+        """Whether the file is still open and at its path: not deleted, moved or replaced."""
+        if self._file.closed:
+            return False
         try:
             return os.path.samestat(self._path.stat(), os.fstat(self._file.fileno()))
         except OSError:
