@@ -63,7 +63,7 @@ def replacement(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fchmod(file.fileno(), 0o644)  # mkstemp's 0600 would keep other users from reading
             os.fsync(file.fileno())
-        with explain_missing_folder(path):
+        with explain_missing_folder(path, made=Path(temporary)):
             os.replace(temporary, path)
         sync_folder(path.parent)
     except BaseException:
