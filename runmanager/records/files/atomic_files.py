@@ -63,7 +63,7 @@ def replacement(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fchmod(file.fileno(), 0o644)  # mkstemp's 0600 would keep other users from reading
             os.fsync(file.fileno())
-        with explain_missing_folder(path):
+        with explain_missing_folder(path, made=Path(temporary)):
             os.replace(temporary, path)
         sync_folder(path.parent)
     except BaseException:
@@ -188,7 +188,9 @@ class LineAppender:
                 self.sync()
 
     def is_in_place(self) -> bool:
-        """Whether the file is still at its path: not deleted, moved or replaced."""
+        """Whether the file is still open and at its path: not deleted, moved or replaced."""
+        if self._file.closed:
+            return False
         try:
             return os.path.samestat(self._path.stat(), os.fstat(self._file.fileno()))
         except OSError:

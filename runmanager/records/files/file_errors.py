@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -93,16 +94,37 @@ def _no_room_message(path: Path, cause: OSError) -> str:
     return f"{path} must find room on the disk at {disk}, got {cause.strerror}{free}; make room there."
 
 
+class MissingFolderError(FileNotFoundError):
+    """The file `filename` whose folder is missing, or was meanwhile; with the system's number and reason."""
+
+    def __init__(self, message: str, errno: int | None, strerror: str | None, filename: str) -> None:
+        super().__init__(message)
+        self.errno, self.strerror, self.filename = errno, strerror, filename
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.errno, self.strerror, self.filename)
+
+
 @contextmanager
-def explain_missing_folder(path: Path) -> Iterator[None]:
-    """Name the folder of `path` in a `FileNotFoundError` inside the block, and not a temporary file."""
+def explain_missing_folder(path: Path, *, made: Path | None = None) -> Iterator[None]:
+    """Name the folder of `path` in a `FileNotFoundError` inside the block, or `path`, and not a temporary file.
+
+    `made` is the temporary file if it has been made.
+    """
     try:
         yield
     except FileNotFoundError as error:
-        got = "its files deleted or moved" if path.parent.exists() else "none"
-        raise FileNotFoundError(
-            f"The folder {path.parent} must exist while {path.name} is written, got {got}."
-        ) from error
+        if not path.parent.exists():
+            got = "none"
+        elif made is not None and not made.exists():
+            got = "its files deleted or moved"
+        else:  # a link that leads nowhere, for example
+            raise FileNotFoundError(error.errno, error.strerror, str(path)) from error
+        message = f"The folder {path.parent} must exist while {path.name} is written, got {got}."
+        raise MissingFolderError(message, error.errno, error.strerror, str(path)) from error
 
 
 @contextmanager

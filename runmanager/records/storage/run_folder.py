@@ -162,10 +162,14 @@ class RunFolder:
 
     def leave(self) -> None:
         """Stop writing: the run has ended, or will not be run."""
-        self.close()
-        self._writer = None
+        try:
+            self.close()
+        finally:
+            self._writer = None
 
     def close(self) -> None:
         if self._appender is not None:
-            self._appender.close()
-            self._appender = None
+            try:
+                self._appender.close()
+            finally:
+                self._appender = None

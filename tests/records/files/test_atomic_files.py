@@ -2,11 +2,13 @@
 
 import errno
 import os
+import pickle
 import resource
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -49,16 +51,53 @@ def test_a_folder_that_is_missing_or_goes_meanwhile_is_named(tmp_path: Path) -> 
     folder = tmp_path / "run"
     path = folder / "run.json"
     said = f"^The folder {folder} must exist while run.json is written, got "
-    with pytest.raises(FileNotFoundError, match=f"{said}none"):
+    raised = []
+    with pytest.raises(FileNotFoundError, match=f"{said}none") as error:
         replace_file(path, "new")
-    with pytest.raises(FileNotFoundError, match=f"{said}none"):
+    raised.append(error.value)
+    with pytest.raises(FileNotFoundError, match=f"{said}none") as error:
         LineAppender(path)
+    raised.append(error.value)
     folder.mkdir()
-    with pytest.raises(FileNotFoundError, match=f"{said}its files deleted or moved"), replacement(path):
+    with pytest.raises(FileNotFoundError, match=f"{said}its files deleted or moved") as error, replacement(path):
         next(folder.iterdir()).unlink()
-    with pytest.raises(FileNotFoundError, match=f"{said}none"), replacement(path):
+    raised.append(error.value)
+    with pytest.raises(FileNotFoundError, match=f"{said}none") as error, replacement(path):
         shutil.rmtree(folder)
+    raised.append(error.value)
     assert not folder.exists()
+    sent = [pickle.loads(pickle.dumps(each)) for each in raised]
+    assert [str(each) for each in sent] == [str(each) for each in raised]
+    known = {(each.errno, each.strerror, each.filename) for each in [*raised, *sent]}
+    assert known == {(errno.ENOENT, "No such file or directory", str(path))}
+
+
+def test_a_file_that_cannot_be_made_in_its_folder_is_named_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "epochs.jsonl"
+    said = f"^\\[Errno 2\\] No such file or directory: '{path}'$"
+
+    def gone_for_a_moment(*arguments: Any, **options: Any) -> None:
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", f"{tmp_path}/.epochs.jsonl.1234")
+
+    with monkeypatch.context() as patch, pytest.raises(FileNotFoundError, match=said):
+        patch.setattr(tempfile, "mkstemp", gone_for_a_moment)
+        replace_file(path, "new")
+    path.symlink_to(tmp_path / "missing" / "epochs.jsonl")
+    with pytest.raises(FileNotFoundError, match=said):
+        LineAppender(path)
+
+
+def test_an_appender_that_is_closed_is_not_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    appender = LineAppender(tmp_path / "epochs.jsonl", clock=Clock())
+    appender.append(b"first")
+    assert appender.is_in_place()
+    appender.append(b"second")
+    with monkeypatch.context() as patch, pytest.raises(NoRoomError):
+        patch.setattr(os, "fsync", refuse)
+        appender.close()
+    assert not appender.is_in_place()
 
 
 @pytest.mark.parametrize("step", STEPS)

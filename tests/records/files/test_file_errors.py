@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from runmanager.errors import NoRoomError
-from runmanager.records.files.atomic_files import replacement
-from runmanager.records.files.file_errors import explain_disk_full, was_refused
+from runmanager.errors import NoRoomError, UsageError
+from runmanager.records.files.atomic_files import replace_file, replacement
+from runmanager.records.files.file_errors import explain_disk_full, require_writable, was_refused
 from runmanager.tracking.tensorboard.event_writer import EventWriter
 
 
@@ -66,6 +66,15 @@ def test_what_the_machine_refuses_is_known_by_what_libraries_say_of_it(said: str
 def test_other_errors_are_unchanged(tmp_path: Path) -> None:
     with pytest.raises(PermissionError), explain_disk_full(tmp_path):
         raise PermissionError(errno.EACCES, "Permission denied")
+
+
+def test_a_missing_folder_is_named_once_where_it_must_be_writable(tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    said = (
+        f"^SWEEP must be a folder that can be written, got '{folder}': No such file or directory; give another one\\.$"
+    )
+    with pytest.raises(UsageError, match=said), require_writable("SWEEP", folder, way_out="give another one"):
+        replace_file(folder / "labels.json", "{}")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a device that is always full")

@@ -1,5 +1,6 @@
 """Run folders: new attempts keep the files of earlier ones, and epochs are cut to the checkpoint."""
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.ownership import claim_run
-from runmanager.records.storage.reader import read_record, read_run
+from runmanager.records.storage.reader import read_epochs, read_record, read_run
 from runmanager.records.storage.run_folder import RunFolder
 
 from ..run_folders import left_by
@@ -107,3 +108,28 @@ def test_epochs_are_cut_to_the_checkpoint(
     folder.append(EpochRecord(epoch=7))
     folder.close()
     assert read_run(folder.paths).epochs == [*epochs(*kept), EpochRecord(epoch=7)]
+
+
+@pytest.mark.parametrize("is_left", [False, True])
+def test_a_folder_can_be_written_and_left_after_its_epochs_could_not_be_synced(
+    tmp_path: Path, record: MakeRecord, monkeypatch: pytest.MonkeyPatch, is_left: bool
+) -> None:
+    folder = claim_run(RunPaths(tmp_path / "runs" / "a"), record(status=Status.RUNNING))
+    first, second, third = epochs(1, 2, 3)
+    folder.append(first)
+    folder.append(second)
+
+    def refuse(handle: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="Input/output error"):
+        patch.setattr(os, "fsync", refuse)
+        if is_left:
+            folder.leave()
+        folder.replace_epochs([first, second])
+    assert folder.is_ours is not is_left
+    if not is_left:
+        folder.keep_epochs([first, second])
+        folder.append(third)
+        folder.leave()
+    assert [each.epoch for each in read_epochs(folder.paths)] == ([1, 2] if is_left else [1, 2, 3])
