@@ -92,8 +92,7 @@ class RunDisplay:
     ) -> None:
         self._console = console
         self._quiet = quiet
-        self._num_runs = num_runs
-        self._without_metrics = without_metrics
+        self._num_runs, self._without_metrics = num_runs, without_metrics
         self._ended: dict[str, str] = {}
         self._measured: list[EndedRun] = []
         self._to_come = dict(to_come or {})
