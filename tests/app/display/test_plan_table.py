@@ -122,7 +122,7 @@ def test_a_plan_says_what_it_cannot_answer(command: Callable[..., Any], tiny: tu
     few = plan("lr=0.1,0.2", "epochs=3")
     assert (
         "Speeds cannot be compared along lr: 5 measured epochs a side are needed, and lr=0.1 would have at most 2, as "
-        "the first of a run is warm-up; `epochs=7` makes enough." in few
+        "the first of a run is warm-up; `epochs=7` makes enough, also where the second is." in few
     )
     assert "Nothing can be said of cuda, which this machine lacks: those cells are skipped." in few
     assert "Accuracies and losses can be compared from 3 runs a side on, as with `seed=0,1,2`: lr=0.1 has 1." in few
