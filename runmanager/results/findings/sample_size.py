@@ -55,7 +55,8 @@ def _too_few_epochs(matches: Matches, axis: str, epochs: Mapping[str, int]) -> l
     if most >= needed:
         return []
     planned = [value for cell in matches.cells.cells if isinstance(value := matches.cells.value(cell, "epochs"), int)]
-    way_out = f"; `epochs={max(MIN_EPOCHS, max(planned) + needed - int(most))}` makes enough, also where the second is" if planned else ""
+    enough = max(MIN_EPOCHS, max(planned, default=0) + needed - int(most))
+    way_out = f"; `epochs={enough}` makes enough, also where the second is" if planned else ""
     text = f"Speeds cannot be compared along {axis}: {needed} measured epochs a side are needed, and {label} would have"
     return [f"{text} {f'at most {most}' if most else 'none'}, as the first of a run is warm-up{way_out}."]
 
