@@ -1,6 +1,8 @@
 """The layout of a live table, which follows the terminal's width and what its runs record."""
 
-from runmanager.app.display.live_table import RESULTS, Layout, LiveRow, used_headings
+from collections.abc import Collection
+
+from runmanager.app.display.live_table import RESULTS, Layout, LiveRow, used_headings, values_of
 
 __all__ = ["LiveLayout"]
 
@@ -8,12 +10,13 @@ __all__ = ["LiveLayout"]
 class LiveLayout:
     """The columns that the rows noted so far need: only what a run records can replace a column that is empty.
 
-    `longest_label` is the length of the longest run label. Logged metrics have columns where there is room, the
+    `labels` are those of the runs. Logged metrics have columns where there is room, the
     requested `metric` first.
     """
 
-    def __init__(self, *, longest_label: int = 0, metric: str | None = None) -> None:
-        self._longest_label = longest_label
+    def __init__(self, *, labels: Collection[str] = (), metric: str | None = None) -> None:
+        # The widest decide, with names and without; a large sweep is not gone through again for each row.
+        self._labels = {max(labels, key=key) for key in (len, lambda label: len(values_of(label)))} if labels else ()
         self._requested = metric
         self._logged: dict[str, None] = {}
         self._used: set[str] = set()
@@ -30,7 +33,7 @@ class LiveLayout:
         """Return the layout for a terminal of `width` characters."""
         return Layout.fitting(
             width,
-            longest_label=self._longest_label,
+            labels=self._labels,
             logged=tuple(self._logged),  # a copy, as a thread redraws the table
             requested=self._requested,
             unused=RESULTS - self._used,

@@ -1,6 +1,6 @@
 """Rows of the live table: one run each, in as many columns as the terminal has room for."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rich.text import Text
@@ -8,7 +8,7 @@ from rich.text import Text
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.results.table_model.columns import MISSING
 
-__all__ = ["RESULTS", "Layout", "LiveRow", "duration", "used_headings"]
+__all__ = ["RESULTS", "Layout", "LiveRow", "duration", "used_headings", "values_of"]
 
 _BAR_WIDTH = 10  # that of the longest state
 _MIN_LABEL_WIDTH = 12
@@ -71,30 +71,34 @@ _LOGGED_WIDTHS = 8, 14
 
 @dataclass(frozen=True)
 class Layout:
-    """Columns and label width for a terminal of `width` characters."""
+    """Columns and label width for a terminal of `width` characters. All labels have the names of settings, or none has."""
 
     label: int
     columns: tuple[_Column, ...]
     width: int
     counted: str = "epoch"
+    has_names: bool = True
 
     @classmethod
     def fitting(
         cls,
         width: int,
         *,
-        longest_label: int,
+        labels: Collection[str],
         logged: Sequence[str] = (),
         requested: str | None = None,
         unused: Container[str] = (),
         counted: str = "epoch",
     ) -> "Layout":
-        """Return the layout for a terminal of `width` characters and labels of up to `longest_label` characters.
+        """Return the layout for a terminal of `width` characters and the labels of the runs.
 
         `logged` metrics have columns where there is room, the `requested` one first. Columns of the other metrics that
         are `unused` make room for them. `counted` is the heading of the number of epochs, or steps, done.
         """
-        label = max(_MIN_LABEL_WIDTH, min(longest_label, width * 2 // 5))
+        most = max(_MIN_LABEL_WIDTH, width * 2 // 5)
+        has_names = max(map(len, labels), default=0) <= most
+        shown = labels if has_names else map(values_of, labels)
+        label = max(_MIN_LABEL_WIDTH, min(max(map(len, shown), default=0), most))
         room = width - len("> ") - label - 1 - _BAR_WIDTH - 1  # some terminals wrap after the last character
         columns = _by_priority(logged, requested, unused)
         chosen = _fitting(columns, room)
@@ -102,7 +106,7 @@ class Layout:
             both = [_TIME if each.heading == "left" else each for each in columns if each.heading != "took"]
             chosen = _fitting(both, room)
         chosen.sort(key=lambda column: _ORDER.index("" if column.is_logged else column.heading))
-        return cls(label, tuple(chosen), width, counted)
+        return cls(label, tuple(chosen), width, counted, has_names)
 
     def header(self) -> Text:
         """Return the heading row."""
@@ -116,9 +120,7 @@ class Layout:
         state = row.status
         if row.status == "running" and row.planned:
             state = "measuring" if row.is_measuring else _bar((done + row.share) / row.planned)
-        text = Text.assemble(
-            (_SYMBOLS.get(row.status, "✗"), style), f" {_shortened(row.label, self.label):{self.label}} "
-        )
+        text = Text.assemble((_SYMBOLS.get(row.status, "✗"), style), f" {self._shortened(row.label):{self.label}} ")
         text.append(f"{state:{_BAR_WIDTH}}", style=style)
         if row.reason and row.epoch is None and not row.metrics:
             text.append(f" {row.reason}", style=style)
@@ -129,6 +131,9 @@ class Layout:
             text.append(f" {_padded((logged if column.is_logged else values).get(column.heading, ''), column)}")
         text.rstrip()
         return text
+
+    def _shortened(self, label: str) -> str:
+        return _cut(label if self.has_names else values_of(label), self.label)
 
 
 def _fitting(columns: Sequence[_Column], room: int) -> list[_Column]:
@@ -191,11 +196,9 @@ def _padded(text: str, column: _Column) -> str:
     return _cut(text, column.width).rjust(column.width)
 
 
-def _shortened(label: str, width: int) -> str:
-    """Shorten a long label: first drop the names of its settings, as their values tell the rows apart."""
-    if len(label) <= width:
-        return label
-    return _cut(",".join(part.rpartition("=")[2] for part in label.split(",")), width)
+def values_of(label: str) -> str:
+    """Return a label without the names of its settings, as their values tell the rows apart."""
+    return ",".join(part.rpartition("=")[2] for part in label.split(","))
 
 
 def _cut(text: str, width: int) -> str:

@@ -70,7 +70,7 @@ class RunDisplay:
 
     In a terminal (`is_live`) they are rows of one table. Running rows are redrawn at its foot, with estimates of the
     time left for each run and for the sweep; ended rows stay. Elsewhere each start and end is one plain line. With
-    `quiet`, only runs that ended badly are shown. `longest_label` is the length of the longest run label; `live_region`
+    `quiet`, only runs that ended badly are shown. `labels` are those of all runs; `live_region`
     creates the region for the running rows. Logged metrics have columns where there is room, the requested `metric`
     first; `without_metrics` says how to get one. `to_come` has the number of epochs of each run that is to be done, 0
     if unknown, by the name of its folder. Runs in `skipped` have no device here: they are not counted, and not shown if
@@ -83,7 +83,7 @@ class RunDisplay:
         *,
         num_runs: int,
         quiet: bool = False,
-        longest_label: int = 0,
+        labels: Collection[str] = (),
         metric: str | None = None,
         without_metrics: str = "",
         to_come: Mapping[str, int] | None = None,
@@ -103,7 +103,7 @@ class RunDisplay:
         self._began = time.monotonic()
         self.is_live = console.is_interactive and not quiet  # False for a terminal that cannot move its cursor
         self._metric = metric
-        self._columns = LiveLayout(longest_label=longest_label, metric=metric)
+        self._columns = LiveLayout(labels=labels, metric=metric)
         self._layout = self._columns.fitting(self._width())
         self._has_header = False
         self._has_checked_metric = False

@@ -89,7 +89,7 @@ class SweepListener(Listener):
             console,
             num_runs=len(shown),
             quiet=quiet,
-            longest_label=max((len(run_label(each.paths)) for each in shown), default=0),
+            labels=[run_label(each.paths) for each in shown],
             metric=metric,
             without_metrics=without_metrics,
             to_come={each.paths.name: epochs_to_do(each, sweep) for each in shown},

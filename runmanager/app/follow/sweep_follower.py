@@ -96,10 +96,8 @@ def follow_runs(
     `since`, in seconds since 1970 and by default now, are only counted.
     """
     state = reader.read()
-    longest = max((len(run_label(cell.paths)) for cell in state.cells), default=0)
-    display = RunDisplay(
-        console, num_runs=len(state.cells), longest_label=longest, metric=metric, live_region=live_region
-    )
+    labels = [run_label(cell.paths) for cell in state.cells]
+    display = RunDisplay(console, num_runs=len(state.cells), labels=labels, metric=metric, live_region=live_region)
     # A live display counts the cells by state itself; a count printed now would soon be wrong.
     shows_counts = display.is_live and not state.is_ended
     display.say(f"{reader.root}: {state.size_in_words() if shows_counts else state.in_words()}")

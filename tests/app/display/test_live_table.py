@@ -15,7 +15,7 @@ EPOCH = EpochRecord(
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
 @pytest.mark.parametrize("label", ["lr=0.1", "lr=0.1," + "a_long_setting=1," * 8])
 def test_rows_are_aligned_and_fit_into_the_terminal(width: int, label: str) -> None:
-    layout = Layout.fitting(width, longest_label=len(label))
+    layout = Layout.fitting(width, labels=[label])
     rows = [
         layout.header(),
         layout.row(LiveRow(label, "running", epoch=EPOCH, planned=10, seconds=1.0, seconds_left=3700.0)),
@@ -31,7 +31,7 @@ def test_rows_are_aligned_and_fit_into_the_terminal(width: int, label: str) -> N
 
 
 def test_a_wide_terminal_shows_every_column() -> None:
-    row = Layout.fitting(200, longest_label=6).row(
+    row = Layout.fitting(200, labels=["lr=0.1"]).row(
         LiveRow("lr=0.1", "running", epoch=EPOCH, planned=10, seconds=1.0, seconds_left=3700.0)
     )
     words = [">", "lr=0.1", "━━━╌╌╌╌╌╌╌", "3/10", "0.1235", "0.900", "1.5e+31", "0.875", "2,000", "1.0s", "1h01m"]
@@ -39,13 +39,13 @@ def test_a_wide_terminal_shows_every_column() -> None:
 
 
 def test_no_full_bar_stands_for_a_measurement_after_the_epochs() -> None:
-    layout = Layout.fitting(80, longest_label=6)
+    layout = Layout.fitting(80, labels=["lr=0.1"])
     trained = layout.row(LiveRow("lr=0.1", "running", planned=2, epoch=EpochRecord(epoch=2), is_measuring=True))
     assert "━" not in trained.plain and trained.plain.split()[:4] == [">", "lr=0.1", "measuring", "2/2"]
 
 
 def test_the_bar_has_the_share_of_the_epoch_under_way() -> None:
-    row = Layout.fitting(80, longest_label=6).row(LiveRow("lr=0.1", "running", planned=2, share=0.6))
+    row = Layout.fitting(80, labels=["lr=0.1"]).row(LiveRow("lr=0.1", "running", planned=2, share=0.6))
     assert "━━━╌╌╌╌╌╌╌" in row.plain
 
 
@@ -56,7 +56,7 @@ LOGGED = {"val/f1": 0.5, "fid": None, "a_very_long_name_of_a_metric": 12345678.0
 @pytest.mark.parametrize("requested", [None, "psnr", "unknown"])
 @pytest.mark.parametrize("unused", [(), RESULTS])
 def test_rows_with_logged_metrics_fit_into_the_terminal(width: int, requested: str | None, unused: Any) -> None:
-    layout = Layout.fitting(width, longest_label=9, logged=tuple(LOGGED), requested=requested, unused=unused)
+    layout = Layout.fitting(width, labels=["lr=0.1234"], logged=tuple(LOGGED), requested=requested, unused=unused)
     row = layout.row(LiveRow("lr=0.1", "running", epoch=EPOCH, metrics=LOGGED, planned=10, seconds=1.0))
     assert max(layout.header().cell_len, row.cell_len) < width
     headings = layout.header().plain.split()
@@ -85,7 +85,7 @@ def test_rows_with_logged_metrics_fit_into_the_terminal(width: int, requested: s
 
 @pytest.mark.parametrize(("longest", "headings"), [(12, ["took", "left"]), (18, ["time"]), (40, ["time"])])
 def test_what_a_run_took_is_shown_in_80_columns(longest: int, headings: list[str]) -> None:
-    layout = Layout.fitting(80, longest_label=longest)
+    layout = Layout.fitting(80, labels=[longest * "x"])
     assert layout.header().plain.split()[-len(headings) :] == headings
     running = LiveRow("lr=0.1", "running", epoch=EPOCH, planned=10, seconds=25.0, seconds_left=31.0)
     ended = LiveRow("lr=0.1", "finished", epoch=EPOCH, planned=10, seconds=56.0)
@@ -94,30 +94,41 @@ def test_what_a_run_took_is_shown_in_80_columns(longest: int, headings: list[str
 
 
 def test_a_metric_may_have_the_name_of_a_column() -> None:
-    layout = Layout.fitting(200, longest_label=6, logged=("loss",))
+    layout = Layout.fitting(200, labels=["lr=0.1"], logged=("loss",))
     row = layout.row(LiveRow("lr=0.1", "finished", epoch=EPOCH, metrics={"loss": 9.0}, planned=10))
     assert layout.header().plain.split().count("loss") == 2
     assert {"0.1235", "9"} <= set(row.plain.split())
 
 
 def test_steps_are_counted_without_a_plan() -> None:
-    layout = Layout.fitting(80, longest_label=6, counted="step")
+    layout = Layout.fitting(80, labels=["lr=0.1"], counted="step")
     row = layout.row(LiveRow("lr=0.1", "running", epoch=EpochRecord(epoch=1200), counted="step"))
     assert layout.header().plain.split()[2] == "step"
     assert row.plain.split() == [">", "lr=0.1", "running", "1200"]
 
 
 def test_a_shortened_label_keeps_its_values() -> None:
-    layout = Layout.fitting(80, longest_label=99)
-    row = layout.row(LiveRow("lr=0.01,precision=bf16,micro_batch=8,seed=7", "running"))
+    label = "lr=0.01,precision=bf16,micro_batch=8,seed=7"
+    row = Layout.fitting(80, labels=[label]).row(LiveRow(label, "running"))
     assert row.plain.startswith("> 0.01,bf16,8,7 ")
-    row = layout.row(LiveRow("lr=0.01," + "width=128," * 9 + "seed=7", "running"))
+    label = "lr=0.01," + "width=128," * 9 + "seed=7"
+    row = Layout.fitting(80, labels=[label]).row(LiveRow(label, "running"))
     assert row.plain.startswith("> …8,128,")
     assert ",128,7 " in row.plain
 
 
+def test_labels_have_the_names_of_settings_in_all_rows_or_none() -> None:
+    labels = [f"lr=0.1,device=cpu,batch_size={size}" for size in (100, 1000)]  # of which the first alone would fit
+    layout = Layout.fitting(80, labels=labels)
+    assert [layout.row(LiveRow(label, "running")).plain.split()[1] for label in labels] == [
+        "0.1,cpu,100",
+        "0.1,cpu,1000",
+    ]
+    assert "val_acc" in layout.header().plain, "shorter labels leave room for the metric"
+
+
 def test_a_run_without_an_epoch_shows_its_reason() -> None:
-    row = Layout.fitting(80, longest_label=6).row(LiveRow("lr=0.1", "failed", reason="exception"))
+    row = Layout.fitting(80, labels=["lr=0.1"]).row(LiveRow("lr=0.1", "failed", reason="exception"))
     assert row.plain.split() == ["✗", "lr=0.1", "failed", "exception"]
 
 
