@@ -71,7 +71,7 @@ _LOGGED_WIDTHS = 8, 14
 
 @dataclass(frozen=True)
 class Layout:
-    """Columns and label width for a terminal of `width` characters. All labels have the names of settings, or none has."""
+    """Columns and label width for a terminal of `width` characters. All labels have names of settings, or none has."""
 
     label: int
     columns: tuple[_Column, ...]
