@@ -21,7 +21,7 @@ from runmanager.launching.hydra_internals import (
 )
 from runmanager.launching.local.worker import AnsweredError
 from runmanager.launching.task_reference import TaskReference
-from runmanager.records.storage.driven_sweep import require_driven_sweep
+from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE, require_driven_sweep
 
 __all__ = ["return_of_hydra_job", "run_hydra_job"]
 
@@ -56,9 +56,10 @@ def return_of_hydra_job(task: TaskReference, config: DictConfig) -> JobReturn:
 
 
 def _prepare(config: DictConfig) -> None:
-    require_driven_sweep(_folder(config))
     setup_globals()
     JobRuntime.instance().set("name", config.hydra.job.name)
+    if DRIVEN_VARIABLE in os.environ:  # else the folder may have interpolations that only the job can resolve
+        require_driven_sweep(_folder(config))
 
 
 def _run_with_hydra(task: Callable[[DictConfig], Any], config: DictConfig) -> JobReturn:
