@@ -167,7 +167,7 @@ def test_a_comparison_without_pairs_explains_why(contents, timed):
     sweep = contents(({"device": "cpu"}, timed([1.0]), {}))
     assert "Nothing to compare: every run has device=cpu." in printed(render_comparison(compare(sweep, None)))
     sweep = contents(*(({"device": "cpu", "lr": lr}, timed([1.0]), {}) for lr in (1, 2)))
-    assert "`--axis lr`." in printed(render_comparison(compare(sweep, None)))  # one epoch gives no answer yet
+    assert "`runmanager compare mine --axis lr`." in printed(render_comparison(compare(sweep, None)))  # no answer yet
 
 
 def test_results_fit_40_columns_without_breaking_numbers(contents, timed):
