@@ -1,5 +1,6 @@
 """The run that this process has started with `start_run`, and `log`, which starts one where none is open."""
 
+import gc
 import multiprocessing.process
 import os
 import threading
@@ -44,6 +45,8 @@ def refuse_second_start() -> None:
     """Raise `UsageError` while this process or thread has an open run."""
     own = _own()
     if own is None or not _is_open(own):
+        if last_run_begun_here() is not None:
+            gc.collect()  # a run that the program has dropped may only wait for this
         own = last_run_begun_here()
         if own is None:
             return

@@ -1,6 +1,7 @@
 """`start_run` and `log` in real programs: by themselves, in a cell of a sweep, and however they end."""
 
 import csv
+import gc
 import os
 import subprocess
 import sys
@@ -205,6 +206,20 @@ def test_one_run_of_a_process_at_a_time(tmp_path: Path, monkeypatch: pytest.Monk
     with runmanager.start_run(params={"lr": 0.2}, root="sweep"):
         assert (sys.excepthook, sys.exit) == (hook, leave), "hooks are set once"
     assert len(stored_runs(tmp_path / "sweep")) == 2
+
+
+def test_a_run_that_the_program_has_dropped_is_not_in_the_way_of_the_next(tmp_path: Path) -> None:
+    gc.disable()
+    try:
+        run = runmanager.RunManager(tmp_path / "dropped", console=False).run({"lr": 1}, nn.Linear(1, 1))
+        kept = [run]
+        kept.append(kept)  # a circle, as an exception's traceback is with its frames
+        del run, kept
+        with runmanager.start_run(params={"lr": 0.1}, root=tmp_path / "sweep"):
+            runmanager.log(value=1)
+    finally:
+        gc.enable()
+    assert only_run(tmp_path / "sweep").record.summary == {"value": 1.0}
 
 
 def test_a_fork_is_refused_in_one_line(tmp_path: Path) -> None:
