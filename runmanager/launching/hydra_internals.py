@@ -261,6 +261,7 @@ def declared_type(config: DictConfig, key: str) -> DeclaredType | None:
     return None if node is None else DeclaredType(node._metadata.ref_type, node._metadata.optional)
 
 
+@cache
 def keep_imported_main_quiet() -> None:
     """Let a call of a `hydra.main` function do nothing in this process and its forks while the main module is imported.
 
@@ -269,8 +270,6 @@ def keep_imported_main_quiet() -> None:
     """
     module = importlib.import_module("hydra.main")  # `hydra.main` itself is the function
     original = module._run_hydra
-    if hasattr(original, "__wrapped__"):
-        return
 
     @wraps(original)
     def run_unless_imported(*args: Any, **options: Any) -> None:

@@ -341,13 +341,10 @@ class Epoch:
         """
         self._check_owner("end_epoch")
         self._owner.end()
-        self.phase_times = self._resolve_phases()
+        self.phase_times = self._phases.resolve()
         train, evaluated = self._train.totals(), self._eval.totals()
         seconds, metrics = self.parts.total_seconds(self.phase_times.seconds), self._metrics
         totals = EpochTotals(train, evaluated, seconds, self._sees_training, metrics.results(), metrics.units)
         if self._share is not None:
             totals = self._share(self.number, totals, metrics.reductions(), metrics.weights())
         return epoch_record(self.number, totals), self._train.logged_losses()
-
-    def _resolve_phases(self) -> PhaseTimes:  # an interval of steps gets its number there
-        return self._phases.resolve()

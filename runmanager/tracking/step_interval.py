@@ -3,8 +3,9 @@
 import time
 from typing import Any
 
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.tracking.epoch import Epoch
-from runmanager.tracking.timing.phases import PhaseTimes
+from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 
 __all__ = ["SECONDS", "StepInterval"]
 
@@ -23,6 +24,7 @@ class StepInterval(Epoch):
         self, number: int, *, record_every: int | None = None, seconds: float = SECONDS, **options: Any
     ) -> None:
         super().__init__(number, **options)
+        self._phases.ends_at_last_mark = True
         self.steps_before = self.num_steps
         self._record_every = record_every
         self._seconds = seconds
@@ -50,7 +52,8 @@ class StepInterval(Epoch):
         """Whether no batch, evaluation or marked block is open."""
         return not self._phases.open
 
-    def _resolve_phases(self) -> PhaseTimes:
+    def close(self) -> tuple[EpochRecord, LoggedLosses]:
+        """Give it its number, and close it as an epoch."""
         if self.has_steps:
             self.number = self.num_steps
-        return self._phases.resolve(at_last_mark=True)
+        return super().close()

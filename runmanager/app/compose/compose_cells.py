@@ -70,7 +70,7 @@ def prepare_cells(
         if key.lstrip("+~").split(".")[0] in UNSIGNED:
             faults[f"`{key}` must have one value in a sweep, got several; it does not distinguish runs."] = None
     if fault := _presets_fault(grid):
-        raise ConfigurationError([fault])
+        raise ConfigurationError([*faults, fault])
     combinations = _combine_with_sides(grid.combinations(), of_sides)
     given = _given([*grid.given, *(each for side in of_sides for each in side)])
     cells, configs = _read_cells(

@@ -10,8 +10,7 @@ __all__ = ["LiveLayout"]
 class LiveLayout:
     """The columns that the rows noted so far need: only what a run records can replace a column that is empty.
 
-    `labels` are those of the runs. Logged metrics have columns where there is room, the
-    requested `metric` first.
+    `labels` are those of the runs. Logged metrics have columns where there is room, the requested `metric` first.
     """
 
     def __init__(self, *, labels: Collection[str] = (), metric: str | None = None) -> None:

@@ -33,7 +33,7 @@ __all__ = ["MAX_STAND_IN_PAIRS", "Match", "Matches", "match_sides"]
 
 _DEVICE = "device"
 MAX_STAND_IN_PAIRS = 200
-"""More pairs along axes that nobody named are not useful to read, and each takes milliseconds."""
+"""More pairs along axes that were not asked for are not useful to read, and each takes milliseconds."""
 
 
 @dataclass(frozen=True)

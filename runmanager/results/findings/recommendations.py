@@ -184,7 +184,7 @@ def _other_device(results: Table, known: Mapping[str, Any]) -> list[str]:
     device = format_value(devices.pop())
     other = "cuda" if device in ("cpu", "auto") else device
     if other == "cuda" != device and not has_cuda():
-        return []  # advice that nobody could follow here
+        return []  # it could not be followed here
     names = {row["device_name"] for row in results.rows} - {None}
     where = f"used {names.pop()}" if len(names) == 1 else f"has `device={device}`"
     return [f"Whether a GPU is worth it is not known, as every run {where}: `device=cpu,{other}` compares both."]

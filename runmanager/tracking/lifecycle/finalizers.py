@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
@@ -76,31 +76,36 @@ def write_tables_when_dropped(manager: object, paths: SweepPaths, begun: Sequenc
 
     `shows`: at the end of the process, if it wrote this sweep alone, print in a terminal where the results are.
     """
-    _when_dropped(manager, _write_tables_now_or_at_exit, paths, begun)
+    _when_dropped(manager, _write_tables_now_or_at_exit, paths, begun, shows)
     if shows:
-        if not any(process == os.getpid() for process, _, _ in _shown):
-            _when_dropped(None, _show_where, priority=_LAST)
-        _shown.append((os.getpid(), paths, begun))
+        _show_where_at_exit(os.getpid())
 
 
-def _write_tables_now_or_at_exit(paths: SweepPaths, begun: Sequence[RunPaths]) -> None:
+def _write_tables_now_or_at_exit(paths: SweepPaths, begun: Sequence[RunPaths], shows: bool) -> None:
     """Write the tables, or retry at the process's end: garbage may be collected in the middle of an import."""
     try:
         write_tables_if_begun(paths, begun)
     except Exception:
         _when_dropped(None, write_tables_if_begun, paths, begun)
+    if shows and begun:
+        _written.add(paths.root)
 
 
-_shown: list[tuple[int, SweepPaths, Sequence[RunPaths]]] = []
-"""The sweeps of processes, as a fork has those of its parent, and the runs begun in each."""
+_written: set[Path] = set()
+"""The folders of the sweeps that this process, or one that it was forked from, has written and is to show."""
+
+
+@cache
+def _show_where_at_exit(_process: int) -> None:
+    """Show the results after all managers are dropped; once in each process."""
+    _when_dropped(None, _show_where, priority=_LAST)
 
 
 def _show_where() -> None:
-    roots = {paths.root for process, paths, begun in _shown if process == os.getpid() and begun}
-    if len(roots) != 1 or sys.stdout is None or sys.stdout.closed or not sys.stdout.isatty():
+    if len(_written) != 1 or sys.stdout is None or sys.stdout.closed or not sys.stdout.isatty():
         return
     with contextlib.suppress(OSError):  # no current folder
-        here, root = Path.cwd(), roots.pop()
+        here, (root,) = Path.cwd(), _written
         root = root.relative_to(here) if root.is_relative_to(here) else root
         if root.exists():
             show_line(f"The results are in {root}; `{command_on(SweepPaths(root), 'table')}` shows them.")

@@ -94,7 +94,7 @@ class PhaseTracker:
     """
 
     def __init__(self, timer: PhaseTimer, *, default_phase: str | None = None) -> None:
-        self.is_over = False
+        self.is_over = self.ends_at_last_mark = False
         self._timer = timer
         self._default_phase = default_phase
         self.open: list[Span] = []
@@ -168,12 +168,12 @@ class PhaseTracker:
         elif self._default_phase is None and not self.is_over:
             self._timer.mark("eval" if self._num_trained else _EVALUATED_FIRST)
 
-    def resolve(self, *, at_last_mark: bool = False) -> PhaseTimes:
+    def resolve(self) -> PhaseTimes:
         """End the last interval, wait for the device, and return the times.
 
-        With `at_last_mark` the times end at the last mark, unless a span is still open.
+        With `ends_at_last_mark` the times end at the last mark, unless a span is still open.
         """
-        if at_last_mark and not self.open:
+        if self.ends_at_last_mark and not self.open:
             self.is_over = True
             return self._phase_times(self._timer.resolve())
         if self.open and self.open[-1].phase == TRAINING:

@@ -268,6 +268,13 @@ def test_a_long_error_line_is_shortened(tmp_path: Path) -> None:
     assert "the whole error: " in said
 
 
+def test_a_command_to_be_copied_is_not_broken_in_a_terminal() -> None:
+    console = Console(file=io.StringIO(), width=40, force_terminal=True)
+    command = "runmanager sweep model=cnn lr=0.1,0.01 name=2026-11-23_16-04-44"
+    RunDisplay(console, num_runs=1).say_commands("Interrupted. To resume:", command)
+    assert f"  {command}\n" in console.file.getvalue()
+
+
 class Halting(Console):
     """A console that calls `halt` once, after it has measured the screen and before it prints a line."""
 
