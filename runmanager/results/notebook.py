@@ -11,8 +11,8 @@ from runmanager.records.storage.reader import SweepContents
 from runmanager.results.report.html_pages import render_template
 from runmanager.results.report.html_table import build_html_table
 from runmanager.results.table_model.columns import Table
+from runmanager.results.tables.omitted_rows import without_shorter_runs
 from runmanager.results.tables.seeds import collapse_seeds
-from runmanager.results.tables.shorter_runs import without_shorter_runs
 from runmanager.validation import did_you_mean
 
 if TYPE_CHECKING:

@@ -97,8 +97,8 @@ def _height(parts: "Sequence[RenderableType]", console: Console) -> int:
 
 def _best_cells(sweep: SweepPaths, results: "Table", pairs: "ComparisonTable | None") -> "Table":
     """The cells, the best first, with a line for what is left out, and where legend and notes are, also of `pairs`."""
+    from runmanager.results.tables.omitted_rows import without_shorter_runs, without_skipped_cells
     from runmanager.results.tables.seeds import collapse_seeds
-    from runmanager.results.tables.shorter_runs import without_shorter_runs, without_skipped_cells
     from runmanager.results.tables.sorting import best_first
 
     command = command_on(sweep, "table")
@@ -117,7 +117,7 @@ def _best_cells(sweep: SweepPaths, results: "Table", pairs: "ComparisonTable | N
 def _pairs_with_answer(sweep: SweepPaths, comparison: "ComparisonTable") -> "ComparisonTable":
     """The pairs with an answer: the sentences say what could not be compared."""
     from runmanager.results.compare.verdict import INCONCLUSIVE, NOT_MEASURED
-    from runmanager.results.tables.shorter_runs import without_shorter_runs
+    from runmanager.results.tables.omitted_rows import without_shorter_runs
 
     answered = [
         row

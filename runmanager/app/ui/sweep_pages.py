@@ -15,7 +15,7 @@ from runmanager.results.load.several_sweeps import SWEEP
 from runmanager.results.report.html_pages import render_template
 from runmanager.results.report.html_table import HtmlTable, build_html_table
 from runmanager.results.table_model.columns import Row, Table
-from runmanager.results.tables.shorter_runs import without_shorter_runs
+from runmanager.results.tables.omitted_rows import without_shorter_runs
 from runmanager.results.tables.sweep_listing import listing
 
 __all__ = ["ALL_SWEEPS", "comparison_page", "listing_page", "message_page"]

@@ -118,7 +118,8 @@ def compare(
     show_all: Annotated[
         bool,
         typer.Option(
-            "--all", help="Show every row: more than the first 50, and shorter runs that longer ones continue."
+            "--all",
+            help="Show every row: beyond the first 50, shorter runs that longer ones continue, unmeasured pairs.",
         ),
     ] = False,
     fail_if: FailIfOption = None,
@@ -133,8 +134,8 @@ def compare(
     """
     from runmanager.results.compare.options import CompareOptions
     from runmanager.results.gate.fail_if import parse_condition
+    from runmanager.results.tables.omitted_rows import without_shorter_runs, without_unmeasured_sides
     from runmanager.results.tables.query import TableQuery
-    from runmanager.results.tables.shorter_runs import without_shorter_runs
 
     if crossover is not None and format_ in (CompareFormat.CSV, CompareFormat.JSON, CompareFormat.GITHUB):
         raise UsageError(
@@ -166,7 +167,7 @@ def compare(
     sentences = _sentences(matches, every_pair, crossover)
     if format_ is CompareFormat.TEXT:
         found = pairing.answers(pairs, options)
-        shown = pairs if show_all or where is not None else without_shorter_runs(pairs)
+        shown = pairs if show_all or where is not None else without_unmeasured_sides(without_shorter_runs(pairs))
         if metric is None:
             shown = dataclasses.replace(shown, notes=(*shown.notes, *_other_question(pairing.contents, options)))
         _show_pairs(shown, sentences, found, show_all=show_all)
@@ -330,9 +331,10 @@ def _show_pairs(pairs: "ComparisonTable", sentences: Sequence[str], answers: Seq
     from runmanager.results.tables.terminal import render_comparison
 
     target = console()
+    between = [*sentences, *([""] if sentences else [])]
     if pairs.rows:
         limit = None if show_all else MAX_TEXT_ROWS
-        between = [*sentences, *([""] if sentences else [])]
         print_text(render(target, render_comparison(pairs, limit=limit, width=target.width), *between, *answers))
     else:  # a legend would explain columns that are not there
-        print_text("\n".join([*pairs.notes, *sentences, *answers, ""]))
+        notes = [*pairs.notes, *([""] if pairs.notes else [])]
+        print_text("\n".join([*notes, *between, *answers, ""]))

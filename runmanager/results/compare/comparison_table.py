@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from runmanager.results.compare.comparison_side import label_of
 from runmanager.results.metrics.metric import Metric
 from runmanager.results.stats.descriptive import Estimate
 from runmanager.results.table_model.columns import Row, Table
 
-__all__ = ["ComparisonRow", "ComparisonTable", "MeasuredEffect"]
+__all__ = ["ComparisonRow", "ComparisonTable", "MeasuredEffect", "rows_by_sides"]
 
 
 @dataclass(frozen=True)
@@ -49,3 +50,12 @@ class ComparisonTable(Table):
     """A comparison, one row a matched pair."""
 
     rows: Sequence[ComparisonRow]
+
+
+def rows_by_sides(rows: Sequence[ComparisonRow]) -> dict[tuple[str, str], list[ComparisonRow]]:
+    """Group rows by the labels of candidate and baseline, in their order."""
+    of_sides: dict[tuple[str, str], list[ComparisonRow]] = {}
+    for row in rows:
+        sides = label_of(row["axis"], row["candidate"]), label_of(row["axis"], row["baseline"])
+        of_sides.setdefault(sides, []).append(row)
+    return of_sides

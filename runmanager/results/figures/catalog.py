@@ -16,7 +16,7 @@ from runmanager.results.figures.throughput_by_axis import throughput_by_axis_fig
 from runmanager.results.findings.crossover import Crossover
 from runmanager.results.findings.paired_rounds import Rounds
 from runmanager.results.table_model.columns import Table
-from runmanager.results.tables.shorter_runs import without_shorter_runs
+from runmanager.results.tables.omitted_rows import without_shorter_runs
 
 __all__ = ["sweep_figures"]
 

@@ -5,8 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from runmanager.results.compare.caveats import CONTENDED, mentions_hidden_costs
-from runmanager.results.compare.comparison_side import label_of
-from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
+from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable, rows_by_sides
 from runmanager.results.compare.overall_effect import OverallEffect, overall_effect
 from runmanager.results.compare.verdict import DIFFERENT, NO_DIFFERENCE, NOT_MEASURED, VERDICTS
 from runmanager.results.metrics.metric import THROUGHPUT
@@ -30,7 +29,7 @@ _MAX_CAUSES = 2
 def comparison_answers(rows: Rows, comparison: ComparisonTable) -> tuple[list[str], list[str]]:
     """Return one answer for each candidate, in the order of the rows: first the measured ones, then the others."""
     found, missing = list[str](), list[str]()
-    of_sides = _by_sides(rows)
+    of_sides = rows_by_sides(rows)
     num_answers = _num_measured(of_sides)
     for sides, pairs in of_sides.items():
         is_measured = any(row["verdict"] != NOT_MEASURED for row in pairs)
@@ -52,7 +51,7 @@ def stand_in_answer(rows: Rows, comparison: ComparisonTable) -> list[str]:
         else:
             text = _open_answer(measured, what, axis)
         return [text + caution_text(measured)]
-    of_sides = _by_sides(rows)
+    of_sides = rows_by_sides(rows)
     sides = next(sides for sides, pairs in of_sides.items() if max(different, key=_size) in pairs)
     others = len(of_sides) - 1
     more = f" The comparison has {pluralize(others, 'other value')}." if others else ""
@@ -63,18 +62,9 @@ def stand_in_answer(rows: Rows, comparison: ComparisonTable) -> list[str]:
 def _open_answer(measured: Rows, what: str, axis: str) -> str:
     """Say that a stand-in axis has no answer. Its pairs are judged alone, as it was chosen by what they show."""
     answer = f"A difference in {what} along {axis} is neither shown nor ruled out"
-    if len(measured) == 1 or len(_by_sides(measured)) > 1:
+    if len(measured) == 1 or len(rows_by_sides(measured)) > 1:
         return f"{answer}{_of(measured)}."
     return f"{answer} by any of {len(measured)} pairs alone; `--axis {measured[0]['axis']}` judges them together."
-
-
-def _by_sides(rows: Rows) -> dict[tuple[str, str], list[ComparisonRow]]:
-    """Group the rows by the labels of candidate and baseline."""
-    of_sides: dict[tuple[str, str], list[ComparisonRow]] = {}
-    for row in rows:
-        sides = label_of(row["axis"], row["candidate"]), label_of(row["axis"], row["baseline"])
-        of_sides.setdefault(sides, []).append(row)
-    return of_sides
 
 
 def _num_measured(of_sides: Mapping[Any, Rows]) -> int:

@@ -19,7 +19,7 @@ from runmanager.results.sweep_snapshot import SweepSnapshot
 from runmanager.results.table_model.columns import Row, Table, effect_column
 from runmanager.results.table_model.directions import Directions
 from runmanager.results.table_model.headings import in_figures
-from runmanager.results.tables.shorter_runs import without_shorter_runs
+from runmanager.results.tables.omitted_rows import without_shorter_runs
 from runmanager.text import format_value, printable
 
 __all__ = ["encode_page_data", "page_data", "pair_runs", "run_places"]

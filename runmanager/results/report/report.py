@@ -30,8 +30,8 @@ from runmanager.results.table_model.columns import Row, Table
 from runmanager.results.table_model.environment_text import FACTS
 from runmanager.results.table_model.formatting import human
 from runmanager.results.table_model.headings import in_words
+from runmanager.results.tables.omitted_rows import without_shorter_runs
 from runmanager.results.tables.seeds import collapse_seeds, seed_groups
-from runmanager.results.tables.shorter_runs import without_shorter_runs
 from runmanager.results.tables.sorting import best_first
 from runmanager.text import in_backticks, pluralize, shell_command
 

@@ -18,10 +18,10 @@ from runmanager.results.table_model.columns import Table, column_of
 from runmanager.results.table_model.formatting import human_field, is_number
 from runmanager.results.tables.cross_sweep import cross_sweep_rows
 from runmanager.results.tables.names import split_names, unquoted
+from runmanager.results.tables.omitted_rows import without_shorter_runs, without_skipped_cells
 from runmanager.results.tables.pivot import PivotAxes, parse_pivot, pivot
 from runmanager.results.tables.results_table import result_rows, row_notes
 from runmanager.results.tables.seeds import collapse_seeds
-from runmanager.results.tables.shorter_runs import without_shorter_runs, without_skipped_cells
 from runmanager.results.tables.sorting import best_first, sort_key, sorted_by
 from runmanager.results.tables.where_condition import AVAILABLE_COLUMNS_HINT, Condition, parse_condition
 from runmanager.text import pluralize

@@ -32,9 +32,12 @@ def test_latex_and_html_comparisons_have_numbered_reasons(command: Callable, swe
 
 def test_a_comparison_prints_its_answer_and_reasons(command: Callable, sweep: SweepPaths) -> None:
     text = command("compare", "grid").out
-    assert text.count("not measured") >= 2
-    assert "device_unavailable" in text
+    assert "2 pairs of cuda and cpu are not measured; --all shows them." in " ".join(text.split())
+    assert "cuda and cpu could not be compared: cuda: skipped (device_unavailable)." in text
     assert "4 runs: 2 finished, 2 skipped." in text
+    assert not re.search(r"not measured +\[", text), "no row"
+    every = command("compare", "grid", "--all").out
+    assert len(re.findall(r"not measured +\[", every)) == 2 and "--all shows" not in every
 
 
 def test_comparison_along_another_axis(command: Callable, sweep: SweepPaths) -> None:

@@ -1,4 +1,4 @@
-"""Rows that tables for people leave out: runs with fewer epochs that a longer run continues, and skipped cells."""
+"""Rows that tables for people leave out: shorter runs that a longer run continues, skipped cells, unmeasured pairs."""
 
 import dataclasses
 from collections import Counter
@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from runmanager.records.run.status import Status
+from runmanager.results.compare.comparison_table import ComparisonTable, rows_by_sides
 from runmanager.results.table_model.columns import Row, Table, setting_name
 from runmanager.text import format_value, pluralize
 
-__all__ = ["ALL_SHOWS", "without_shorter_runs", "without_skipped_cells"]
+__all__ = ["ALL_SHOWS", "without_shorter_runs", "without_skipped_cells", "without_unmeasured_sides"]
 
 ALL_SHOWS = "--all shows"
 """What shows the rows that are left out, for commands with that option."""
@@ -39,6 +40,21 @@ def without_skipped_cells(table: Table, shown_by: str = ALL_SHOWS) -> Table:
     which = pluralize(len(skipped), "cell{} is", "cells{} are").format(_what_sets_apart(table, skipped, others))
     note = f"{which} skipped{f' ({reasons})' if reasons else ''}; {shown_by} {'it' if len(skipped) == 1 else 'them'}."
     return dataclasses.replace(table, rows=others, notes=(note, *table.notes))
+
+
+def without_unmeasured_sides(table: ComparisonTable, shown_by: str = ALL_SHOWS) -> ComparisonTable:
+    """Return a comparison without the pairs of two sides that none of them measures, with a note of which they are.
+
+    Why they are not measured is an answer of the comparison.
+    """
+    notes, left_out = list[str](), set[int]()
+    for (candidate, baseline), rows in rows_by_sides(table.rows).items():
+        if all(row.effect is None for row in rows):
+            left_out.update(id(row) for row in rows)
+            which = pluralize(len(rows), "pair {}is", "pairs {}are").format(f"of {candidate} and {baseline} ")
+            notes.append(f"{which} not measured; {shown_by} {'it' if len(rows) == 1 else 'them'}.")
+    kept = [row for row in table.rows if id(row) not in left_out]
+    return dataclasses.replace(table, rows=kept, notes=(*notes, *table.notes))
 
 
 def _what_sets_apart(table: Table, rows: Sequence[Row], others: Sequence[Row]) -> str:
