@@ -188,8 +188,8 @@ def _short(number: float) -> str:
 
 
 def _bar(share: float) -> str:
-    filled = round(_BAR_WIDTH * min(1.0, share))
-    return "━" * filled + "╌" * (_BAR_WIDTH - filled)
+    whole, half = divmod(round(2 * _BAR_WIDTH * min(1.0, share)), 2)
+    return ("━" * whole + "╸" * half).ljust(_BAR_WIDTH, "╌")
 
 
 def _padded(text: str, column: _Column) -> str:

@@ -170,7 +170,8 @@ class RunDisplay:
         counts = [(word, ended.count(word)) for word in dict.fromkeys(ended)]
         group = _group_of(running)
         lefts = [each.seconds_left(now, self._measured, group=group) for each in running]
-        left = sweep_seconds_left(lefts, waiting=self._waiting(num_waiting), at_once=self._max_at_once)
+        measured = self._measured or [whole for each in running if (whole := each.expected(now)) is not None]
+        left = sweep_seconds_left(lefts, waiting=self._waiting(num_waiting, measured), at_once=self._max_at_once)
         counts += [("running", len(running)), ("to come", num_waiting)]
         is_over = not running and not num_waiting
         line = footer(
@@ -179,12 +180,12 @@ class RunDisplay:
         line.overflow = "crop" if self._console.options.ascii_only else "ellipsis"
         return line
 
-    def _waiting(self, number: int) -> list[float | None]:
-        """The expected seconds of the runs that wait, in order."""
+    def _waiting(self, number: int, measured: Sequence[EndedRun]) -> list[float | None]:
+        """The expected seconds of the runs that wait, in order, by others that are `measured`."""
         named = list(self._to_come.items())  # a copy, as a thread redraws the table
         epochs = [count for name, count in named if name not in self._running and name not in self._ended]
         epochs = [*epochs, *[0] * number][:number]
-        return [expected_seconds(self._measured, count) for count in epochs]
+        return [expected_seconds(measured, count) for count in epochs]
 
     def started(
         self, paths: RunPaths, planned: int, *, measure_seconds: float = 0.0, since: float | None = None

@@ -126,6 +126,11 @@ class RunningRun:
             left = expected_seconds(ended, max(0, self.planned - self.num_done))
         return None if left is None else max(0.0, left - since)
 
+    def expected(self, now: float) -> EndedRun | None:
+        """Return what it is estimated to have taken in the end, by its own epochs alone; None if that is unknown."""
+        left = None if self.takes_turns else self.seconds_left(now)
+        return None if left is None else EndedRun((self.seconds(now) or 0.0) + left, self.planned - self.copied)
+
     def _seconds_left_in_turns(self, own: float | None, since: float, group: int) -> float | None:
         """The seconds of the epochs of all, which are waited for, and of the measurement after them."""
         if own is None:

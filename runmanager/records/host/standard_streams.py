@@ -14,7 +14,8 @@ from typing import Any
 __all__ = ["StandardOutput", "repaired_streams", "report_lost_output", "show_line"]
 
 _SPELL_OUT = "runmanager.spell_out"
-_SPELLINGS = {"…": "...", "±": "+-", "✓": "+", "✗": "x", "↻": "~", "━": "=", "╌": "-", "·": "|", "µ": "u", "³": "^3"}
+_SPELLINGS = {"…": "...", "±": "+-", "✓": "+", "✗": "x", "↻": "~", "━": "=", "╸": "=", "╌": "-", "·": "|", "µ": "u"}
+_SPELLINGS |= {"³": "^3"}
 _STRICT = ("strict", "surrogateescape")  # Python's defaults; others were set by PYTHONIOENCODING
 
 

@@ -45,8 +45,9 @@ def test_no_full_bar_stands_for_a_measurement_after_the_epochs() -> None:
 
 
 def test_the_bar_has_the_share_of_the_epoch_under_way() -> None:
-    row = Layout.fitting(80, labels=["lr=0.1"]).row(LiveRow("lr=0.1", "running", planned=2, share=0.6))
-    assert "━━━╌╌╌╌╌╌╌" in row.plain
+    layout = Layout.fitting(80, labels=["lr=0.1"])
+    rows = [layout.row(LiveRow("lr=0.1", "running", planned=2, share=share)).plain for share in (0.6, 0.7)]
+    assert "━━━╌╌╌╌╌╌╌" in rows[0] and "━━━╸╌╌╌╌╌╌" in rows[1]
 
 
 LOGGED = {"val/f1": 0.5, "fid": None, "a_very_long_name_of_a_metric": 12345678.0, "psnr": 30.0}

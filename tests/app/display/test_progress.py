@@ -99,7 +99,8 @@ def test_running_rows_are_redrawn_and_ended_rows_stay_as_in_other_terminals_that
     assert running.startswith("> ")
     assert "━━━━━╌╌╌╌╌" in running
     assert heading_of(screen, running) == NARROW
-    assert re.search(r"1 running · 3 to come · [\d.]+s so far$", screen.lines[screen.lines.index(running) + 1])
+    footer = r"1 running · 3 to come · [\d.]+s so far · about \S+ left$"
+    assert re.search(footer, screen.lines[screen.lines.index(running) + 1])
     watcher, wide = (
         begin("watch", "shown", program=COMMAND, columns=columns, rows=rows) for columns, rows in ((80, 24), (200, 50))
     )
@@ -132,7 +133,8 @@ def test_the_live_table_works_in_ascii(begin: Begin, halted_grid: tuple[str, ...
     )
     running = row_of(screen, "way=fine,seed=0")
     assert "=====-----" in running
-    assert re.search(r"1 running \| 3 to come \| [\d.]+s so far$", screen.lines[screen.lines.index(running) + 1])
+    footer = r"1 running \| 3 to come \| [\d.]+s so far \| about \S+ left$"
+    assert re.search(footer, screen.lines[screen.lines.index(running) + 1])
     (tmp_path / "gate").unlink()
     assert screen.end() == 1, screen.shown
     assert re.search(r"^\+ .*way=fine,seed=0 +finished +2/2", screen.shown, re.MULTILINE)
@@ -140,7 +142,7 @@ def test_the_live_table_works_in_ascii(begin: Begin, halted_grid: tuple[str, ...
     assert screen.shown.isascii() and "=====" not in screen.shown  # the live region is removed
 
 
-def test_the_time_left_is_estimated_from_earlier_runs(
+def test_the_time_left_is_estimated_from_the_first_run_and_then_from_earlier_ones(
     begin: Begin, tmp_path: Path, own_module: Path, tiny: tuple[str, ...]
 ) -> None:
     gates = [tmp_path / name for name in ("first", "second")]  # one for each run, closed before the run reaches it
@@ -149,7 +151,9 @@ def test_the_time_left_is_estimated_from_earlier_runs(
     own = ("model=custom", "model._target_=own.Net", "+model.gate=first,second,third")
     screen = begin("-m", *tiny, *own, "name=timed")
     screen.wait_for(lambda now: " 1/2 " in row_of(now, "gate=first"), "the first run's second epoch")
-    assert "about" not in screen.shown  # no run is measured yet
+    screen.wait_for(
+        lambda now: re.search(r"^ *1 running · 2 to come .* about .* left", now.shown, re.M), "the time left"
+    )
     gates[0].unlink()
     screen.wait_for(lambda now: re.search("✓ .*gate=first +finished", now.shown), "the first run's end")
     screen.wait_for(lambda now: re.search(r"1 finished .* 1 running .* about .* left", now.shown), "the time left")

@@ -121,8 +121,8 @@ def test_streams_are_restored_afterwards(capfd: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("character", "spelling"),
     [
-        *(("…", "..."), ("±", "+-"), ("✓", "+"), ("✗", "x"), ("↻", "~"), ("━", "="), ("╌", "-"), ("·", "|")),
-        *(("µ", "u"), ("³", "^3"), ("é", "\\xe9"), ("€", "\\u20ac")),
+        *(("…", "..."), ("±", "+-"), ("✓", "+"), ("✗", "x"), ("↻", "~"), ("━", "="), ("╸", "="), ("╌", "-")),
+        *(("·", "|"), ("µ", "u"), ("³", "^3"), ("é", "\\xe9"), ("€", "\\u20ac")),
     ],
 )
 def test_spelling_of_each_character(character: str, spelling: str, monkeypatch: pytest.MonkeyPatch) -> None:
