@@ -116,16 +116,9 @@ def _best_cells(sweep: SweepPaths, results: "Table", pairs: "ComparisonTable | N
 
 def _pairs_with_answer(sweep: SweepPaths, comparison: "ComparisonTable") -> "ComparisonTable":
     """The pairs with an answer: the sentences say what could not be compared."""
-    from runmanager.results.compare.verdict import INCONCLUSIVE, NOT_MEASURED
-    from runmanager.results.tables.omitted_rows import without_shorter_runs
+    from runmanager.results.tables.omitted_rows import pairs_with_answer, without_shorter_runs
 
-    answered = [
-        row
-        for row in comparison.rows
-        if row["verdict"] not in ((NOT_MEASURED, INCONCLUSIVE) if row.is_stand_in else (NOT_MEASURED,))
-    ]
-    shown_by = f"`{command_on(sweep, 'compare')} --all` shows"
-    return without_shorter_runs(dataclasses.replace(comparison, rows=answered), shown_by)
+    return without_shorter_runs(pairs_with_answer(comparison), f"`{command_on(sweep, 'compare')} --all` shows")
 
 
 def _without_notes(pairs: "ComparisonTable") -> "ComparisonTable":

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HtmlRow", "HtmlTable", "build_html_table"]
 
+_REASON = "reason"
 _COLOURED_COLUMNS = ("status", "verdict")
 _WORST_FIRST = (
     *("failed", "crashed", "killed", "skipped", "running", "pending", "finished"),
@@ -106,14 +107,14 @@ def build_html_table(
         csv_header=_lines([exported]),
         rows=rows,
         legend=in_words(table.legend),
-        notes=table.notes,
+        notes=[in_words(note) for note in table.notes],
     )
 
 
 def _spare(table: Table, columns: Sequence[str]) -> list[int]:
     """The places of the columns that a narrow page may hide, in this order; the first one and reasons stay."""
     order = dict.fromkeys(name for names in (*omission_order(table), OMITTED_FROM_RESULTS) for name in names)
-    return [columns.index(name) for name in order if name in columns[1:] and name != "reason"]
+    return [columns.index(name) for name in order if name in columns[1:] and name != _REASON]
 
 
 def _field_writer(table: Table, column: str, *, is_numeric: bool) -> Callable[[Row], str]:
@@ -122,12 +123,14 @@ def _field_writer(table: Table, column: str, *, is_numeric: bool) -> Callable[[R
 
     def write(row: Row) -> str:
         text, exact = human_field(table, row, column), _exact_value(row[column])
+        if column == _REASON:
+            text, exact = in_words(text), row[column]
         if column in _COLOURED_COLUMNS:
             kind = f"word {_colour_class(text)}"
         else:
             kind = "text" if len(text) > _LONG_TEXT else "number" if is_numeric else ""
         class_ = f' class="{kind}"' if kind else ""
-        data = "" if exact is None or exact == text else f' data-value="{exact}"'
+        data = "" if exact is None or exact == text else f' data-value="{escape(exact)}"'
         return f"<td{class_}{data}>{escape(text)}</td>"
 
     return write

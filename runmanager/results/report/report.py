@@ -12,6 +12,7 @@ from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import Environment
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun, SweepContents
+from runmanager.records.sweep.lookup import typed_name
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.comparison import with_numbered_reasons
 from runmanager.results.compare.comparison_table import ComparisonTable
@@ -30,7 +31,7 @@ from runmanager.results.table_model.columns import Row, Table
 from runmanager.results.table_model.environment_text import FACTS
 from runmanager.results.table_model.formatting import human
 from runmanager.results.table_model.headings import in_words
-from runmanager.results.tables.omitted_rows import without_shorter_runs
+from runmanager.results.tables.omitted_rows import pairs_with_answer, without_shorter_runs
 from runmanager.results.tables.seeds import collapse_seeds, seed_groups
 from runmanager.results.tables.sorting import best_first
 from runmanager.text import in_backticks, pluralize, shell_command
@@ -58,7 +59,7 @@ def render_report(snapshot: SweepSnapshot, *, now: datetime.datetime) -> str:
     steps = next_steps(
         results,
         comparison,
-        sweep=str(sweep.paths.root),
+        sweep=typed_name(sweep.paths),
         commands=plan.commands_by_run() if plan else {},
         settings=sweep.runs[0].record.settings if sweep.runs else None,
         causes=bottleneck_notes(snapshot.matches),
@@ -66,7 +67,10 @@ def render_report(snapshot: SweepSnapshot, *, now: datetime.datetime) -> str:
         is_attended=is_attended,
         runs=sweep.runs,
     )
-    compared, shown = ("comparison", ("Comparison", comparison)), ("results", ("Results", results))
+    crossings = [in_words(line) for line in crossover_lines(snapshot.crossovers) if line not in sentences]
+    pairs = _comparison_table(comparison, snapshot.crossover_limits, pair_runs(snapshot, places))
+    compared = ("comparison", ("Comparison", pairs.rows or crossings))
+    shown = ("results", ("Results", results))
     sections = {
         "next": ("What to do next", steps),
         **dict([compared] if is_of_speed else []),
@@ -81,14 +85,14 @@ def render_report(snapshot: SweepSnapshot, *, now: datetime.datetime) -> str:
         title=sweep.paths.name,
         answer=in_words(answer),
         sentences=list(map(in_words, sentences)),
-        unfinished=_unfinished(results, str(sweep.paths.root), now, is_attended=is_attended),
+        unfinished=_unfinished(results, typed_name(sweep.paths), now, is_attended=is_attended),
         failure_count=_failure_count(failures),
         steps=list(map(in_words, steps)),
         contents=[(anchor, heading) for anchor, (heading, content) in sections.items() if content],
         is_of_speed=is_of_speed,
         data=encode_page_data(data),
-        comparison=_comparison_table(comparison, snapshot.crossover_limits, pair_runs(snapshot, places)),
-        crossings=[in_words(line) for line in crossover_lines(snapshot.crossovers) if line not in sentences],
+        comparison=pairs,
+        crossings=crossings,
         work=build_html_table(work, title="What these runs achieve", file="work.csv") if work.rows else None,
         figures=figures,
         results=_results_table(results, places),
@@ -101,13 +105,15 @@ def render_report(snapshot: SweepSnapshot, *, now: datetime.datetime) -> str:
 def _comparison_table(
     comparison: ComparisonTable, crossover_limits: Sequence[str], runs: Sequence[Sequence[int]]
 ) -> HtmlTable:
-    """The pairs that have an answer; without one, what is lacking is in the sentences above."""
-    answered = [row for row in comparison.rows if row.effect is not None]
+    """The pairs that have an answer; what the others lack is in the sentences above."""
+    answered = pairs_with_answer(comparison)
     notes = [*comparison.notes, *crossover_limits]
-    if open_ := len(comparison.rows) - len(answered):
-        notes.append(f"{pluralize(open_, 'pair is', 'pairs are')} not measured and left out; {_IN_CSV} their reasons.")
-    noted = dataclasses.replace(comparison, rows=answered, notes=tuple(notes))
-    shown = [row.effect is not None and not row.is_continued for row in comparison.rows]
+    if unmeasured := sum(row.effect is None for row in comparison.rows):
+        which = pluralize(unmeasured, "pair is", "pairs are")
+        notes.append(f"{which} not measured and left out; {_IN_CSV} their reasons.")
+    noted = dataclasses.replace(answered, notes=tuple(notes))
+    kept = {id(row) for row in answered.rows if not row.is_continued}
+    shown = [id(row) in kept for row in comparison.rows]
     return build_html_table(
         with_numbered_reasons(without_shorter_runs(noted, _IN_CSV)),
         title="Comparison",
@@ -176,7 +182,7 @@ def _failure_count(failures: Table) -> str:
     """A sentence with the number of runs without a result, by reason."""
     reasons = Counter(row["reason"] or row["status"] for row in failures.rows)
     counts = ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
-    return f"{pluralize(len(failures.rows), 'run has', 'runs have')} no result: {counts}."
+    return in_words(f"{pluralize(len(failures.rows), 'run has', 'runs have')} no result: {counts}.")
 
 
 def _run_notes(runs: Sequence[StoredRun]) -> list[str]:

@@ -18,6 +18,7 @@ from runmanager.results.load.run_summary import logged_values, measured_epochs
 from runmanager.results.stats.descriptive import median
 from runmanager.results.table_model.environment_text import FACTS
 from runmanager.results.table_model.formatting import human, with_unit_prefix
+from runmanager.results.table_model.headings import in_words
 from runmanager.results.table_model.logged_columns import rate_name
 from runmanager.results.table_model.sections import Section
 from runmanager.text import format_value, shell_command
@@ -36,7 +37,7 @@ _EPOCH_COLUMNS = ("epoch", "loss", "accuracy", "val_loss", "val_accuracy", "epoc
 def run_headline(run: StoredRun) -> str:
     """The run's name and its status, with reason and message."""
     record = run.record
-    reason = f" ({record.reason.value})" if record.reason is not None else ""
+    reason = f" ({in_words(record.reason.value)})" if record.reason is not None else ""
     message = f": {record.message}" if record.message else ""
     return f"{record.name}: {record.status.value}{reason}{message}"
 

@@ -2,6 +2,7 @@
 
 import re
 
+from runmanager.records.run.status import Reason
 from runmanager.results.table_model.columns import Table, setting_name
 
 __all__ = ["heading", "in_figures", "in_words", "metric_in_words"]
@@ -31,7 +32,9 @@ _IN_HEADINGS = _WORDS | {
     "operations_share": "operations, share of the best",
 }
 _BYTES = "_bytes"  # of columns whose values are printed with their unit
-_COLUMN = re.compile(rf"\b({'|'.join(_WORDS)})\b")
+_IN_SENTENCES = _WORDS | {reason: reason.replace("_", " ") for reason in Reason if "_" in reason}
+_IN_SENTENCE = re.compile(rf"\b({'|'.join(_IN_SENTENCES)})\b")
+_IN_CODE = _IN_HEADINGS | {"overall_samples_per_second": "overall samples per second"}
 
 
 def heading(column: str, table: Table) -> str:
@@ -58,6 +61,14 @@ def metric_in_words(name: str) -> str:
 
 
 def in_words(text: str) -> str:
-    """Return a sentence with words in place of the names of columns, except in code between backticks."""
+    """Return a sentence with words in place of reasons and the names of columns.
+
+    Code between backticks is kept, unless it is the name of a column.
+    """
     parts = re.split(r"(`+[^`]*`+)", text)
-    return "".join(part if part.startswith("`") else _COLUMN.sub(lambda name: _WORDS[name[0]], part) for part in parts)
+    return "".join(
+        _IN_CODE.get(part.strip("`"), part)
+        if part.startswith("`")
+        else _IN_SENTENCE.sub(lambda name: _IN_SENTENCES[name[0]], part)
+        for part in parts
+    )

@@ -1,4 +1,4 @@
-"""Rows that tables for people leave out: shorter runs that a longer run continues, skipped cells, unmeasured pairs."""
+"""Rows that tables leave out: shorter runs that longer ones continue, skipped cells, pairs without results."""
 
 import dataclasses
 from collections import Counter
@@ -7,10 +7,14 @@ from typing import TypeVar
 
 from runmanager.records.run.status import Status
 from runmanager.results.compare.comparison_table import ComparisonTable, rows_by_sides
+from runmanager.results.compare.verdict import INCONCLUSIVE
 from runmanager.results.table_model.columns import Row, Table, setting_name
 from runmanager.text import format_value, pluralize
 
-__all__ = ["ALL_SHOWS", "without_shorter_runs", "without_skipped_cells", "without_unmeasured_sides"]
+__all__ = [
+    *("ALL_SHOWS", "pairs_with_answer", "without_shorter_runs", "without_skipped_cells"),
+    "without_unmeasured_sides",
+]
 
 ALL_SHOWS = "--all shows"
 """What shows the rows that are left out, for commands with that option."""
@@ -55,6 +59,12 @@ def without_unmeasured_sides(table: ComparisonTable, shown_by: str = ALL_SHOWS) 
             notes.append(f"{which} not measured; {shown_by} {'it' if len(rows) == 1 else 'them'}.")
     kept = [row for row in table.rows if id(row) not in left_out]
     return dataclasses.replace(table, rows=kept, notes=(*notes, *table.notes))
+
+
+def pairs_with_answer(table: ComparisonTable) -> ComparisonTable:
+    """Return a comparison without the pairs that are not measured, and the inconclusive ones of a stand-in axis."""
+    rows = [row for row in table.rows if row.effect and not (row.is_stand_in and row["verdict"] == INCONCLUSIVE)]
+    return dataclasses.replace(table, rows=rows)
 
 
 def _what_sets_apart(table: Table, rows: Sequence[Row], others: Sequence[Row]) -> str:

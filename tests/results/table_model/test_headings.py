@@ -32,9 +32,17 @@ def test_what_is_measured_has_words_and_what_users_named_keeps_its_name(column: 
     assert heading(column, TABLE) == words
 
 
-def test_sentences_have_words_for_columns_but_not_in_code() -> None:
-    text = "The best val_accuracy is 0.9; see `val_accuracy` and overall_val_accuracy."
-    assert in_words(text) == "The best validation accuracy is 0.9; see `val_accuracy` and overall_val_accuracy."
+def test_sentences_have_words_for_columns_and_reasons_but_not_in_commands() -> None:
+    text = (
+        "The best val_accuracy is 0.9; use `--metric val_accuracy` and my_val_accuracy; skipped (device_unavailable)."
+    )
+    told = text.replace("best val_accuracy", "best validation accuracy").replace(
+        "device_unavailable", "device unavailable"
+    )
+    assert in_words(text) == told
+    assert in_words("see `overall_samples_per_second`, `flop_share`") == (
+        "see overall samples per second, FLOP, share of the best"
+    )
 
 
 def test_figures_name_the_unit_of_their_numbers() -> None:

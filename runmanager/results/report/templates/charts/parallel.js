@@ -4,6 +4,7 @@ const MAX_SETTINGS = 5,
   MAX_LINES = 300,
   MAX_FADED = 100,
   MAX_TICKS = 6,
+  CHARACTER_WIDTH = 6.5, // pixels of a character of a name, on average
   FADED = 0.12;
 
 const parallelCoordinates = {
@@ -43,7 +44,7 @@ const parallelCoordinates = {
       parallel: {
         left: 40,
         right: 56,
-        top: 34,
+        top: 48, // names of two lines
         bottom: 14,
         parallelAxisDefault: { realtime: false, areaSelectStyle: { width: 22, opacity: 0.25 } },
       },
@@ -149,8 +150,8 @@ function parallelAxis(colours, name, dim, lines, width) {
   const common = {
     dim,
     id: `axis${dim}`,
-    name: columnLabel(name),
-    nameTextStyle: { color: colours.text, overflow: "truncate", width: Math.max(48, width - 8) },
+    name: inLines(columnLabel(name), Math.max(8, Math.floor((width - 8) / CHARACTER_WIDTH))),
+    nameTextStyle: { color: colours.text, overflow: "truncate", width: Math.max(48, width - 8), lineHeight: 15 },
     axisLine: { lineStyle: { color: colours.text } },
     axisLabel: {
       color: colours.text,
@@ -175,6 +176,16 @@ function parallelAxis(colours, name, dim, lines, width) {
     axisTick: { customValues: ticks },
     axisLabel: { ...common.axisLabel, customValues: ticks },
   };
+}
+
+// The text in lines of at most so many characters, broken after spaces and underscores; a long word stays whole.
+function inLines(text, characters) {
+  const lines = [""];
+  for (const word of text.match(/[^ _]*[ _]*/g)) {
+    if (lines.at(-1) && (lines.at(-1) + word).trimEnd().length > characters) lines.push("");
+    lines[lines.length - 1] += word;
+  }
+  return lines.map((line) => line.trimEnd()).join("\n");
 }
 
 function shortened(text, characters) {
