@@ -131,29 +131,29 @@ def test_what_cannot_be_run_is_refused_before_anything_runs(
 
 
 HIDDEN = """
-import random, sys
+import colorsys, sys
 lr = int(sys.argv[1].removeprefix("--lr="))
 1 / lr
 if lr == 1:
-    random.choice([1])
+    colorsys.rgb_to_hsv(1, 1, 1)
 if lr == 2:
-    from random import choice
-import random.fast
+    from colorsys import rgb_to_hsv
+import colorsys.fast
 """
 
 
 def test_a_module_that_hides_a_standard_one_is_named_beside_the_error(folder: Folder) -> None:
     (folder.path / "code").mkdir()
     folder.write("code/train.py", HIDDEN)
-    folder.write("code/random.py", "pass")
+    folder.write("code/colorsys.py", "pass")
     done = folder.run("sweep", "--name", "hidden", "code/train.py", "lr=0,1,2,3")
     assert done.status == 1
     messages = {lr: each.message for lr, each in records_of(folder, "hidden").items()}
     assert messages.pop(0) == "ZeroDivisionError: division by zero"
-    assert messages[1].startswith("AttributeError: module 'random' has no attribute 'choice'")
-    assert messages[2].startswith("ImportError: cannot import name 'choice' from 'random'")
-    assert messages[3].startswith("ModuleNotFoundError: No module named 'random.fast'")
-    said = "; random.py next to the script takes the place of Python's own random; rename it"
+    assert messages[1].startswith("AttributeError: module 'colorsys' has no attribute 'rgb_to_hsv'")
+    assert messages[2].startswith("ImportError: cannot import name 'rgb_to_hsv' from 'colorsys'")
+    assert messages[3].startswith("ModuleNotFoundError: No module named 'colorsys.fast'")
+    said = "; colorsys.py next to the script takes the place of Python's own colorsys; rename it"
     assert all(message.endswith(said) for message in messages.values())
     assert messages[1] in done.out
 
