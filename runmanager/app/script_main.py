@@ -46,8 +46,8 @@ _WITHOUT_METRICS = (
     "script logs one."
 )
 _WITHOUT_MATCHES = (
-    "No metric was found: what the script printed matches no --scalar expression. Finished runs are kept as they are; "
-    "--resume never runs them again."
+    "No metric was found: what the runs printed matched no --scalar expression that they were given. Finished runs are "
+    "kept as they are, and not searched again; --name OTHER, or --resume never, runs them anew."
 )
 
 

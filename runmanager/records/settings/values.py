@@ -2,15 +2,16 @@
 
 import argparse
 import dataclasses
+import json
 import math
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from runmanager.errors import UsageError
 from runmanager.records.settings.secrets import masked_settings
 
-__all__ = ["differing_settings", "find_targets", "flatten", "plain_settings"]
+__all__ = ["differing_settings", "find_targets", "flatten", "hashable", "plain_settings"]
 
 _TARGET_KEY = "_target_"
 _MAX_BITS = 14_000  # of a whole number: Python turns no more than 4,300 digits into text
@@ -72,6 +73,13 @@ def flatten(config: Mapping[str, Any]) -> dict[str, Any]:
         else:
             flat[key] = value
     return flat
+
+
+def hashable(value: Any) -> Hashable:
+    """Return a hashable key of a value; those of 1, 1.0 and True are different."""
+    if isinstance(value, list | dict):
+        return json.dumps(value, sort_keys=True)
+    return type(value).__name__, value
 
 
 def differing_settings(cells: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -127,11 +127,13 @@ def _unlike_values(sides: Sequence[Side], name: str) -> str:
     if len({value for values in found.values() for value in values}) < 2:
         return ""
     text = ", ".join(f"{' and '.join(values)} ({label})" for label, values in found.items())
-    return f"{name} differs: {text}"
+    are_auto = all(run.record.settings.get(name) == "auto" for side in sides for run in side.finished)
+    return f"{name}=auto became {text}" if are_auto else f"{name} differs: {text}"
 
 
 def _value_used(record: RunRecord, name: str) -> str:
-    return format_value({**record.settings, **(record.measurements.chosen or {})}.get(name))
+    value = {**record.settings, **(record.measurements.chosen or {})}.get(name)
+    return "unknown" if value == "auto" else format_value(value)
 
 
 def _deviations(sides: Sequence[Side]) -> list[str]:

@@ -1,17 +1,17 @@
 """Pairing of cells into the two sides of a comparison: they differ in one axis, and at most in the seed."""
 
-import json
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from runmanager.errors import UsageError
+from runmanager.records.settings.values import hashable
 from runmanager.results.compare.comparison_side import label_of
 from runmanager.results.load.cells import Cell, Cells
 from runmanager.text import format_value
 from runmanager.validation import did_you_mean
 
-__all__ = ["JOINT", "SEED", "Axis", "Pair", "default_baseline", "find_axis", "hashable", "pair_cells", "varying_axes"]
+__all__ = ["JOINT", "SEED", "Axis", "Pair", "default_baseline", "find_axis", "pair_cells", "varying_axes"]
 
 JOINT = "+"
 """The separator of settings that are compared together, as in `device+num_workers`."""
@@ -161,10 +161,3 @@ def pair_cells(cells: Cells, axis: Axis, baseline: int) -> list[Pair]:
             if index != baseline and (index in sides or baseline in sides):
                 pairs.append(Pair(settings, value, sides.get(baseline, []), sides.get(index, [])))
     return pairs
-
-
-def hashable(value: Any) -> Hashable:
-    """Return a hashable key of a value; those of 1, 1.0 and True are different."""
-    if isinstance(value, list | dict):
-        return json.dumps(value, sort_keys=True)
-    return type(value).__name__, value

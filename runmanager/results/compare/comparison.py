@@ -66,7 +66,7 @@ def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOpti
         if continued
         else rows
     )
-    varying = [column for name, column in settings.items() if name in matches.cells.varying]
+    varying = [column for name, column in settings.items() if name in matches.cells.telling]
     scaling = _scaling_columns(matches)
     return ComparisonTable(
         columns=[*settings.values(), *matches.metric.columns, *scaling],

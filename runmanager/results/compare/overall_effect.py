@@ -4,7 +4,7 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
-from runmanager.results.compare.cell_pairing import hashable
+from runmanager.records.settings.values import hashable
 from runmanager.results.compare.comparison_table import ComparisonRow, MeasuredEffect
 from runmanager.results.compare.verdict import verdict
 from runmanager.results.stats.descriptive import Estimate, mean

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from runmanager.records.settings.values import hashable
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.compare.cell_pairing import hashable
 from runmanager.results.figures.axes import is_drawable, is_log_spaced, is_numeric, needs_log_scale
 from runmanager.results.figures.cell_grid import GridCell, grid_cells, varying_columns
 from runmanager.results.figures.figure import SweepFigure, join_names, sample_evenly, sample_note

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from runmanager.records.settings.values import hashable
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.compare.cell_pairing import hashable
 from runmanager.results.compare.comparison_side import label_of
 from runmanager.results.figures.axes import AxisPositions, is_numeric, needs_log_scale, set_number_scale
 from runmanager.results.figures.cell_grid import GridCell, grid_cells, varying_columns

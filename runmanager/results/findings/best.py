@@ -10,9 +10,10 @@ from statistics import NormalDist
 from typing import Any
 
 from runmanager.errors import UsageError
+from runmanager.records.settings.values import hashable
 from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
-from runmanager.results.compare.cell_pairing import SEED, hashable
+from runmanager.results.compare.cell_pairing import SEED
 from runmanager.results.compare.comparison_side import Side
 from runmanager.results.compare.options import CompareOptions
 from runmanager.results.compare.verdict import DIFFERENT, NOT_MEASURED, Judgement, judge
@@ -213,7 +214,7 @@ def _selection_bias(winner: RankedCell, judgements: Sequence[Judgement], num_riv
 
 
 def _group_seeds(cells: Cells, metric: Metric, folders: Collection[Path] | None) -> list[RankedCell]:
-    names = [name for name in cells.varying if name != SEED]
+    names = [name for name in cells.telling if name != SEED]
     groups: dict[Hashable, list[Cell]] = {}
     for cell in cells.cells:
         if cell.stored is not None and (folders is None or cell.stored.paths.root in folders):

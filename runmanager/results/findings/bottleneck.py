@@ -11,11 +11,13 @@ from runmanager.results.compare.matched_pairs import Matches
 from runmanager.results.findings.roofline import WorkKind, full_batches, num_devices, work_of
 from runmanager.results.load.run_summary import measured_epochs
 from runmanager.results.stats.descriptive import median
+from runmanager.text import pluralize
 
 __all__ = ["Bottleneck", "BottleneckKind", "bottleneck_notes", "find_bottleneck"]
 
 BottleneckKind = WorkKind | Literal["input", "transfer", "eval", "tracking"]
 
+_FEW_EPOCHS = 5  # as in a comparison
 _MIN_PHASE_SHARE = 0.2
 """Smallest share of a phase that is reported, of the training epoch or of the wall time that it is a part of: without
 that phase the epoch would be 1.25 times as fast."""
@@ -247,16 +249,20 @@ def bottleneck_notes(matches: Matches) -> list[str]:
 
 def _describe_runs(label: str, runs: Sequence[StoredRun]) -> list[str]:
     groups: dict[tuple[str, str], list[Bottleneck]] = {}
+    epochs: dict[tuple[str, str], int] = {}
     for run in runs:
         if (found := find_bottleneck(run)) is not None:
-            groups.setdefault((found.kind, found.cure), []).append(found)
-    return [_describe_group(label, found, len(runs)) for found in groups.values()]
+            kind = found.kind, found.cure
+            groups.setdefault(kind, []).append(found)
+            epochs[kind] = min(len(measured_epochs(run)), epochs.get(kind, _FEW_EPOCHS))
+    return [_describe_group(label, found, len(runs), epochs[kind]) for kind, found in groups.items()]
 
 
-def _describe_group(label: str, found: Sequence[Bottleneck], num_runs: int) -> str:
+def _describe_group(label: str, found: Sequence[Bottleneck], num_runs: int, epochs: int) -> str:
     """`cpu, 3 of 4 runs (input): 31 to 38% of the epoch waits for data: …; at most 1.61 times as fast.`
 
-    Where training is not all of an epoch, the line has the shares and gains of both.
+    Where training is not all of an epoch, the line has the shares and gains of both. The `epochs` of a run are named
+    where they are fewer than a comparison needs.
     """
     largest = max(found, key=lambda each: each.whole_share)
     which = "" if len(found) == num_runs else f", {len(found)} of {num_runs} runs"
@@ -272,7 +278,8 @@ def _describe_group(label: str, found: Sequence[Bottleneck], num_runs: int) -> s
         else:
             text = f"{share} of the training epoch {largest.evidence} ({of_wall} of the wall time)"
             gain = f"{in_training} in training, and so {gain} as a whole"
-    return f"{label}{which} ({largest.kind}): {text}{cure}; {gain}."
+    few = f" That is of {pluralize(epochs, 'measured epoch')} a run, which may not be typical."
+    return f"{label}{which} ({largest.kind}): {text}{cure}; {gain}.{few if epochs < _FEW_EPOCHS else ''}"
 
 
 def _percent(shares: Sequence[float]) -> str:

@@ -221,7 +221,7 @@ def roofline_rows(sweep: SweepContents, plan: SweepRecord | None) -> Table:
         values |= {name: getattr(work.get(kind), part, None) for name, (kind, part) in _COLUMNS.items()}
         rows.append(Row(values | {"precision": cell.stored.record.measurements.precision}))
     rows.sort(key=lambda row: -(row["flop_per_second"] or 0.0))
-    varying = [column for name, column in settings.items() if name in cells.varying]
+    varying = [column for name, column in settings.items() if name in cells.telling]
     return Table(
         columns=["run", *settings.values(), *_SHOWN],
         rows=rows,

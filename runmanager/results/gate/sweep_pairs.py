@@ -6,11 +6,11 @@ from typing import Any
 
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.settings.values import differing_settings
+from runmanager.records.settings.values import differing_settings, hashable
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.changed_defaults import CHANGED_DEFAULTS
 from runmanager.records.sweep.sweep_record import SweepRecord
-from runmanager.results.compare.cell_pairing import Axis, Pair, hashable, pair_cells
+from runmanager.results.compare.cell_pairing import Axis, Pair, pair_cells
 from runmanager.results.compare.comparison import compare_matches
 from runmanager.results.compare.comparison_side import Side, label_of
 from runmanager.results.compare.comparison_table import ComparisonTable

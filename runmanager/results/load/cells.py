@@ -1,13 +1,14 @@
 """The cells of a sweep, started or pending, and the settings in which they differ."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from runmanager.records.run.status import Status
-from runmanager.records.settings.values import differing_settings
+from runmanager.records.settings.values import differing_settings, hashable
 from runmanager.records.storage.reader import Damage, StoredRun
 from runmanager.records.sweep.sweep_record import PlannedCell, SweepRecord
 from runmanager.results.table_model.columns import BASE_SETTINGS
@@ -38,6 +39,10 @@ _R = TypeVar("_R", bound=_Run)
 
 _DEVICE = "cpu"
 """The device of a cell without the setting `device`, in the sweep of a training loop."""
+
+_ABSENT = object()
+_KINDS = "._target_", ".name"
+"""The ends of the settings that say which one of a group a cell has; the last one counts."""
 
 _WORLD_SIZE = "world_size"
 _PROCESSES = "processes"
@@ -82,6 +87,18 @@ class CellsWith(Generic[_R]):
         if name in cell.own:
             return cell.own[name]
         return self.shared.get(name, self.default_device if name == "device" else default)
+
+    @cached_property
+    def telling(self) -> list[str]:
+        """The settings that vary, without those that follow from which one of a config group a cell has."""
+        kinds = {name.rpartition(".")[0]: name for kind in _KINDS for name in self.varying if name.endswith(kind)}
+        return [name for name in self.varying if not self._follows(name, kinds.get(name.rpartition(".")[0], name))]
+
+    def _follows(self, name: str, kind: str) -> bool:
+        """Whether the value of `kind`, another setting, tells that of `name` in all cells."""
+        seen: dict[Hashable, Hashable] = {}
+        of_cells = ([hashable(self.value(cell, each, _ABSENT)) for each in (kind, name)] for cell in self.cells)
+        return name != kind and all(seen.setdefault(key, value) == value for key, value in of_cells)
 
     @property
     def columns(self) -> list[str]:

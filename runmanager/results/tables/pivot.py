@@ -7,7 +7,7 @@ from typing import Any
 
 from runmanager.errors import UsageError
 from runmanager.records.run.status import Status
-from runmanager.results.compare.cell_pairing import hashable
+from runmanager.records.settings.values import hashable
 from runmanager.results.table_model.columns import MISSING, Row, Table
 from runmanager.results.table_model.formatting import Median
 from runmanager.results.tables.names import split_names

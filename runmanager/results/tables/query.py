@@ -7,9 +7,10 @@ from functools import partial
 
 from runmanager.errors import UsageError
 from runmanager.records.run.metric_direction import BETTER
+from runmanager.records.settings.values import hashable
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
-from runmanager.results.compare.cell_pairing import SEED, hashable
+from runmanager.results.compare.cell_pairing import SEED
 from runmanager.results.compare.comparison_table import ComparisonTable
 from runmanager.results.load.cells import gather_cells
 from runmanager.results.load.run_summary import SweepSummary

@@ -229,10 +229,10 @@ _NO_RESULTS: dict[str, Any] = dict.fromkeys(RESULT_COLUMNS)
 
 
 def _shown_settings(cells: CellsWith[RunSummary]) -> list[str]:
-    """The columns that identify runs: the settings that vary, or the run's name if none does."""
-    varying = [name for name in BASE_SETTINGS if name in cells.varying]
-    varying += [name for name in cells.varying if name not in BASE_SETTINGS]
-    return [column_of(name) for name in varying] or ["run"]
+    """The columns that identify runs: the settings that tell them apart, or the run's name if none does."""
+    telling = [name for name in BASE_SETTINGS if name in cells.telling]
+    telling += [name for name in cells.telling if name not in BASE_SETTINGS]
+    return [column_of(name) for name in telling] or ["run"]
 
 
 def _settings(cells: CellsWith[RunSummary], requested: Sequence[str]) -> list[str]:

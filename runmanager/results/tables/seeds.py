@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
 from runmanager.records.run.status import Status
-from runmanager.results.compare.cell_pairing import SEED, hashable
+from runmanager.records.settings.values import hashable
+from runmanager.results.compare.cell_pairing import SEED
 from runmanager.results.table_model.columns import RESULT_COLUMNS, Row, Table
 from runmanager.results.table_model.formatting import Spread
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.status import Status
-from runmanager.results.compare.cell_pairing import SEED, hashable
+from runmanager.records.settings.values import hashable
+from runmanager.results.compare.cell_pairing import SEED
 from runmanager.results.load.cells import CellWith
 from runmanager.results.load.disk_size import SizeMemory, sweep_size
 from runmanager.results.load.loader import read_summary

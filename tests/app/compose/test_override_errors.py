@@ -46,6 +46,10 @@ REFUSED = {
     ),
     "unreadable": (["lr=[1,"], ["`lr=[1,` must be an override like lr=0.1, got what Hydra cannot parse:"]),
     "no override": (["lr"], ["`lr` must be NAME=VALUE, got no value; write lr=…"]),
+    "program last": (
+        ["lr=1", "train.py"],
+        ["`train.py` must come before its settings, as in"],
+    ),
     "a grid without -m": (["lr=1,2"], ["`lr=1,2` must be one value in a single run, got a grid; use"]),
     "an axis that tells no runs apart": (["-m", "name=a,b"], ["`name` must have one value in a sweep"]),
     "a measurement that is not there": (["measure.name=paired"], ["`measure.name` must stay 'single'"]),

@@ -177,9 +177,9 @@ def test_precisions_and_choices_in_which_sides_differ_are_named(contents, timed)
     assert reasons(one, one) == reasons(one, Measurements()) == []
     assert reasons(one, other, precision=("fp32", "bf16")) == []  # then the setting says so
     small, large = Measurements(chosen={"micro_batch": 8}), Measurements(chosen={"micro_batch": 64})
-    assert reasons(small, large) == ["micro_batch differs: 8 (lr=0), 64 (lr=1)"]
+    assert reasons(small, large) == ["micro_batch=auto became 8 (lr=0), 64 (lr=1)"]
     assert reasons(small, small) == []
-    assert reasons(small, Measurements()) == ["micro_batch differs: 8 (lr=0), auto (lr=1)"]
+    assert reasons(small, Measurements()) == ["micro_batch=auto became 8 (lr=0), unknown (lr=1)"]
 
 
 def test_an_outlier_is_far_behind_by_its_spread_and_by_a_tenth(side):

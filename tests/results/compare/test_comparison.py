@@ -162,9 +162,9 @@ def test_lower_precision_of_products_on_one_side_is_named(contents, steady, kind
     [
         (
             ({"channels_last": True, "micro_batch": 426}, {"channels_last": False, "micro_batch": None}),
-            ["channels_last differs: true (cpu), false (cuda)", "micro_batch differs: 426 (cpu), null (cuda)"],
+            ["channels_last=auto became true (cpu), false (cuda)", "micro_batch=auto became 426 (cpu), null (cuda)"],
         ),
-        (({"micro_batch": 426}, None), ["micro_batch differs: 426 (cpu), auto (cuda)"]),
+        (({"micro_batch": 426}, None), ["micro_batch=auto became 426 (cpu), unknown (cuda)"]),
         (({"channels_last": False}, {"channels_last": False}), []),
         ((None, None), []),
     ],

@@ -253,3 +253,14 @@ def test_gains_name_the_epoch_or_its_training_part(contents, timed, epoch, phase
     epochs = [msgspec.structs.replace(each, **epoch, **phases) for each in timed([9.0] + [1.0] * 5)]
     sweep = contents(*((CONFIG | {"device": device}, epochs, {}) for device in ("cpu", "cuda")))
     assert bottleneck_notes(match_sides(sweep, None, CompareOptions()))[0] == f"cpu {expected}"
+
+
+def test_few_measured_epochs_are_named(contents, timed):
+    def lines(measured):
+        epochs = [msgspec.structs.replace(each, data_seconds=0.5) for each in timed([9.0] + [1.0] * measured)]
+        sweep = contents(*((CONFIG | {"device": device}, epochs, {}) for device in ("cpu", "cuda")))
+        return bottleneck_notes(match_sides(sweep, None, CompareOptions()))
+
+    few = " That is of {} a run, which may not be typical."
+    assert lines(1) == [line + few.format("1 measured epoch") for line in lines(5)]
+    assert lines(4) == [line + few.format("4 measured epochs") for line in lines(5)] != []

@@ -63,6 +63,16 @@ def test_other_settings_that_differ_have_columns_with_dotted_names(sweep):
     assert ",cpu,2,cnn,,False,7," in second
 
 
+def test_settings_that_follow_from_the_choice_of_a_group_are_not_shown(sweep):
+    for number, (name, own) in enumerate({"adam": {"eps": 1e-8}, "sgd": {"momentum": 0.9}}.items()):
+        chosen = {"name": name, "_target_": f"torch.optim.{name}", **own}
+        sweep.run(CONFIG | {"optimizer": chosen | {"decay": 0.1}}, name=f"a{number}")
+        sweep.run(CONFIG | {"optimizer": chosen | {"decay": 0.2}}, name=f"b{number}")
+    table = result_rows(*read_results(sweep.paths))
+    assert {"optimizer.eps", "optimizer.momentum", "optimizer._target_"} < set(table.columns)  # a file has them all
+    assert [name for name in table.shown if name in table.settings] == ["optimizer.name", "optimizer.decay"]
+
+
 def test_a_setting_named_like_a_measured_column_is_prefixed(sweep):
     sweep.run(CONFIG | {"epochs": 9}, name="a")
     sweep.run(CONFIG | {"epochs": 7}, name="b")
