@@ -47,7 +47,7 @@ _WITHOUT_METRICS = (
 )
 _WITHOUT_MATCHES = (
     "No metric was found: what the runs printed matched no --scalar expression that they were given. Finished runs are "
-    "kept as they are, and not searched again; --name OTHER, or --resume never, runs them anew."
+    "kept as they are, and not searched again; another --name, or --resume never, runs them again."
 )
 
 

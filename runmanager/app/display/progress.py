@@ -70,11 +70,10 @@ class RunDisplay:
 
     In a terminal (`is_live`) they are rows of one table. Running rows are redrawn at its foot, with estimates of the
     time left for each run and for the sweep; ended rows stay. Elsewhere each start and end is one plain line. With
-    `quiet`, only runs that ended badly are shown. `labels` are those of all runs; `live_region` creates the
-    region for the running rows. Logged metrics have columns where there is room, the requested `metric` first;
-    `without_metrics` says how to get one. `to_come` has the number of epochs of each run that is to be done, 0 if
-    unknown, by the name of its folder. Runs in `skipped` have no device here: they are not counted, and not shown if
-    they end as expected.
+    `quiet`, only runs that ended badly are shown. `labels` are those of all runs; `live_region` creates the region for
+    the running rows. Logged metrics have columns where there is room, the requested `metric` first; `without_metrics`
+    says how to get one. `to_come` has the epochs of each run that is to be done, 0 if unknown, by the name of its
+    folder. Runs in `skipped` have no device here: they are not counted, and not shown if they end as expected.
     """
 
     def __init__(

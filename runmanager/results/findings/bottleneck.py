@@ -8,6 +8,7 @@ from typing import Any, Literal
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.matched_pairs import Matches
+from runmanager.results.compare.options import CompareOptions
 from runmanager.results.findings.roofline import WorkKind, full_batches, num_devices, work_of
 from runmanager.results.load.run_summary import measured_epochs
 from runmanager.results.stats.descriptive import median
@@ -17,7 +18,7 @@ __all__ = ["Bottleneck", "BottleneckKind", "bottleneck_notes", "find_bottleneck"
 
 BottleneckKind = WorkKind | Literal["input", "transfer", "eval", "tracking"]
 
-_FEW_EPOCHS = 5  # as in a comparison
+_FEW_EPOCHS = CompareOptions.min_epochs
 _MIN_PHASE_SHARE = 0.2
 """Smallest share of a phase that is reported, of the training epoch or of the wall time that it is a part of: without
 that phase the epoch would be 1.25 times as fast."""

@@ -145,6 +145,16 @@ def test_the_comparison_has_the_pairs_with_an_answer(sweep, timed):
     assert "4 pairs are not measured and left out; the CSV files of the sweep have their reasons." in section
 
 
+def test_a_page_without_a_measured_pair_has_no_comparison_and_words_for_reasons(sweep, timed):
+    sweep.run({"lr": 0.1, "device": "cpu"}, timed([9.0] + [4.0] * 6))
+    sweep.run({"lr": 0.1, "device": "cuda"}, [], status=Status.SKIPPED, reason=Reason.DEVICE_UNAVAILABLE)
+    page = page_of(sweep)
+    assert 'id="comparison"' not in page and 'href="#comparison"' not in page
+    assert "cuda and cpu could not be compared: cuda: skipped (device unavailable)." in page
+    assert '<td data-value="device_unavailable">device unavailable</td>' in page  # a filter takes either
+    assert "1 run has no result: 1 device unavailable." in page
+
+
 def test_the_page_is_well_formed_and_loads_nothing(filled):
     page = render_report(SweepSnapshot.read(filled.paths), now=NOON)
     namespaces = ("2000/svg", "1999/xlink", "2000/xmlns/", "XML/1998/namespace")
