@@ -203,6 +203,7 @@ def test_a_filter_a_limit_and_a_brush_select_the_same_runs_everywhere(report: Sw
 
     parallel = figure(page, "parallel")
     parallel.evaluate("figure => figure.scrollIntoView()")
+    assert not [text for text in parallel.locator(".chart svg text").all_text_contents() if "..." in text]  # names
     axis = parallel.locator(".chart svg text", has_text=re.compile("^device$")).bounding_box()
     box = parallel.locator(".chart").bounding_box()
     assert axis is not None and box is not None

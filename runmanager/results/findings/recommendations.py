@@ -2,13 +2,13 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
 from typing import Any
 
+from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.gpus import has_cuda
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.storage.reader import StoredRun
-from runmanager.records.sweep.lookup import OUTPUT_ROOT
+from runmanager.records.sweep.lookup import OUTPUT_ROOT, command_on
 from runmanager.results.compare.cell_pairing import SEED
 from runmanager.results.compare.comparability import TOO_FEW_EPOCHS
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
@@ -35,7 +35,7 @@ def next_steps(
     results: Table,
     comparison: ComparisonTable,
     *,
-    sweep: str,
+    sweep: SweepPaths,
     commands: Mapping[str, Sequence[str]] | None = None,
     settings: Mapping[str, Any] | None = None,
     causes: Sequence[str] = (),
@@ -45,10 +45,10 @@ def next_steps(
 ) -> list[str]:
     """Recommend next steps, in sentences with commands and settings in backticks.
 
-    `sweep` is the folder; `commands` has the command that requested each run. `settings` are those of a run, which show
-    what can be set. `causes` describe what bounds the compared runs and what to change first; `to_find` describes what
-    this number of runs can detect, which is shown where rows are inconclusive. `is_attended` is whether a driver may
-    still start the pending runs. `runs` are the records of the rows.
+    `commands` has the command that requested each run. `settings` are those of a run, which show what can be set.
+    `causes` describe what bounds the compared runs and what to change first; `to_find` describes what this number of
+    runs can detect, which is shown where rows are inconclusive. `is_attended` is whether a driver may still start the
+    pending runs. `runs` are the records of the rows.
     """
     known = settings or {}
     steps = [
@@ -60,11 +60,13 @@ def next_steps(
     ]
     if sum(row["status"] == Status.FINISHED for row in results.rows) > 1:
         steps += _other_device(results, known)
-        steps += _to_repeat(results, runs, shlex.quote(sweep))
+        steps += _to_repeat(results, runs, sweep)
     return steps
 
 
-def _unfinished(results: Table, sweep: str, commands: Mapping[str, Sequence[str]], *, is_attended: bool) -> list[str]:
+def _unfinished(
+    results: Table, sweep: SweepPaths, commands: Mapping[str, Sequence[str]], *, is_attended: bool
+) -> list[str]:
     running = [row for row in results.rows if row["status"] == Status.RUNNING]
     pending = [row for row in results.rows if row["status"] == Status.PENDING]
     interrupted = [row for row in results.rows if row["reason"] == Reason.INTERRUPTED]  # by the user: nothing to fix
@@ -72,8 +74,7 @@ def _unfinished(results: Table, sweep: str, commands: Mapping[str, Sequence[str]
     steps = []
     waiting = len(running) + len(pending) if running or is_attended else 0
     if waiting:
-        watch = in_backticks(f"runmanager watch {shlex.quote(sweep)}")
-        steps.append(f"Wait for {_runs(waiting)}: {watch} follows them.")
+        steps.append(f"Wait for {_runs(waiting)}: {in_backticks(command_on(sweep, 'watch'))} follows them.")
     left = interrupted + ([] if waiting else pending)
     again = _again([*bad, *left], sweep, commands)
     if bad and again:
@@ -93,7 +94,7 @@ def _unfinished(results: Table, sweep: str, commands: Mapping[str, Sequence[str]
     return [*steps, *_skipped(results, sweep, commands)]
 
 
-def _skipped(results: Table, sweep: str, commands: Mapping[str, Sequence[str]]) -> list[str]:
+def _skipped(results: Table, sweep: SweepPaths, commands: Mapping[str, Sequence[str]]) -> list[str]:
     """Recommend where to run the cells that were skipped."""
     skipped = [row for row in results.rows if row["status"] == Status.SKIPPED]
     if not skipped:
@@ -111,16 +112,16 @@ def _given(rows: Sequence[Row], commands: Mapping[str, Sequence[str]]) -> list[S
     return list(dict.fromkeys(tuple(command) for run, command in commands.items() if run in runs and command))
 
 
-def _again(rows: Sequence[Row], sweep: str, commands: Mapping[str, Sequence[str]]) -> list[Sequence[str]]:
+def _again(rows: Sequence[Row], sweep: SweepPaths, commands: Mapping[str, Sequence[str]]) -> list[Sequence[str]]:
     """Return the commands that run only what is missing; empty where one would start another sweep."""
     found = [_resumed(command, sweep) for command in _given(rows, commands)]
     return list(dict.fromkeys(filter(None, found))) if all(found) else []
 
 
-def _resumed(command: Sequence[str], sweep: str) -> tuple[str, ...]:
+def _resumed(command: Sequence[str], sweep: SweepPaths) -> tuple[str, ...]:
     """Return the command that resumes this sweep and keeps what is finished; empty without one."""
     arguments = tuple(argument for argument in command if not argument.startswith(_RERUN_SETTINGS))
-    folder = PurePath(sweep)
+    folder = sweep.root
     if any(argument.startswith("name=") for argument in arguments):
         return tuple(_named(argument, folder.name) for argument in arguments)
     if arguments[: len(_PROGRAM)] != _PROGRAM:
@@ -190,13 +191,13 @@ def _other_device(results: Table, known: Mapping[str, Any]) -> list[str]:
     return [f"Whether a GPU is worth it is not known, as every run {where}: `device=cpu,{other}` compares both."]
 
 
-def _to_repeat(results: Table, runs: Sequence[StoredRun], sweep: str) -> list[str]:
+def _to_repeat(results: Table, runs: Sequence[StoredRun], sweep: SweepPaths) -> list[str]:
     """Recommend the command that repeats the best cell, by the metric of the answer."""
     found = best_row(results, runs)
     if found is None:
         return []
     by = "" if found.outcome.name == _DEFAULT_METRIC else f" --metric {shlex.quote(found.outcome.name)}"
-    return [f"{in_backticks(f'runmanager best {sweep}{by}')} prints the command that repeats the best cell."]
+    return [f"{in_backticks(command_on(sweep, 'best') + by)} prints the command that repeats the best cell."]
 
 
 def _at_the_edge(results: Table, runs: Sequence[StoredRun]) -> list[str]:

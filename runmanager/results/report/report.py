@@ -59,7 +59,7 @@ def render_report(snapshot: SweepSnapshot, *, now: datetime.datetime) -> str:
     steps = next_steps(
         results,
         comparison,
-        sweep=typed_name(sweep.paths),
+        sweep=sweep.paths,
         commands=plan.commands_by_run() if plan else {},
         settings=sweep.runs[0].record.settings if sweep.runs else None,
         causes=bottleneck_notes(snapshot.matches),

@@ -42,7 +42,7 @@ def test_where_settings_of_quality_alone_vary_their_results_are_compared(graded,
     assert other_metric(sweep.runs, "val_accuracy") == "samples_per_second"
     assert metric_of(sweep, axis=axis) == "val_accuracy"
     assert compare(sweep, None, CompareOptions(axis=axis)).rows[0]["speedup"] is not None  # files keep their columns
-    steps = next_steps(result_rows(sweep, None), table, sweep="outputs/x", commands={}, settings={}, runs=sweep.runs)
+    steps = next_steps(result_rows(sweep, None), table, sweep=sweep.paths, commands={}, settings={}, runs=sweep.runs)
     assert not any("quiet" in step for step in steps)
 
 

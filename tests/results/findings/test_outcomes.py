@@ -86,6 +86,6 @@ def test_contradictory_declarations_give_no_outcome_and_no_error(logged, content
 
 def test_next_steps_name_the_logged_outcome(logged):
     sweep = logged({0.1: (5.0,), 0.2: (4.0,), 0.3: (3.0,)})
-    steps = next_steps(result_rows(sweep, None), compare(sweep, None), sweep="outputs/x", runs=sweep.runs)
+    steps = next_steps(result_rows(sweep, None), compare(sweep, None), sweep=sweep.paths, runs=sweep.runs)
     assert "Try a larger `lr`: the best fid is at the largest tried, 0.3." in steps
-    assert steps[-1].startswith("`runmanager best outputs/x --metric fid` prints")
+    assert steps[-1].startswith("`runmanager best mine --metric fid` prints")

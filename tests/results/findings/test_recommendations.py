@@ -1,8 +1,11 @@
 """Recommended next steps."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
+from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.run_record import Environment
 from runmanager.records.run.status import Reason, Status
 from runmanager.results.compare.comparison import compare
@@ -29,7 +32,8 @@ def steps(contents, timed):
         sweep = contents(*((config, timed([9.0] + [2.0] * (count - 1)), fields) for config, count, fields in runs))
         results, given = result_rows(sweep, None), options.pop("command", COMMAND)
         commands = given if callable(given) else lambda row: given
-        options = {"sweep": "outputs/my sweep", "settings": SETTINGS, **options}
+        folder = SweepPaths(Path(options.pop("sweep", "outputs/my sweep")))
+        options = {"sweep": folder, "settings": SETTINGS, **options}
         options["commands"] = {row["run"]: commands(row) for row in results.rows}
         return next_steps(results, compare(sweep, None), **options)
 
@@ -86,7 +90,7 @@ def test_missing_device_is_named(steps):
     assert steps(*runs) == [
         f"2 runs were skipped for want of cuda: repeat the same command on a host with one, `{TYPED}`",
         "Measure again when the machine is quiet: other load was on it during 6 of 6 runs.",  # cuda cannot take turns
-        "`runmanager best 'outputs/my sweep'` prints the command that repeats the best cell.",
+        "`runmanager best 'my sweep'` prints the command that repeats the best cell.",
     ]
 
 
@@ -96,7 +100,7 @@ def test_running_and_skipped_runs_have_a_step(steps):
         ({"lr": 0.1}, 2, {"status": Status.PENDING, "started_at": None}), ({"lr": 0.2, "device": "mps"}, 0, skipped)
     )
     assert text == [
-        "Wait for 1 run: `runmanager watch 'outputs/my sweep'` follows them.",
+        "Wait for 1 run: `runmanager watch 'my sweep'` follows them.",
         f"1 run was skipped for want of mps: repeat the same command on a host with one, `{TYPED}`",
     ]
 
@@ -131,7 +135,7 @@ def test_too_few_epochs_or_seeds_or_contention_have_a_step(steps):
     text = steps(*runs)
     assert [line.partition(",")[0].partition(":")[0] for line in text] == [
         *("Measure again when the machine is quiet", "Train for more epochs", "Run several seeds"),
-        "`runmanager best 'outputs/my sweep'` prints the command that repeats the best cell.",
+        "`runmanager best 'my sweep'` prints the command that repeats the best cell.",
     ]
     assert "`measure=paired`" in text[0]
     elsewhere = steps(*runs, settings={"lr": 0.1})  # a custom loop has none of these settings
@@ -165,7 +169,7 @@ def test_three_seeds_are_enough_and_causes_are_steps(steps):
     assert steps(*runs, causes=["cpu (input): `loader=resident`."]) == [
         "cpu (input): `loader=resident`.",
         "Whether a GPU is worth it is not known, as every run used Zen 4: `device=cpu,cuda` compares both.",
-        "`runmanager best 'outputs/my sweep'` prints the command that repeats the best cell.",
+        "`runmanager best 'my sweep'` prints the command that repeats the best cell.",
     ]
     assert any("several seeds" in line for line in steps(*runs[1:2], *runs[4:]))
 
@@ -242,5 +246,5 @@ def test_command_of_the_best_cell_names_an_existing_metric(contents, timed):
     for missing, by in cases:
         epochs = [msgspec.structs.replace(epoch, **dict.fromkeys(missing)) for epoch in timed([9.0, 2.0])]
         sweep = contents(*(({"lr": lr}, epochs, {}) for lr in (1, 2)))
-        *_, last = next_steps(result_rows(sweep, None), compare(sweep, None), sweep="mine")
+        *_, last = next_steps(result_rows(sweep, None), compare(sweep, None), sweep=SweepPaths(Path("mine")))
         assert last == f"`runmanager best mine{by}` prints the command that repeats the best cell."

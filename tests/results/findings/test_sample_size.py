@@ -96,7 +96,7 @@ def test_next_step_has_it_where_rows_are_inconclusive(measured):
         sweep = measured(0.02, gap)
         comparison = compare(sweep, None)
         lines = detectable_by_more_runs(match_sides(sweep, None, CompareOptions()), None)
-        steps = next_steps(result_rows(sweep, None), comparison, sweep="outputs/x", to_find=lines)
+        steps = next_steps(result_rows(sweep, None), comparison, sweep=sweep.paths, to_find=lines)
         assert (lines[0] in steps) is is_said, comparison.rows[0]["verdict"]
 
 
