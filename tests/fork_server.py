@@ -3,7 +3,9 @@
 It ends when its standard input is closed.
 """
 
+import atexit
 import builtins
+import gc
 import importlib
 import json
 import os
@@ -13,8 +15,10 @@ import shutil
 import signal
 import socket
 import sys
+import threading
 import types
 from pathlib import Path
+from typing import NoReturn
 
 MESSAGE_BYTES = 1 << 20
 
@@ -27,6 +31,7 @@ def serve(address: str, modules: list[str]) -> list[str]:
     os.rename(f"{address}.new", address)
     for name in modules:
         importlib.import_module(name)
+    gc.freeze()  # a collection would copy the pages that the programs share
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are not waited for
     while True:
         ready, _, _ = select.select([listening, 0], [], [])
@@ -82,8 +87,34 @@ def run(words: list[str]) -> None:
         main.__file__ = words[0]
         code = compile(Path(words[0]).read_bytes(), words[0], "exec")
     sys.modules["__main__"] = main
+    atexit.register(main.__dict__.clear)  # the last to be called
     exec(code, main.__dict__)
 
 
+def end(status: int) -> NoReturn:
+    """End the process as Python does, but for taking down each module, which takes longer than most programs."""
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as `multiprocessing` does
+    atexit._run_exitfuncs()
+    gc.collect()  # closes the files that the program has left open
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def main() -> NoReturn:
+    """Serve; in the process of a program, run it."""
+    words = serve(sys.argv[1], sys.argv[2:])
+    try:
+        run(words)
+    except SystemExit as error:
+        if not isinstance(error.code, int | None):
+            print(error.code, file=sys.stderr)
+        end(error.code if isinstance(error.code, int) else int(error.code is not None))
+    except BaseException:
+        gc.unfreeze()  # modules complain of what Python leaves
+        raise
+    end(0)
+
+
 if __name__ == "__main__":
-    run(serve(sys.argv[1], sys.argv[2:]))
+    main()

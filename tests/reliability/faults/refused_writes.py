@@ -14,6 +14,7 @@ from faults.trial import Tally, discard, finish, new_folder, note_telling, run_c
 __all__ = ["REFUSALS", "Refuser"]
 
 _FOR_EVER = 10**9
+_NUM_EPOCHS = 3  # a first one, one between, and a last one: each write of a run is tried
 _CHANGES = (*TAKING_ROOM[:4], "open", "truncate", "unlink", "rmdir")
 _SAID = {
     "full": "No space left",
@@ -38,8 +39,8 @@ class Refuser:
     def __init__(self, folder: Path, *, program: str, kind: str) -> None:
         made: Any = SmallLoop if program == "loop" else SmallSweep
         self._variant = "generator" if program == "loop" else "one"
-        self._reference: Sweep = made(new_folder(folder, "whole"), self._variant, "undisturbed")
-        self._sweep = made(new_folder(folder, "tried"), self._variant, "refused")
+        self._reference: Sweep = made(new_folder(folder, "whole"), self._variant, "undisturbed", _NUM_EPOCHS)
+        self._sweep = made(new_folder(folder, "tried"), self._variant, "refused", _NUM_EPOCHS)
         self._kind = kind
         self.tally = Tally()
         run_well(self._reference)

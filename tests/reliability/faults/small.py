@@ -65,30 +65,30 @@ del sys.path[0]
 """
 _WORDS = (
     *("dataset=fake", "dataset.size=64", "dataset.val_size=32", "dataset.in_shape=[1,8,8]", "batch_size=16"),
-    *("model=custom", "model._target_=small_net.Net", f"epochs={NUM_EPOCHS}", "device=cpu", "tensorboard.graph=false"),
+    *("model=custom", "model._target_=small_net.Net", "device=cpu", "tensorboard.graph=false"),
     *("lr=0.01,0.02", "checkpoint.keep_best=val_loss"),
 )
 
 
 @dataclass(frozen=True)
 class SmallSweep(Sweep):
-    """Two cells of the built-in job, six epochs each, with `variables` in the environment, started by `wrapper`."""
+    """Two cells of the built-in job, with `variables` in the environment, started by `wrapper`."""
 
     variants: ClassVar[Mapping[str, Sequence[str]]] = {
         "one": (),
         "two": ("hydra.launcher.workers=2",),
         "loading": ("num_workers=1",),
     }
-    num_epochs: ClassVar[int] = NUM_EPOCHS
     num_cells: ClassVar[int] = 2
 
+    num_epochs: int = NUM_EPOCHS
     variables: Mapping[str, str] = field(default_factory=dict)
     wrapper: Sequence[str] = ()
 
     def start(self) -> Process:
         """Start the command in a new process group; its output goes to `log_path`."""
         (self.folder / "small_net.py").write_text(_MODEL)
-        words = ["-m", *_WORDS, *self.variants[self.variant], f"name={self.name}"]
+        words = ["-m", *_WORDS, f"epochs={self.num_epochs}", *self.variants[self.variant], f"name={self.name}"]
         return start(self.folder, *words, log=self.log_path, variables=self.variables, wrapper=self.wrapper)
 
 
@@ -97,16 +97,18 @@ class SmallLoop(Loop):
     """The custom loop of loops.py, in a fork that shares its imports; it installs the faults itself."""
 
     variants: ClassVar[Mapping[str, Sequence[str]]] = dict.fromkeys(("generator", "shuffle"), ())
-    num_epochs: ClassVar[int] = 20
     num_cells: ClassVar[int] = 1
 
+    num_epochs: int = 20
     variables: Mapping[str, str] = field(default_factory=dict)
 
     def start(self) -> Process:
         """Start the program as a fork."""
         pace = f"        time.sleep({_PACE.format(epoch='epoch.number')})\n"
-        loop = LOOP.replace("        die(epoch.number, STEPS + 1)\n", pace)
-        (self.folder / "loop.py").write_text(_INSTALL + loop.replace("import os, random,", "import os, time, random,"))
+        loop = LOOP.replace("        die(epoch.number, STEPS + 1)\n", pace).replace("import os,", "import os, time,")
+        (self.folder / "loop.py").write_text(
+            _INSTALL + loop.replace("EPOCHS, BATCH = 20", f"EPOCHS, BATCH = {self.num_epochs}")
+        )
         variables = environment(self.variables)
         return start_forked(self._words(), folder=self.folder, environment=variables, log=self.log_path)
 
