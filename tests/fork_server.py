@@ -110,7 +110,10 @@ def main() -> NoReturn:
         if not isinstance(error.code, int | None):
             print(error.code, file=sys.stderr)
         end(error.code if isinstance(error.code, int) else int(error.code is not None))
-    except BaseException:
+    except Exception:
+        sys.excepthook(*sys.exc_info())
+        end(1)
+    except BaseException:  # ends the process by a signal
         gc.unfreeze()  # modules complain of what Python leaves
         raise
     end(0)

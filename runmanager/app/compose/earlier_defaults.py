@@ -15,6 +15,8 @@ __all__ = ["EarlierDefaults"]
 _EPOCHS = "epochs"
 _EARLIER_EPOCHS = 5
 _VAL_SIZE = "dataset.val_size"
+_EARLIER_VAL_SIZES = {"fake": 1000}
+"""By dataset; of the others it was null, which is all validation images."""
 _VALIDATED_BY = ("dataset.name", "dataset.size")
 """The settings on which the default of `dataset.val_size` depends."""
 
@@ -23,9 +25,9 @@ class EarlierDefaults:
     """What the cells of a sweep had by default in earlier versions, for a command that does not say otherwise.
 
     `configs` are the settings of the command's cells, and `given` those that it says. All cells keep what
-    `kept_defaults` returns. Cells with `dataset.val_size` at null keep it, and so do new cells that train on as many
-    samples of the same dataset, because they are compared with each other. Runs of fewer epochs are continued; a note
-    says so.
+    `kept_defaults` returns. Cells with the earlier default of `dataset.val_size` keep it, and so do new cells that
+    train on as many samples of the same dataset, because they are compared with each other. Runs of fewer epochs are
+    continued; a note says so.
     """
 
     def __init__(self, sweep: SweepRecord | None, given: Collection[str], configs: Sequence[Mapping[str, Any]]) -> None:
@@ -34,26 +36,26 @@ class EarlierDefaults:
         cells = [with_later_settings({**shared, **cell.settings}) for cell in sweep.planned] if sweep else []
         self._epochs = [] if _EPOCHS in given else [cell.get(_EPOCHS) for cell in cells]
         of_cells = [] if _VAL_SIZE in given else cells
-        self._whole = {_sources(cell) for cell in of_cells if cell.get(_VAL_SIZE, 0) is None}
-        self._today: dict[str, str] = {}
+        self._validated = {_sources(cell) for cell in of_cells if cell.get(_VAL_SIZE, 0) == _earlier_val_size(cell)}
+        self._today: dict[str, tuple[int | None, int]] = {}
 
     def words(self, config: Mapping[str, Any]) -> list[str]:
         """Return the overrides that give a composed cell the earlier defaults of its sweep."""
         words = [f"{name}={format_value(value)}" for name, value in self._kept.items()]
         settings = flatten({"dataset": config.get("dataset", {})})
-        val_size = settings.get(_VAL_SIZE)
-        if val_size is not None and _sources(settings) in self._whole:
-            self._today[str(settings["dataset.size"])] = str(val_size)
-            words.append(f"{_VAL_SIZE}=null")
+        val_size, earlier = settings.get(_VAL_SIZE), _earlier_val_size(settings)
+        if val_size not in (None, earlier) and _sources(settings) in self._validated:
+            self._today[str(settings["dataset.size"])] = earlier, val_size
+            words.append(f"{_VAL_SIZE}={format_value(earlier)}")
         return words
 
     def notes(self, configs: Sequence[Mapping[str, Any]]) -> list[str]:
         """Return what a command of these cells says of the defaults."""
         lines = [kept_defaults_note(self._kept)] if self._kept else []
         lines += [
-            f"This sweep validates on all validation images, as was the default when it began; with "
-            f"`dataset.size={size}` a new sweep takes `{_VAL_SIZE}={val_size}`."
-            for size, val_size in self._today.items()
+            f"This sweep validates on {'all' if earlier is None else f'{earlier:,}'} validation images, as was the "
+            f"default when it began; with `dataset.size={size}` a new sweep takes `{_VAL_SIZE}={val_size}`."
+            for size, (earlier, val_size) in self._today.items()
         ]
         now, shorter = TrainingOptions.epochs, self._epochs.count(_EARLIER_EPOCHS)
         if shorter and now not in self._epochs and {config.get(_EPOCHS) for config in configs} == {now}:
@@ -63,6 +65,10 @@ class EarlierDefaults:
                 f"`{_EPOCHS}={_EARLIER_EPOCHS}` keeps to {_EARLIER_EPOCHS}."
             )
         return lines
+
+
+def _earlier_val_size(settings: Mapping[str, Any]) -> int | None:
+    return _EARLIER_VAL_SIZES.get(settings.get("dataset.name", ""))
 
 
 def _sources(settings: Mapping[str, Any]) -> tuple[Any, ...]:

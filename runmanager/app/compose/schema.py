@@ -14,7 +14,7 @@ from runmanager.launching.plan import Resume
 from runmanager.records.files.paths import storage_faults
 from runmanager.records.settings.secrets import is_secret
 from runmanager.records.settings.values import plain_settings
-from runmanager.training.options.dataset import default_val_size
+from runmanager.training.options.dataset import default_val_size, fake_val_size
 from runmanager.training.options.groups import OPTION_TYPES
 from runmanager.training.options.job import TrainingOptions
 from runmanager.validation import fault, limits, suggestion
@@ -79,6 +79,7 @@ def register_resolvers() -> None:
     with without_migration_warnings():
         OmegaConf.register_new_resolver("runmanager.choices", _choices, replace=True)
         OmegaConf.register_new_resolver("runmanager.val_size", default_val_size, replace=True)
+        OmegaConf.register_new_resolver("runmanager.fake_val_size", fake_val_size, replace=True)
 
 
 def group_choices(group: str) -> list[str]:

@@ -1,11 +1,13 @@
 """Free memory of the host or container, and limits on it."""
 
+import math
 from pathlib import Path
 
 import psutil
 
 __all__ = ["address_space_limit", "format_gib", "free_memory", "is_out_of_memory_error"]
 
+_TOO_LONG = 10**30  # bytes, to be printed with all digits
 _MESSAGES = ("cannot allocate memory", "failed to map segment", "cannot apply additional memory protection")
 
 
@@ -26,6 +28,8 @@ def free_memory(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
 
 def format_gib(num_bytes: int) -> str:
     """Format a number of bytes: `21.3 GiB`."""
+    if num_bytes >= _TOO_LONG:
+        return f"about 10^{math.log10(num_bytes // 2**30):.0f} GiB"
     return f"{num_bytes / 2**30:,.1f} GiB"
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "MnistOptions",
     "VisionOptions",
     "default_val_size",
+    "fake_val_size",
     "holdout_faults",
     "num_extra_samples",
 ]
@@ -46,6 +47,14 @@ def default_val_size(size: int | None, holdout: int | float | None, all_samples:
     if holdout is not None or size is None or size >= all_samples:
         return None
     return max(1, round(size / all_samples * _ALL_VALIDATION))
+
+
+def fake_val_size(size: int) -> int:
+    """The validation samples next to `size` random training samples, if a command names no number: a tenth.
+
+    The configuration file of the dataset calls it as the resolver `runmanager.fake_val_size`.
+    """
+    return max(1, (size + 5) // 10)
 
 
 def num_extra_samples(holdout: int | float, size: int) -> int:
@@ -177,8 +186,8 @@ class FakeOptions(DatasetOptions):
     name: str = "fake"
     size: int = field(default=10_000, metadata=limits(ge=1))
     """Training samples."""
-    val_size: int = field(default=1000, metadata=limits(ge=1))
-    """Validation samples."""
+    val_size: int = field(default=1000, metadata=limits(ge=1) | derived("size / 10"))
+    """Validation samples. Not given, a tenth of `size`."""
     in_shape: list[int] = field(default_factory=lambda: [1, 28, 28], metadata=allowed("each at least 1"))
     """Shape of a sample."""
     num_classes: int = field(default=10, metadata=limits(ge=1, le=MAX_COUNT))

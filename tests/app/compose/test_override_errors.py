@@ -82,7 +82,11 @@ REFUSED = {
     "an uncountable grid": (["-m", f"seed=range({'9' * 400})"], ["got about 10^400: about 10^400 of seed;"]),
     "many random images": (
         ["dataset=fake", "dataset.size=99999999999"],
-        ["`dataset` must fit the free memory, ", "got at least 73,760.7 GiB with size=99999999999"],
+        ["`dataset` must fit the free memory, ", "got at least 81,136.8 GiB with size=99999999999"],
+    ),
+    "images beyond counting": (
+        ["dataset=fake", f"dataset.size={10**310}"],
+        ["`dataset` must fit the free memory, ", "got at least about 10^304 GiB with size=1000"],
     ),
     "many digits": (["dataset.size=99999999999"], ["`dataset` must fit the free memory, "]),
     "many points held out": (

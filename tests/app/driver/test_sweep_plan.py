@@ -151,3 +151,21 @@ def test_a_sweep_that_began_under_earlier_defaults_is_recognised(
     assert "2 cells: 2 keep" in again and "once the default" not in again
     assert command(*words, "epochs=1", "name=new").status == 0
     assert sweep("new").record().settings["dataset.val_size"] == 10
+
+
+def test_a_sweep_of_random_images_keeps_the_validation_images_that_it_began_with(
+    command: Callable[..., Any], sweep: Callable[[str], Any]
+) -> None:
+    words = ("-m", "dataset=fake", "dataset.in_shape=[1,2,2]", "model=logistic", "epochs=1", "batch_size=60")
+    assert command(*words, "dataset.size=60", "dataset.val_size=1000", "lr=0.1", "device=cpu", "name=old").status == 0
+    done = command(*words, "dataset.size=60", "lr=0.1,0.2", "device=cpu", "name=old")
+    assert done.status == 0, done.err
+    said = " ".join(done.out.split())
+    assert "This sweep validates on 1,000 validation images, as was the default when it began;" in said
+    assert "with `dataset.size=60` a new sweep takes `dataset.val_size=6`." in said
+    old = sweep("old")
+    assert [each.settings["dataset.val_size"] for each in old.records] == [1000, 1000]
+    assert all(reproduce(record).is_proved for record in old.records)
+    assert command(*words, "dataset.size=60,4", "lr=0.1", "device=cpu", "name=new").status == 0
+    sizes = {each.settings["dataset.size"]: each.settings["dataset.val_size"] for each in sweep("new").records}
+    assert sizes == {60: 6, 4: 1}

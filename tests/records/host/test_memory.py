@@ -32,6 +32,7 @@ def test_without_a_limit_the_memory_of_the_machine_counts(tmp_path: Path, limit:
 
 def test_format_gib() -> None:
     assert (format_gib(GIB // 2), format_gib(5000 * GIB)) == ("0.5 GiB", "5,000.0 GiB")
+    assert format_gib(10**400 * GIB) == "about 10^400 GiB"
 
 
 def test_limit_of_the_address_space_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

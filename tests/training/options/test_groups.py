@@ -13,7 +13,14 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.plugins import Plugins
 from omegaconf import OmegaConf
 
-from runmanager.training.options.dataset import DigitsOptions, DiscOptions, FakeOptions, MnistOptions, default_val_size
+from runmanager.training.options.dataset import (
+    DigitsOptions,
+    DiscOptions,
+    FakeOptions,
+    MnistOptions,
+    default_val_size,
+    fake_val_size,
+)
 from runmanager.training.options.groups import (
     OPTION_TYPES,
     AdamOptions,
@@ -36,6 +43,7 @@ def schemas(monkeypatch):
     Plugins.instance()  # registers Hydra's schemas once in a process, so before the copy
     monkeypatch.setattr(ConfigStore.instance(), "repo", copy.deepcopy(ConfigStore.instance().repo))
     OmegaConf.register_new_resolver("runmanager.val_size", default_val_size, replace=True)
+    OmegaConf.register_new_resolver("runmanager.fake_val_size", fake_val_size, replace=True)
     for group, choices in OPTION_TYPES.items():
         for name, kind in choices.items():
             node = OmegaConf.structured(kind)
@@ -86,6 +94,10 @@ def test_overrides_keep_their_type(schemas):
         (["+dataset=digits", "dataset.size=6000", "dataset.val_size=null"], None),
         (["+dataset=mnist", "dataset.size=600"], 100),
         (["+dataset=cifar10", "dataset.size=600"], 120),
+        (["+dataset=fake", "dataset.size=64"], 6),
+        (["+dataset=fake", "dataset.size=3"], 1),
+        (["+dataset=fake", f"dataset.size={10**400}"], 10**399),
+        (["+dataset=fake", "dataset.size=64", "dataset.val_size=1000"], 1000),
     ],
 )
 def test_validation_follows_the_number_of_training_images(schemas, words, val_size):

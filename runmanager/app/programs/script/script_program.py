@@ -1,7 +1,6 @@
 """A script as a program of sweeps: its cells, and the work of each."""
 
 import fnmatch
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from runmanager.app.driver.preflight import predict_skipped, warm_up
 from runmanager.app.driver.program import CellGrid, Storage
 from runmanager.app.programs.cell_supervisor import CellSpec
 from runmanager.app.programs.script.arguments.cell_arguments import argument_faults, form_faults
-from runmanager.app.programs.script.arguments.setting_words import Setting, parse_settings
+from runmanager.app.programs.script.arguments.setting_words import DEVICE_NAMES, Setting, parse_settings
 from runmanager.app.programs.script.flag_check import FlagCheck, check_flags
 from runmanager.app.programs.script.interpreter import Versions, ask_interpreter
 from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
@@ -42,7 +41,6 @@ from runmanager.validation import suggestion
 __all__ = ["ScriptOptions", "ScriptProgram"]
 
 _DEVICE = "device"
-_DEVICES = re.compile(r"auto|cpu|mps|cuda(:\d+)?", re.IGNORECASE)
 _PROCESSES = "processes"
 _ABOUT_SCRIPT = "script"  # the key of what belongs to a cell's identity in addition to its settings
 
@@ -106,8 +104,9 @@ class ScriptProgram:
         )
         for cell in combinations:
             secrets_from_environment({name: each.text for name, each in cell.items()})  # raises if a variable is unset
-        if faults := [line for each in combinations for line in argument_faults(each, options.form, self._check.flags)]:
-            raise ConfigurationError(faults)
+        said = [line for each in combinations for line in argument_faults(each, options.form, self._check.flags)]
+        if said:
+            raise ConfigurationError(list(dict.fromkeys(said)))
         self._code = self._script.hash_code()
         self._logs_itself = self._script.uses_runmanager(self._code or ())
         self._hiding = modules_like_standard(self._script.code_folder)
@@ -185,7 +184,7 @@ class ScriptProgram:
     def _device_of(self, values: Mapping[str, Any]) -> str | None:
         """The device that a cell asks for; None if no setting names one that PyTorch has."""
         name = str(values.get(self._options.device or _DEVICE, ""))
-        return name.lower() if _DEVICES.fullmatch(name) else None
+        return name.lower() if DEVICE_NAMES.fullmatch(name) else None
 
     def _notes(self, cells: Sequence[Cell]) -> list[str]:
         notes = [self._check.note] if self._check.note else []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runmanager.app.programs.script.arguments.cell_arguments import make_arguments
+from runmanager.app.programs.script.arguments.cell_arguments import argument_faults, make_arguments
 from runmanager.app.programs.script.arguments.setting_words import parse_settings
 from runmanager.app.programs.script.flag_check import check_flags
 from runmanager.app.programs.script.script import Script, find_script
@@ -99,6 +99,85 @@ def test_a_flag_that_the_help_only_mentions_is_unknown(library: str, tmp_path: P
     with pytest.raises(ConfigurationError) as error:
         check_flags(script, ["momentum", "rate", "decay"])
     assert len(error.value.faults) == 3
+
+
+CHOICES = {
+    "argparse": """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--kind", "-k", choices=["small", "large"], help="not {tiny}")
+parser.add_argument("--bits", type=int, choices=[4, 8], nargs="+")
+parser.add_argument("--rate", type=float, choices=[0.1, 1e-5], nargs="?")
+parser.parse_args()
+""",
+    "click": """
+import click
+@click.command()
+@click.option("-k", "--kind", type=click.Choice(["small", "large"]), default="small", show_default=True, help="K")
+@click.option("--bits", type=click.Choice(["4", "8"]), multiple=True)
+@click.option("--rate", type=click.Choice(["0.1", "0.00001"]))
+@click.option("--day", type=click.DateTime(["%Y-%m-%d", "%Y"]))
+def main(**options): pass
+main()
+""",
+    "typer": """
+import enum, typer
+Kind = enum.Enum("Kind", {"a": "small", "b": "large"}, type=str)
+Bits = enum.Enum("Bits", {"a": "4", "b": "8"}, type=str)
+Rate = enum.Enum("Rate", {"a": "0.1", "b": "0.00001"}, type=str)
+def main(kind: Kind = Kind.a, bits: Bits = Bits.a, rate: Rate = Rate.a): pass
+typer.run(main)
+""",
+    "tyro": """
+import tyro
+from typing import Literal
+def main(kind: Literal["small", "large"] = "small", bits: Literal[4, 8] = 4, rate: Literal["0.1", "0.00001"] = "0.1"):
+    pass
+tyro.cli(main)
+""",
+    "absl": """
+from absl import app, flags
+flags.DEFINE_enum("kind", "small", ["small", "large"], "which <kind>")
+flags.DEFINE_enum("bits", "4", ["4", "8"], "how many")
+flags.DEFINE_enum("rate", "0.1", ["0.1", "0.00001"], "rate")
+app.run(lambda _: None)
+""",
+}
+
+
+@pytest.mark.parametrize("library", CHOICES)
+def test_a_value_that_is_none_of_the_choices_of_the_help_is_refused(library: str, tmp_path: Path) -> None:
+    flags = check_flags(written(tmp_path, CHOICES[library]), ["kind", "bits", "rate"]).flags
+
+    def faults(*words: str) -> list[str]:
+        (cell,) = parse_settings(words).combinations()
+        return argument_faults(cell, None, flags)
+
+    assert faults("kind=medium", "bits=8", "rate=1e-5") == [
+        "`kind` must be one of small, large, as the script's help says, got medium; --unchecked skips this check."
+    ]
+    assert [fault.partition(" must")[0] for fault in faults("kind=large", "bits=16", "rate=0.2")] == [
+        "`bits`",
+        "`rate`",
+    ]
+    assert faults("kind=Small", "bits=4", "day=2026-01-31") == [], "a script may ignore case"
+
+
+def test_choices_that_are_not_the_texts_that_a_script_takes_are_not_checked(tmp_path: Path) -> None:
+    source = (
+        "import argparse, enum\n"
+        "Kind = enum.Enum('Kind', {'SMALL': 'small', 'LARGE': 'large'})\n"
+        "parser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--kind', type=Kind, choices=list(Kind))\n"
+        "parser.add_argument('--fast', type=lambda text: text == 'yes', choices=[True, False])\n"
+        "parser.add_argument('--any', metavar='{a,b}|N')\n"
+        "parser.parse_args()\n"
+    )
+    script = written(tmp_path, source)
+    (cell,) = parse_settings(["kind=small", "fast=yes", "any=3"]).combinations()
+    flags = check_flags(script, list(cell)).flags
+    assert flags is not None and argument_faults(cell, None, flags) == []
+    call(script, make_arguments(cell, flags=flags))
 
 
 def test_a_subcommand_is_asked_for_its_own_help(tmp_path: Path) -> None:

@@ -89,6 +89,7 @@ def test_a_plan_runs_nothing_and_equal_cells_are_one(deaths: Folder) -> None:
 REFUSED = [
     (("sweep", "train.py", "wy=fine", "lrr=1", "--", "fit"), ["did you mean '--way'?", "did you mean '--lr'?"]),
     (("sweep", "train.py", "learning_rate=1", "--", "fit"), ["did you mean '--lr'?"]),
+    (("sweep", "--dry-run", "train.py", "kind=b,c", "lr=1,2", "--", "fit"), ["`kind` must be one of a, b, as the"]),
     (("sweep", "train.py", "lr=1", "--dry-run"), ["`--dry-run` must stand before the program, got it after"]),
     (("sweep", "train.py", "lr=1", "--dryrun"), ["did you mean '--dry-run'?"]),
     (("sweep", "train.py", "--lr", "1"), ["a setting is written lr=1."]),

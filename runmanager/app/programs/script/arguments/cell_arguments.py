@@ -1,11 +1,12 @@
 """The settings of a cell as the arguments of a script."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from runmanager.app.programs.script.arguments.help_text import Arity, HelpFlags
-from runmanager.app.programs.script.arguments.setting_words import RUN_DIR, Setting
+from runmanager.app.programs.script.arguments.setting_words import DEVICE_NAMES, RUN_DIR, Setting
 from runmanager.errors import ConfigurationError
+from runmanager.validation import fault
 
 __all__ = ["argument_faults", "form_faults", "make_arguments"]
 
@@ -26,15 +27,29 @@ def form_faults(form: str | None) -> list[str]:
 
 
 def argument_faults(settings: Mapping[str, Setting], form: str | None, flags: HelpFlags | None) -> list[str]:
-    """Faults of settings whose argument cannot be known: `false` where the help does not say what a flag takes."""
+    """Faults of settings by the script's help: a value that is none of a flag's choices, and an argument for `false`.
+
+    The latter cannot be known where the help does not say what a flag takes.
+    """
     if form is not None:
         return []
-    return [
+    return [*_choice_faults(settings, flags)] + [
         f"`{name}=false` must be a flag that the script's help shows, got one that cannot be known; write {name}=False "
         f"to pass it as written, or put the argument after `--`."
         for name, setting in settings.items()
         if setting.value is False and _false_argument(name, flags) is None
     ]
+
+
+def _choice_faults(settings: Mapping[str, Setting], flags: HelpFlags | None) -> Iterator[str]:
+    for name, setting in settings.items():
+        if flags is None or _flagged(name, setting, flags) != [_pair(name, setting)]:
+            continue
+        if DEVICE_NAMES.fullmatch(setting.text):
+            continue  # the script was asked without a GPU
+        if choices := flags.choices_without(name, setting.text):
+            rule = f"be one of {', '.join(choices)}, as the script's help says"
+            yield fault(name, rule, setting.text, "--unchecked skips this check")
 
 
 def make_arguments(
@@ -67,7 +82,11 @@ def _flagged(name: str, setting: Setting, flags: HelpFlags | None) -> list[str]:
         return _false_argument(name, flags) or []
     if setting.value is True and (flags is None or flags.library == "fire" or flags.arity(name) is not Arity.REQUIRED):
         return [f"--{name}"]
-    return [f"--{name}={setting.text}"]  # `true` too, where a bare flag would be refused
+    return [_pair(name, setting)]  # `true` too, where a bare flag would be refused
+
+
+def _pair(name: str, setting: Setting) -> str:
+    return f"--{name}={setting.text}"
 
 
 def _false_argument(name: str, flags: HelpFlags | None) -> list[str] | None:

@@ -2,8 +2,8 @@
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 
 from runmanager.validation import did_you_mean
@@ -18,6 +18,11 @@ _EMPTY_LINE = re.compile(r"\n[ \t]*\n")
 _COLUMNS = re.compile(r"[ \t│|]{2,}")
 _SEPARATORS = " \t,/|"
 _MAX_USAGE_LINES = 200
+_CHOICES = re.compile(  # `{a,b}` of argparse and those built on it, `[a|b]` of click, `<a|b>` of typer and absl
+    r":? ?\[?(?:\{(?P<by_comma>[^{}]+)\}|[<\[](?P<by_bar>[^<>\[\]]+\|[^<>\[\]]+)[>\]])(?=$|[\s:,\]])"
+)
+# What the script makes of a text, such as a member of an enum, and not a text that it takes; or a format of dates.
+_NO_TEXT = re.compile(r"True|False|None|[A-Za-z_]\w*(\.[A-Za-z_]\w*)+|.*[%<>'\"()].*")
 
 
 class Arity(Enum):
@@ -35,6 +40,7 @@ class HelpFlags:
 
     library: str
     arities: Mapping[str, Arity]
+    choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
     accepts_any: bool = False
 
     def knows(self, name: str) -> bool:
@@ -47,6 +53,11 @@ class HelpFlags:
     def arity(self, name: str) -> Arity:
         known = name if name in self.arities else self._other_spelling(name)
         return self.arities.get(known or "", Arity.UNKNOWN)
+
+    def choices_without(self, name: str, value: str) -> Sequence[str]:
+        """The choices of a flag where this value is none of them; empty where it is, or may be, or has no choices."""
+        choices = self.choices.get(name) or self.choices.get(self._other_spelling(name) or "", ())
+        return () if any(_may_be_equal(value, choice) for choice in choices) else choices
 
     def negative(self, name: str) -> str | None:
         """The flag, with its dashes, that means `NAME=false`; None if the help shows none."""
@@ -77,13 +88,16 @@ def read_help(text: str, library: str) -> HelpFlags | None:
         return None
     arities = {} if library in _LIST_ALL else {name: Arity.UNKNOWN for _, name in _mentions(text)}
     arities.update(_from_usage(text[usage.end() :]))
+    choices = {}
     for line in _DEFINITION.finditer(text):
         if library in _LIST_ALL and line[0].startswith("-"):
             continue  # a sentence that begins with a flag
-        arities.update(_from_definition(line["flags"], library))
+        defined, among = _from_definition(line["flags"], library)
+        arities.update(defined)
+        choices.update(dict.fromkeys(defined, among) if among else {})
     if library == "fire":
         arities.update(_fire_positionals(text))
-    return HelpFlags(library, arities, accepts_any="Additional flags are accepted" in text)
+    return HelpFlags(library, arities, choices, accepts_any="Additional flags are accepted" in text)
 
 
 def _mentions(text: str) -> Iterator[tuple[re.Match[str], str]]:
@@ -107,8 +121,11 @@ def _from_usage(text: str) -> dict[str, Arity]:
     return arities
 
 
-def _from_definition(line: str, library: str) -> dict[str, Arity]:
-    """The flags that a line of the help defines, as `-b N, --batch-size N  images`; all of them take the same."""
+def _from_definition(line: str, library: str) -> tuple[dict[str, Arity], Sequence[str]]:
+    """The flags that a line of the help defines, as `-b N, --batch-size N  images`; all of them take the same.
+
+    Also the texts that they take, as in `--kind {small,large}`; empty where the help does not list them.
+    """
     columns = _COLUMNS.split(line)
     flag_columns = [*itertools.takewhile(lambda column: column.startswith("-"), columns)]
     following = columns[len(flag_columns)] if len(columns) > len(flag_columns) else ""
@@ -117,11 +134,21 @@ def _from_definition(line: str, library: str) -> dict[str, Arity]:
     definition = " ".join(flag_columns)
     flags = list(_mentions(definition))
     if not flags:
-        return {}
+        return {}, ()
     ends = [*(found.start() for found, _ in flags[1:]), len(definition)]
     rests = [definition[found.end() : end].strip(_SEPARATORS) for (found, _), end in zip(flags, ends, strict=True)]
     metavar = next((rest for rest in rests if rest and not rest.startswith("-")), "")
-    return {name: Arity.NONE if found["no"] else _arity(metavar, library) for found, name in flags}
+    choices = _choices(metavar)
+    arity = Arity.REQUIRED if choices and metavar.startswith("[") and "|" in metavar else _arity(metavar, library)
+    return {name: Arity.NONE if found["no"] else arity for found, name in flags}, choices
+
+
+def _choices(metavar: str) -> Sequence[str]:
+    found = _CHOICES.match(metavar)
+    if found is None:
+        return ()
+    choices = found["by_comma"].split(",") if found["by_comma"] else found["by_bar"].split("|")
+    return () if any(map(_NO_TEXT.fullmatch, choices)) else choices
 
 
 def _arity(metavar: str, library: str) -> Arity:
@@ -136,6 +163,16 @@ def _fire_positionals(text: str) -> dict[str, Arity]:
         return {}
     section = text.partition("\nPOSITIONAL ARGUMENTS\n")[2].partition("\n\n")[0]
     return {name.lower(): Arity.REQUIRED for name in re.findall(r"^ {4}([A-Z]\w*)", section, re.MULTILINE)}
+
+
+def _may_be_equal(value: str, choice: str) -> bool:
+    """Whether a script may take both for the same: it may ignore case, or read a number."""
+    if value.casefold() == choice.casefold():
+        return True
+    try:
+        return float(value) == float(choice)
+    except ValueError:
+        return False
 
 
 def _parents(name: str) -> list[str]:

@@ -1,6 +1,7 @@
 """The settings of a script on the command line: Hydra's syntax, and each value also as it was written."""
 
 import math
+import re
 import shlex
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,10 +21,13 @@ from runmanager.errors import ConfigurationError
 from runmanager.text import first_line
 from runmanager.validation import did_you_mean
 
-__all__ = ["OPTIONS", "RUN_DIR", "Setting", "SettingGrid", "ValueSet", "parse_settings"]
+__all__ = ["DEVICE_NAMES", "OPTIONS", "RUN_DIR", "Setting", "SettingGrid", "ValueSet", "parse_settings"]
 
 RUN_DIR = "{run_dir}"
 """Stands for the run's folder in a setting or a fixed argument."""
+
+DEVICE_NAMES = re.compile(r"auto|cpu|mps|cuda(:\d+)?", re.IGNORECASE)
+"""The values that name a device of PyTorch."""
 
 OPTIONS = [f"--{each.name.replace('_', '-')}" for each in fields(ScriptFlags)]
 """The options of a script's command, which stand before the script."""
