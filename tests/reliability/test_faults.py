@@ -132,6 +132,38 @@ def test_a_loop_recovers_from_a_full_disk(fault_rows: ModuleType, tmp_path: Path
     assert (tally.tried, list(tally.faults())) == (3, [])
 
 
+CLAIM = """
+from pathlib import Path
+from runmanager.errors import NoRoomError
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.run.run_record import RunRecord
+from runmanager.records.run.status import Status
+from runmanager.records.storage.ownership import claim_run
+
+record = RunRecord(name="a", signature="s", status=Status.RUNNING, config={}, owner=ProcessIdentity.current())
+try:
+    claim_run(SweepPaths(Path("outputs/sweep")).run("a"), record)
+except NoRoomError as error:
+    print(error)
+claim_run(SweepPaths(Path("outputs/sweep")).run("a"), record)
+"""
+
+
+def test_a_claim_without_room_for_the_renamed_folder_says_so(fault_rows: ModuleType, tmp_path: Path) -> None:
+    from faults.small import ERRORS, seam_variables
+
+    for number in (1, 2):  # of the record in the prepared folder; of that folder
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        refused = {"refuse": ERRORS["full"], "kinds": ["rename"], "first": number, "last": number}
+        variables = os.environ | seam_variables(folder, folder / "operations", **refused)
+        call = [sys.executable, "-c", CLAIM]
+        done = subprocess.run(call, cwd=folder, env=variables, check=True, capture_output=True, text=True, timeout=120)
+        assert "/sweep/runs/a/run.json must find room on the disk" in done.stdout, number
+        assert [each.name for each in (folder / "outputs" / "sweep" / "runs").iterdir()] == ["a"]
+
+
 def test_a_new_row_stands_in_the_order_of_the_faults(fault_rows: ModuleType, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("| fault | times tried |\n| --- | --- |\n\nText.\n")

@@ -1,5 +1,6 @@
 """Ownership of run folders: claiming a new one, or one whose process on this or another host is gone."""
 
+import errno
 import os
 import shutil
 import tempfile
@@ -48,18 +49,13 @@ def claim_run(
         _claim_filled_folder(paths, record, observer)
     if not paths.record.exists():
         with explain_disk_full(paths.record):
-            prepared = _prepare_folder(paths, record)
-        try:
-            # Replaces an empty folder but not one with files: one of two claimants wins.
-            os.rename(prepared, paths.root)
-            sync_folder(paths.root.parent)
+            is_ours = _put_in_place(_prepare_folder(paths, record), paths.root)
+        if is_ours:
             return RunFolder(paths, record)
-        except OSError:
-            shutil.rmtree(prepared)
-            if not paths.record.exists():
-                raise RunBusyError(
-                    f"Folder {paths.root} must be empty or hold a run.json, got other files; move them away."
-                ) from None
+        if not paths.record.exists():
+            raise RunBusyError(
+                f"Folder {paths.root} must be empty or hold a run.json, got other files; move them away."
+            )
     return _take_over(paths, record, observer)
 
 
@@ -85,6 +81,19 @@ def _prepare_folder(paths: RunPaths, record: RunRecord) -> Path:
         shutil.rmtree(folder)
         raise
     return folder
+
+
+def _put_in_place(prepared: Path, root: Path) -> bool:
+    """Rename a folder to that of a run; remove it and return false where files are there. Raises `OSError`."""
+    try:
+        os.rename(prepared, root)  # replaces an empty folder: one of two claimants wins
+    except OSError as error:
+        shutil.rmtree(prepared, ignore_errors=True)
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise
+        return False
+    sync_folder(root.parent)
+    return True
 
 
 def _take_over(paths: RunPaths, record: RunRecord, observer: HeartbeatObserver) -> RunFolder:
