@@ -41,6 +41,7 @@ _INFO_OPTIONS = (
     *("--help", "-h", "--hydra-help", "--version", "--cfg", "-c", "--info", "-i"),
     *("--shell-completion", "-sc"),
 )
+_OF_SCRIPTS = ("--argument", "--module", "--python", "--scalar", "--unchecked")  # options that only scripts have
 _NAMES_OF_OPTIONS = [word for word in (*_FLAGS, *OPTIONS, *_OPTIONS_WITH_VALUE, *_HYDRA_FLAGS) if word.startswith("--")]
 
 
@@ -176,6 +177,8 @@ def _meant(word: str, following: deque[str]) -> str:
         return f"did you mean '{near[0]}'?"
     stands_apart = "=" in word or (following and "=" not in following[0] and not following[0].startswith("-"))
     value = _take_value(word, following) if stands_apart else ""
+    if option in _OF_SCRIPTS:
+        return f"it goes with a script, as in `runmanager sweep {option} … train.py`."
     return f"a setting is written {option.lstrip('-').replace('-', '_')}={value or '…'}."
 
 

@@ -35,6 +35,9 @@ _GROUPS = ("dataset", "model", "optimizer", "scheduler", "loader", "measure")
 _LOCATION_SETTINGS = frozenset({"name", "output_root", "resume", "rerun_changed", "hydra"})
 """Settings that say where the old run is and how it was launched; the new run gets a new folder."""
 
+_FOLLOWED = ("dataset.size", "dataset.holdout")
+"""Settings that the default of another one depends on."""
+
 _NAME = re.compile(r"\w+(\.\w+)*", re.ASCII)
 
 _TRUST = "if you trust the author of the run, add --trust"
@@ -97,9 +100,6 @@ def reproduce(
     try:
         words = _overrides(record.config, shown)
         settings = _checked(words)
-        if derived := _derived(record.config, settings):
-            words += derived
-            settings = _checked(words)
     except ConfigurationError as error:
         reason = f"Today's settings reject it, so the command is the original one: {error}"
         return _original_command(record, reason, shown)
@@ -157,24 +157,19 @@ def _overrides(config: Mapping[str, Any], shown: Collection[str]) -> list[str]:
         for name, value in wanted.items()
         if name.endswith("._target_") and (defaults.get(name) != value or name in shown)
     ]
-    base = _flat(choices)
-    words = [
-        format_override(name if name in base else f"+{name}", value)
+    words = _differing(wanted, _flat(choices), shown)
+    if followed := {name: word for name, word in words.items() if name in _FOLLOWED}:
+        words = _differing(wanted, _flat([*choices, *followed.values()]), shown) | followed
+    return [*choices, *(words[name] for name in wanted if name in words)]
+
+
+def _differing(wanted: Mapping[str, Any], base: Mapping[str, Any], shown: Collection[str]) -> dict[str, str]:
+    """The overrides that turn `base` into the `wanted` settings, and those that are `shown` even if they are equal."""
+    return {
+        name: format_override(name if name in base else f"+{name}", value)
         for name, value in wanted.items()
         if name not in base or base[name] != value or (name in shown and not name.endswith((".name", "._target_")))
-    ]
-    return [*choices, *words]
-
-
-def _derived(config: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
-    """The overrides of stored settings whose default today depends on others, or that came after the run."""
-    kept = {key: value for key, value in config.items() if key not in _LOCATION_SETTINGS}
-    today = flatten(settings)
-    return [
-        format_override(name, value)
-        for name, value in with_later_settings(flatten(kept)).items()
-        if name in today and today[name] != value
-    ]
+    }
 
 
 def _refuse_unsafe_names(wanted: Mapping[str, Any], defaults: Mapping[str, Any], kinds: Mapping[str, str]) -> None:

@@ -41,6 +41,7 @@ from runmanager.cli.repeated_options import UniqueOptionsCommand
 from runmanager.cli.script_options import SCRIPT_METAVAR, ScriptCommand
 from runmanager.errors import ConfigurationError, RunManagerError
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
+from runmanager.records.sweep.lookup import newest_sweeps
 from runmanager.signals import INTERRUPTED_STATUS
 
 __all__ = ["app", "main", "run_command"]
@@ -78,6 +79,8 @@ _OTHER_COMMANDS: tuple[tuple[Callable[..., object], str], ...] = (
     (help_, "batch_size"),
 )
 """Each command with the arguments of the example in its help."""
+
+_SWEEP_METAVARS = ("SWEEP", "RUN", "SWEEP|RUN")
 
 
 def _name(command: Callable[..., object]) -> str:
@@ -187,11 +190,22 @@ def _report_error(error: Exception) -> int:
         context = getattr(error, "ctx", None)
         named = context.command_path if context else "runmanager"
         first = f"{message} See" if message.endswith("?") else f"{message.rstrip('.')}; see"
-        return _print_faults([f"{first} {named} --help."], status=error.exit_code)
+        return _print_faults([f"{first} {named} --help.{_sweeps_to_name(error)}"], status=error.exit_code)
     if isinstance(error, OSError):
         return _print_faults([str(error)], status=1)
     kind = type(error).__name__
     return _print_faults([f"unexpected {kind}: {error}; the same command with --debug shows where."], status=1)
+
+
+def _sweeps_to_name(error: typer.TyperException) -> str:
+    """Name the sweeps there are where one is missing in a command."""
+    missing = getattr(error, "param", None)
+    if getattr(missing, "metavar", None) not in _SWEEP_METAVARS:
+        return ""
+    try:
+        return f" {newest_sweeps()}"
+    except OSError:
+        return ""
 
 
 def _print_faults(faults: Sequence[str], *, status: int) -> int:

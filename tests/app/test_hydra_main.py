@@ -81,6 +81,7 @@ def test_version_prints_hydras_version(command: Callable[..., Any]) -> None:
         (["--quite"], ["did you mean '--quiet'?"]),
         (["--dryrun", "lr=0.1"], ["did you mean '--dry-run'?"]),
         (["--point", "points.yaml", "lr=0.1"], ["did you mean '--points'?"]),
+        (["--scalar", "loss=(.*)", "lr=0.1"], ["it goes with a script, as in `runmanager sweep --scalar … train.py`."]),
         (["--learning-rate", "0.1"], ["a setting is written learning_rate=0.1."]),
         (["--lr=0.1", "--resume"], ["a setting is written lr=0.1.", "a setting is written resume=…."]),
     ],

@@ -67,6 +67,19 @@ def test_a_setting_that_the_run_did_not_know_has_the_value_that_it_had_in_effect
     assert found.is_proved
 
 
+def test_a_default_that_follows_another_setting_is_not_in_the_command() -> None:
+    def words(*given: str) -> list[str]:
+        found = reproduce(stored(composed(*given)))
+        assert found.is_proved
+        return list(found.command[3:])
+
+    assert words("dataset.size=600") == ["dataset.size=600"]
+    for other in ("50", "null"):
+        assert words("dataset.size=600", f"dataset.val_size={other}")[1:] == [f"dataset.val_size={other}"]
+    assert words("dataset=fake", "dataset.size=60") == ["dataset=fake", "dataset.size=60"]
+    assert words("dataset=fake", "dataset.size=60", "dataset.val_size=1000")[2:] == ["dataset.val_size=1000"]
+
+
 def test_several_seeds_are_one_command() -> None:
     config = composed("seed=3", "lr=0.5")
     found = reproduce(stored(config), seeds=[3, 4, 3])

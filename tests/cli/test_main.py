@@ -62,7 +62,6 @@ def test_version(command: Callable) -> None:
     ("words", "expected"),
     [
         (["tabel", "x"], "No such command 'tabel'. Did you mean 'table'? See runmanager --help."),
-        (["table"], "Missing argument 'SWEEP'; see runmanager table --help."),
         (
             ["table", "x", "--format", "xml"],
             "Invalid value for '--format': 'xml' is not one of 'text', 'csv', 'json', "
@@ -74,6 +73,14 @@ def test_version(command: Callable) -> None:
 def test_a_usage_error_is_one_line_with_status_2(command: Callable, words: list[str], expected: str) -> None:
     done = command(*words)
     assert (done.status, done.out, done.err) == (2, "", f"error: {expected}\n")
+
+
+def test_where_a_sweep_is_missing_those_there_are_are_named(command: Callable, sweep: SweepPaths) -> None:
+    for name, what in (("table", "SWEEP"), ("show", "RUN"), ("tag", "SWEEP|RUN")):
+        first = f"error: Missing argument '{what}'; see runmanager {name} --help."
+        assert command(name).err == f"{first} There is {sweep.name} in outputs/.\n"
+    sweep.root.rename("elsewhere")
+    assert command("table").err.endswith(" There is none in outputs/ yet; `runmanager demo` makes one.\n")
 
 
 @pytest.mark.parametrize(

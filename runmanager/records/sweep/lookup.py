@@ -12,7 +12,7 @@ from runmanager.validation import did_you_mean
 
 __all__ = [
     *("OUTPUT_ROOT", "command_on", "find_run", "find_sweep", "find_sweep_or_run", "known_runs", "known_sweeps"),
-    "typed_name",
+    *("newest_sweeps", "typed_name"),
 ]
 
 OUTPUT_ROOT = Path("outputs")
@@ -88,11 +88,15 @@ def find_sweep_or_run(name: str) -> SweepPaths | RunPaths:
 
 def _existing_sweeps_hint(name: str) -> str:
     """Suggest existing sweeps: those with the closest names, else the newest."""
+    hint = did_you_mean(name, known_sweeps())
+    return hint.replace("did", "Did", 1) if hint else newest_sweeps()
+
+
+def newest_sweeps() -> str:
+    """Say in a sentence which sweeps there are under `outputs/`, the newest first."""
     there = known_sweeps()
     if not there:
         return f"There is none in {OUTPUT_ROOT}/ yet; `runmanager demo` makes one."
-    if hint := did_you_mean(name, there):
-        return hint.replace("did", "Did", 1)
     newest = sorted(there, key=lambda name: SweepPaths(OUTPUT_ROOT / name).root.stat().st_mtime, reverse=True)
     return f"There {'is' if len(there) == 1 else 'are'} {_join_names(newest)} in {OUTPUT_ROOT}/."
 

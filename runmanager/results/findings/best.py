@@ -22,7 +22,7 @@ from runmanager.results.load.contention import contention, exposure_of
 from runmanager.results.metrics.metric import LAST, At, Metric
 from runmanager.results.metrics.metric_lookup import any_direction, default_metrics, find_metric, known_metrics
 from runmanager.results.stats.descriptive import mean, median
-from runmanager.results.table_model.columns import OUTCOMES
+from runmanager.results.table_model.columns import OUTCOMES, setting_name
 from runmanager.results.table_model.directions import Directions
 from runmanager.results.table_model.formatting import Spread
 from runmanager.text import format_value
@@ -224,7 +224,10 @@ def _group_seeds(cells: Cells, metric: Metric, folders: Collection[Path] | None)
     for members in groups.values():
         values = {name: cells.value(members[0], name, _ABSENT) for name in names}
         settings = {name: value for name, value in values.items() if value is not _ABSENT}
-        label = ", ".join(f"{name}={format_value(value)}" for name, value in settings.items()) or members[0].run
+        label = (
+            ", ".join(f"{setting_name(name)}={format_value(value)}" for name, value in settings.items())
+            or members[0].run
+        )
         paired = all(cells.value(cell, "measure.name") == "paired" for cell in members)
         ranked.append(RankedCell(settings, Side(label, members, metric, paired)))
     return ranked

@@ -11,6 +11,7 @@ from runmanager.results.compare.verdict import DIFFERENT, NOT_MEASURED
 from runmanager.results.findings.best import BestCell, RankedCell
 from runmanager.results.findings.comparison_findings import without_contention
 from runmanager.results.metrics.metric import LAST, Metric
+from runmanager.results.table_model.columns import setting_name
 from runmanager.results.table_model.sections import Section
 from runmanager.text import format_value, pluralize
 
@@ -142,9 +143,10 @@ def best_sections(best: BestCell, *, trust: bool = False) -> list[Section]:
     if best.num_left_out:
         cells = pluralize(best.num_left_out, "cell is", "cells are")
         lines.append(f"{cells} left out: not every finished run there has the metric.")
+    varying = best.winner.settings
     return [
         Section("Runs", runs, ("run", best.metric.name), lines),
-        Section("Settings that vary", [(name, format_value(value)) for name, value in best.winner.settings.items()]),
+        Section("Settings that vary", [(setting_name(name), format_value(value)) for name, value in varying.items()]),
         Section("Weights of the first", lines=_weights(best.run, trust=trust)),
     ]
 

@@ -64,7 +64,8 @@ def _open_answer(measured: Rows, what: str, axis: str) -> str:
     answer = f"A difference in {what} along {axis} is neither shown nor ruled out"
     if len(measured) == 1 or len(rows_by_sides(measured)) > 1:
         return f"{answer}{_of(measured)}."
-    return f"{answer} by any of {len(measured)} pairs alone; `--axis {measured[0]['axis']}` judges them together."
+    name = setting_name(measured[0]["axis"])
+    return f"{answer} by any of {len(measured)} pairs alone; `--axis {name}` judges them together."
 
 
 def _num_measured(of_sides: Mapping[Any, Rows]) -> int:

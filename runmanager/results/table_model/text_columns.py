@@ -27,10 +27,14 @@ _PHRASES = (
 
 
 class TextColumn:
-    """The texts of a column and the widths that it may have: `preferred`, `minimum`, and `smallest` in an emergency."""
+    """The texts of a column and the widths that it may have: `preferred`, `minimum`, and `smallest` in an emergency.
 
-    def __init__(self, name: str, texts: Sequence[str], is_number: bool) -> None:
+    Its heading is made of the column's `name`, or of a setting's, as a command takes it.
+    """
+
+    def __init__(self, name: str, texts: Sequence[str], is_number: bool, *, setting: str = "") -> None:
         self.name = name
+        self._title = setting or name
         self.texts = texts
         self.is_number = is_number
         self.folds = not is_number and name not in ("95% interval", "note", *EFFECTS)
@@ -58,7 +62,7 @@ class TextColumn:
     def _words(self) -> str:
         """The name in words; without the unit where the texts have another one."""
         has_unit = any(text.endswith("iB") for text in self.texts)
-        return (self.name.removesuffix("_bytes") if has_unit else self.name).replace("_", " ")
+        return (self._title.removesuffix("_bytes") if has_unit else self._title).replace("_", " ")
 
     def fields(self, width: int) -> list[str]:
         """The texts; a mean with its deviation or an interval takes two lines if one is too narrow."""

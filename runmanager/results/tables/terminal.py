@@ -141,7 +141,12 @@ def _row_noun(table: Table) -> str:
 
 
 def _columns(table: Table, rows: Sequence[Row], names: Sequence[str]) -> "list[TextColumn]":
-    return [TextColumn(name, [human_field(table, row, name) for row in rows], is_number(table, name)) for name in names]
+    return [_column(table, name, [human_field(table, row, name) for row in rows]) for name in names]
+
+
+def _column(table: Table, name: str, texts: Sequence[str]) -> TextColumn:
+    setting = setting_name(name) if name in table.settings else ""
+    return TextColumn(name, texts, is_number(table, name), setting=setting)
 
 
 def render_comparison(
@@ -164,7 +169,7 @@ def _fit_comparison(table: ComparisonTable, *, limit: int | None, width: int, al
         "note": lambda row: str(row["note"]),
     }
     settings = [name for name in human_columns(table) if name in table.settings]
-    matched = [TextColumn(name, [_setting(row, name) for row in rows], is_number(table, name)) for name in settings]
+    matched = [_column(table, name, [_setting(row, name) for row in rows]) for name in settings]
     answers = [
         TextColumn(name, [format_(row) for row in rows], name in (effect, *_VALUES))
         for name, format_ in formats.items()

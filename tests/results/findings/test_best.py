@@ -202,6 +202,15 @@ def test_null_setting_is_printed_as_in_commands(contents: Callable[..., SweepCon
     assert "null" in format_sections("", best_sections(found))
 
 
+def test_groups_have_the_name_that_a_command_takes(contents: Callable[..., SweepContents]) -> None:
+    sweep = contents(*(({"optimizer.name": name}, reaching(0.9), {}) for name in ("adam", "sgd")))
+    found = find_best(sweep, None, **OPTIONS)
+    assert best_headline(found).endswith(" with optimizer=adam.")
+    assert "Next is optimizer=sgd with" in " ".join(best_sentences(found))
+    assert "\n  optimizer  adam\n" in format_sections("", best_sections(found))
+    assert json.loads(best_to_json(found, command=None))["best"]["settings"] == {"optimizer.name": "adam"}
+
+
 def test_only_the_named_folders_count(seeds: Callable[..., SweepContents]) -> None:
     sweep = seeds(one=[0.5], two=[0.9])
     assert find_best(sweep, None, folders={sweep.runs[0].paths.root}, **OPTIONS).winner.settings == {"lr": "one"}

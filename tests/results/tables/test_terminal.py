@@ -211,6 +211,12 @@ def test_the_best_result_comes_first_and_its_metric_stays_in_a_narrow_terminal(r
     assert [row["lr"] for row in by_file.rows] == [0.1, 0.01, 0.001]  # files: the fastest first
 
 
+def test_a_group_has_the_name_that_a_command_takes(contents, timed):
+    sweep = contents(*(({"optimizer.name": name}, timed([9.0] + [2.0] * 5), {}) for name in ("adam", "sgd")))
+    text = printed(render_results(TableQuery.parse().of_sweep(sweep, None, collapses=True), width=240), 240)
+    assert text.split("─")[0].splitlines()[-1].split()[0] == "optimizer"
+
+
 def test_times_come_first_where_devices_are_compared(contents, timed):
     sides = [("cpu", 2.0, 0.9), ("cuda", 1.0, 0.5)]
     runs = [
