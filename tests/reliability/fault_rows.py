@@ -5,7 +5,6 @@ python tests/reliability/fault_rows.py "power cut" --tries 30
 """
 
 import argparse
-import random
 import re
 import sys
 import tempfile
@@ -18,7 +17,7 @@ from faults.clock import jump
 from faults.disturbed import disturb, share
 from faults.limits import limit
 from faults.power_cut import cut_power
-from faults.refused_writes import Refuser
+from faults.refused_writes import refuse
 from faults.stopped import stop
 from faults.trial import Tally
 from page import write_row
@@ -35,11 +34,6 @@ class Fault:
     tries: int
     carry_out: Try
     told: str
-
-
-def refuse(folder: Path, tries: int, seed: int, *, program: str, kind: str) -> Tally:
-    """Refuse `tries` writes of a program; 0: each one, once and for ever."""
-    return Refuser(folder, program=program, kind=kind).run(tries or None, random.Random(seed))
 
 
 _ROOM = "one line names the file and the disk; the run is `failed`, or `crashed` if that could not be written either"

@@ -50,6 +50,13 @@ class Tally:
     def is_clean(self) -> bool:
         return not any(self.faults())
 
+    def add(self, other: "Tally") -> None:
+        """Add what came of other tries."""
+        self.tried += other.tried
+        self.told += other.told
+        for name in ("lost", "untrue", "unrecovered", "untold"):
+            getattr(self, name).extend(getattr(other, name))
+
     def faults(self) -> Iterable[str]:
         """Yield a line for each thing that should not be."""
         for name in ("lost", "untrue", "unrecovered", "untold"):
