@@ -67,7 +67,18 @@ def _fork_program(connection: socket.socket) -> list[str]:
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
+    _customize_site()
     return list(request["words"])
+
+
+def _customize_site() -> None:
+    """Import `sitecustomize` of a folder in PYTHONPATH, as Python does at its start."""
+    for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep):
+        if Path(folder, "sitecustomize.py").is_file():
+            sys.path.insert(0, folder)
+            sys.modules.pop("sitecustomize", None)
+            importlib.import_module("sitecustomize")
+            sys.path.remove(folder)
 
 
 def run(words: list[str]) -> None:

@@ -56,13 +56,6 @@ class Net(torch.nn.Module):
                 time.sleep({_PACE.format(epoch="(epoch + 1)")})
         return self.layers(images)
 """
-_INSTALL = f"""
-import sys
-sys.path.insert(0, {str(INJECTED)!r})
-import fault_seam
-fault_seam.install_from_environment()
-del sys.path[0]
-"""
 _WORDS = (
     *("dataset=fake", "dataset.size=64", "dataset.val_size=32", "dataset.in_shape=[1,8,8]", "batch_size=16"),
     *("model=custom", "model._target_=small_net.Net", "device=cpu", "tensorboard.graph=false"),
@@ -72,7 +65,7 @@ _WORDS = (
 
 @dataclass(frozen=True)
 class SmallSweep(Sweep):
-    """Two cells of the built-in job, with `variables` in the environment, started by `wrapper`."""
+    """Two cells of the built-in job, with `variables` in the environment, in a fork or started by `wrapper`."""
 
     variants: ClassVar[Mapping[str, Sequence[str]]] = {
         "one": (),
@@ -89,12 +82,16 @@ class SmallSweep(Sweep):
         """Start the command in a new process group; its output goes to `log_path`."""
         (self.folder / "small_net.py").write_text(_MODEL)
         words = ["-m", *_WORDS, f"epochs={self.num_epochs}", *self.variants[self.variant], f"name={self.name}"]
-        return start(self.folder, *words, log=self.log_path, variables=self.variables, wrapper=self.wrapper)
+        if self.wrapper:
+            return start(self.folder, *words, log=self.log_path, variables=self.variables, wrapper=self.wrapper)
+        variables = environment(self.variables)
+        call = ["-m", "runmanager", *words]
+        return start_forked(call, folder=self.folder, environment=variables, log=self.log_path)
 
 
 @dataclass(frozen=True)
 class SmallLoop(Loop):
-    """The custom loop of loops.py, in a fork that shares its imports; it installs the faults itself."""
+    """The custom loop of loops.py, in a fork that shares its imports."""
 
     variants: ClassVar[Mapping[str, Sequence[str]]] = dict.fromkeys(("generator", "shuffle"), ())
     num_cells: ClassVar[int] = 1
@@ -106,9 +103,7 @@ class SmallLoop(Loop):
         """Start the program as a fork."""
         pace = f"        time.sleep({_PACE.format(epoch='epoch.number')})\n"
         loop = LOOP.replace("        die(epoch.number, STEPS + 1)\n", pace).replace("import os,", "import os, time,")
-        (self.folder / "loop.py").write_text(
-            _INSTALL + loop.replace("EPOCHS, BATCH = 20", f"EPOCHS, BATCH = {self.num_epochs}")
-        )
+        (self.folder / "loop.py").write_text(loop.replace("EPOCHS, BATCH = 20", f"EPOCHS, BATCH = {self.num_epochs}"))
         variables = environment(self.variables)
         return start_forked(self._words(), folder=self.folder, environment=variables, log=self.log_path)
 
