@@ -154,13 +154,23 @@ def test_a_value_that_is_none_of_the_choices_of_the_help_is_refused(library: str
         return argument_faults(cell, None, flags)
 
     assert faults("kind=medium", "bits=8", "rate=1e-5") == [
-        "`kind` must be one of small, large, as the script's help says, got medium; --unchecked skips this check."
+        "`kind` must be one of small, large, as the script's help says, got medium (--unchecked skips this check)."
     ]
     assert [fault.partition(" must")[0] for fault in faults("kind=large", "bits=16", "rate=0.2")] == [
         "`bits`",
         "`rate`",
     ]
     assert faults("kind=Small", "bits=4", "day=2026-01-31") == [], "a script may ignore case"
+
+
+def test_many_choices_are_not_listed_but_the_nearest_is_named(tmp_path: Path) -> None:
+    source = "import argparse\nparser = argparse.ArgumentParser()\n"
+    source += "parser.add_argument('--model', choices=[f'resnet{size}' for size in range(300)])\nparser.parse_args()\n"
+    (cell,) = parse_settings(["model=resnet2990"]).combinations()
+    assert argument_faults(cell, None, check_flags(written(tmp_path, source), ["model"]).flags) == [
+        "`model` must be one of 300 choices, as the script's help says, got resnet2990; did you mean 'resnet299'? "
+        "(--unchecked skips this check)."
+    ]
 
 
 def test_choices_that_are_not_the_texts_that_a_script_takes_are_not_checked(tmp_path: Path) -> None:

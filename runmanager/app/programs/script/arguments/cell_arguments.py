@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from runmanager.app.programs.script.arguments.help_text import Arity, HelpFlags
 from runmanager.app.programs.script.arguments.setting_words import DEVICE_NAMES, RUN_DIR, Setting
 from runmanager.errors import ConfigurationError
-from runmanager.validation import fault
+from runmanager.validation import did_you_mean
 
 __all__ = ["argument_faults", "form_faults", "make_arguments"]
 
 _NAME, _VALUE = "{name}", "{value}"
+_MAX_LISTED = 12  # choices
 
 
 def form_faults(form: str | None) -> list[str]:
@@ -48,8 +49,10 @@ def _choice_faults(settings: Mapping[str, Setting], flags: HelpFlags | None) -> 
         if DEVICE_NAMES.fullmatch(setting.text):
             continue  # the script was asked without a GPU
         if choices := flags.choices_without(name, setting.text):
-            rule = f"be one of {', '.join(choices)}, as the script's help says"
-            yield fault(name, rule, setting.text, "--unchecked skips this check")
+            listed = ", ".join(choices) if len(choices) <= _MAX_LISTED else f"{len(choices)} choices"
+            close = did_you_mean(setting.text, choices, max_names=1)
+            got = f"got {setting.text}{'; ' if close else ''}{close}"
+            yield f"`{name}` must be one of {listed}, as the script's help says, {got} (--unchecked skips this check)."
 
 
 def make_arguments(
