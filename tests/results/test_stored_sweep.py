@@ -31,7 +31,7 @@ DEFAULTS_THEN = ["channels_last=false", "micro_batch=null"]
 REWORDED = {
     "cannot be told from": "cannot be distinguished from",
     "epochs=7 dataset.size": f"epochs=7 {' '.join(DEFAULTS_THEN)} dataset.size",
-    "every=0 seed": "every=0 dataset.val_size=null seed",
+    "dataset.size=5000": "dataset.size=5000 dataset.val_size=null",
 }
 # Sums are exact since, so that every version of Python gives the same digits.
 RECALCULATED = {
@@ -129,7 +129,7 @@ def test_the_best_cell_is_as_before(command: Command) -> None:
     found, before = (json.loads(each) for each in (command("best", "first", "--format", "json"), expected("best.json")))
     after = before["command"].index("epochs=7") + 1
     before["command"][after:after] = DEFAULTS_THEN
-    before["command"].insert(before["command"].index("seed=0,1,2"), "dataset.val_size=null")
+    before["command"].insert(before["command"].index("dataset.size=5000") + 1, "dataset.val_size=null")
     assert approximated(found) == approximated(before) | {"unmeasured": []}
 
 
