@@ -1,5 +1,6 @@
 """`runmanager duel`: two settings, commits or environments measured against each other, in turns on this machine."""
 
+import shlex
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
@@ -168,7 +169,11 @@ def _duel_of_code(
     """Run the duel of two commits or environments, and answer from both sides' sweeps."""
     from runmanager.app.duel.two_drivers import run_duel
 
-    result = run_duel(_request(ctx, words, revisions, (pythons[0] or sys.executable, pythons[1] or sys.executable)))
+    request = _request(ctx, words, revisions, (pythons[0] or sys.executable, pythons[1] or sys.executable))
+    followed = shlex.quote(str(Path(request.output_root) / f"{request.name}-candidate"))
+    line = f"Both sides run in turns; `runmanager watch {followed}` shows the progress in another terminal."
+    typer.echo(fitted(printable(line), sys.stderr), err=True)
+    result = run_duel(request)
     out = sys.stderr if format_ is DuelFormat.GITHUB else sys.stdout
     for line in result.lines:
         typer.echo(fitted(printable(line), out), file=out)

@@ -15,7 +15,8 @@ def run(ctx: typer.Context) -> int:
     Without PROGRAM it is the built-in job, the same as `python -m runmanager OVERRIDES`. Among the overrides stand
     `--dry-run`, `--quiet`, `--yes`, `--restore`, `--debug`, `--zip NAMES`, `--points FILE`, `--exclude CONDITION`,
     `--save NAME`, `--notify URL` and `--secrets NAMES`, which mean what they mean for a script. `--cfg job` prints the
-    settings, `--hydra-help` explains Hydra's own flags. A preset that holds a grid is a sweep here too.
+    settings, `--config-dir FOLDER` adds a folder of presets, `--hydra-help` explains Hydra's other flags. A preset that
+    holds a grid is a sweep here too.
 
     PROGRAM is a script: a path that ends in `.py`, or `-m MODULE`, which is run once, with the settings as its
     arguments. What stands after `--` is passed to it as it is.

@@ -15,7 +15,7 @@ def sweep(ctx: typer.Context) -> int:
     Without PROGRAM it is the built-in job, the same as `python -m runmanager -m OVERRIDES`. Among the overrides stand
     `--dry-run`, `--quiet`, `--yes`, `--restore`, `--debug`, `--zip NAMES`, `--points FILE`, `--exclude CONDITION`,
     `--save NAME`, `--notify URL` and `--secrets NAMES`, which mean what they mean for a script. `--cfg job` prints the
-    settings, `--hydra-help` explains Hydra's own flags.
+    settings, `--config-dir FOLDER` adds a folder of presets, `--hydra-help` explains Hydra's other flags.
 
     PROGRAM is a script: a path that ends in `.py`, or `-m MODULE`. Each cell is a process of the script, with the
     settings as its arguments: `runmanager sweep train.py lr=0.1,0.01` runs `python train.py --lr=0.1`, then

@@ -67,6 +67,7 @@ def test_two_commits_take_turns_each_in_its_own_worktree(process: Callable, proj
     words = (*revisions, *model, *TINY, *QUICK, "name=d", "--fail-if", "slower:99%")
     done = process("duel", *words, OMP_NUM_THREADS="1")
     assert done.status == 0, done.err
+    assert "`runmanager watch outputs/d-candidate` shows the progress" in done.err
     first, second, answer, verdict = done.out.splitlines()
     commits = git(project, "rev-parse", "HEAD~1", "HEAD").split()
     assert first == f"baseline: HEAD~1 ({commits[0][:10]}) imported 1 file of its worktree: net.py."
