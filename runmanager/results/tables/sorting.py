@@ -21,7 +21,7 @@ __all__ = [
     *("sorted_by", "sorted_values"),
 ]
 
-_DEVICE = "device"
+_OF_DEVICES = ("device", "device_name")
 OMITTED_FIRST = (
     *("peak_memory_bytes", "val_loss", "loss", "accuracy", "contended", "epochs"),
     *("candidate_samples_per_second", "baseline_samples_per_second"),
@@ -38,8 +38,9 @@ def best_first(table: Table) -> Table:
     Rows without a result keep their order, after the others.
     """
     column = ranked_column(table)
-    devices = {row.values.get(_DEVICE) for row in table.rows if row.values.get("status") != Status.SKIPPED}
-    if column is None or len(devices) > 1:
+    used = [row.values for row in table.rows if row.values.get("status") != Status.SKIPPED]
+    # `auto` may be the same device as `cpu`, so the setting alone does not tell.
+    if column is None or all(len({values.get(name) for values in used} - {None}) > 1 for name in _OF_DEVICES):
         return table
     known = [row for row in table.rows if _is_result(row, column)]
     others = [row for row in table.rows if not _is_result(row, column)]

@@ -217,16 +217,6 @@ def test_a_group_has_the_name_that_a_command_takes(contents, timed):
     assert text.split("─")[0].splitlines()[-1].split()[0] == "optimizer"
 
 
-def test_times_come_first_where_devices_are_compared(contents, timed):
-    sides = [("cpu", 2.0, 0.9), ("cuda", 1.0, 0.5)]
-    runs = [
-        ({"device": device}, [msgspec.structs.replace(e, val_accuracy=best) for e in timed([9.0] + [seconds] * 5)], {})
-        for device, seconds, best in sides
-    ]
-    rows = TableQuery.parse().of_sweep(contents(*runs), None, collapses=True).rows
-    assert [row["device"] for row in rows] == ["cuda", "cpu"]
-
-
 def test_skipped_cells_are_one_line_unless_they_are_asked_for(grid):
     query = TableQuery.parse()
     table = query.of_sweep(grid, None, collapses=True)
