@@ -169,7 +169,7 @@ def compare(
         found = pairing.answers(pairs, options)
         shown = pairs if show_all or where is not None else without_unmeasured_sides(without_shorter_runs(pairs))
         if metric is None:
-            shown = dataclasses.replace(shown, notes=(*shown.notes, *_other_question(pairing.contents, options)))
+            shown = dataclasses.replace(shown, notes=(*shown.notes, *_other_question(pairing, options)))
         _show_pairs(shown, sentences, found, show_all=show_all)
         print_text("".join(f"{printable(line)}\n" for line in verdict.lines))  # not wrapped: they hold commands
     elif format_ is CompareFormat.GITHUB:
@@ -194,11 +194,11 @@ def _sentences(matches: "Matches", every_pair: "ComparisonTable", crossover: str
     ]
 
 
-def _other_question(contents: "SweepContents", options: "CompareOptions") -> list[str]:
+def _other_question(pairing: "_OneSweep | _SweepPair", options: "CompareOptions") -> list[str]:
     """Say how to compare by quality instead of speed, or the reverse, where no metric was named."""
     from runmanager.results.compare.sweep_question import other_metric
 
-    other = other_metric(contents.runs, options.metric)
+    other = other_metric(pairing.contents.runs, pairing.plan, options.metric)
     text = (
         f"No metric was named, so this compares {options.metric}; for {other}: `--metric {shlex.quote(other or '')}`."
     )
@@ -272,13 +272,17 @@ class _SweepPair:
         return self.sweeps.together
 
     @property
+    def plan(self) -> "SweepRecord | None":
+        return self.sweeps.plans[1]
+
+    @property
     def title(self) -> str:
         return f"Comparison of {self.sweeps.names[1]} with {self.sweeps.names[0]}"
 
     def with_metric(self, options: "CompareOptions") -> "CompareOptions":
         from runmanager.results.compare.sweep_question import with_metric_of_untimed
 
-        return with_metric_of_untimed(self.contents.runs, options)
+        return with_metric_of_untimed(self.contents.runs, self.plan, options)
 
     def match(self, options: "CompareOptions") -> "Matches":
         return self.sweeps.match(options)
@@ -296,9 +300,8 @@ class _SweepPair:
 
     @property
     def duel(self) -> "Callable[[ComparisonRow], str]":
-        plan = self.sweeps.plans[1]
         runs = [each.runs for each in self.sweeps.contents]
-        return partial(duel_of_sweeps, runs=runs, command=() if plan is None else plan.command)
+        return partial(duel_of_sweeps, runs=runs, command=() if self.plan is None else self.plan.command)
 
 
 def _print_file(
