@@ -13,7 +13,7 @@ from runmanager.results.compare.options import ANY_AXIS, CompareOptions
 from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.metrics.metric_lookup import default_metrics, recorded_names, requested_metric
 
-__all__ = ["in_turn", "other_metric", "with_metric_of_sweep", "with_metric_of_untimed"]
+__all__ = ["in_turn", "other_metric", "was_timed", "with_metric_of_sweep", "with_metric_of_untimed"]
 
 _GROUPS = ("optimizer", "scheduler", "loss")
 _QUALITY = frozenset(
@@ -53,12 +53,12 @@ def with_metric_of_untimed(
     """Return the options with the runs' outcome as the metric, if none of the finished ones was timed."""
     options = options or CompareOptions()
     finished = [run for run in runs if run.record.status is Status.FINISHED]
-    if not finished or any(map(_was_timed, finished)):
+    if not finished or any(map(was_timed, finished)):
         return options
     return dataclasses.replace(options, metric=_outcome(runs, plan) or options.metric)
 
 
-def _was_timed(run: StoredRun) -> bool:
+def was_timed(run: StoredRun) -> bool:
     """Whether a run has a throughput, at least of warm-up. Epochs whose samples were not counted have none."""
     return not run.is_adopted and any(epoch.samples_per_second for epoch in run.epochs)
 
