@@ -133,6 +133,7 @@ def compare(
     Of two sweeps, commit, library versions, host and device may differ: they are what is compared.
     """
     from runmanager.results.compare.options import CompareOptions
+    from runmanager.results.compare.sweep_question import with_metric_of_untimed
     from runmanager.results.gate.fail_if import parse_condition
     from runmanager.results.tables.omitted_rows import without_shorter_runs, without_unmeasured_sides
     from runmanager.results.tables.query import TableQuery
@@ -147,10 +148,15 @@ def compare(
     requested = CompareOptions(axis, baseline, better=better, at=at, drift=drift, margin=margin)
     if metric is not None:
         requested = dataclasses.replace(requested, metric=metric)
-    elif format_ is CompareFormat.TEXT and not conditions:
+    elif format_ is CompareFormat.TEXT and conditions:
+        requested = with_metric_of_untimed(pairing.contents.runs, pairing.plan, requested)
+    elif format_ is CompareFormat.TEXT:
         requested = pairing.with_metric(requested)
     options = options_of_table(conditions, requested, pairing.contents.runs) if conditions else requested
     matches = pairing.match(options)
+    if conditions:
+        options, matches = pairing.along_only_axis(options, matches)
+        requested = dataclasses.replace(requested, axis=options.axis)
     if format_ is not CompareFormat.TEXT:
         matches = matches.without_stand_in()
     elif not conditions:
@@ -235,6 +241,11 @@ class _OneSweep:
 
         return in_turn(self.contents, self.plan, options, matches)
 
+    def along_only_axis(self, options: "CompareOptions", matches: "Matches") -> "tuple[CompareOptions, Matches]":
+        from runmanager.results.compare.sweep_question import along_only_axis
+
+        return along_only_axis(self.contents, self.plan, options, matches)
+
     def compare(self, matches: "Matches", options: "CompareOptions") -> "ComparisonTable":
         from runmanager.results.compare.comparison import compare_matches
 
@@ -289,6 +300,9 @@ class _SweepPair:
 
     def in_turn(self, options: "CompareOptions", matches: "Matches") -> "tuple[CompareOptions, Matches]":
         return options, matches  # two sweeps have one axis: themselves
+
+    def along_only_axis(self, options: "CompareOptions", matches: "Matches") -> "tuple[CompareOptions, Matches]":
+        return options, matches
 
     def compare(self, matches: "Matches", options: "CompareOptions") -> "ComparisonTable":
         return self.sweeps.compare_matches(matches, options)

@@ -13,7 +13,10 @@ from runmanager.results.compare.options import ANY_AXIS, CompareOptions
 from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.metrics.metric_lookup import default_metrics, recorded_names, requested_metric
 
-__all__ = ["in_turn", "other_metric", "was_timed", "with_metric_of_sweep", "with_metric_of_untimed"]
+__all__ = [
+    *("along_only_axis", "in_turn", "other_metric", "was_timed", "with_metric_of_sweep"),
+    "with_metric_of_untimed",
+]
 
 _GROUPS = ("optimizer", "scheduler", "loss")
 _QUALITY = frozenset(
@@ -72,6 +75,21 @@ def in_turn(
     each = dataclasses.replace(options, axis=ANY_AXIS)
     found = match_sides(sweep, plan, each)
     return (each, found) if 0 < len(found.pairs) <= MAX_STAND_IN_PAIRS else (options, matches)
+
+
+def along_only_axis(
+    sweep: SweepContents, plan: SweepRecord | None, options: CompareOptions, matches: Matches
+) -> tuple[CompareOptions, Matches]:
+    """Return options and pairs along the only setting that varies, where none is named and the default has no pairs.
+
+    Where several vary, which of them stands in depends on what their runs show, which a condition must not.
+    """
+    is_open = options.axis is None and options.baseline is None and not matches.without_stand_in().pairs
+    axes = varying_axes(matches.cells) if is_open else []
+    if len(axes) != 1:
+        return options, matches
+    along = dataclasses.replace(options, axis=axes[0].name)
+    return along, match_sides(sweep, plan, along)
 
 
 def other_metric(runs: Sequence[StoredRun], plan: SweepRecord | None, chosen: str) -> str | None:

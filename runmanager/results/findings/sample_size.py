@@ -26,9 +26,7 @@ _MIN_DOF = 2  # of a measured deviation, to be used
 _MAX_CELLS = 2000  # of a plan: matching more takes too long
 
 
-def detectable_before_running(
-    sweep: SweepContents, plan: SweepRecord, epochs: Mapping[str, int]
-) -> list[str]:
+def detectable_before_running(sweep: SweepContents, plan: SweepRecord, epochs: Mapping[str, int]) -> list[str]:
     """Describe what planned runs can detect, and what they cannot answer, in sentences.
 
     They are about `device` if it varies, else about the first axis. `epochs` are the most that the run of each cell can
