@@ -251,6 +251,21 @@ def test_default_metric_is_an_existing_one_and_named(contents: Callable[..., Swe
         found({})
 
 
+def test_runs_that_lack_the_default_metric_in_every_cell_are_named(contents: Callable[..., SweepContents]) -> None:
+    """No metric was asked for, and some runs have one: the message must not say otherwise."""
+    has = {"summary": {"val_loss": 0.5}}
+    sweep = contents(*(({"lr": lr, "seed": seed}, [], has if seed else {}) for lr in (1, 2) for seed in (0, 1)))
+    lacking = ", ".join(run.record.name for run in sweep.runs if not run.record.summary)
+    with pytest.raises(UsageError) as caught:
+        find_best(sweep, None)
+    assert str(caught.value) == (
+        "The best must be by a metric that all finished runs of a cell have, got 'val_loss' and a run without it in "
+        f"every cell ({lacking}); leave these out with `--where`; there is run_seconds."
+    )
+    folders = {run.paths.root for run in sweep.runs if run.record.summary}
+    assert find_best(sweep, None, folders=folders).metric.name == "val_loss"
+
+
 def test_unknown_metric_is_rejected(seeds: Callable[..., SweepContents]) -> None:
     with pytest.raises(UsageError, match=r"did you mean 'val_accuracy'\?"):
         find_best(seeds(one=[0.5]), None, metric="val_acuracy")
