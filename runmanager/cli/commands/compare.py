@@ -134,6 +134,7 @@ def compare(
     """
     from runmanager.results.compare.options import CompareOptions
     from runmanager.results.compare.sweep_question import with_metric_of_untimed
+    from runmanager.results.findings.crossover import crossover_answers
     from runmanager.results.gate.fail_if import parse_condition
     from runmanager.results.tables.omitted_rows import without_shorter_runs, without_unmeasured_sides
     from runmanager.results.tables.query import TableQuery
@@ -170,13 +171,15 @@ def compare(
         return query.of_comparison(pairing.compare(pairing.match(wanted).without_stand_in(), wanted))
 
     verdict = answer_conditions(conditions, options, comparison_by, pairing.contents, pairing.duel, requested=requested)
-    sentences = _sentences(matches, every_pair, crossover)
+    sentences = _sentences(matches)
+    crossing = crossover_answers(matches, every_pair, crossover) if crossover is not None else []
     if format_ is CompareFormat.TEXT:
         found = pairing.answers(pairs, options)
         shown = pairs if show_all or where is not None else without_unmeasured_sides(without_shorter_runs(pairs))
         if metric is None:
             shown = dataclasses.replace(shown, notes=(*shown.notes, *_other_question(pairing, options)))
-        _show_pairs(shown, sentences, found, show_all=show_all)
+        answers = [*found, "", *crossing] if crossing else found
+        _show_pairs(shown, sentences, answers, show_all=show_all)
         print_text("".join(f"{printable(line)}\n" for line in verdict.lines))  # not wrapped: they hold commands
     elif format_ is CompareFormat.GITHUB:
         from runmanager.results.gate.github_comment import github_comment
@@ -184,20 +187,17 @@ def compare(
         found = pairing.answers(pairs, options)
         print_text(github_comment(pairs, pairing.title, found, verdict.lines, verdict.status))
     else:
-        _print_file(pairs, TableFormat(format_), pairing, sentences, verdict, is_filtered=where is not None)
+        _print_file(
+            pairs, TableFormat(format_), pairing, [*sentences, *crossing], verdict, is_filtered=where is not None
+        )
     return verdict.exit_status
 
 
-def _sentences(matches: "Matches", every_pair: "ComparisonTable", crossover: str | None) -> list[str]:
+def _sentences(matches: "Matches") -> list[str]:
     from runmanager.results.findings.bottleneck import bottleneck_notes
-    from runmanager.results.findings.crossover import crossover_answers
     from runmanager.results.findings.roofline import roofline_lines
 
-    return [
-        *bottleneck_notes(matches),
-        *roofline_lines(matches),
-        *(crossover_answers(matches, every_pair, crossover) if crossover is not None else []),
-    ]
+    return [*bottleneck_notes(matches), *roofline_lines(matches)]
 
 
 def _other_question(pairing: "_OneSweep | _SweepPair", options: "CompareOptions") -> list[str]:

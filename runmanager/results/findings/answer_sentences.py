@@ -39,9 +39,9 @@ def answers(
 ) -> list[str]:
     """Answer the questions about a sweep from its results table, its comparison and the `runs` of the table.
 
-    The order is: comparisons, the best settings, speeds along a stand-in axis, which nobody asked for, what could not be
-    compared, how the runs ended. `of_the_best` are sentences that follow the one on the best settings, which is that by `metric`, if
-    the runs recorded it.
+    The order is: comparisons, the best settings, speeds along a stand-in axis, which nobody asked for, what could not
+    be compared, how the runs ended. `of_the_best` are sentences that follow the one on the best settings, which is that
+    by `metric`, if the runs recorded it.
     """
     requested = [row for row in comparison.rows if not row.is_stand_in]
     stand_ins = [row for row in comparison.rows if row.is_stand_in]

@@ -15,6 +15,7 @@ from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.cell_pairing import SEED
 from runmanager.results.compare.comparison_side import Side
+from runmanager.results.compare.comparison_table import MeasuredEffect
 from runmanager.results.compare.options import CompareOptions
 from runmanager.results.compare.verdict import DIFFERENT, NOT_MEASURED, Judgement, judge
 from runmanager.results.load.cells import Cell, Cells, gather_cells
@@ -64,7 +65,8 @@ class RankedCell:
 class BestCell:
     """The winner among `num_cells` cells, the runner-up, and how sure the ranking is.
 
-    `verdict` and `reason` compare the two, winner as candidate: `not measured` where there are too few runs to tell.
+    `verdict`, `reason` and `effect` compare the two, winner as candidate: `not measured` where there are too few runs
+    to tell.
     Every other cell is compared with the winner, by intervals that hold simultaneously for all pairs of cells: `rivals`
     are those that cannot be distinguished from it, the best first; `unmeasured` are those with too few runs, or that
     cannot be compared. `selection_bias` is how much the winner's mean likely exceeds the truth, because the winner was
@@ -89,6 +91,7 @@ class BestCell:
     preferred_metric: str | None = None
     lost: Sequence[StoredRun] = ()
     contradictions: Sequence[str] = ()
+    effect: MeasuredEffect | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -160,8 +163,8 @@ def find_best(
     ranked = _with_values(all_cells)
     if not ranked:
         known = (any_direction(other, sweep.runs) for other in known_metrics(sweep.runs))
-        others = [each.name for each in known if _with_values(cells_by(each))]
-        raise UsageError(_why_none(ranked_by, all_cells, others, is_requested=metric is not None))
+        named = [each.name for each in known if _with_values(cells_by(each))]
+        raise UsageError(_why_none(ranked_by, all_cells, named, is_requested=metric is not None))
     sign = -1 if ranked_by.more_is_better else 1
     winner, *others = sorted(ranked, key=lambda each: sign * float(each.spread))
     judgements = _compare_with(winner, others, sweep, options)
@@ -173,6 +176,7 @@ def find_best(
         runner_up=others[0] if others else None,
         verdict=judgements[0].verdict if judgements else NOT_MEASURED,
         reason=judgements[0].reason if judgements else None,
+        effect=judgements[0].effect if judgements else None,
         rivals=rivals,
         unmeasured=[each for each, judgement in found if judgement.verdict == NOT_MEASURED],
         selection_bias=_selection_bias(winner, judgements, len(rivals)),
@@ -251,7 +255,9 @@ def _lost(metric: Metric, cells: Sequence[RankedCell]) -> list[StoredRun]:
 def _why_none(metric: Metric, cells: Sequence[RankedCell], others: Sequence[str], *, is_requested: bool) -> str:
     if any(each.side.finished for each in cells):
         what = "`--metric` must be one" if is_requested else "The best must be by a metric"
-        problem = f"{what} that all finished runs of a cell have, got '{metric.name}' and a run without it in every cell"
+        problem = (
+            f"{what} that all finished runs of a cell have, got '{metric.name}' and a run without it in every cell"
+        )
         lacking = [run.record.name for each in cells for run in each.side.finished if not metric.values(run)]
         if any(each.side.values for each in cells):
             named = ", ".join(lacking[:_MAX_NAMED]) + (", …" if len(lacking) > _MAX_NAMED else "")

@@ -58,7 +58,8 @@ def test_best_is_the_best_mean_not_the_best_run(seeds: Callable[..., SweepConten
 def test_clear_winner_is_outside_the_noise(seeds: Callable[..., SweepContents]) -> None:
     found = find_best(seeds(low=[0.60, 0.61, 0.62], high=[0.90, 0.905, 0.91]), None, **OPTIONS)
     assert found.verdict == "better"
-    assert "outside the noise" in " ".join(best_sentences(found))
+    low, high = (f"{end:.4f}" for end in (found.effect.estimate.low, found.effect.estimate.high))
+    assert f"The difference is outside the noise: 0.2950 [{low}, {high}]." in best_sentences(found)
 
 
 def test_runner_up_within_the_noise_is_a_rival(seeds: Callable[..., SweepContents]) -> None:
@@ -150,7 +151,9 @@ def test_smaller_times_and_losses_are_better(contents: Callable[..., SweepConten
         ({"lr": 2}, reaching(0.5, seconds=1.0), {}),
     )
     assert find_best(sweep, None, metric="epoch_seconds").winner.settings == {"lr": 2}
-    assert find_best(sweep, None, metric="samples_per_second").winner.settings == {"lr": 2}
+    by_speed = find_best(sweep, None, metric="samples_per_second")
+    assert by_speed.winner.settings == {"lr": 2}
+    assert "The difference is outside the noise: 4.000 times as fast [" in " ".join(best_sentences(by_speed))
 
 
 def test_geometric_mean_is_named(contents: Callable[..., SweepContents]) -> None:

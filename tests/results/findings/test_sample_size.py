@@ -65,8 +65,8 @@ def test_of_speed_nothing_is_said_where_it_is_not_known_that_runs_are_timed(cont
     cells = [plan_cell(signature(config), str(config["lr"]), config) for config in ({"lr": 0.1}, {"lr": 0.01})]
     record = add_cells(None, cells, axes={"lr": [0.1, 0.01]}, command=("x",))
     needed = (
-        "Accuracies and losses can be compared from 3 runs a side on, as with `seed=0,1,2` if the program takes a seed: "
-        "lr=0.01 has 1."
+        "Accuracies and losses can be compared from 3 runs a side on, as with `seed=0,1,2` if the program takes a "
+        "seed: lr=0.01 has 1."
     )
     done = [({"lr": 0.1}, [], {"summary": {"val_accuracy": 0.9}})] * count
     assert detectable_before_running(contents(*done), record, {}) == [needed]
