@@ -133,6 +133,8 @@ def compare(
     Of two sweeps, commit, library versions, host and device may differ: they are what is compared.
     """
     from runmanager.results.compare.options import CompareOptions
+    from runmanager.results.compare.sweep_question import with_metric_of_untimed
+    from runmanager.results.findings.crossover import crossover_answers
     from runmanager.results.gate.fail_if import parse_condition
     from runmanager.results.tables.omitted_rows import without_shorter_runs, without_unmeasured_sides
     from runmanager.results.tables.query import TableQuery
@@ -147,10 +149,15 @@ def compare(
     requested = CompareOptions(axis, baseline, better=better, at=at, drift=drift, margin=margin)
     if metric is not None:
         requested = dataclasses.replace(requested, metric=metric)
-    elif format_ is CompareFormat.TEXT and not conditions:
+    elif format_ is CompareFormat.TEXT and conditions:
+        requested = with_metric_of_untimed(pairing.contents.runs, pairing.plan, requested)
+    elif format_ is CompareFormat.TEXT:
         requested = pairing.with_metric(requested)
     options = options_of_table(conditions, requested, pairing.contents.runs) if conditions else requested
     matches = pairing.match(options)
+    if conditions:
+        options, matches = pairing.along_only_axis(options, matches)
+        requested = dataclasses.replace(requested, axis=options.axis)
     if format_ is not CompareFormat.TEXT:
         matches = matches.without_stand_in()
     elif not conditions:
@@ -164,13 +171,15 @@ def compare(
         return query.of_comparison(pairing.compare(pairing.match(wanted).without_stand_in(), wanted))
 
     verdict = answer_conditions(conditions, options, comparison_by, pairing.contents, pairing.duel, requested=requested)
-    sentences = _sentences(matches, every_pair, crossover)
+    sentences = _sentences(matches)
+    crossing = crossover_answers(matches, every_pair, crossover) if crossover is not None else []
     if format_ is CompareFormat.TEXT:
         found = pairing.answers(pairs, options)
         shown = pairs if show_all or where is not None else without_unmeasured_sides(without_shorter_runs(pairs))
         if metric is None:
-            shown = dataclasses.replace(shown, notes=(*shown.notes, *_other_question(pairing.contents, options)))
-        _show_pairs(shown, sentences, found, show_all=show_all)
+            shown = dataclasses.replace(shown, notes=(*shown.notes, *_other_question(pairing, options)))
+        answers = [*found, "", *crossing] if crossing else found
+        _show_pairs(shown, sentences, answers, show_all=show_all)
         print_text("".join(f"{printable(line)}\n" for line in verdict.lines))  # not wrapped: they hold commands
     elif format_ is CompareFormat.GITHUB:
         from runmanager.results.gate.github_comment import github_comment
@@ -178,27 +187,24 @@ def compare(
         found = pairing.answers(pairs, options)
         print_text(github_comment(pairs, pairing.title, found, verdict.lines, verdict.status))
     else:
-        _print_file(pairs, TableFormat(format_), pairing, sentences, verdict, is_filtered=where is not None)
+        _print_file(
+            pairs, TableFormat(format_), pairing, [*sentences, *crossing], verdict, is_filtered=where is not None
+        )
     return verdict.exit_status
 
 
-def _sentences(matches: "Matches", every_pair: "ComparisonTable", crossover: str | None) -> list[str]:
+def _sentences(matches: "Matches") -> list[str]:
     from runmanager.results.findings.bottleneck import bottleneck_notes
-    from runmanager.results.findings.crossover import crossover_answers
     from runmanager.results.findings.roofline import roofline_lines
 
-    return [
-        *bottleneck_notes(matches),
-        *roofline_lines(matches),
-        *(crossover_answers(matches, every_pair, crossover) if crossover is not None else []),
-    ]
+    return [*bottleneck_notes(matches), *roofline_lines(matches)]
 
 
-def _other_question(contents: "SweepContents", options: "CompareOptions") -> list[str]:
+def _other_question(pairing: "_OneSweep | _SweepPair", options: "CompareOptions") -> list[str]:
     """Say how to compare by quality instead of speed, or the reverse, where no metric was named."""
     from runmanager.results.compare.sweep_question import other_metric
 
-    other = other_metric(contents.runs, options.metric)
+    other = other_metric(pairing.contents.runs, pairing.plan, options.metric)
     text = (
         f"No metric was named, so this compares {options.metric}; for {other}: `--metric {shlex.quote(other or '')}`."
     )
@@ -234,6 +240,11 @@ class _OneSweep:
         from runmanager.results.compare.sweep_question import in_turn
 
         return in_turn(self.contents, self.plan, options, matches)
+
+    def along_only_axis(self, options: "CompareOptions", matches: "Matches") -> "tuple[CompareOptions, Matches]":
+        from runmanager.results.compare.sweep_question import along_only_axis
+
+        return along_only_axis(self.contents, self.plan, options, matches)
 
     def compare(self, matches: "Matches", options: "CompareOptions") -> "ComparisonTable":
         from runmanager.results.compare.comparison import compare_matches
@@ -272,19 +283,26 @@ class _SweepPair:
         return self.sweeps.together
 
     @property
+    def plan(self) -> "SweepRecord | None":
+        return self.sweeps.plans[1]
+
+    @property
     def title(self) -> str:
         return f"Comparison of {self.sweeps.names[1]} with {self.sweeps.names[0]}"
 
     def with_metric(self, options: "CompareOptions") -> "CompareOptions":
         from runmanager.results.compare.sweep_question import with_metric_of_untimed
 
-        return with_metric_of_untimed(self.contents.runs, options)
+        return with_metric_of_untimed(self.contents.runs, self.plan, options)
 
     def match(self, options: "CompareOptions") -> "Matches":
         return self.sweeps.match(options)
 
     def in_turn(self, options: "CompareOptions", matches: "Matches") -> "tuple[CompareOptions, Matches]":
         return options, matches  # two sweeps have one axis: themselves
+
+    def along_only_axis(self, options: "CompareOptions", matches: "Matches") -> "tuple[CompareOptions, Matches]":
+        return options, matches
 
     def compare(self, matches: "Matches", options: "CompareOptions") -> "ComparisonTable":
         return self.sweeps.compare_matches(matches, options)
@@ -296,9 +314,8 @@ class _SweepPair:
 
     @property
     def duel(self) -> "Callable[[ComparisonRow], str]":
-        plan = self.sweeps.plans[1]
         runs = [each.runs for each in self.sweeps.contents]
-        return partial(duel_of_sweeps, runs=runs, command=() if plan is None else plan.command)
+        return partial(duel_of_sweeps, runs=runs, command=() if self.plan is None else self.plan.command)
 
 
 def _print_file(

@@ -11,7 +11,13 @@ from runmanager.results.compare.comparison_side import Side
 from runmanager.results.compare.comparison_table import MeasuredEffect
 from runmanager.results.compare.options import CompareOptions
 from runmanager.results.metrics.metric import THROUGHPUT
-from runmanager.results.stats.paired_speedup import MAX_SESSIONS, MIN_ROUNDS, PairedSpeedup, sessions_needed
+from runmanager.results.stats.paired_speedup import (
+    MAX_SESSIONS,
+    MIN_ROUNDS,
+    PairedSpeedup,
+    half_width_after,
+    sessions_needed,
+)
 from runmanager.text import pluralize
 
 __all__ = ["paired_effect", "paired_obstacles", "paired_rates"]
@@ -81,8 +87,13 @@ def _lacking(estimate: PairedSpeedup, runs: Sequence[StoredRun]) -> str:
     if estimate.high <= estimate.value * (1 + wanted):
         return ""
     needed = sessions_needed(estimate, wanted)
-    if needed is None:
-        return f"More than {MAX_SESSIONS} pairs of processes would be needed to know it within {wanted:.1%}."
+    if needed > MAX_SESSIONS:
+        text = f"About {float(f'{needed:.2g}'):,.0f} pairs of processes would be needed to know it within {wanted:.1%}"
+        if estimate.sessions >= MAX_SESSIONS:
+            return f"{text}."
+        reached = half_width_after(estimate, MAX_SESSIONS)
+        seconds = math.ceil(limit * MAX_SESSIONS / estimate.sessions)
+        return f"{text}; {MAX_SESSIONS}, as with `measure.max_seconds={seconds}`, would tell it within {reached:.1%}."
     more = pluralize(needed - estimate.sessions, "more pair", "more pairs")
     seconds = math.ceil(limit * needed / estimate.sessions)
     return f"About {more} would be needed to know it within {wanted:.1%}: `measure.max_seconds={seconds}`."

@@ -11,9 +11,12 @@ from runmanager.results.compare.comparability import obstacles
 from runmanager.results.compare.matched_pairs import MAX_STAND_IN_PAIRS, Matches, match_sides
 from runmanager.results.compare.options import ANY_AXIS, CompareOptions
 from runmanager.results.metrics.metric import THROUGHPUT
-from runmanager.results.metrics.metric_lookup import default_metrics, recorded_names
+from runmanager.results.metrics.metric_lookup import default_metrics, recorded_names, requested_metric
 
-__all__ = ["in_turn", "other_metric", "with_metric_of_sweep", "with_metric_of_untimed"]
+__all__ = [
+    *("along_only_axis", "in_turn", "other_metric", "was_timed", "with_metric_of_sweep"),
+    "with_metric_of_untimed",
+]
 
 _GROUPS = ("optimizer", "scheduler", "loss")
 _QUALITY = frozenset(
@@ -31,11 +34,12 @@ def with_metric_of_sweep(
 ) -> CompareOptions:
     """Return the options with the metric that people ask about, if they name none.
 
-    It is the first of `default_metrics` where nothing was timed, and where only settings of quality vary, no two
-    devices can be compared, and a pair has an answer by it; else the throughput.
+    It is the outcome (the metric that the sweep was asked for, else the first of `default_metrics`) where nothing was
+    timed, and where only settings of quality vary, no two devices can be compared, and a pair has an answer by it; else
+    the throughput.
     """
-    options = with_metric_of_untimed(sweep.runs, options)
-    outcome = _outcome(sweep.runs)
+    options = with_metric_of_untimed(sweep.runs, plan, options)
+    outcome = _outcome(sweep.runs, plan)
     if options.metric != THROUGHPUT.name or outcome is None or options.axis == ANY_AXIS:
         return options
     by_outcome = dataclasses.replace(options, metric=outcome)
@@ -46,16 +50,18 @@ def with_metric_of_sweep(
     return by_outcome if has_answer else options
 
 
-def with_metric_of_untimed(runs: Sequence[StoredRun], options: CompareOptions | None = None) -> CompareOptions:
+def with_metric_of_untimed(
+    runs: Sequence[StoredRun], plan: SweepRecord | None, options: CompareOptions | None = None
+) -> CompareOptions:
     """Return the options with the runs' outcome as the metric, if none of the finished ones was timed."""
     options = options or CompareOptions()
     finished = [run for run in runs if run.record.status is Status.FINISHED]
-    if not finished or any(map(_was_timed, finished)):
+    if not finished or any(map(was_timed, finished)):
         return options
-    return dataclasses.replace(options, metric=_outcome(runs) or options.metric)
+    return dataclasses.replace(options, metric=_outcome(runs, plan) or options.metric)
 
 
-def _was_timed(run: StoredRun) -> bool:
+def was_timed(run: StoredRun) -> bool:
     """Whether a run has a throughput, at least of warm-up. Epochs whose samples were not counted have none."""
     return not run.is_adopted and any(epoch.samples_per_second for epoch in run.epochs)
 
@@ -71,16 +77,33 @@ def in_turn(
     return (each, found) if 0 < len(found.pairs) <= MAX_STAND_IN_PAIRS else (options, matches)
 
 
-def other_metric(runs: Sequence[StoredRun], chosen: str) -> str | None:
+def along_only_axis(
+    sweep: SweepContents, plan: SweepRecord | None, options: CompareOptions, matches: Matches
+) -> tuple[CompareOptions, Matches]:
+    """Return options and pairs along the only setting that varies, where none is named and the default has no pairs.
+
+    Where several vary, which of them stands in depends on what their runs show, which a condition must not.
+    """
+    is_open = options.axis is None and options.baseline is None and not matches.without_stand_in().pairs
+    axes = varying_axes(matches.cells) if is_open else []
+    if len(axes) != 1:
+        return options, matches
+    along = dataclasses.replace(options, axis=axes[0].name)
+    return along, match_sides(sweep, plan, along)
+
+
+def other_metric(runs: Sequence[StoredRun], plan: SweepRecord | None, chosen: str) -> str | None:
     """Return the metric that answers the other question: the outcome for the throughput, and the reverse."""
-    outcome = _outcome(runs)
     if chosen == THROUGHPUT.name:
-        return outcome
+        return _outcome(runs, plan)
     return THROUGHPUT.name if any(map(THROUGHPUT.values, runs)) else None
 
 
-def _outcome(runs: Sequence[StoredRun]) -> str | None:
-    """The first of `default_metrics` that the runs recorded."""
+def _outcome(runs: Sequence[StoredRun], plan: SweepRecord | None) -> str | None:
+    """The metric that the sweep was asked for, else the first of `default_metrics`, that the runs recorded."""
+    asked = requested_metric(plan.metric, runs) if plan and isinstance(plan.metric, str) else None
+    if asked is not None and any(map(asked.values, runs)):
+        return asked.name
     recorded = frozenset(recorded_names(runs))
     return next((name for name in default_metrics(runs) if name in recorded), None)
 

@@ -39,18 +39,18 @@ def answers(
 ) -> list[str]:
     """Answer the questions about a sweep from its results table, its comparison and the `runs` of the table.
 
-    The order is: comparisons, the best settings, the comparison along a stand-in axis, what could not be compared, how
-    the runs ended. `of_the_best` are sentences that follow the one on the best settings, which is that by `metric`, if
-    the runs recorded it.
+    The order is: comparisons, the best settings, speeds along a stand-in axis, which nobody asked for, what could not
+    be compared, how the runs ended. `of_the_best` are sentences that follow the one on the best settings, which is that
+    by `metric`, if the runs recorded it.
     """
     requested = [row for row in comparison.rows if not row.is_stand_in]
     stand_ins = [row for row in comparison.rows if row.is_stand_in]
     found, missing = comparison_answers(requested, comparison)
     best = _best_answer(results, runs, metric)
-    return [
-        *(*found, *best, *(of_the_best if best else ())),
-        *(*stand_in_answer(stand_ins, comparison), *missing, _count_answer(results)),
-    ]
+    stand_in = stand_in_answer(stand_ins, comparison)
+    if any(row.metric.effect == "difference" for row in stand_ins):
+        found, stand_in = [*found, *stand_in], []
+    return [*found, *best, *(of_the_best if best else ()), *stand_in, *missing, _count_answer(results)]
 
 
 def duel_answers(comparison: ComparisonTable) -> list[str]:

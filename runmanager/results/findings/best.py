@@ -15,6 +15,7 @@ from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.cell_pairing import SEED
 from runmanager.results.compare.comparison_side import Side
+from runmanager.results.compare.comparison_table import MeasuredEffect
 from runmanager.results.compare.options import CompareOptions
 from runmanager.results.compare.verdict import DIFFERENT, NOT_MEASURED, Judgement, judge
 from runmanager.results.load.cells import Cell, Cells, gather_cells
@@ -31,6 +32,7 @@ from runmanager.validation import fault
 __all__ = ["BestCell", "RankedCell", "find_best"]
 
 _ABSENT = object()
+_MAX_NAMED = 10
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,8 @@ class RankedCell:
 class BestCell:
     """The winner among `num_cells` cells, the runner-up, and how sure the ranking is.
 
-    `verdict` and `reason` compare the two, winner as candidate: `not measured` where there are too few runs to tell.
+    `verdict`, `reason` and `effect` compare the two, winner as candidate: `not measured` where there are too few runs
+    to tell.
     Every other cell is compared with the winner, by intervals that hold simultaneously for all pairs of cells: `rivals`
     are those that cannot be distinguished from it, the best first; `unmeasured` are those with too few runs, or that
     cannot be compared. `selection_bias` is how much the winner's mean likely exceeds the truth, because the winner was
@@ -88,6 +91,7 @@ class BestCell:
     preferred_metric: str | None = None
     lost: Sequence[StoredRun] = ()
     contradictions: Sequence[str] = ()
+    effect: MeasuredEffect | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -149,15 +153,18 @@ def find_best(
         return _group_seeds(all_of_them, ranked_by, folders)
 
     if metric is None:
-        by_default = (find_metric(name, sweep.runs, at=at) for name in default_metrics(sweep.runs))
-        ranked_by = next((each for each in by_default if _with_values(cells_by(each))), find_metric(OUTCOMES[0], at=at))
+        by_default = [find_metric(name, sweep.runs, at=at) for name in default_metrics(sweep.runs)]
+        of_a_run = (each for each in by_default if any(cell.side.values for cell in cells_by(each)))
+        none = next(of_a_run, find_metric(OUTCOMES[0], at=at))
+        ranked_by = next((each for each in by_default if _with_values(cells_by(each))), none)
     else:
         ranked_by = find_metric(metric, sweep.runs, better=better, at=at)
     all_cells, name = cells_by(ranked_by), ranked_by.name
     ranked = _with_values(all_cells)
     if not ranked:
         known = (any_direction(other, sweep.runs) for other in known_metrics(sweep.runs))
-        raise UsageError(_why_none(name, all_cells, [each.name for each in known if _with_values(cells_by(each))]))
+        named = [each.name for each in known if _with_values(cells_by(each))]
+        raise UsageError(_why_none(ranked_by, all_cells, named, is_requested=metric is not None))
     sign = -1 if ranked_by.more_is_better else 1
     winner, *others = sorted(ranked, key=lambda each: sign * float(each.spread))
     judgements = _compare_with(winner, others, sweep, options)
@@ -169,6 +176,7 @@ def find_best(
         runner_up=others[0] if others else None,
         verdict=judgements[0].verdict if judgements else NOT_MEASURED,
         reason=judgements[0].reason if judgements else None,
+        effect=judgements[0].effect if judgements else None,
         rivals=rivals,
         unmeasured=[each for each, judgement in found if judgement.verdict == NOT_MEASURED],
         selection_bias=_selection_bias(winner, judgements, len(rivals)),
@@ -244,11 +252,17 @@ def _lost(metric: Metric, cells: Sequence[RankedCell]) -> list[StoredRun]:
     return [] if is_lost is None else [run for each in cells for run in each.side.finished if is_lost(run)]
 
 
-def _why_none(metric: str, cells: Sequence[RankedCell], others: Sequence[str]) -> str:
+def _why_none(metric: Metric, cells: Sequence[RankedCell], others: Sequence[str], *, is_requested: bool) -> str:
     if any(each.side.finished for each in cells):
-        way_out = f"; there is {', '.join(others)}." if others else "."
-        problem = f"`--metric` must be one that a finished run has, got '{metric}' and a run without it in every cell"
-        return problem + way_out
+        what = "`--metric` must be one" if is_requested else "The best must be by a metric"
+        problem = (
+            f"{what} that all finished runs of a cell have, got '{metric.name}' and a run without it in every cell"
+        )
+        lacking = [run.record.name for each in cells for run in each.side.finished if not metric.values(run)]
+        if any(each.side.values for each in cells):
+            named = ", ".join(lacking[:_MAX_NAMED]) + (", …" if len(lacking) > _MAX_NAMED else "")
+            problem = f"{problem} ({named}); leave these out with `--where`"
+        return f"{problem}; there is {', '.join(others)}." if others else f"{problem}."
     num_runs = sum(len(each.side.cells) for each in cells)
     return f"The best must be one of finished runs, got no finished run among {num_runs}."
 

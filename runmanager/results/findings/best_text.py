@@ -64,7 +64,8 @@ def best_sentences(best: BestCell) -> list[str]:
         return [*lines, "It is the only cell with this metric, so there is nothing to compare it with."]
     lines.append(f"Next is {best.runner_up.side.label} with {_figure(best.runner_up, best.metric)}.")
     if best.verdict in DIFFERENT:
-        lines.append(f"The difference is outside the noise{f' ({best.reason})' if best.reason else ''}.")
+        reason = f" ({best.reason})" if best.reason else ""
+        lines.append(f"The difference is outside the noise: {_describe_effect(best)}{reason}.")
     elif best.verdict == NOT_MEASURED:
         lines.append(f"Whether it is truly behind is not known: {without_contention(best.reason or '')}.")
     lines += [*_describe_rivals(best), *_describe_unmeasured(best)]
@@ -73,6 +74,15 @@ def best_sentences(best: BestCell) -> list[str]:
     if best.num_cells > 2 and (best.rivals or best.selection_bias is None):
         lines.append(_describe_selection_bias(best))
     return lines
+
+
+def _describe_effect(best: BestCell) -> str:
+    """The effect of the winner against the next one, with its interval: `0.1300 [0.1100, 0.1500]`."""
+    assert best.effect is not None  # a pair with a verdict has one
+    metric, estimate = best.metric, best.effect.estimate
+    words = {"difference": "", "ratio": " times", "speedup": " times as fast"}[metric.effect]
+    least, most = metric.format_ends(estimate.low, estimate.high)
+    return f"{metric.format_effect(estimate.value)}{words} [{least}, {most}]"
 
 
 def _describe_lost(best: BestCell) -> list[str]:

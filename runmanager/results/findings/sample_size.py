@@ -9,6 +9,7 @@ from runmanager.results.compare.cell_pairing import SEED
 from runmanager.results.compare.comparison_side import Side
 from runmanager.results.compare.matched_pairs import Match, Matches, match_sides
 from runmanager.results.compare.options import ANY_AXIS, CompareOptions
+from runmanager.results.compare.sweep_question import was_timed
 from runmanager.results.compare.verdict import residuals_of_pairs, took_turns
 from runmanager.results.findings.recommendations import MIN_EPOCHS
 from runmanager.results.metrics.metric import THROUGHPUT
@@ -25,13 +26,11 @@ _MIN_DOF = 2  # of a measured deviation, to be used
 _MAX_CELLS = 2000  # of a plan: matching more takes too long
 
 
-def detectable_before_running(
-    sweep: SweepContents, plan: SweepRecord, epochs: Mapping[str, int] | None = None
-) -> list[str]:
+def detectable_before_running(sweep: SweepContents, plan: SweepRecord, epochs: Mapping[str, int]) -> list[str]:
     """Describe what planned runs can detect, and what they cannot answer, in sentences.
 
     They are about `device` if it varies, else about the first axis. `epochs` are the most that the run of each cell can
-    measure, by signature, where that is known.
+    measure, by signature, where that is known. Nothing is said of speed where it is not known that runs are timed.
     """
     if len(plan.cells) > _MAX_CELLS:
         return []
@@ -39,7 +38,8 @@ def detectable_before_running(
     axes = sorted((axis.name for axis in matches.axes), key=lambda name: name != "device")
     if not axes:
         return []
-    of_speed = _too_few_epochs(matches, axes[0], epochs or {}) or _lines(matches, plan, axes[0])
+    is_timed = bool(epochs) or any(map(was_timed, sweep.runs))
+    of_speed = _too_few_epochs(matches, axes[0], epochs) or _lines(matches, plan, axes[0]) if is_timed else []
     return [*of_speed, *_too_few_runs(matches, axes[0])]
 
 
@@ -71,9 +71,7 @@ def _most_epochs(side: Side, epochs: Mapping[str, int]) -> float:
 
 
 def _too_few_runs(matches: Matches, axis: str) -> list[str]:
-    """Say that metrics with one value a run cannot be compared, where seeds would make that possible."""
-    if SEED not in matches.cells.names():
-        return []
+    """Say that metrics with one value a run cannot be compared, which seeds would make possible."""
     needed = CompareOptions.min_seeds
     sides = [side for match in matches.pairs if match.axis.name == axis for side in match.sides if side.cells]
     runs, label = min(((len(side.cells), side.label) for side in sides), default=(needed, ""))
@@ -81,7 +79,8 @@ def _too_few_runs(matches: Matches, axis: str) -> list[str]:
         return []
     seeds = ",".join(map(str, range(needed)))
     text = f"Accuracies and losses can be compared from {needed} runs a side on, as with `seed={seeds}`"
-    return [f"{text}: {label} has {runs}."]
+    condition = "" if SEED in matches.cells.names() else " if the program takes a seed"
+    return [f"{text}{condition}: {label} has {runs}."]
 
 
 def detectable_by_more_runs(matches: Matches, plan: SweepRecord | None) -> list[str]:
@@ -154,5 +153,5 @@ def _deviation(residuals: Residuals) -> tuple[float, str]:
 
 
 def _percent(share: float) -> str:
-    """Format a probability, never as 0% or 100%."""
-    return "under 1%" if share < 0.01 else "over 99%" if share > 0.99 else f"{share:.0%}"
+    """Format a probability, never as 100%; below a tenth it is luck, whatever the noise."""
+    return "under 10%" if share < 0.1 else "over 99%" if share > 0.99 else f"{share:.0%}"

@@ -114,7 +114,7 @@ def judge_condition(condition: Condition, comparison: ComparisonTable, metric: M
     overall = _overall(condition, metric, rows, comparison)
     if overall is not None:
         return overall
-    said = _said(left[0], comparison) if left else "there is no pair to compare"
+    said = _said(left[0], comparison) if left else "there is no pair to compare; `--axis` names the setting to compare"
     return Answer(GateStatus.NOT_KNOWN, _line(condition, "not known", said, len(left), len(rows)), left)
 
 
@@ -189,8 +189,8 @@ def _effect_text(row: ComparisonRow, value: float, interval: Interval) -> str:
     if metric.effect == "speedup":
         return f"{candidate} is {value:.3f} times as fast as {baseline}{by} [{interval.low:.3f}, {interval.high:.3f}]"
     texts = [metric.format_effect(value), *metric.format_ends(interval.low, interval.high)]
-    how = "times" if metric.effect == "ratio" else "more than"
-    return f"{metric.name} of {candidate} is {texts[0]} {how} {baseline}'s [{texts[1]}, {texts[2]}]"
+    how = "times" if metric.effect == "ratio" else "more than" if value >= 0 else "less than"
+    return f"{metric.name} of {candidate} is {texts[0].removeprefix('-')} {how} {baseline}'s [{texts[1]}, {texts[2]}]"
 
 
 def _line(condition: Condition, word: str, said: str, count: int, of: int) -> str:

@@ -124,7 +124,8 @@ def known_metrics(runs: Sequence[StoredRun]) -> list[str]:
 def recorded_names(runs: Sequence[StoredRun]) -> list[str]:
     """Return the names of the metrics that the runs recorded themselves: `OUTCOMES` that they have, and logged ones."""
     epochs = [epoch for run in runs for epoch in run.epochs]
-    outcomes = [name for name in OUTCOMES if any(getattr(epoch, name) is not None for epoch in epochs)]
+    of_runs = {name for run in runs for name in run.record.summary or {}}
+    outcomes = [name for name in OUTCOMES if name in of_runs or any(getattr(each, name) is not None for each in epochs)]
     return [*outcomes, *_logged(runs).metrics.values()]
 
 

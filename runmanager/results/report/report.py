@@ -32,6 +32,7 @@ from runmanager.results.table_model.environment_text import FACTS
 from runmanager.results.table_model.formatting import human
 from runmanager.results.table_model.headings import in_words
 from runmanager.results.tables.omitted_rows import pairs_with_answer, without_shorter_runs
+from runmanager.results.tables.results_table import has_times
 from runmanager.results.tables.seeds import collapse_seeds, seed_groups
 from runmanager.results.tables.sorting import best_first
 from runmanager.text import in_backticks, pluralize, shell_command
@@ -90,6 +91,7 @@ def render_report(snapshot: SweepSnapshot, *, now: datetime.datetime) -> str:
         steps=list(map(in_words, steps)),
         contents=[(anchor, heading) for anchor, (heading, content) in sections.items() if content],
         is_of_speed=is_of_speed,
+        is_timed=has_times(results.rows),
         data=encode_page_data(data),
         comparison=pairs,
         crossings=crossings,

@@ -1,6 +1,7 @@
 """Speedups of runs that were measured side by side, from the rounds of each pair of processes."""
 
 import math
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ __all__ = [
     "MIN_ROUNDS",
     "PairedSpeedup",
     "batch_length",
+    "half_width_after",
     "is_narrow",
     "log_ratios",
     "log_ratios_by_session",
@@ -142,17 +144,19 @@ def is_narrow(sessions: Sequence[_Ratios], half_width: float) -> bool:
     return estimate is not None and estimate.high <= estimate.value * (1 + half_width)
 
 
-def sessions_needed(estimate: PairedSpeedup, half_width: float) -> int | None:
-    """Return how many sessions would bring the interval to `half_width` (a share) if their noise stays as it is.
+def sessions_needed(estimate: PairedSpeedup, half_width: float) -> int:
+    """Return how many sessions would bring the interval to `half_width` (a share) if their noise stays as it is."""
+    low = high = estimate.sessions + 1
+    while half_width_after(estimate, high) > half_width:
+        low, high = high + 1, 2 * high
+    return bisect_left(range(high), -half_width, low, key=lambda count: -half_width_after(estimate, count))
 
-    None for more than `MAX_SESSIONS`.
-    """
-    variance = estimate.error**2 * estimate.sessions
-    for count in range(estimate.sessions + 1, MAX_SESSIONS + 1):
-        dof = estimate.dof + count - estimate.sessions
-        if Noise(variance, dof, own=dof).half_width(count, rows=estimate.rows) <= math.log1p(half_width):
-            return count
-    return None
+
+def half_width_after(estimate: PairedSpeedup, sessions: int) -> float:
+    """Return the half-width of the interval (a share) after so many sessions if their noise stays as it is."""
+    dof = estimate.dof + sessions - estimate.sessions
+    noise = Noise(estimate.error**2 * estimate.sessions, dof, own=dof)
+    return math.expm1(noise.half_width(sessions, rows=estimate.rows))
 
 
 def batch_length(sessions: Sequence[_Ratios]) -> int:

@@ -55,7 +55,7 @@ def cross_sweep_rows(sweeps: Sequence[NamedSweep], *, requested: Sequence[str] =
         directions=directions,
         shown=(SWEEP, *shown_columns([_renamed(column_of(name)) for name in shown] or ["run"], metrics, rates)),
         notes=(*directions.notes(), *row_notes(rows), *_notes(sweeps, tables), *_damage(sweeps)),
-        legend=results_legend(logged),
+        legend=results_legend(logged, rows),
         num_unread=sum(table.num_unread for table in tables),
     )
     return _labelled(table, sweeps)

@@ -11,6 +11,7 @@ from runmanager.records.settings.values import hashable
 from runmanager.results.table_model.columns import MISSING, Row, Table
 from runmanager.results.table_model.formatting import Median
 from runmanager.results.tables.names import split_names
+from runmanager.results.tables.results_table import row_notes
 from runmanager.results.tables.sorting import sorted_values
 from runmanager.text import format_value
 
@@ -69,7 +70,7 @@ def pivot(table: Table, axes: PivotAxes) -> Table:
         settings=(axes.rows,),
         logged=tuple(headings.values()) if metric in table.logged else (),
         shown=(axes.rows, *headings.values()),
-        notes=table.notes,
+        notes=tuple(_notes(table, metric)),
         legend=_legend(metric, has_counts),
         shows_empty=True,
     )
@@ -102,6 +103,12 @@ def _row(
     return Row(row)
 
 
+def _notes(table: Table, metric: str) -> list[str]:
+    """The notes of the table; without those on speed if the metric is none."""
+    of_speed = [] if metric.endswith(("_seconds", "_per_second")) else row_notes(table.rows)
+    return [note for note in table.notes if note not in of_speed]
+
+
 def _legend(metric: str, has_counts: bool) -> str:
-    counts = "; n is the number of runs if more than one" if has_counts else ""
-    return f"{metric}: the median over finished runs{counts}. {MISSING}: no finished run has it."
+    medians = ": the median over finished runs; n is the number of runs if more than one"
+    return f"{metric}{medians if has_counts else ' of each finished run'}. {MISSING}: no finished run has it."

@@ -38,20 +38,21 @@ from runmanager.results.tables.labelled import label_notes, labelled
 from runmanager.text import pluralize
 
 __all__ = [
-    "LEGEND",
     "Table",
     "declared_directions",
     "epoch_rows",
     "folder_of",
+    "has_times",
     "result_rows",
     "results_legend",
     "row_notes",
     "shown_columns",
 ]
 
-LEGEND = (
-    f"{MISSING} is not measured. Times and throughput are medians over the measured epochs: warm-up epochs "
-    "(the first, and any before the step time settles) do not count."
+_LEGEND = f"{MISSING} is not measured."
+_TIMES_LEGEND = (
+    "Times and throughput are medians over the measured epochs: warm-up epochs (the first, and any before the step "
+    "time settles) do not count."
 )
 _LOGGED_LEGEND = "A logged metric is the value of the last epoch that has it."
 _SHOWN_OUTCOMES = ("status", "reason", "epochs", "accuracy", "val_accuracy", "loss", "val_loss")
@@ -130,7 +131,7 @@ def result_rows(
             *_unobserved_notes(runs),
             *damage_notes(summary.damaged),
         ),
-        legend=results_legend(logged),
+        legend=results_legend(logged, rows),
         num_unread=_num_unread(summary),
         metric=plan.metric if plan and isinstance(plan.metric, str) else None,
     )
@@ -143,14 +144,20 @@ def folder_of(row: Row) -> str:
     return str(row["run_dir"] or row["run"]).rpartition("/")[2]
 
 
-def results_legend(logged: LoggedColumns) -> str:
-    """Return the legend of a results table with these logged columns."""
+def has_times(rows: Sequence[Row]) -> bool:
+    """Whether any run has a measured epoch, with its time."""
+    return any(row["epoch_seconds"] is not None for row in rows)
+
+
+def results_legend(logged: LoggedColumns, rows: Sequence[Row]) -> str:
+    """Return the legend of a results table with these logged columns and rows."""
+    legend = f"{_LEGEND} {_TIMES_LEGEND}" if has_times(rows) else _LEGEND
     if not logged.metrics:
-        return LEGEND
+        return legend
     renamed = [column for name, column in logged.metrics.items() if column != name]
     named = ", ".join(renamed[:_MAX_NAMED]) + (", …" if len(renamed) > _MAX_NAMED else "")
     others = f" `metrics.` marks those that have the name of another column or a setting: {named}." if renamed else ""
-    return f"{LEGEND} {_LOGGED_LEGEND}{others}"
+    return f"{legend} {_LOGGED_LEGEND}{others}"
 
 
 def shown_columns(settings: Sequence[str], metrics: Sequence[str], rates: Sequence[str]) -> tuple[str, ...]:

@@ -179,6 +179,22 @@ def test_conditions_within_one_sweep_name_the_duel_of_both_sides(command: Callab
     assert "`runmanager duel batch_size=100 batch_size=1000 lr=0.01 num_workers=0 device=cpu`" in open_.out
 
 
+@pytest.mark.parametrize("format_", ["text", "json"])
+def test_without_an_axis_the_only_setting_that_varies_is_judged(
+    command: Callable, tmp_path: Path, format_: str
+) -> None:
+    one = write(tmp_path / "one", 2.0, seeds=20)
+    words = "compare", str(tmp_path / "one"), "--fail-if", "slower", "--fail-if", "worse:val_accuracy:0.01"
+    done = command(*words, "--format", format_)
+    assert (
+        done.status == 0 and "`--fail-if slower` passed: batch_size=1000 is 1.000 times as fast" in done.out + done.err
+    )
+    one.plan(*(CPU | {"batch_size": size, "lr": lr} for size in (100, 1000) for lr in (0.01, 0.1)))
+    several = command(*words, "--format", format_)
+    assert several.status == 3
+    assert "there is no pair to compare; `--axis` names the setting to compare." in several.out + several.err
+
+
 def test_settings_of_a_script_have_no_duel_and_more_seeds_are_named(command: Callable, tmp_path: Path) -> None:
     write(tmp_path / "one", 2.0, unsigned=(), cell_command=("runmanager", "run", "train.py", "batch_size=100"))
     done = command("compare", str(tmp_path / "one"), "--axis", "batch_size", "--fail-if", "slower:0.01%")

@@ -141,6 +141,21 @@ def test_an_inconclusive_duel_says_how_much_longer_it_would_take(contents, timed
     assert "would be needed" not in duel_answers(compare(longer, None, CompareOptions()))[0]
 
 
+def test_a_duel_far_from_its_precision_says_how_far_and_what_can_be_reached(contents, timed):
+    """Rounds that differ by some 20% to either side: the interval shrinks with the root of the pairs of processes."""
+    measure = {"measure": PAIRED["measure"] | {"max_seconds": 30, "half_width": 0.01}}
+    rates = [1300.0, 750.0, 1200.0, 850.0] * 2
+    answer = duel_answers(compare(in_turns(contents, timed, [1000.0] * 8, rates, sessions=2, config=measure), None))[0]
+    said = re.search(
+        r"About ([\d,]+) pairs of processes would be needed to know it within 1\.0%; 20, as with "
+        r"`measure\.max_seconds=300`, would tell it within ([\d.]+)%\.$",
+        answer,
+    )
+    assert said is not None, answer
+    count, reached = (float(text.replace(",", "")) for text in said.groups())
+    assert count > 20 and count == pytest.approx(20 * reached**2, rel=0.25)
+
+
 def test_paired_runs_without_common_rounds_are_not_measured(contents, timed):
     sweep = in_turns(contents, timed, [1000.0] * 9, [1030.0] * 9)
     first, second = sweep.runs

@@ -4,9 +4,11 @@ import msgspec
 import pytest
 
 from runmanager.records.run.status import Reason, Status
+from runmanager.records.sweep.sweep_record import add_cells
 from runmanager.results.compare.comparison import compare, compare_with_stand_in
 from runmanager.results.compare.options import CompareOptions
 from runmanager.results.compare.sweep_question import other_metric, with_metric_of_sweep
+from runmanager.results.findings.answer_sentences import answers
 from runmanager.results.findings.recommendations import next_steps
 from runmanager.results.tables.results_table import result_rows
 
@@ -39,7 +41,7 @@ def test_where_settings_of_quality_alone_vary_their_results_are_compared(graded,
     table = compare_with_stand_in(sweep, None)
     (row,) = table.rows
     assert (row["axis"], row["metric"], row["verdict"]) == (axis, "val_accuracy", "worse")
-    assert other_metric(sweep.runs, "val_accuracy") == "samples_per_second"
+    assert other_metric(sweep.runs, None, "val_accuracy") == "samples_per_second"
     assert metric_of(sweep, axis=axis) == "val_accuracy"
     assert compare(sweep, None, CompareOptions(axis=axis)).rows[0]["speedup"] is not None  # files keep their columns
     steps = next_steps(result_rows(sweep, None), table, sweep=sweep.paths, commands={}, settings={}, runs=sweep.runs)
@@ -61,7 +63,7 @@ def test_otherwise_the_speed_is_compared(graded, axis, seeds):
     """Of settings of speed, and where too few runs answer by quality."""
     sweep = graded(axis=axis, seeds=seeds)
     assert metric_of(sweep) == "samples_per_second"
-    assert other_metric(sweep.runs, "samples_per_second") == "val_accuracy"
+    assert other_metric(sweep.runs, None, "samples_per_second") == "val_accuracy"
 
 
 def test_runs_that_were_not_timed_are_compared_by_what_they_recorded(graded):
@@ -72,3 +74,30 @@ def test_runs_that_were_not_timed_are_compared_by_what_they_recorded(graded):
         "adopted runs were not timed: width=0.1, width=0.01; what they recorded is compared with --metric: "
         "val_accuracy, accuracy, val_loss, loss"
     )
+
+
+@pytest.fixture
+def printed(contents):
+    """Four seeds of two programs' settings, without epochs: a score, an accuracy, and no device."""
+    runs = []
+    for seed in range(4):
+        for width, accuracy in ((8, 0.9), (16, 0.6)):
+            summary = {"val_accuracy": accuracy + (seed * (2 + (width < 10))) % 4 / 100, "score": accuracy}
+            runs.append(({"width": width, "seed": seed}, [], {"summary": summary}))
+    return contents(*runs)
+
+
+def test_runs_without_epochs_are_compared_by_their_final_metric(printed):
+    table = compare_with_stand_in(printed, None)
+    (row,) = table.rows
+    assert (row["axis"], row["metric"], row["verdict"]) == ("width", "val_accuracy", "worse")
+    verdict, best, count = answers(result_rows(printed, None), table, runs=printed.runs)
+    assert verdict.startswith("width=16 is worse than width=8: its val_accuracy is 0.3050 below width=8's [")
+    assert best.startswith("The best val_accuracy is 0.9150 ") and count == "8 runs: 8 finished."
+    asked = compare(printed, None, CompareOptions("width", metric="val_accuracy"))
+    assert answers(result_rows(printed, None), asked, runs=printed.runs) == [verdict, best, count]
+
+
+def test_the_metric_that_the_sweep_was_asked_for_is_compared(printed):
+    plan = add_cells(None, [], axes={}, command=("runmanager", "sweep"))
+    assert with_metric_of_sweep(printed, msgspec.structs.replace(plan, metric="score")).metric == "score"

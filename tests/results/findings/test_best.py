@@ -58,7 +58,8 @@ def test_best_is_the_best_mean_not_the_best_run(seeds: Callable[..., SweepConten
 def test_clear_winner_is_outside_the_noise(seeds: Callable[..., SweepContents]) -> None:
     found = find_best(seeds(low=[0.60, 0.61, 0.62], high=[0.90, 0.905, 0.91]), None, **OPTIONS)
     assert found.verdict == "better"
-    assert "outside the noise" in " ".join(best_sentences(found))
+    low, high = (f"{end:.4f}" for end in (found.effect.estimate.low, found.effect.estimate.high))
+    assert f"The difference is outside the noise: 0.2950 [{low}, {high}]." in best_sentences(found)
 
 
 def test_runner_up_within_the_noise_is_a_rival(seeds: Callable[..., SweepContents]) -> None:
@@ -150,7 +151,9 @@ def test_smaller_times_and_losses_are_better(contents: Callable[..., SweepConten
         ({"lr": 2}, reaching(0.5, seconds=1.0), {}),
     )
     assert find_best(sweep, None, metric="epoch_seconds").winner.settings == {"lr": 2}
-    assert find_best(sweep, None, metric="samples_per_second").winner.settings == {"lr": 2}
+    by_speed = find_best(sweep, None, metric="samples_per_second")
+    assert by_speed.winner.settings == {"lr": 2}
+    assert "The difference is outside the noise: 4.000 times as fast [" in " ".join(best_sentences(by_speed))
 
 
 def test_geometric_mean_is_named(contents: Callable[..., SweepContents]) -> None:
@@ -249,6 +252,21 @@ def test_default_metric_is_an_existing_one_and_named(contents: Callable[..., Swe
         found({"accuracy": 0.9}, metric="val_accuracy")
     with pytest.raises(UsageError, match=r"got 'val_accuracy' and a run without it in every.*; there is run_seconds"):
         found({})
+
+
+def test_runs_that_lack_the_default_metric_in_every_cell_are_named(contents: Callable[..., SweepContents]) -> None:
+    """No metric was asked for, and some runs have one: the message must not say otherwise."""
+    has = {"summary": {"val_loss": 0.5}}
+    sweep = contents(*(({"lr": lr, "seed": seed}, [], has if seed else {}) for lr in (1, 2) for seed in (0, 1)))
+    lacking = ", ".join(run.record.name for run in sweep.runs if not run.record.summary)
+    with pytest.raises(UsageError) as caught:
+        find_best(sweep, None)
+    assert str(caught.value) == (
+        "The best must be by a metric that all finished runs of a cell have, got 'val_loss' and a run without it in "
+        f"every cell ({lacking}); leave these out with `--where`; there is run_seconds."
+    )
+    folders = {run.paths.root for run in sweep.runs if run.record.summary}
+    assert find_best(sweep, None, folders=folders).metric.name == "val_loss"
 
 
 def test_unknown_metric_is_rejected(seeds: Callable[..., SweepContents]) -> None:

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from runmanager.records.run.status import Status
+from runmanager.records.settings.signature import signature
 from runmanager.records.sweep.sweep_record import add_cells, plan_cell
 from runmanager.results.compare.comparison import compare
 from runmanager.results.compare.matched_pairs import match_sides
@@ -26,7 +27,7 @@ def planned(contents):
         record = add_cells(
             None, [plan_cell(str(at), str(at), config) for at, config in enumerate(configs)], axes=axes, command=("x",)
         )
-        return detectable_before_running(contents(), record)
+        return detectable_before_running(contents(), record, {str(at): 7 for at in range(len(cells))})
 
     return lines
 
@@ -34,7 +35,7 @@ def planned(contents):
 def test_plan_in_turns_describes_its_power_and_assumption(planned):
     (line,) = planned(*((device, seed) for seed in range(5) for device in ("cpu", "cuda")))
     assert line == (
-        "With 5 runs for each value of device, a difference in speed of 3% is seen with a chance of under 1%; 18 runs "
+        "With 5 runs for each value of device, a difference in speed of 3% is seen with a chance of under 10%; 18 runs "
         "each would show one of 3% with a chance of 80% (if runs of equal settings differ by 2%, as is assumed so far)."
     )
 
@@ -58,17 +59,38 @@ def test_plan_without_power_describes_a_way_out(planned):
     assert planned(("cpu", 0), ("cpu", 1)) == []  # nothing is compared
 
 
+@pytest.mark.parametrize("count", [0, 1])
+def test_of_speed_nothing_is_said_where_it_is_not_known_that_runs_are_timed(contents, timed, count):
+    """A script may record no epochs, before its first run and after it; one that does so is told of speed."""
+    cells = [plan_cell(signature(config), str(config["lr"]), config) for config in ({"lr": 0.1}, {"lr": 0.01})]
+    record = add_cells(None, cells, axes={"lr": [0.1, 0.01]}, command=("x",))
+    needed = (
+        "Accuracies and losses can be compared from 3 runs a side on, as with `seed=0,1,2` if the program takes a "
+        "seed: lr=0.01 has 1."
+    )
+    done = [({"lr": 0.1}, [], {"summary": {"val_accuracy": 0.9}})] * count
+    assert detectable_before_running(contents(*done), record, {}) == [needed]
+    of_speed, of_metrics = detectable_before_running(contents(({"lr": 0.1}, timed([1.0]), {})), record, {})
+    assert of_speed.startswith("Speeds cannot be compared along lr: ") and of_metrics == needed
+
+
+def test_chances_below_a_tenth_are_not_told_apart(measured):
+    for deviation in (0.02, 0.3):
+        (line,) = detectable_by_more_runs(match_sides(measured(deviation, num_seeds=3), None, CompareOptions()), None)
+        assert "is seen with a chance of under 10%; " in line
+
+
 @pytest.fixture
 def measured(contents, timed):
-    """Ten seeds a side in turns, whose log throughputs alternate by `deviation`; the sides differ by `gap`."""
+    """Seeds of each side in turns, whose log throughputs alternate by `deviation`; the sides differ by `gap`."""
 
-    def make(deviation, gap=0.01):
+    def make(deviation, gap=0.01, num_seeds=10):
         noise = {("cpu", seed): (-1) ** seed * deviation for seed in range(10)}
         noise |= {("cuda", seed): (-1) ** (seed // 2) * deviation + gap for seed in range(10)}
         return contents(
             *(
                 ({"device": device, "seed": seed}, timed([9.0] + [math.exp(-noise[device, seed])] * 6), {})
-                for seed in range(10)
+                for seed in range(num_seeds)
                 for device in ("cpu", "cuda")
             )
         )

@@ -75,6 +75,13 @@ def test_worse_knows_the_direction_of_its_metric(condition, metric, interval, ex
     assert status(condition, interval, metric=metric) is expected
 
 
+@pytest.mark.parametrize(("interval", "said"), [((-0.03, -0.02), "0.0250 less"), ((0.02, 0.03), "0.0250 more")])
+def test_a_difference_is_said_without_its_sign(interval, said):
+    comparison = table(interval, metric="val_accuracy")
+    line = judge_condition(parse_condition("worse:val_accuracy:0.01"), comparison, find_metric("val_accuracy")).line
+    assert f"val_accuracy of sweep=b is {said} than sweep=a's [" in line
+
+
 def test_one_pair_fails_all_must_pass_and_one_that_is_not_measured_leaves_it_open():
     fine, bad = (0.99, 1.01), (0.90, 0.92)
     assert status("slower", fine, bad) is FAILED

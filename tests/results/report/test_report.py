@@ -205,6 +205,12 @@ def test_the_certainty_of_the_best_and_the_failures_come_first(filled, timed):
     assert "and 1 more: one note" in page
 
 
+def test_the_clock_is_explained_where_epochs_were_timed(filled, make_sweep):
+    script = make_sweep("script")
+    script.run({"lr": 0.1}, [], summary={"val_accuracy": 0.9})
+    assert ["synchronised" in page_of(each) for each in (filled, script)] == [True, False]
+
+
 def test_user_text_is_escaped(filled):
     page = page_of(filled)
     assert EVIL not in page

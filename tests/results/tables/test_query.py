@@ -143,6 +143,22 @@ def test_pivot_formats_its_metric_as_the_table_does(grid: SweepContents) -> None
     assert "| 6 (n=2) |" in writers.to_markdown(counted)
 
 
+def test_pivot_of_single_runs_explains_no_medians_and_no_speed(
+    contents: Callable[..., SweepContents], timed: Callable[..., Any]
+) -> None:
+    """Each run's last epoch took long, which a note on the speed says."""
+    runs = [({"lr": lr, "seed": seed}, timed([1.0] * 9 + [90.0]), {}) for lr in (1, 2) for seed in (0, 1)]
+    of_speed, of_accuracy = (shown(contents(*runs), pivot=f"lr:seed{name}") for name in ("", ":val_accuracy"))
+    assert of_accuracy.legend == "val_accuracy of each finished run. N/A: no finished run has it."
+    assert any("overall_samples_per_second" in note for note in of_speed.notes) and of_accuracy.notes == ()
+
+
+def test_times_are_explained_where_there_are_any(contents: Callable[..., SweepContents], grid: SweepContents) -> None:
+    script = contents(({}, [], {"summary": {"loss": 1.0}}))
+    assert "warm-up" in shown(grid).legend
+    assert shown(script).legend == "N/A is not measured."
+
+
 def test_pivot_distinguishes_values_with_equal_text(
     contents: Callable[..., SweepContents], steady: Callable[..., Any]
 ) -> None:
