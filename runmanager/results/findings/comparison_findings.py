@@ -65,7 +65,7 @@ def _open_answer(measured: Rows, what: str, axis: str) -> str:
     if len(measured) == 1 or len(rows_by_sides(measured)) > 1:
         return f"{answer}{_of(measured)}."
     name = setting_name(measured[0]["axis"])
-    return f"{answer} by any of {len(measured)} pairs alone; `--axis {name}` judges them together."
+    return f"{answer} by any of {len(measured)} pairs alone; `compare --axis {name}` judges them together."
 
 
 def _num_measured(of_sides: Mapping[Any, Rows]) -> int:
