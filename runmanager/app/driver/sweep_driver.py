@@ -134,12 +134,11 @@ class SweepDriver:
     def _to_be_skipped(self, to_run: Sequence[PlannedRun]) -> dict[str, str]:
         """Why cells will be skipped, by signature: their processes record it, but there is nothing to do in them.
 
-        What another program does without its device is not known, nor which devices other launchers find.
+        Which devices other launchers find is not known.
         """
-        own = [each for each in to_run if not each.cell.command]
-        found = (
-            predict_skipped(self._launcher, own, needs_all=False) if isinstance(self._launcher, LocalLauncher) else []
-        )
+        if not isinstance(self._launcher, LocalLauncher):
+            return {}
+        found = predict_skipped(self._launcher, to_run, needs_all=False)
         return {each.cell.signature: each.why for each in found if each.action is Action.SKIP}
 
     def _with_kept_cells(self, grid: CellGrid) -> CellGrid:

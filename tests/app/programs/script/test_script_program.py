@@ -217,6 +217,18 @@ def test_a_value_that_the_script_refuses_fails_its_cell_in_the_words_of_the_scri
     assert {lr: each.message for lr, each in records_of(folder, "typed").items()} == {0.1: "", "abc": said}
 
 
+def test_a_cell_whose_device_is_missing_is_neither_started_nor_counted(folder: Folder) -> None:
+    folder.write("train.py", TYPED)
+    words = ("sweep", "--name", "devices", "--workers", "2", "train.py", "device=cpu,cuda")
+    done = folder.run(*words)
+    assert done.status == 0, done.err
+    lines = done.out.splitlines()
+    assert lines[0] == "1 run to do, 1 cell skipped (no cuda here), in outputs/devices"
+    assert lines[1] == "[1/1] device=cpu started"
+    assert not [line for line in lines if "device=cuda started" in line]
+    assert str(records_of(folder, "devices")["cuda"].status) == "skipped"
+
+
 # Trains for four epochs from its checkpoint; waits before the third one while `gate` exists, with a child of its own.
 RESUMES = """
 import subprocess, sys, time
