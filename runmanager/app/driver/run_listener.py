@@ -55,7 +55,7 @@ class SweepListener(Listener):
         show: Callable[[SweepPaths, Console, bool], None] = show_results,
         resuming: Sequence[str] = (),
         metric: str | None = None,
-        without_metrics: str = "",
+        without_metrics: Callable[[RunPaths], str] = lambda _: "",
         skipped: Mapping[str, str] | None = None,
     ) -> None:
         self._sweep = sweep

@@ -90,7 +90,11 @@ REFUSED = [
     (("sweep", "train.py", "wy=fine", "lrr=1", "--", "fit"), ["did you mean '--way'?", "did you mean '--lr'?"]),
     (("sweep", "train.py", "learning_rate=1", "--", "fit"), ["did you mean '--lr'?"]),
     (("sweep", "--dry-run", "train.py", "kind=b,c", "lr=1,2", "--", "fit"), ["`kind` must be one of a, b, as the"]),
-    (("sweep", "train.py", "lr=1", "--dry-run"), ["`--dry-run` must stand before the program, got it after"]),
+    (("sweep", "train.py", "lr=1", "--dry-run"), ["before the program, got it after; write `--dry-run train.py …`; "]),
+    (
+        ("sweep", "train.py", "lr=1", "--name", "t 2"),
+        ["`--name` must stand before", "write `--name 't 2' train.py …`; "],
+    ),
     (("sweep", "train.py", "lr=1", "--dryrun"), ["did you mean '--dry-run'?"]),
     (("sweep", "train.py", "--lr", "1"), ["a setting is written lr=1."]),
     (
@@ -227,6 +231,29 @@ def test_a_cell_whose_device_is_missing_is_neither_started_nor_counted(folder: F
     assert lines[1] == "[1/1] device=cpu started"
     assert not [line for line in lines if "device=cuda started" in line]
     assert str(records_of(folder, "devices")["cuda"].status) == "skipped"
+
+
+def test_a_sweep_says_which_values_its_runs_lack_as_other_runs_were_given_scalar(folder: Folder) -> None:
+    folder.write("train.py", "print('acc: 0.5')")
+    named, read = ("sweep", "--name", "read"), ("--scalar", r"acc=acc: (\S+)")
+    assert folder.run(*named, *read, "train.py", "lr=1,2").status == 0
+    planned = folder.run(*named, "--dry-run", "train.py", "lr=1,2,3")
+    said = (
+        "Earlier runs of outputs/read were given --scalar 'acc=acc: (\\S+)', new ones are not and may lack these "
+        "values; add the same words to this command."
+    )
+    assert said in planned.out.splitlines()
+    assert "Earlier runs" not in folder.run(*named, "train.py", "lr=1,2").out
+    assert folder.run(*named, "train.py", "lr=3").status == 0
+    kept = folder.run(*named, *read, "train.py", "lr=1,2,3")
+    said = (
+        "1 finished run has no acc, and what was printed is not searched again; `--resume never` with the settings of "
+        "it runs it again."
+    )
+    assert said in kept.out.splitlines(), kept.out
+    again = folder.run(*named, "--resume", "never", *read, "train.py", "lr=3")
+    assert again.status == 0 and "has no acc" not in again.out
+    assert [each.summary for each in records_of(folder, "read").values()] == [{"acc": 0.5}] * 3
 
 
 # Trains for four epochs from its checkpoint; waits before the third one while `gate` exists, with a child of its own.
