@@ -93,7 +93,7 @@ REFUSED = [
     (("sweep", "train.py", "lr=1", "--dry-run"), ["before the program, got it after; write `--dry-run train.py …`; "]),
     (
         ("sweep", "train.py", "lr=1", "--name", "t 2"),
-        ["`--name` must stand before", "write `--name 't 2' train.py …`; "],
+        ["`--name` must stand before the program, got it after; write `--name 't 2' train.py …`; "],
     ),
     (("sweep", "train.py", "lr=1", "--dryrun"), ["did you mean '--dry-run'?"]),
     (("sweep", "train.py", "--lr", "1"), ["a setting is written lr=1."]),
