@@ -256,6 +256,15 @@ def test_a_sweep_says_which_values_its_runs_lack_as_other_runs_were_given_scalar
     assert [each.summary for each in records_of(folder, "read").values()] == [{"acc": 0.5}] * 3
 
 
+def test_kept_cells_with_one_reason_share_a_line(folder: Folder) -> None:
+    words = ("sweep", "--name", "kept", "train.py", "lr=1,2,3")
+    folder.write("train.py", "print('acc: 0.5')")
+    assert folder.run(*words).status == 0
+    folder.write("train.py", "print('acc: 0.6')")
+    lines = [line for line in folder.run(*words).out.splitlines() if "with other versions" in line]
+    assert len(lines) == 1 and lines[0].startswith("lr=1 and 2 others: finished, with other versions: code changed")
+
+
 # Trains for four epochs from its checkpoint; waits before the third one while `gate` exists, with a child of its own.
 RESUMES = """
 import subprocess, sys, time
