@@ -7,8 +7,7 @@ from statistics import median
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from runmanager.app.display.comparable_runs import ComparableRuns
-from runmanager.app.display.eta import EndedRun, expected_seconds, sweep_seconds_left
+from runmanager.app.display.eta import ComparableRuns, EndedRun, expected_seconds, sweep_seconds_left
 from runmanager.app.display.live_table import duration
 from runmanager.launching.plan import Action, PlannedRun
 from runmanager.records.files.paths import SweepPaths
