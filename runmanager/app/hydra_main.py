@@ -41,7 +41,19 @@ _INFO_OPTIONS = (
     *("--help", "-h", "--hydra-help", "--version", "--cfg", "-c", "--info", "-i"),
     *("--shell-completion", "-sc"),
 )
-_OF_SCRIPTS = ("--argument", "--module", "--python", "--scalar", "--unchecked")  # options that only scripts have
+_OF_SCRIPTS = (  # options that only scripts have
+    *("--argument", "--better", "--metric", "--module", "--processes", "--python", "--resume-with", "--scalar"),
+    *("--unchecked", "--unsigned"),
+)
+_AS_SETTINGS = {  # options of scripts that are settings here
+    **{f"--{name}": name.replace("-", "_") for name in ("name", "output-root", "resume", "rerun-changed", "device")},
+    **{
+        f"--{name}": f"hydra.launcher.{name.replace('-', '_')}"
+        for name in ("workers", "gpus", "gpus-per-run", "timeout", "retries")
+    },
+    "--launcher": "hydra/launcher",
+    "--slurm": "hydra/launcher=slurm hydra.launcher.",
+}
 _NAMES_OF_OPTIONS = [word for word in (*_FLAGS, *OPTIONS, *_OPTIONS_WITH_VALUE, *_HYDRA_FLAGS) if word.startswith("--")]
 
 
@@ -116,6 +128,9 @@ class _Command:
                 _take_value(word, words)
             elif option in _HYDRA_FLAGS and option != word:
                 faults.append(f"`{option}` must be given without a value, got `{word}`.")
+            elif option in _AS_SETTINGS:
+                said = f"`{option}` must be written as a setting here, got an option for scripts"
+                faults.append(f"{said}; write {_as_setting(word, words)}.")
             elif option not in _HYDRA_FLAGS:
                 faults.append(f"`{word}` must be an option, got an unknown one; {_meant(word, words)}")
         return faults
@@ -175,11 +190,27 @@ def _meant(word: str, following: deque[str]) -> str:
         if near[0] in (*OPTIONS, *_OPTIONS_WITH_VALUE):
             _take_value(word, following)
         return f"did you mean '{near[0]}'?"
-    stands_apart = "=" in word or (following and "=" not in following[0] and not following[0].startswith("-"))
-    value = _take_value(word, following) if stands_apart else ""
+    value = _own_value(word, following)
     if option in _OF_SCRIPTS:
         return f"it goes with a script, as in `runmanager sweep {option} … train.py`."
     return f"a setting is written {option.lstrip('-').replace('-', '_')}={value or '…'}."
+
+
+def _own_value(word: str, following: deque[str]) -> str:
+    """The value of an option that may have none, which is taken: a setting or an option that follows is not it."""
+    stands_apart = "=" in word or (following and "=" not in following[0] and not following[0].startswith("-"))
+    return _take_value(word, following) if stands_apart else ""
+
+
+def _as_setting(word: str, following: deque[str]) -> str:
+    """The words for a setting that is written as an option of scripts, whose value then follows."""
+    option = word.partition("=")[0]
+    if option == "--slurm":
+        return f"{_AS_SETTINGS[option]}{_take_value(word, following) or 'NAME=…'}"
+    if option == "--rerun-changed":
+        return f"{_AS_SETTINGS[option]}=true"
+    value = _own_value(word, following) or "…"
+    return f"{_AS_SETTINGS[option]}={f'[{value}]' if option == '--gpus' else value}"
 
 
 def _status_of(command: _Command, called: Sequence[str], task: Callable[[Any], Any]) -> int:

@@ -88,7 +88,7 @@ def reproduce(
     if record.cell_command:
         dry_run = "--dry-run" if record.cell_command[0] == "runmanager" else "hydra.sweeper.dry_run=true"
         remark = _OTHER_PROGRAM.format(dry_run=dry_run, short=short_signature(record.signature))
-        return Reproduction(record.cell_command, False, (remark,))
+        return Reproduction(_with_seeds(record.cell_command, seeds), False, (remark,))
     if not _is_of_application(record.config):
         reason = "It was made by a custom loop, so the command is the original one; its settings are the loop's."
         return _original_command(record, reason, shown)
@@ -110,6 +110,20 @@ def reproduce(
     if len(grid) > 1:
         words = ["-m", *(word for word in words if not word.startswith("seed=")), f"seed={','.join(map(str, grid))}"]
     return Reproduction((*_PROGRAM, *words), is_proved, () if is_proved else (_OTHER_CELL,))
+
+
+def _with_seeds(cell_command: tuple[str, ...], seeds: Sequence[Any]) -> tuple[str, ...]:
+    """The command of another program's cell with all of several seeds, where it has one as a whole number."""
+    grid = list(dict.fromkeys(seeds))
+    end = cell_command.index("--") if "--" in cell_command else len(cell_command)
+    given = [at for at, word in enumerate(cell_command[:end]) if word.startswith("seed=")]
+    if len(grid) < 2 or not given or not all(isinstance(each, int) for each in grid):
+        return cell_command
+    words = list(cell_command)
+    words[given[-1]] = f"seed={','.join(map(str, grid))}"
+    if words[:2] == ["runmanager", "run"]:
+        words[1] = "sweep"
+    return tuple(words)
 
 
 def _refuse_masked(record: RunRecord) -> None:

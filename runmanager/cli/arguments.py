@@ -1,5 +1,6 @@
 """Arguments and options that several commands share: a sweep, a run, a metric's direction and epoch, the format."""
 
+import shlex
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -108,5 +109,8 @@ def read_named_run(name: str, settings: Sequence[str] | None = None) -> "StoredR
     from runmanager.records.storage.reader import read_run
 
     if odd := next((word for word in settings or () if "=" not in word), None):
-        raise UsageError(f"A run must be named as RUN, SWEEP/RUN or SWEEP NAME=VALUE, got '{odd}' after '{name}'.")
+        raise UsageError(
+            f"A run must be named as RUN, SWEEP/RUN or SWEEP NAME=VALUE, got '{odd}' after '{name}'; "
+            f"write {shlex.quote('/'.join([name, odd]))}."
+        )
     return read_run(find_run("/".join([name, ",".join(settings)]) if settings else name))

@@ -4,10 +4,14 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from runmanager.app.script_command_line import ScriptFlags
+from runmanager.app.sweeper_options import GridSweeperOptions
 
 
 def test_dry_run_lists_the_cells_and_writes_nothing(
@@ -83,7 +87,8 @@ def test_version_prints_hydras_version(command: Callable[..., Any]) -> None:
         (["--point", "points.yaml", "lr=0.1"], ["did you mean '--points'?"]),
         (["--scalar", "loss=(.*)", "lr=0.1"], ["it goes with a script, as in `runmanager sweep --scalar … train.py`."]),
         (["--learning-rate", "0.1"], ["a setting is written learning_rate=0.1."]),
-        (["--lr=0.1", "--resume"], ["a setting is written lr=0.1.", "a setting is written resume=…."]),
+        (["--lr=0.1", "--epochs"], ["a setting is written lr=0.1.", "a setting is written epochs=…."]),
+        (["--metric", "loss", "lr=1"], ["it goes with a script, as in `runmanager sweep --metric … train.py`."]),
     ],
 )
 def test_an_unknown_flag_is_rejected_with_what_was_meant(
@@ -94,6 +99,27 @@ def test_an_unknown_flag_is_rejected_with_what_was_meant(
     lines = done.err.splitlines()
     assert [line.partition("; ")[2] for line in lines] == meant
     assert all(" must be an option, got an unknown one; " in line for line in lines)
+
+
+def test_an_option_for_scripts_is_rejected_with_its_setting(command: Callable[..., Any], tiny: tuple[str, ...]) -> None:
+    words = ("--workers", "2", "--gpus=0,1", "--name", "x", "--resume", "never", "--rerun-changed", "--retries", "lr=1")
+    words += ("--output-root=elsewhere", "--launcher", "slurm", "--slurm", "time=3")
+    meant = (
+        *("hydra.launcher.workers=2", "hydra.launcher.gpus=[0,1]", "name=x", "resume=never", "rerun_changed=true"),
+        *("hydra.launcher.retries=…", "output_root=elsewhere", "hydra/launcher=slurm"),
+        "hydra/launcher=slurm hydra.launcher.time=3",
+    )
+    done = command(*words)
+    said = "must be written as a setting here, got an option for scripts; write"
+    assert done.status == 2
+    assert [line.partition(f" {said} ")[2] for line in done.err.splitlines()] == [f"{each}." for each in meant]
+    assert command(*tiny, meant[0], *meant[2:4], meant[6], "--dry-run").status == 0
+
+
+def test_no_option_for_scripts_is_proposed_as_a_setting_that_does_not_exist(command: Callable[..., Any]) -> None:
+    names = {each.name for each in fields(ScriptFlags)} - {each.name for each in fields(GridSweeperOptions)}
+    done = command(*(word for name in names for word in (f"--{name.replace('_', '-')}", "x")))
+    assert len(done.err.splitlines()) >= len(names) and "a setting is written" not in done.err
 
 
 DRIVER = """

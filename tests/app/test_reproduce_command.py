@@ -271,3 +271,20 @@ def test_gpu_names_are_read_from_the_driver(tmp_path: Path) -> None:
         (folder / "information").write_text(f"Model: \t\t {model}\nIRQ:   \t\t 11\nDevice Minor: \t {number}\n")
     assert gpu_names(driver=tmp_path) == ["NVIDIA H200", "NVIDIA A100-SXM4-80GB"]
     assert gpu_names(driver=tmp_path / "nothing") == []
+
+
+@pytest.mark.parametrize(
+    ("cell", "seeds", "command"),
+    [
+        (["runmanager", "run", "train.py", "lr=1", "seed=2"], [2, 0], "runmanager sweep train.py lr=1 seed=2,0"),
+        (["runmanager", "run", "train.py", "seed=2"], [2, 2], "runmanager run train.py seed=2"),
+        (["runmanager", "run", "train.py", "lr=1", "--", "seed=2"], [0, 1], None),
+        (["runmanager", "run", "train.py", "seed=2"], ["a,b", "c"], None),
+        (["python", "train.py", "-m", "seed=0"], [0, 1], "python train.py -m seed=0,1"),
+    ],
+)
+def test_the_command_of_another_programs_cell_has_all_its_seeds(
+    cell: list[str], seeds: list[Any], command: str | None
+) -> None:
+    record = RunRecord(name="x", signature="0" * 64, status=Status.FINISHED, config={}, cell_command=tuple(cell))
+    assert reproduce(record, seeds=seeds).line == (command or " ".join(cell))

@@ -2,14 +2,14 @@
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
 from runmanager.app.display.run_line import has_metric
-from runmanager.records.files.paths import SweepPaths
+from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun
@@ -35,12 +35,12 @@ def show_results(
     *,
     observer: HeartbeatObserver | None = None,
     metric: str | None = None,
-    without_metrics: str = "",
+    without_metrics: Callable[[RunPaths], str] = lambda _: "",
 ) -> None:
     """Print the results, the comparison if any, with `is_written` the files' paths, and last the answers.
 
     `observer` may know runs that vanished. The best cell is that by `metric`, if the runs recorded it. Where runs
-    finished and none recorded any metric, `without_metrics` is added.
+    finished and none recorded any metric, what `without_metrics` says of one of them is added.
     """
     from runmanager.results.compare.comparison import compare_with_stand_in
     from runmanager.results.findings.answer_sentences import answers
@@ -54,8 +54,9 @@ def show_results(
         console, f"Again: {command_on(sweep, 'table')}", f"TensorBoard: {command_on(sweep, 'tensorboard')}"
     )
     said = answers(results, comparison, runs=contents.runs, metric=metric)
-    if without_metrics and _has_only_runs_without_metrics(contents.runs):
-        said.append(without_metrics)
+    lacking = _runs_without_any_metric(contents.runs)
+    if lacking and (advice := without_metrics(lacking[-1].paths)):
+        said.append(advice)
     elif metric is not None and _is_missing(metric, contents.runs):
         said.append(f"No finished run has the metric {metric}, by which cells were to be ranked.")
     lines = [_line(line, console) for line in (*where, *again, "", *said)]
@@ -126,10 +127,11 @@ def _without_notes(pairs: "ComparisonTable") -> "ComparisonTable":
     return dataclasses.replace(pairs, rows=rows, notes=(), legend="")
 
 
-def _has_only_runs_without_metrics(runs: Sequence[StoredRun]) -> bool:
+def _runs_without_any_metric(runs: Sequence[StoredRun]) -> list[StoredRun]:
+    """The finished runs if no run recorded any metric, else none."""
     from runmanager.results.metrics.metric_lookup import has_metrics
 
-    return any(run.record.status is Status.FINISHED for run in runs) and not has_metrics(runs)
+    return [] if has_metrics(runs) else [run for run in runs if run.record.status is Status.FINISHED]
 
 
 def _is_missing(metric: str, runs: Sequence[StoredRun]) -> bool:

@@ -7,12 +7,10 @@ from statistics import median
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from runmanager.app.display.eta import EndedRun, expected_seconds, sweep_seconds_left
+from runmanager.app.display.eta import ComparableRuns, EndedRun, expected_seconds, sweep_seconds_left
 from runmanager.app.display.live_table import duration
-from runmanager.app.display.run_line import planned_epochs
 from runmanager.launching.plan import Action, PlannedRun
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import read_sweep
 from runmanager.text import pluralize, wrapped
 
@@ -66,22 +64,27 @@ def _not_here(plan: Sequence[PlannedRun]) -> list[str]:
 
 
 def _estimate(plan: Sequence[PlannedRun], sweep: SweepPaths | None, workers: int) -> str:
-    num_to_run = sum(run.is_to_run for run in plan)
-    if not num_to_run:
+    """How long the runs take that are to come, by finished ones that did as much work."""
+    cells = [run.cell for run in plan if run.is_to_run]
+    if not cells:
         return ""
-    records = [run.record for run in (read_sweep(sweep, epochs_of=lambda _: False).runs if sweep else ())]
-    measured = [
-        EndedRun(record.run_seconds, planned_epochs(record))
-        for record in records
-        if record.status is Status.FINISHED and record.run_seconds is not None
-    ]
-    if not measured:
+    stored = ComparableRuns([run.record for run in read_sweep(sweep, epochs_of=lambda _: False).runs] if sweep else [])
+    if not stored:
         return "No run of this sweep is measured yet, so the time cannot be estimated."
-    at_once = min(workers, num_to_run)
-    waiting = [expected_seconds(measured, run.cell.epochs) for run in plan if run.is_to_run]
+    known = [(cell, runs) for cell in cells if (runs := stored.like(cell))]
+    if not known:
+        return "No run with such settings is measured yet, so the time cannot be estimated."
+    at_once = min(workers, len(known))
+    waiting = [expected_seconds(runs, cell.epochs) for cell, runs in known]
     seconds = sweep_seconds_left([], waiting=waiting, at_once=at_once) or 0.0
     how = "one after the other" if at_once == 1 else f"with {at_once} at once"
-    return f"About {duration(seconds)} {how}, at {_pace(measured, {run.cell.epochs for run in plan if run.is_to_run})}."
+    pace = _pace([each for _, runs in known for each in runs], {cell.epochs for cell, _ in known})
+    if len(known) == len(cells):
+        return f"About {duration(seconds)} {how}, at {pace}."
+    some = f"{len(known)} of the {len(cells)} runs"
+    return (
+        f"About {duration(seconds)} {how} for {some}, at {pace}; of settings like the others' no run is measured yet."
+    )
 
 
 def _pace(measured: Sequence[EndedRun], epochs: Collection[int]) -> str:

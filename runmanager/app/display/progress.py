@@ -72,8 +72,9 @@ class RunDisplay:
     time left for each run and for the sweep; ended rows stay. Elsewhere each start and end is one plain line. With
     `quiet`, only runs that ended badly are shown. `labels` are those of all runs; `live_region` creates the region for
     the running rows. Logged metrics have columns where there is room, the requested `metric` first; `without_metrics`
-    says how to get one. `to_come` has the epochs of each run that is to be done, 0 if unknown, by the name of its
-    folder. Runs in `skipped` have no device here: they are not counted, and not shown if they end as expected.
+    says how to get one, given a run that has none. `to_come` has the epochs of each run that is to be done, 0 if
+    unknown, by the name of its folder. Runs in `skipped` have no device here: they are not counted, and not shown if
+    they end as expected.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class RunDisplay:
         quiet: bool = False,
         labels: Collection[str] = (),
         metric: str | None = None,
-        without_metrics: str = "",
+        without_metrics: Callable[[RunPaths], str] = lambda _: "",
         to_come: Mapping[str, int] | None = None,
         skipped: Collection[str] = (),
         live_region: Callable[[Console, Callable[[], RenderableType]], LiveRegion] = terminal_region,
@@ -257,8 +258,9 @@ class RunDisplay:
         """Say of the first of several runs that finishes if it lacks the requested metric, or any: others may, too."""
         if not self._has_checked_metric:
             line = missing_metric(self._metric, run) if self._metric is not None else ""
-            if not line and self._without_metrics and self._num_runs > 1 and is_without_metrics(run):
-                line = f"{run_label(run.paths)} has finished. {self._without_metrics}"
+            if not line and self._num_runs > 1 and is_without_metrics(run):
+                advice = self._without_metrics(run.paths)
+                line = f"{run_label(run.paths)} has finished. {advice}" if advice else ""
             if line:
                 self.say(line)
         self._has_checked_metric = True

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from runmanager.app.display.eta import EndedRun, expected_seconds, last_copied_epoch, own_seconds, run_seconds_left
 from runmanager.app.display.live_table import LiveRow
@@ -26,7 +27,8 @@ class RunningRun:
 
     `measure_seconds` is the limit of its measurement side by side, after its epochs; `since` the time (seconds since
     1970) at which its process began. `copied` is the last epoch that another run has made, `before` the last one of
-    earlier attempts. `share` is how much of the epoch under way is done.
+    earlier attempts. `share` is how much of the epoch under way is done, as its heartbeat said at `share_at`;
+    `moves_from` is when its last heartbeat without a step of that epoch was written.
     """
 
     paths: RunPaths
@@ -40,6 +42,8 @@ class RunningRun:
     epochs: Sequence[EpochRecord] = ()
     metrics: Mapping[str, float | None] = field(default_factory=dict)  # the last values that it logged or printed
     share: float = 0.0
+    share_at: float = 0.0
+    moves_from: float = 0.0
     steps: int | None = None  # of an epoch, where the run has said so
     progress: int | None = 0  # of its heartbeat at the end of the last epoch; None if that was not seen
     per_epoch: int | None = None  # progress in an epoch, evaluation included
@@ -62,7 +66,7 @@ class RunningRun:
     def _with_epochs(self, epochs: Sequence[EpochRecord]) -> "RunningRun":
         """Return the run with new epochs, whose last one has just ended, or had ended before it was followed."""
         last, known = epochs[-1].epoch, self.epochs[-1].epoch if self.epochs else self.before
-        ended_at = time.time() - _age(self.paths)
+        ended_at = time.time() - _age(self.paths.epochs)
         if last == self.before:  # epochs of earlier attempts
             return replace(self, epochs=epochs, seen_at=max(self.since, ended_at), progress=0)
         now = self._beat()
@@ -83,7 +87,11 @@ class RunningRun:
         beat = self._beat()
         if beat is None:
             return self
-        return replace(self, share=min(0.99, max(self.share, (beat.progress - self.progress) / whole)))
+        at = time.time() - _age(self.paths.heartbeat)
+        if beat.progress == self.progress:
+            return replace(self, moves_from=at)  # it still starts up
+        share = min(0.99, (beat.progress - self.progress) / whole)
+        return replace(self, share=share, share_at=at) if share > self.share else self
 
     def _beat(self) -> Beat | None:
         """The last heartbeat of this process: one of an earlier attempt may still be there."""
@@ -121,10 +129,16 @@ class RunningRun:
         if self.takes_turns:
             return self._seconds_left_in_turns(left, since, group)
         if left is None and self.planned and self.share >= _LEAST_SHARE:
-            left = (self.planned - self.num_done) * since / self.share
+            left = self._seconds_by_share()
         if left is None:
             left = expected_seconds(ended, max(0, self.planned - self.num_done))
         return None if left is None else max(0.0, left - since)
+
+    def _seconds_by_share(self) -> float:
+        """The seconds of all its epochs to come from `seen_at` on, as when the share of the first was measured."""
+        moves_from = max(self.seen_at, self.moves_from)
+        per_epoch = max(0.0, self.share_at - moves_from) / self.share
+        return moves_from - self.seen_at + (self.planned - self.num_done) * per_epoch
 
     def expected(self, now: float) -> EndedRun | None:
         """Return what it is estimated to have taken in the end, by its own epochs alone; None if that is unknown."""
@@ -157,9 +171,9 @@ class RunningRun:
         )
 
 
-def _age(paths: RunPaths) -> float:
-    """How long ago the last epoch was written, by this host's clock."""
+def _age(path: Path) -> float:
+    """How long ago a file was written, by this host's clock."""
     try:
-        return max(0.0, time.time() - paths.epochs.stat().st_mtime)
+        return max(0.0, time.time() - path.stat().st_mtime)
     except OSError:
         return 0.0

@@ -17,6 +17,7 @@ from runmanager.launching.local.worker import Returned
 from runmanager.launching.plan import Action, Cell, PlannedRun
 from runmanager.launching.slurm.launcher import SlurmLauncher
 from runmanager.records.files.file_errors import require_creatable, require_writable
+from runmanager.records.host.gpus import is_device_missing
 from runmanager.records.settings.secrets import masked_names
 from runmanager.training.options.step import Precision
 
@@ -84,19 +85,25 @@ def _accelerator_settings(given: Container[str], configs: Sequence[Config]) -> d
 def predict_skipped(launcher: Launcher, plan: Sequence[PlannedRun], *, needs_all: bool) -> Sequence[PlannedRun]:
     """Return the plan with those cells marked as skipped whose device this host lacks.
 
-    Raises `ConfigurationError` instead if the command `needs_all` cells.
+    Torch knows the devices of the built-in job; another program's cell is skipped by its supervisor, which has no
+    torch. Raises `ConfigurationError` instead if the command `needs_all` cells.
     """
-    devices = _distinct([each.cell.device for each in plan if each.is_to_run and each.cell.device is not None])
-    _refuse_gpus(launcher, devices)
+    to_run = [each.cell for each in plan if each.is_to_run and each.cell.device is not None]
+    _refuse_gpus(launcher, _distinct([cell.device for cell in to_run]))
+    if not _runs_here(launcher):
+        return plan
+    devices = _distinct([cell.device for cell in to_run if needs_all or not cell.command])
     to_check = [name for name in devices if name not in _ALWAYS_AVAILABLE]
-    missing: dict[str, str] = (
-        _call_in_process(launcher, missing_devices, to_check) if to_check and _runs_here(launcher) else {}
-    )
+    missing: dict[str, str] = _call_in_process(launcher, missing_devices, to_check) if to_check else {}
     if missing and needs_all:
         raise ConfigurationError(missing.values())
+
+    def is_skipped(cell: Cell) -> bool:
+        return is_device_missing(cell.device) if cell.command else cell.device in missing
+
     return [
         replace(each, action=Action.SKIP, why=f"no {each.cell.device} here")
-        if each.is_to_run and each.cell.device in missing
+        if each.is_to_run and is_skipped(each.cell)
         else each
         for each in plan
     ]

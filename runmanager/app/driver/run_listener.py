@@ -55,7 +55,7 @@ class SweepListener(Listener):
         show: Callable[[SweepPaths, Console, bool], None] = show_results,
         resuming: Sequence[str] = (),
         metric: str | None = None,
-        without_metrics: str = "",
+        without_metrics: Callable[[RunPaths], str] = lambda _: "",
         skipped: Mapping[str, str] | None = None,
     ) -> None:
         self._sweep = sweep
@@ -107,11 +107,15 @@ class SweepListener(Listener):
                 known += f", {pluralize(len(self._skipped), 'cell')} skipped ({whys})"
             to_do = pluralize(len(self._to_run) - len(self._skipped), "run")
             self._display.say(f"{to_do} to do{known}, in {self._sweep.root}")
+            said: dict[str, list[str]] = {}
             for each in self._plan:
                 is_kept_though = each.action is Action.KEEP and each.changes
                 is_special = each.action in (Action.LEAVE, Action.MEASURE) or each.continuation is not None
                 if is_special or is_kept_though or each.variables:
-                    self._display.say(f"{run_label(each.paths)}: {each.why}")
+                    said.setdefault(each.why, []).append(run_label(each.paths))
+            for why, labels in said.items():
+                more = f" and {pluralize(len(labels) - 1, 'other')}" if len(labels) > 1 else ""
+                self._display.say(f"{labels[0]}{more}: {why}")
         self._display.__enter__()
         return self
 

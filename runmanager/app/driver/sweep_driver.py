@@ -31,7 +31,7 @@ from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.plan import Action, PlannedCells, PlannedRun
 from runmanager.launching.slurm.launcher import SlurmLauncher
-from runmanager.records.files.paths import SweepPaths
+from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver, timeout_faults
 from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE
@@ -55,7 +55,7 @@ class DriverOptions:
     command names its sweep, given the command and the name. `notify` is where the end is announced, `notify_name` the
     option's name for users. `restore`: whether cells that were removed are run again; `restore_name` is its name for
     users. `metric` comes first in the live table, and cells are ranked by it; `without_metrics` says how to get one,
-    where no run recorded any.
+    given a run that recorded none.
     """
 
     is_single: bool = False
@@ -69,7 +69,7 @@ class DriverOptions:
     restore: bool = False
     restore_name: str = "--restore"
     metric: str | None = None
-    without_metrics: str = ""
+    without_metrics: Callable[[RunPaths], str] = lambda _: ""
     named: Callable[[Sequence[str], str], Sequence[str]] = lambda command, name: (*command, f"name={name}")
 
     def __post_init__(self) -> None:
@@ -94,6 +94,7 @@ class SweepDriver:
         self._queued: dict[str, str] = {}
         self._console = console or make_console()
         self._pairing: Pairing | None = None
+        self._is_advised = False
 
     def run(self) -> Sequence[JobReturn]:
         """Run the cells that are missing, and return their results in order; none for a dry run."""
@@ -134,12 +135,11 @@ class SweepDriver:
     def _to_be_skipped(self, to_run: Sequence[PlannedRun]) -> dict[str, str]:
         """Why cells will be skipped, by signature: their processes record it, but there is nothing to do in them.
 
-        What another program does without its device is not known, nor which devices other launchers find.
+        Which devices other launchers find is not known.
         """
-        own = [each for each in to_run if not each.cell.command]
-        found = (
-            predict_skipped(self._launcher, own, needs_all=False) if isinstance(self._launcher, LocalLauncher) else []
-        )
+        if not isinstance(self._launcher, LocalLauncher):
+            return {}
+        found = predict_skipped(self._launcher, to_run, needs_all=False)
         return {each.cell.signature: each.why for each in found if each.action is Action.SKIP}
 
     def _with_kept_cells(self, grid: CellGrid) -> CellGrid:
@@ -244,7 +244,7 @@ class SweepDriver:
                 quiet=self._options.quiet,
                 observer=self._observer,
                 metric=self._options.metric,
-                without_metrics=self._options.without_metrics,
+                without_metrics=self._without_metrics,
                 skipped=skipped,
                 show=show_duel if grid.sides else self._show_results,
                 resuming=self._resuming_command(grid, sweep),
@@ -273,7 +273,12 @@ class SweepDriver:
 
     def _show_results(self, sweep: SweepPaths, console: Console, is_written: bool) -> None:
         options = self._options
-        show_results(sweep, console, is_written, metric=options.metric, without_metrics=options.without_metrics)
+        show_results(sweep, console, is_written, metric=options.metric, without_metrics=self._without_metrics)
+
+    def _without_metrics(self, run: RunPaths) -> str:
+        """How to get a metric; said once in a command."""
+        said, self._is_advised = self._is_advised, True
+        return "" if said else self._options.without_metrics(run)
 
     def _resuming_command(self, grid: CellGrid, sweep: SweepPaths) -> Sequence[str]:
         command = command_line()

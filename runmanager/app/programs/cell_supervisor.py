@@ -27,12 +27,13 @@ from runmanager.app.programs.cell_metrics import FoundMetrics, diverged_metric, 
 from runmanager.app.programs.cell_output import send_output_to
 from runmanager.app.programs.cell_progress import FolderActivity
 from runmanager.app.programs.program_error import in_program
-from runmanager.app.programs.seen_device import SeenDevice, is_device_missing
+from runmanager.app.programs.seen_device import SeenDevice
 from runmanager.errors import RecordError
 from runmanager.launching.local.turn_keeper import current_turn_client
 from runmanager.launching.local.worker import OWN_PROCESS_VARIABLE, RESUMES_VARIABLE
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.paths import RunPaths
+from runmanager.records.host.gpus import is_device_missing
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver
 from runmanager.records.run.program_report import ProgramReport, with_report

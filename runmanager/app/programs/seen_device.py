@@ -6,17 +6,12 @@ from typing import Any
 
 import msgspec
 
-from runmanager.records.host.gpus import find_gpus, has_cuda
+from runmanager.records.host.gpus import find_gpus
 from runmanager.records.run.run_record import Environment
 
-__all__ = ["SeenDevice", "is_device_missing"]
+__all__ = ["SeenDevice"]
 
 _KIBIBYTE = 1024
-
-
-def is_device_missing(device: str | None) -> bool:
-    """Whether a program asks for a CUDA device on a host without any. Imports no torch; of other kinds, it says no."""
-    return device is not None and device.partition(":")[0] == "cuda" and not has_cuda()
 
 
 class SeenDevice:

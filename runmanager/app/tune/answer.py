@@ -18,6 +18,7 @@ __all__ = ["Answer", "show_answer", "write_tuning"]
 
 _HEADER = ("setting", "value", "speed", "95% interval", "result")
 _RESTLESS = 2.0  # the end of an interval that says nothing
+_WIDE = 1.1  # the end of one that says little
 _ABOUT_INTERVALS = (
     "Speed: how many times as fast as with the settings found by then. The intervals of one setting hold together. "
     "Dropped values were slower than another one beyond doubt."
@@ -102,6 +103,11 @@ def _no_gain(found: Tuning) -> str:
         return f"No candidate is faster than the settings given{left_out}."
     if highest > _RESTLESS:
         return f"No candidate was shown to be faster{left_out}, on a machine too restless to say more (is it busy?)."
+    if highest > _WIDE:
+        return (
+            f"No candidate was shown to be faster than the settings given{left_out}; one may be, by up to "
+            f"{highest - 1:.0%}{_more_time(found)}."
+        )
     return f"No candidate is faster than the settings given by more than {highest - 1:.0%}{left_out}."
 
 

@@ -4,6 +4,7 @@
 factor     its values race against the settings so far, in paired turns; losers are dropped on the way
 taken      the fastest, if it is faster by two hundredths or more; the next factor begins with it
 again      factors that were raced before another one changed are raced once more, while there is time
+spare      where none was taken, the time of the last heat goes to factors without a race, or without a result
 last       the settings found against the given ones, in new processes: the gain, which no choice flatters
 ```
 """
@@ -16,7 +17,19 @@ from typing import Protocol
 
 from runmanager.results.stats.descriptive import Estimate
 
-__all__ = ["LEAST_GAIN", "ON_TRIAL", "Factor", "Heat", "Raced", "Search", "Space", "Track", "Tuning", "label_of"]
+__all__ = [
+    "LEAST_GAIN",
+    "NOT_KNOWN",
+    "ON_TRIAL",
+    "Factor",
+    "Heat",
+    "Raced",
+    "Search",
+    "Space",
+    "Track",
+    "Tuning",
+    "label_of",
+]
 
 _LAST_SHARE = 0.3  # of the time is kept for the last heat
 _LEAST_SHARE = 0.03  # of a step's time: what takes less cannot gain more
@@ -32,6 +45,9 @@ LEAST_GAIN = 1.02
 
 ON_TRIAL = "taken on trial"
 """The result of a value that seems faster by as much, while its interval includes 1: the last heat decides."""
+
+NOT_KNOWN = "not known"
+"""The result of a value that does not seem faster by as much, while its interval says that it may be."""
 
 Settings = Mapping[str, str]
 """Settings by name, each value as it is typed."""
@@ -94,7 +110,7 @@ class Raced:
     """A value that was raced, against the settings chosen by then; `estimate` is None where it was not measured.
 
     `result` is `taken`, `taken on trial` (the fastest, but its interval includes 1), `slower`, `dropped` (slower than
-    another value), `no gain`, `not the fastest`, `failed` or `not measured`; `failure` says why.
+    another value), `no gain`, `not known`, `not the fastest`, `failed` or `not measured`; `failure` says why.
     """
 
     factor: str
@@ -154,7 +170,9 @@ class Search:
         found = self.found
         try:
             while not found.is_interrupted and (factor := self._next_factor()) is not None:
-                self._race(factor)
+                self._race(factor, self._slice(factor))
+            while not (found.is_interrupted or found.chosen) and (spare := self._next_in_spare_time()) is not None:
+                self._race(*spare)
             found.chosen = self._space.changes(found.chosen)
             if found.chosen and not found.is_interrupted:
                 self._measure_gain()
@@ -219,6 +237,26 @@ class Search:
                 self.found.not_raced[factor.name] = _NO_TIME
         return None
 
+    def _next_in_spare_time(self) -> tuple[Factor, float] | None:
+        """While nothing is chosen, a factor without a race or a result, and the seconds that the gain leaves for it."""
+        factors, _ = self._space.factors(self.found.chosen)
+        unknown = {each.factor for each in self.found.raced if each.result == NOT_KNOWN}
+        seconds = self._left() - self._track.needed(2)
+        waiting = [
+            each
+            for each in factors
+            if (each.name in unknown or each.name not in self._num_heats)
+            and self._num_heats.get(each.name, 0) < _MAX_PASSES
+            and not self._hopeless(each)
+            and self._track.needed(len(each.alternatives) + 1) <= seconds
+        ]
+        if not waiting:
+            return None
+        factor = min(waiting, key=lambda each: (self._num_heats.get(each.name, 0), -self._share(each)))
+        self.found.not_raced.pop(factor.name, None)
+        self.found.raced = [each for each in self.found.raced if each.factor != factor.name]
+        return factor, seconds / len(waiting)
+
     def _is_due(self, factor: Factor) -> bool:
         """Whether a factor was not raced with what is chosen now, but for what it has chosen itself."""
         if self._num_heats.get(factor.name, 0) >= _MAX_PASSES:
@@ -240,10 +278,10 @@ class Search:
         verb = "takes" if len(factor.phases) == 1 else "take"
         return f"{' and '.join(factor.phases)} {verb} {share:.1%} of a step's time, so it cannot gain more"
 
-    def _race(self, factor: Factor) -> None:
+    def _race(self, factor: Factor, seconds: float) -> None:
         chosen = self.found.chosen
         contenders = [chosen, *({**chosen, **each} for each in factor.alternatives)]
-        heat = self._track.race(contenders, seconds=self._slice(factor))
+        heat = self._track.race(contenders, seconds=seconds)
         self._num_heats[factor.name] = self._num_heats.get(factor.name, 0) + 1
         self._raced_with[factor.name] = self._others(factor)
         self.found.is_interrupted |= heat.is_interrupted
@@ -295,7 +333,9 @@ def _result(estimate: Estimate, is_dropped: bool) -> str:
         return "slower"
     if is_dropped:
         return "dropped"
-    return "no gain" if estimate.value < LEAST_GAIN else "not the fastest"
+    if estimate.value >= LEAST_GAIN:
+        return "not the fastest"
+    return "no gain" if estimate.high <= LEAST_GAIN else NOT_KNOWN
 
 
 def _line(raced: Raced) -> str:

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["VISIBLE_VARIABLE", "find_gpus", "gpu_names", "has_cuda"]
+__all__ = ["VISIBLE_VARIABLE", "find_gpus", "gpu_names", "has_cuda", "is_device_missing"]
 
 VISIBLE_VARIABLE = "CUDA_VISIBLE_DEVICES"
 _DRIVER_FOLDER = Path("/proc/driver/nvidia/gpus")
@@ -74,3 +74,8 @@ def _count_in_nvidia_smi() -> int:
     except (OSError, subprocess.SubprocessError):
         return 0
     return sum(line.startswith("GPU ") for line in output.splitlines())
+
+
+def is_device_missing(device: str | None) -> bool:
+    """Whether a program asks for a CUDA device on a host without any. Imports no torch; of other kinds, it says no."""
+    return device is not None and device.partition(":")[0] == "cuda" and not has_cuda()

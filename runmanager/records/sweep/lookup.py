@@ -1,13 +1,15 @@
 """Finding sweeps and runs by folder or by name under outputs/."""
 
+import contextlib
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.paths import RunPaths, SweepPaths
-from runmanager.records.storage.reader import run_names
+from runmanager.records.storage.reader import read_record, run_names
 from runmanager.records.sweep.sweep_record import open_sweep
+from runmanager.text import format_value
 from runmanager.validation import did_you_mean
 
 __all__ = [
@@ -117,7 +119,7 @@ def _find_run_in_sweep(path: Path) -> RunPaths:
     for sweep in _candidate_sweeps(path.parent):
         if not (names := run_names(sweep)):
             continue
-        found = _matching_names(path.name, names)
+        found = _matching_names(path.name, names) or _with_settings(path.name, sweep, names)
         if len(found) == 1:
             return sweep.run(found[0])
         if found:
@@ -159,6 +161,20 @@ def _matching_names(prefix: str, names: Sequence[str]) -> list[str]:
         elif wanted <= set(settings.split(",")):
             having.append(name)
     return exact or whole or begun or having
+
+
+def _with_settings(wanted: str, sweep: SweepPaths, names: Sequence[str]) -> list[str]:
+    """Return the names of the runs that have all of these settings, also those that their names leave out."""
+    pairs = [word.partition("=") for word in wanted.split(",")]
+    if not all(sign for _, sign, _ in pairs):
+        return []
+    found = []
+    for name in names:
+        with contextlib.suppress(RecordError):  # a run that cannot be read
+            settings = read_record(sweep.run(name)).settings
+            if all(key in settings and format_value(settings[key]) == value for key, _, value in pairs):
+                found.append(name)
+    return found
 
 
 def known_sweeps() -> list[str]:

@@ -48,6 +48,46 @@ def test_the_estimate_of_runs_with_more_epochs_is_by_epoch(tmp_path: Path) -> No
     assert "About 40s one after the other, at 2.0s an epoch so far." in out.getvalue()
 
 
+def estimate_of(tmp_path: Path, *configs: dict[str, Any], epochs: int = 0) -> str:
+    """The estimate for cells with these settings where a small run took 1 second, and one on a GPU 2 seconds."""
+    sweep = SweepPaths(tmp_path / "grid")
+    small = {"model": {"name": "mlp", "dropout": 0.0}, "lr": 0.1, "seed": 0, "size": 100, "epochs": 2}
+    for name, config, seconds in (("x", small, 1.0), ("y", small | {"device": "cuda"}, 2.0)):
+        record = RunRecord(name=name, signature=name, status=Status.FINISHED, config=config, run_seconds=seconds)
+        claim_run(sweep.run(name), record)
+    cells = [Cell(f"{number}", f"{number}", small | each, (), epochs=epochs) for number, each in enumerate(configs)]
+    out = io.StringIO()
+    Console(width=200, file=out).print(
+        plan_table([PlannedRun(cell, Action.START, "new", sweep.run(cell.name)) for cell in cells], sweep)
+    )
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("other", [{"lr": 0.5}, {"seed": 1}, {"model": {"name": "mlp", "dropout": 0.5}}])
+def test_a_run_of_as_much_work_is_estimated(tmp_path: Path, other: dict[str, Any]) -> None:
+    assert "About 1.0s one after the other, at 1.0s a run so far." in estimate_of(tmp_path, other)
+
+
+@pytest.mark.parametrize("other", [{"size": 60_000}, {"model": {"name": "cnn"}}, {"device": "mps"}, {"epochs": 50}])
+def test_a_run_of_other_work_is_not_estimated(tmp_path: Path, other: dict[str, Any]) -> None:
+    said = "No run with such settings is measured yet, so the time cannot be estimated."
+    assert said in estimate_of(tmp_path, other)
+
+
+def test_known_epochs_scale_the_estimate_and_nothing_else(tmp_path: Path) -> None:
+    assert "About 4.0s one after the other, at 0.5s an epoch" in estimate_of(tmp_path, {"epochs": 8}, epochs=8)
+    other = tmp_path / "other"
+    assert "cannot be estimated" in estimate_of(other, {"epochs": 8, "size": 60_000}, epochs=8)
+
+
+def test_what_can_be_estimated_of_a_plan_is_said_with_the_rest(tmp_path: Path) -> None:
+    said = (
+        "About 2.0s one after the other for 2 of the 3 runs, at 1.0s a run so far; of settings like the others' no run "
+        "is measured yet."
+    )
+    assert said in estimate_of(tmp_path, {"lr": 0.5}, {"lr": 0.6}, {"size": 60_000})
+
+
 @pytest.fixture
 def at_commit(command: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
     """Run a command as if the code were at a given commit, which a process looks up only once."""

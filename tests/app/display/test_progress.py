@@ -202,9 +202,13 @@ def test_a_sweep_without_any_metric_says_how_to_get_one(begin: Begin, tmp_path: 
     (tmp_path / "train.py").write_text("print('loss 5')")
     screen = begin("sweep", "train.py", "lr=0.1,0.2", program=COMMAND, columns=200)
     assert screen.end() == 0
-    said = "No metric was found: --scalar NAME=REGEX reads one that the script prints"
+    said = r"No metric was found: --scalar NAME=REGEX reads one that the script prints, as --scalar 'loss=loss ("
     shown = screen.shown
-    assert shown.index(f"lr=0.1 has finished. {said}") < re.search(r"✓ .*lr=0.2 ", shown).start() < shown.rindex(said)
+    assert shown.index(f"lr=0.1 has finished. {said}") < re.search(r"✓ .*lr=0.2 ", shown).start()
+    assert shown.count(said) == 1
+    single = begin("run", "train.py", "lr=0.3", program=COMMAND, columns=200)
+    assert single.end() == 0
+    assert single.shown.count(said) == 1
 
 
 @pytest.mark.parametrize("term", ["xterm-256color", "dumb"], ids=["live table", "plain lines"])

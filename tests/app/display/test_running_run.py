@@ -41,6 +41,7 @@ class Run:
 
     def beat(self, progress: int, *, at: int = BEGAN + 50) -> None:
         write_beat(self.paths.heartbeat, Beat(1, progress, at))
+        os.utime(self.paths.heartbeat, (at, at))
 
     def end_epochs(self, *ends: float, wall_seconds: float = 100.0) -> None:
         """Write the epochs that ended so many seconds after `BEGAN`."""
@@ -67,6 +68,22 @@ def test_the_first_epoch_advances_with_the_steps_of_its_loader(run: Run) -> None
     assert seen.seconds_left(BEGAN + 50) == pytest.approx(4 * 200 - 50)
     run.beat(100)  # it evaluates
     assert run.look().share == 0.99
+
+
+def test_the_time_left_never_rises_between_two_heartbeats(run: Run) -> None:
+    run.beat(5, at=BEGAN + 50)
+    run.look()
+    left = [run.look().seconds_left(BEGAN + after) for after in (50, 60, 70)]
+    assert left == pytest.approx([750, 740, 730])
+    run.beat(15, at=BEGAN + 90)  # it has become faster
+    assert run.look().seconds_left(BEGAN + 100) == pytest.approx(4 * 120 - 100)
+
+
+def test_the_start_of_a_run_is_not_counted_as_steps(run: Run) -> None:
+    run.beat(0, at=BEGAN + 30)
+    run.look()
+    run.beat(10, at=BEGAN + 40)
+    assert run.look().seconds_left(BEGAN + 40) == pytest.approx(30 + 4 * 20 - 40)
 
 
 def test_a_later_epoch_advances_as_the_one_before(run: Run) -> None:

@@ -64,6 +64,11 @@ def answer(found: Tuning) -> Answer:
             False,
         ),
         (
+            Tuning(raced=[raced(Estimate(0.94, 0.45, 1.97), "not known")]),
+            "No candidate was shown to be faster than the settings given; one may be, by up to 97%.",
+            False,
+        ),
+        (
             Tuning(raced=[raced(Estimate(0.5, 0.4, 0.6))]),
             "No candidate is faster than the settings given.",
             False,

@@ -88,7 +88,7 @@ def test_the_fastest_values_are_taken_and_measured_against_the_given_ones_at_las
 def test_a_value_that_is_hardly_faster_is_not_taken() -> None:
     found = search(Track(lambda each: 1.0 + (each["loader"] == "fast") * 0.019 + (each["layout"] == "columns") * 0.021))
     assert found.chosen == {"layout": "columns"}
-    assert {each.result for each in found.raced if each.factor == "loader"} == {"no gain"}
+    assert {each.result for each in found.raced if each.factor == "loader"} == {"not known"}
 
 
 def test_what_only_pays_with_a_later_change_is_found_in_a_second_heat() -> None:
@@ -134,6 +134,24 @@ def test_it_ends_in_time_and_names_what_was_left_out() -> None:
     assert found.enough_seconds == 60  # with a margin
     again = search(Track(track.speed), seconds=60.0)
     assert again.enough_seconds is None and set(again.not_raced) == {"graphs"}
+
+
+def test_the_time_of_the_gain_goes_to_other_settings_where_nothing_is_taken() -> None:
+    found = search(Track(lambda each: 1.0), seconds=40.0)  # seven tenths have room for two heats
+    assert [each.factor for each in found.raced] == ["loader", "threads", "layout"]
+    assert set(found.not_raced) == {"graphs"} and found.enough_seconds is None
+    track = Track(lambda each: 1.0 + (each["layout"] == "columns"))
+    assert search(track, seconds=40.0).gain is not None and track.now == 40.0
+
+
+def test_a_value_of_which_nothing_is_known_is_raced_again_while_there_is_time() -> None:
+    track = Track(lambda each: 1.0 - (each["loader"] == "fast") * 0.06)
+    track.width = 1.0
+    found = search(track, seconds=80.0)
+    assert track.now == 60.0 and found.enough_seconds is None
+    assert [(each.factor, each.result) for each in found.raced] == [
+        (name, "not known") for name in ("loader", "threads", "layout")
+    ]  # each by its last heat
 
 
 def test_a_value_that_was_not_measured_needs_more_than_the_seconds_given() -> None:

@@ -50,5 +50,5 @@ def test_a_run_is_named_by_its_sweep_and_settings(command: Callable, sweep: Swee
         "error: 'kill/lr=0.1' must be a run's folder or SWEEP/RUN, got nothing there. There is grid in outputs/.\n"
     )
     assert command("show", "grid", "kill").err == (
-        "error: A run must be named as RUN, SWEEP/RUN or SWEEP NAME=VALUE, got 'kill' after 'grid'.\n"
+        "error: A run must be named as RUN, SWEEP/RUN or SWEEP NAME=VALUE, got 'kill' after 'grid'; write grid/kill.\n"
     )

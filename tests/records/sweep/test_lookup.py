@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 
 from runmanager.errors import UsageError
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.run_record import RunRecord
+from runmanager.records.run.status import Status
+from runmanager.records.storage.versioned_file import encode_record
 from runmanager.records.sweep.lookup import find_run, find_sweep, known_runs, known_sweeps
 
 RUNS = {
@@ -120,6 +124,24 @@ def test_several_matches_are_listed_in_one_line() -> None:
     )
     with pytest.raises(UsageError, match=r"got 2: lr=0\.1,seed=0-250ab410, lr=0\.1,seed=1-2dc67ffb"):
         find_run("first/lr=0.1,")
+
+
+def test_a_run_is_found_by_settings_that_its_name_leaves_out(outputs: Path) -> None:
+    for seed in (0, 1):
+        config = {"seed": seed, "batch_size": 100, "model": {"name": "mlp"}}
+        record = RunRecord(name="x", signature="x", status=Status.FINISHED, config=config)
+        paths = SweepPaths(outputs / "third").run(f"seed={seed}-0000000{seed}")
+        paths.root.mkdir(parents=True)
+        paths.record.write_bytes(encode_record(record))
+    (outputs / "third" / "runs" / "seed=2-00000002").mkdir()
+    (outputs / "third" / "runs" / "seed=2-00000002" / "run.json").write_text("{}")
+    several = r"'third/batch_size=100' must name one run, got 2: seed=0-00000000, seed=1-00000001; add a setting\."
+    with pytest.raises(UsageError, match=several):
+        find_run("third/batch_size=100")
+    assert find_run("third/model.name=mlp,seed=1").name == "seed=1-00000001"
+    for name in ("batch_size=10", "batch_size=100,lr=1"):
+        with pytest.raises(UsageError, match="got none of: seed=0"):
+            find_run(f"third/{name}")
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def _driver_options(given: Mapping[str, Any]) -> DriverOptions:
         restore_name=_key("restore"),
         named=lambda command, name: (*command, f"{_key('name')}={name}"),
         metric=given["metric"],
-        without_metrics=_WITHOUT_METRICS,
+        without_metrics=lambda _: _WITHOUT_METRICS,
     )
 
 

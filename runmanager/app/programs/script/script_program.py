@@ -20,6 +20,7 @@ from runmanager.app.programs.script.interpreter import Versions, ask_interpreter
 from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
 from runmanager.app.programs.script.script import Script
 from runmanager.app.programs.script.script_cell import ResumeSetting, ScriptCall, run_script_cell
+from runmanager.app.programs.script.stored_scalars import stored_scalar_notes
 from runmanager.app.script_command_line import after_separator
 from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Action, Cell, PlannedRun
@@ -76,7 +77,7 @@ class ScriptProgram:
         self._script = script
         self._options = options
         self._storage = storage
-        self._grid = parse_settings(words, options.rules)
+        self._grid = parse_settings(words, options.rules, program=script.word)
         self._check = FlagCheck()
         self._settings: dict[str, Mapping[str, Setting]] = {}
         self._code: dict[str, str] | None = None
@@ -118,7 +119,10 @@ class ScriptProgram:
         cells = [self._cell(settings, axes, number) for settings in combinations for number in numbers]
         libraries = None if self._versions is None else self._versions.libraries
         notes = [*excluded_notes(len(every) - len(combinations)), *secret_axis_notes(self._grid.varying)]
-        notes += self._notes(cells)
+        notes += [
+            *self._notes(cells),
+            *stored_scalar_notes(cells, self._storage, [each.name for each in options.scalars]),
+        ]
         return CellGrid(cells, axes, self._storage, notes=notes, default_device=None, libraries=libraries)
 
     def _name_faults(self, names: Sequence[str]) -> list[str]:

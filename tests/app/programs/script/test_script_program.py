@@ -90,7 +90,11 @@ REFUSED = [
     (("sweep", "train.py", "wy=fine", "lrr=1", "--", "fit"), ["did you mean '--way'?", "did you mean '--lr'?"]),
     (("sweep", "train.py", "learning_rate=1", "--", "fit"), ["did you mean '--lr'?"]),
     (("sweep", "--dry-run", "train.py", "kind=b,c", "lr=1,2", "--", "fit"), ["`kind` must be one of a, b, as the"]),
-    (("sweep", "train.py", "lr=1", "--dry-run"), ["`--dry-run` must stand before the program, got it after"]),
+    (("sweep", "train.py", "lr=1", "--dry-run"), ["before the program, got it after; write `--dry-run train.py …`; "]),
+    (
+        ("sweep", "train.py", "lr=1", "--name", "t 2"),
+        ["`--name` must stand before the program, got it after; write `--name 't 2' train.py …`; "],
+    ),
     (("sweep", "train.py", "lr=1", "--dryrun"), ["did you mean '--dry-run'?"]),
     (("sweep", "train.py", "--lr", "1"), ["a setting is written lr=1."]),
     (
@@ -215,6 +219,50 @@ def test_a_value_that_the_script_refuses_fails_its_cell_in_the_words_of_the_scri
     said = "the script ended with status 2: train.py: error: argument --lr: invalid float value: 'abc'"
     assert done.status == 1 and said in done.out
     assert {lr: each.message for lr, each in records_of(folder, "typed").items()} == {0.1: "", "abc": said}
+
+
+def test_a_cell_whose_device_is_missing_is_neither_started_nor_counted(folder: Folder) -> None:
+    folder.write("train.py", TYPED)
+    words = ("sweep", "--name", "devices", "--workers", "2", "train.py", "device=cpu,cuda")
+    done = folder.run(*words)
+    assert done.status == 0, done.err
+    lines = done.out.splitlines()
+    assert lines[0] == "1 run to do, 1 cell skipped (no cuda here), in outputs/devices"
+    assert lines[1] == "[1/1] device=cpu started"
+    assert not [line for line in lines if "device=cuda started" in line]
+    assert str(records_of(folder, "devices")["cuda"].status) == "skipped"
+
+
+def test_a_sweep_says_which_values_its_runs_lack_as_other_runs_were_given_scalar(folder: Folder) -> None:
+    folder.write("train.py", "print('acc: 0.5')")
+    named, read = ("sweep", "--name", "read"), ("--scalar", r"acc=acc: (\S+)")
+    assert folder.run(*named, *read, "train.py", "lr=1,2").status == 0
+    planned = folder.run(*named, "--dry-run", "train.py", "lr=1,2,3")
+    said = (
+        "Earlier runs of outputs/read were given --scalar 'acc=acc: (\\S+)', new ones are not and may lack these "
+        "values; add the same words to this command."
+    )
+    assert said in planned.out.splitlines()
+    assert "Earlier runs" not in folder.run(*named, "train.py", "lr=1,2").out
+    assert folder.run(*named, "train.py", "lr=3").status == 0
+    kept = folder.run(*named, *read, "train.py", "lr=1,2,3")
+    said = (
+        "1 finished run has no acc, and what was printed is not searched again; `--resume never` with the settings of "
+        "it runs it again."
+    )
+    assert said in kept.out.splitlines(), kept.out
+    again = folder.run(*named, "--resume", "never", *read, "train.py", "lr=3")
+    assert again.status == 0 and "has no acc" not in again.out
+    assert [each.summary for each in records_of(folder, "read").values()] == [{"acc": 0.5}] * 3
+
+
+def test_kept_cells_with_one_reason_share_a_line(folder: Folder) -> None:
+    words = ("sweep", "--name", "kept", "train.py", "lr=1,2,3")
+    folder.write("train.py", "print('acc: 0.5')")
+    assert folder.run(*words).status == 0
+    folder.write("train.py", "print('acc: 0.6')")
+    lines = [line for line in folder.run(*words).out.splitlines() if "with other versions" in line]
+    assert len(lines) == 1 and lines[0].startswith("lr=1 and 2 others: finished, with other versions: code changed")
 
 
 # Trains for four epochs from its checkpoint; waits before the third one while `gate` exists, with a child of its own.

@@ -125,4 +125,4 @@ def test_words_of_the_built_in_job_are_never_taken_for_a_script(folder: Folder) 
         done = folder.run("sweep", *words, "--dry-run" if words[0] != "--cfg" else "lr=1")
         assert "Python file" not in done.err and not (folder.path / "outputs").exists(), done.err
     done = folder.run("sweep", "--name", "first", "lr=0.1")
-    assert done.status == 2 and "`--name` must be an option, got an unknown one" in done.err
+    assert done.status == 2 and "got an option for scripts; write name=first." in done.err

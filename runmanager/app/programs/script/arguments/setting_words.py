@@ -32,6 +32,8 @@ DEVICE_NAMES = re.compile(r"auto|cpu|mps|cuda(:\d+)?", re.IGNORECASE)
 OPTIONS = [f"--{each.name.replace('_', '-')}" for each in fields(ScriptFlags)]
 """The options of a script's command, which stand before the script."""
 
+_BARE = [f"--{each.name.replace('_', '-')}" for each in fields(ScriptFlags) if each.default is False]
+
 _grammar: Any = overrides_parser  # what it imports of ANTLR differs between Hydra's versions
 
 _RUN_DIR_WORD = "%runmanager-run-dir%"  # braces have a meaning in Hydra's syntax
@@ -77,14 +79,14 @@ class SettingGrid:
         return self.rules.combinations({each.name: each.values for each in self.sets}, self.points)
 
 
-def parse_settings(words: Sequence[str], rules: GridRules | None = None) -> SettingGrid:
+def parse_settings(words: Sequence[str], rules: GridRules | None = None, *, program: str = "PROGRAM") -> SettingGrid:
     """Parse words like `lr=0.1,0.01` and `batch-size=range(16,64,16)`; of several for one name, the last one applies.
 
     Raises `ConfigurationError` with every invalid one and the faults of the `rules`, and if the grid is too large.
     """
     rules = rules or GridRules()
-    parsed = {each.get_key_element(): (each, texts) for each, texts in _parse_all(words).values()}
-    in_points = _parse_all(dict.fromkeys(word for point in rules.points for word in point))
+    parsed = {each.get_key_element(): (each, texts) for each, texts in _parse_all(words, program).values()}
+    in_points = _parse_all(dict.fromkeys(word for point in rules.points for word in point), program)
     of_words = {word: _value_set(*each) for word, each in in_points.items()}
     points = [{of_words[word].name: of_words[word].values[0] for word in point} for point in rules.points]
     counts = {name: num_values(each) if each.is_sweep_override() else 1 for name, (each, _) in parsed.items()}
@@ -95,14 +97,14 @@ def parse_settings(words: Sequence[str], rules: GridRules | None = None) -> Sett
 _Parsed = tuple[Override, list[str] | None]
 
 
-def _parse_all(words: Iterable[str]) -> dict[str, _Parsed]:
+def _parse_all(words: Iterable[str], program: str) -> dict[str, _Parsed]:
     parsed: dict[str, _Parsed] = {}
     faults = []
     left = deque(words)
     while left:
         word = left.popleft()
         if word.startswith("-"):
-            faults.append(_option_fault(word, left))
+            faults.append(_option_fault(word, left, program))
             continue
         try:
             override, texts = _parse(word)
@@ -183,13 +185,21 @@ def _form_fault(override: Override) -> str | None:
     return None
 
 
-def _option_fault(word: str, following: deque[str]) -> str:
+def _option_fault(word: str, following: deque[str], program: str) -> str:
     """The fault of an option after the program; takes the value that follows it."""
     option, has_value, value = word.partition("=")
-    if not has_value and following and "=" not in following[0] and not following[0].startswith("-"):
+    if (
+        not has_value
+        and option not in _BARE
+        and following
+        and "=" not in following[0]
+        and not following[0].startswith("-")
+    ):
         value = following.popleft()
     if option in OPTIONS:
-        return f"`{option}` must stand before the program, got it after; what stands after `--` is for the script."
+        given = word if has_value else shlex.join([option, value] if value else [option])
+        way_out = f"write `{given} {program} …`; what stands after `--` is for the script."
+        return f"`{option}` must stand before the program, got it after; {way_out}"
     setting = f"{option.lstrip('-')}={value or '…'}"
     way_out = did_you_mean(option, OPTIONS, max_names=1, cutoff=0.8) or f"a setting is written {setting}."
     return (
