@@ -21,15 +21,17 @@ _SYMBOLS = {"finished": "✓", "skipped": "-", "running": ">"}
 class LiveRow:
     """A run as a row: `seconds` is the time taken so far, `seconds_left` the estimate of the rest.
 
-    `metrics` are the last values that it logged or printed, None for one that is not finite. `counted` is what the
-    number of its last record counts, `epoch` or `step`; `planned` is 0 where it is not known how many there will be.
-    `share` is how much of the epoch under way is done. `is_measuring`: its epochs are done, and its speed is measured.
+    `epoch` is the last one, `rate` its samples per second, or their median. `metrics` are the last values that it
+    logged or printed, None for one that is not finite. `counted` is what the number of its last record counts, `epoch`
+    or `step`; `planned` is 0 where it is not known how many there will be. `share` is how much of the epoch under way
+    is done. `is_measuring`: its epochs are done, and its speed is measured.
     """
 
     label: str
     status: str
     reason: str = ""
     epoch: EpochRecord | None = None
+    rate: float | None = None
     metrics: Mapping[str, float | None] = field(default_factory=dict)
     counted: str = "epoch"
     planned: int = 0
@@ -176,8 +178,7 @@ def _values(row: LiveRow) -> dict[str, str]:
         values[heading] = "" if metric is None else _short(metric)
     for heading, metric in (("acc", epoch.accuracy), ("val_acc", epoch.val_accuracy)):
         values[heading] = "" if metric is None else f"{metric:.3f}"
-    rate = epoch.samples_per_second
-    values["samples/s"] = "" if rate is None else f"{rate:,.0f}"
+    values["samples/s"] = "" if row.rate is None else f"{row.rate:,.0f}"
     return values
 
 

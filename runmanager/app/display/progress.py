@@ -23,6 +23,7 @@ from runmanager.app.display.run_line import (
     planned_epochs,
     run_label,
     run_line,
+    run_rate,
 )
 from runmanager.app.display.running_run import RunningRun
 from runmanager.errors import RecordError
@@ -272,6 +273,7 @@ class RunDisplay:
             record.status,
             reason=str(record.reason or ""),
             epoch=epoch,
+            rate=run_rate(record, epochs),
             metrics=logged_results(record, epochs),
             counted=counted_word(record),
             planned=planned_epochs(record),

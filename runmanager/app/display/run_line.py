@@ -1,6 +1,7 @@
 """One-line descriptions of runs."""
 
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from rich.text import Text
@@ -25,6 +26,7 @@ __all__ = [
     "progress_text",
     "run_label",
     "run_line",
+    "run_rate",
 ]
 
 _MAX_LOGGED = 3  # logged metrics in a line
@@ -51,18 +53,27 @@ def logged_results(record: RunRecord, epochs: Sequence[EpochRecord]) -> dict[str
     return last_metrics(epochs) | (record.summary or {})
 
 
-def _metrics(epoch: EpochRecord) -> str:
+def run_rate(record: RunRecord, epochs: Sequence[EpochRecord]) -> float | None:
+    """Return the samples per second of the last epoch; of a run that has ended the median, as tables have it."""
+    if not record.status.is_ended:
+        return epochs[-1].samples_per_second if epochs else None
+    rates = [rate for epoch in epochs if not epoch.warmup and (rate := epoch.samples_per_second) is not None]
+    return median(rates) if rates else None
+
+
+def _metrics(record: RunRecord, epochs: Sequence[EpochRecord]) -> str:
+    epoch, rate = epochs[-1], run_rate(record, epochs)
     values: Mapping[str, Any] = {"loss": epoch.loss, "acc": epoch.accuracy, "val_acc": epoch.val_accuracy}
     parts = [f"{name} {value:.3f}" for name, value in values.items() if value is not None]
-    if epoch.samples_per_second is not None:
-        parts.append(f"{epoch.samples_per_second:,.0f}/s")
+    if rate is not None:
+        parts.append(f"{rate:,.0f}/s")
     return " ".join(parts)
 
 
 def _summary(record: RunRecord, epochs: Sequence[EpochRecord], metric: str | None) -> str:
     parts = [str(record.status) + (f" ({record.reason})" if record.reason else "")]
     if epochs and epochs[-1].epoch > 0:
-        parts.append(_metrics(epochs[-1]))
+        parts.append(_metrics(record, epochs))
     logged = sorted(logged_results(record, epochs).items(), key=lambda each: each[0] != metric)
     parts += [f"{name} {human(value, 'loss')}" for name, value in logged[:_MAX_LOGGED]]
     if record.config.get("device") == "auto" and record.environment.device_name:

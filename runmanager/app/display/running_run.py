@@ -161,6 +161,7 @@ class RunningRun:
             run_label(self.paths),
             "running",
             epoch=self.epochs[-1] if self.epochs else None,
+            rate=self.epochs[-1].samples_per_second if self.epochs else None,
             metrics=self.metrics,
             counted=self.counted,
             planned=self.planned,

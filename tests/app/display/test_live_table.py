@@ -18,8 +18,8 @@ def test_rows_are_aligned_and_fit_into_the_terminal(width: int, label: str) -> N
     layout = Layout.fitting(width, labels=[label])
     rows = [
         layout.header(),
-        layout.row(LiveRow(label, "running", epoch=EPOCH, planned=10, seconds=1.0, seconds_left=3700.0)),
-        layout.row(LiveRow(label, "finished", epoch=EPOCH, planned=10, seconds=86400.0)),
+        layout.row(LiveRow(label, "running", epoch=EPOCH, rate=2000.0, planned=10, seconds=1.0, seconds_left=3700.0)),
+        layout.row(LiveRow(label, "finished", epoch=EPOCH, rate=2000.0, planned=10, seconds=86400.0)),
     ]
     assert max(row.cell_len for row in rows) < width
     heading, running, finished = (row.plain for row in rows)
@@ -32,7 +32,7 @@ def test_rows_are_aligned_and_fit_into_the_terminal(width: int, label: str) -> N
 
 def test_a_wide_terminal_shows_every_column() -> None:
     row = Layout.fitting(200, labels=["lr=0.1"]).row(
-        LiveRow("lr=0.1", "running", epoch=EPOCH, planned=10, seconds=1.0, seconds_left=3700.0)
+        LiveRow("lr=0.1", "running", epoch=EPOCH, rate=2000.0, planned=10, seconds=1.0, seconds_left=3700.0)
     )
     words = [">", "lr=0.1", "━━━╌╌╌╌╌╌╌", "3/10", "0.1235", "0.900", "1.5e+31", "0.875", "2,000", "1.0s", "1h01m"]
     assert row.plain.split() == words
@@ -58,7 +58,7 @@ LOGGED = {"val/f1": 0.5, "fid": None, "a_very_long_name_of_a_metric": 12345678.0
 @pytest.mark.parametrize("unused", [(), RESULTS])
 def test_rows_with_logged_metrics_fit_into_the_terminal(width: int, requested: str | None, unused: Any) -> None:
     layout = Layout.fitting(width, labels=["lr=0.1234"], logged=tuple(LOGGED), requested=requested, unused=unused)
-    row = layout.row(LiveRow("lr=0.1", "running", epoch=EPOCH, metrics=LOGGED, planned=10, seconds=1.0))
+    row = layout.row(LiveRow("lr=0.1", "running", epoch=EPOCH, rate=2000.0, metrics=LOGGED, planned=10, seconds=1.0))
     assert max(layout.header().cell_len, row.cell_len) < width
     headings = layout.header().plain.split()
     if requested == "psnr" and width > 40:
@@ -88,15 +88,15 @@ def test_rows_with_logged_metrics_fit_into_the_terminal(width: int, requested: s
 def test_what_a_run_took_is_shown_in_80_columns(longest: int, headings: list[str]) -> None:
     layout = Layout.fitting(80, labels=[longest * "x"])
     assert layout.header().plain.split()[-len(headings) :] == headings
-    running = LiveRow("lr=0.1", "running", epoch=EPOCH, planned=10, seconds=25.0, seconds_left=31.0)
-    ended = LiveRow("lr=0.1", "finished", epoch=EPOCH, planned=10, seconds=56.0)
+    running = LiveRow("lr=0.1", "running", epoch=EPOCH, rate=2000.0, planned=10, seconds=25.0, seconds_left=31.0)
+    ended = LiveRow("lr=0.1", "finished", epoch=EPOCH, rate=2000.0, planned=10, seconds=56.0)
     assert layout.row(running).plain.endswith(" 31s left" if headings == ["time"] else " 25s    31s")
     assert layout.row(ended).plain.endswith(" 56s")
 
 
 def test_a_metric_may_have_the_name_of_a_column() -> None:
     layout = Layout.fitting(200, labels=["lr=0.1"], logged=("loss",))
-    row = layout.row(LiveRow("lr=0.1", "finished", epoch=EPOCH, metrics={"loss": 9.0}, planned=10))
+    row = layout.row(LiveRow("lr=0.1", "finished", epoch=EPOCH, rate=2000.0, metrics={"loss": 9.0}, planned=10))
     assert layout.header().plain.split().count("loss") == 2
     assert {"0.1235", "9"} <= set(row.plain.split())
 

@@ -107,7 +107,9 @@ def test_a_sweep_is_shown_from_its_first_run_to_its_last(disk: Callable[[int], D
     status, lines = follow(
         sweep,
         lambda: sweep.begin(0),
-        lambda: sweep.epoch(0, 1),
+        lambda: sweep.epoch(0, 1, warmup=True, epoch_seconds=5.0),
+        lambda: sweep.epoch(0, 2),
+        lambda: sweep.epoch(0, 3, epoch_seconds=0.25),
         lambda: sweep.end(0),
         lambda: sweep.begin(1),
         lambda: sweep.end(1, Status.SKIPPED, Reason.DEVICE_UNAVAILABLE),
@@ -117,7 +119,7 @@ def test_a_sweep_is_shown_from_its_first_run_to_its_last(disk: Callable[[int], D
     assert lines[0].endswith("grid: 2 cells: 2 pending")
     assert lines[1:5] == [
         "[1/2] lr=0 started",
-        "✓ 1/2  lr=0  finished  loss 0.250 20/s",
+        "✓ 1/2  lr=0  finished  loss 0.250 30/s",  # the median, as in tables
         "[2/2] lr=1 started",
         "- 2/2  lr=1  skipped (device_unavailable)",
     ]
