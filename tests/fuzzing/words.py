@@ -17,6 +17,7 @@ from runmanager.app.programs.script.arguments.cell_arguments import form_faults,
 from runmanager.app.programs.script.arguments.help_text import read_help
 from runmanager.app.programs.script.arguments.setting_words import parse_settings
 from runmanager.app.programs.script.output.output_scanner import StreamScanner
+from runmanager.app.programs.script.output.scalar_example import scalar_example
 from runmanager.app.programs.script.output.scalar_pattern import parse_scalars
 from runmanager.app.ui.access import Access
 from runmanager.app.ui.pages import Pages
@@ -92,6 +93,7 @@ def _scalar_option(text: str) -> None:
 def _output(folder: Path) -> Read:
     """What a script prints, in pieces as long as the first byte says."""
     patterns = parse_scalars(_SCALARS)
+    log = folder / "run.log"
 
     def read(data: bytes) -> None:
         scanner = StreamScanner(patterns, when_found=str, when_odd=lambda name, text: None)
@@ -99,6 +101,8 @@ def _output(folder: Path) -> Read:
         for at in range(1, len(data), size):
             scanner.feed(data[at : at + size])
         scanner.close()
+        log.write_bytes(data)
+        scalar_example(log)
 
     return read
 
