@@ -26,8 +26,8 @@ def best(
     metric: Annotated[
         str | None,
         typer.Option(
-            help="The metric: time_to_accuracy=0.95, or any that compare --metric takes. Default: val_accuracy; if no "
-            "cell has it, accuracy, val_loss, loss or a logged metric.",
+            help="The metric: time_to_accuracy=0.95, or any that compare --metric takes. Default: the one that "
+            "the sweep was given, else val_accuracy; if no cell has it, accuracy, val_loss, loss or a logged metric.",
             autocompletion=complete_metrics,
         ),
     ] = None,

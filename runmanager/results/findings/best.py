@@ -21,7 +21,13 @@ from runmanager.results.compare.verdict import DIFFERENT, NOT_MEASURED, Judgemen
 from runmanager.results.load.cells import Cell, Cells, gather_cells
 from runmanager.results.load.contention import contention, exposure_of
 from runmanager.results.metrics.metric import LAST, At, Metric
-from runmanager.results.metrics.metric_lookup import any_direction, default_metrics, find_metric, known_metrics
+from runmanager.results.metrics.metric_lookup import (
+    any_direction,
+    default_metrics,
+    find_metric,
+    known_metrics,
+    requested_metric,
+)
 from runmanager.results.stats.descriptive import mean, median
 from runmanager.results.table_model.columns import OUTCOMES, setting_name
 from runmanager.results.table_model.directions import Directions
@@ -129,10 +135,10 @@ def find_best(
     """Find the best cell by the mean of `metric` over its seeds (the geometric mean of times and rates).
 
     `folders` are the run folders that count (None: all). `cells` are those of several sweeps, of which `sweep` has the
-    runs; None gathers those of the one sweep. Without a metric, the first of `OUTCOMES` that a cell has is
-    used, else the first recorded metric whose direction is known. `better` and `at` are those of `CompareOptions`, and
-    so are the remaining `options`. Only cells whose finished runs all have the metric are ranked: a run that never
-    reaches an accuracy has no time to it.
+    runs; None gathers those of the one sweep. Without a metric, the one that the sweep was asked for is used, else the
+    first of `OUTCOMES` that a cell has, else the first recorded metric whose direction is known. `better` and `at` are
+    those of `CompareOptions`, and so are the remaining `options`. Only cells whose finished runs all have the metric
+    are ranked: a run that never reaches an accuracy has no time to it.
 
     Every other cell is compared with the best one as one of all pairs of cells: the best was picked after looking, and
     any two cells might have been first and second (Tukey's comparisons, here by max-t; Hochberg and Tamhane, *Multiple
@@ -153,13 +159,15 @@ def find_best(
         return _group_seeds(all_of_them, ranked_by, folders)
 
     if metric is None:
-        by_default = [find_metric(name, sweep.runs, at=at) for name in default_metrics(sweep.runs)]
+        names = [*_asked_metric(sweep, plan), *default_metrics(sweep.runs)]
+        by_default = [find_metric(each, sweep.runs, at=at) for each in names]
         of_a_run = (each for each in by_default if any(cell.side.values for cell in cells_by(each)))
         none = next(of_a_run, find_metric(OUTCOMES[0], at=at))
         ranked_by = next((each for each in by_default if _with_values(cells_by(each))), none)
     else:
         ranked_by = find_metric(metric, sweep.runs, better=better, at=at)
     all_cells, name = cells_by(ranked_by), ranked_by.name
+    preferred = name if metric is not None else next(iter(_asked_metric(sweep, plan)), OUTCOMES[0])
     ranked = _with_values(all_cells)
     if not ranked:
         known = (any_direction(other, sweep.runs) for other in known_metrics(sweep.runs))
@@ -183,10 +191,16 @@ def find_best(
         num_cells=len(ranked),
         num_ties=sum(float(each.spread) == float(winner.spread) for each in others),
         num_left_out=len([each for each in all_cells if each.side.finished]) - len(ranked),
-        preferred_metric=OUTCOMES[0] if metric is None and name != OUTCOMES[0] else None,
+        preferred_metric=preferred if name != preferred else None,
         lost=_lost(ranked_by, all_cells),
         contradictions=Directions.of_runs(sweep.runs).notes() if ranked_by.of_epoch is not None else (),
     )
+
+
+def _asked_metric(sweep: SweepContents, plan: SweepRecord | None) -> list[str]:
+    """The metric that the sweep was asked to rank its cells by, if its runs recorded it."""
+    asked = requested_metric(plan.metric, sweep.runs) if plan and isinstance(plan.metric, str) else None
+    return [] if asked is None else [asked.name]
 
 
 def _compare_with(

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -11,6 +12,7 @@ from runmanager.errors import UsageError
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.storage.reader import SweepContents
+from runmanager.records.sweep.sweep_record import add_cells
 from runmanager.results.compare.comparison import CompareOptions, compare
 from runmanager.results.findings.best import find_best
 from runmanager.results.findings.best_text import best_headline, best_sections, best_sentences, best_to_json
@@ -317,3 +319,12 @@ def test_no_call_is_given_that_could_not_load_the_weights_of_a_program(sweep: An
     text = format_sections("", best_sections(find_best(*read_results(sweep.paths), **OPTIONS)))
     assert str(checkpoint) in text and "the state that its loop resumes from" in text
     assert "load_model" not in text
+
+
+def test_the_metric_that_the_sweep_was_given_is_the_default(contents: Callable[..., SweepContents]) -> None:
+    values = ({"val_accuracy": 0.9, "score": 0.1}, {"val_accuracy": 0.8, "score": 0.2})
+    sweep = contents(*(({"lr": lr}, [], {"summary": summary}) for lr, summary in enumerate(values)))
+    plan = msgspec.structs.replace(add_cells(None, [], axes={}, command=("runmanager", "sweep")), metric="score")
+    by_default, by_plan = find_best(sweep, None), find_best(sweep, plan)
+    assert (by_default.metric.name, by_default.settings) == ("val_accuracy", {"lr": 0})
+    assert (by_plan.metric.name, by_plan.settings, by_plan.preferred_metric) == ("score", {"lr": 1}, None)

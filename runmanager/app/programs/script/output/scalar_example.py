@@ -15,7 +15,8 @@ _LOG_BYTES = 2**16
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 # A name begins where a word does: else a long line without spaces would be searched from each of its letters.
 _SERIES = re.compile(
-    rf"(?<![\w./])(?P<name>[A-Za-z][\w./]*(?: [A-Za-z][\w./]*){{0,3}})(?P<sign>\s*[:=]\s*|\s+)(?P<value>{_NUMBER})(?![\w.])"
+    r"(?<![\w./])(?P<name>[A-Za-z][\w./]*(?: [A-Za-z][\w./]*){0,3})(?P<sign>\s*[:=]\s*|\s+)"
+    rf"(?P<value>{_NUMBER})(?![\w.])"
 )
 _GROUP = r"([-+.\deE]+)"
 
