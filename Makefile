@@ -3,7 +3,7 @@
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
-PYTEST_WORKERS ?= 3
+PYTEST_WORKERS ?= 2
 SECONDS ?= 3600
 
 VENV := .venv

@@ -37,11 +37,13 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> SweepPaths:
 
 
 def figure(page: Page, name: str) -> Locator:
-    """A figure, drawn: it is scrolled to."""
-    found = page.locator(f'figure[data-figure="{name}"]')
-    found.scroll_into_view_if_needed()
-    found.locator(".chart svg").wait_for()
-    return found
+    """A figure, drawn: it is scrolled to. So are those above it, which would else move it as they are drawn."""
+    for each in page.locator("figure.charted").all():
+        each.scroll_into_view_if_needed()
+        each.locator(".chart svg").wait_for()
+        if each.get_attribute("data-figure") == name:
+            break
+    return page.locator(f'figure[data-figure="{name}"]')
 
 
 def legend(page: Page, name: str = "curves") -> list[str]:
