@@ -198,7 +198,8 @@ class ScriptProgram:
             for each in self._hiding
         ]
         if equal := len(cells) - len({cell.signature for cell in cells}):
-            notes.append(f"{pluralize(equal, 'cell')} of the grid equal others and run once.")
+            are = pluralize(equal, "cell of the grid equals another and runs", "cells of the grid equal others and run")
+            notes.append(f"{are} once.")
         return notes
 
     def can_continue(self, run: RunPaths) -> bool:
