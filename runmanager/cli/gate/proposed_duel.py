@@ -19,7 +19,7 @@ _NOT_OF_A_DUEL = ("name", "output_root", "resume", "rerun_changed", "measure")
 _MAX_SETTING_CHARACTERS = 200
 _NO_SIDES = (
     "No `runmanager duel` could say: its two sides are settings of the built-in job, or commits or environments. More "
-    "seeds, as in seed=1,2,3, narrow the interval."
+    "seeds, as in seed=0,1,2, narrow the interval."
 )
 _NO_MODULE = "No `runmanager duel` could say: it takes a script by its file, not with -m."
 

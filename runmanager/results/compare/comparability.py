@@ -47,7 +47,7 @@ def obstacles(sides: tuple[Side, Side], options: CompareOptions) -> list[str]:
         # Leaving out the runs that never got there would favour the side that has more of them.
         found += [f"{side.label}: {side.without_values} of {len(side.finished)} {metric.lack}" for side in lacking]
     elif min(counts) < options.min_seeds:
-        found.append(f"too few runs: {measured}, {options.min_seeds} needed; add seeds, as in seed=1,2,3")
+        found.append(f"too few runs: {measured}, {options.min_seeds} needed; add seeds, as in seed=0,1,2")
     return found
 
 

@@ -434,7 +434,7 @@ def test_side_with_a_run_below_the_target_accuracy_is_not_measured(learners):
 
 
 def test_metric_with_one_value_a_run_needs_seeds(contents, steady):
-    text = "too few runs: 1 of cpu, 1 of cuda, 3 needed; add seeds, as in seed=1,2,3"
+    text = "too few runs: 1 of cpu, 1 of cuda, 3 needed; add seeds, as in seed=0,1,2"
     runs = contents((CPU, steady(1.0), {}), (CUDA, steady(0.5), {}))
     row = only_row(runs, metric="val_accuracy")
     assert (row["verdict"], row["reason"], row["difference"]) == ("not measured", text, None)
