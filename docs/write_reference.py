@@ -185,7 +185,11 @@ def parameter_text(parameter: inspect.Parameter) -> str:
 def type_text(annotation: Any) -> str:
     """Format a type by the last parts of its names, as in the source."""
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-    return re.sub(r"\b(?:\w+\.)+(\w+)", r"\1", text.replace("'", "").replace('"', ""))
+    text = re.sub(r"\*<class '(.*?)'>", r"Unpack[\1]", text)
+    # Quotes of forward references go, those of choices stay.
+    parts = re.split(r"(Literal\[.*?\])", text.replace('"', "'"))
+    text = "".join(part if part.startswith("Literal[") else part.replace("'", "") for part in parts)
+    return re.sub(r"\b(?:\w+\.)+(\w+)", r"\1", text)
 
 
 def table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:

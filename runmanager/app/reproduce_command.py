@@ -28,7 +28,7 @@ from runmanager.validation import fault
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-__all__ = ["Reproduction", "current_environment", "reproduce"]
+__all__ = ["Reproduction", "current_environment", "job_overrides", "reproduce"]
 
 _PROGRAM = ("python", "-m", "runmanager")
 _GROUPS = ("dataset", "model", "optimizer", "scheduler", "loader", "measure")
@@ -110,6 +110,19 @@ def reproduce(
     if len(grid) > 1:
         words = ["-m", *(word for word in words if not word.startswith("seed=")), f"seed={','.join(map(str, grid))}"]
     return Reproduction((*_PROGRAM, *words), is_proved, () if is_proved else (_OTHER_CELL,))
+
+
+def job_overrides(record: RunRecord, *, shown: Collection[str] = ()) -> list[str] | None:
+    """Return the overrides that give a cell of the built-in job today, with `shown` settings even at their defaults.
+
+    None for a run of another program, for settings that are rejected today, and for secrets, which were not recorded.
+    """
+    if record.cell_command or not _is_of_application(record.config) or masked_names(record.config):
+        return None
+    try:
+        return _overrides(record.config, shown)
+    except ConfigurationError:
+        return None
 
 
 def _with_seeds(cell_command: tuple[str, ...], seeds: Sequence[Any]) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["could_say", "duel_of_sides", "duel_of_sweeps"]
 
 _NOT_OF_A_DUEL = ("name", "output_root", "resume", "rerun_changed", "measure")
+_SEED = "seed"  # a duel has one, and a row is of all
 _MAX_SETTING_CHARACTERS = 200
 _NO_SIDES = (
     "No `runmanager duel` could say: its two sides are settings of the built-in job, or commits or environments. More "
@@ -30,11 +31,21 @@ def could_say(what: str) -> str:
 
 
 def duel_of_sides(row: "ComparisonRow", runs: "Sequence[StoredRun]") -> str:
-    """Name the duel of the two sides of a row along an axis; say so where the program of these `runs` has none."""
-    if any(run.record.unsigned is not None for run in runs):
+    """Name the duel of the two sides of a row along an axis; say so where the program of these `runs` has none.
+
+    Its settings are all in which the runs of the row differ from today's defaults, however they were given.
+    """
+    from runmanager.app.reproduce_command import job_overrides
+
+    compared = row["axis"].split("+")
+    of_row = next((run.record for run in runs if _is_in(run, row)), None)
+    words = None if of_row is None else job_overrides(of_row, shown=set(row.values) - set(row.absent_settings))
+    if words is None:
         return _NO_SIDES
+    left_out = {*_NOT_OF_A_DUEL, _SEED, *compared, *(name.removesuffix(".name") for name in compared)}
+    settings = [word for word in words if left_out.isdisjoint(_names(word))]
     sides = [_side(row["axis"], row[side]) for side in ("baseline", "candidate")]
-    return could_say(f"`{shlex.join(['runmanager', 'duel', *sides, *_settings(row, {})])}`")
+    return could_say(f"`{shlex.join(['runmanager', 'duel', *sides, *settings])}`")
 
 
 def duel_of_sweeps(row: "ComparisonRow", runs: "Sequence[Sequence[StoredRun]]", command: Sequence[str]) -> str:
@@ -88,6 +99,12 @@ def _is_in(run: "StoredRun", row: "ComparisonRow") -> bool:
     settings = run.record.settings
     names = set(row.values) & set(settings) - set(row.metric.columns)
     return all(row[name] is None or row[name] == settings[name] for name in names)
+
+
+def _names(word: str) -> tuple[str, str]:
+    """The setting that a word gives, and its first part."""
+    name = word.partition("=")[0].lstrip("+")
+    return name, name.partition(".")[0]
 
 
 def _side(axis: str, value: Any) -> str:

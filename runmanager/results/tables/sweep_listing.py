@@ -153,7 +153,7 @@ def _axes(sweep: NamedSweep) -> str | None:
 def _best(
     sweep: NamedSweep, names: Sequence[str], cells: Sequence[CellWith[RunSummary]]
 ) -> tuple[str, float, bool] | None:
-    """The first metric that a cell has, the best mean over a cell's seeds, and whether larger is better."""
+    """The first of the metrics that a cell has, the best mean over a cell's seeds, and whether larger is better."""
     groups: dict[Hashable, list[RunSummary]] = {}
     for cell in cells:
         if cell.stored is not None and cell.stored.status == Status.FINISHED:
@@ -170,13 +170,18 @@ def _best(
 
 
 def _metrics(sweep: NamedSweep, names: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    """The metrics to rank by where their direction is known; a loss only where all cells have the same one."""
+    """The metrics to rank by where their direction is known, that which the sweep was given first, as `best` has them.
+
+    A loss counts only where all cells have the same one.
+    """
     directions = declared_directions(sweep.summary)
     logged = dict.fromkeys(name for each in sweep.summary.logged_names for name in each.metrics)
     of_training = [name for name in logged if is_of_training(name)]
     has_several_losses = any(name == "loss" or name.startswith("loss.") for name in names)
     outcomes = [name for name in OUTCOMES if not (has_several_losses and name in OF_THE_LOSS)]
-    for name in (*outcomes, *(name for name in logged if name not in of_training), *of_training):
+    every = [*outcomes, *(name for name in logged if name not in of_training), *of_training]
+    asked = [name for name in every if sweep.plan is not None and name == sweep.plan.metric]
+    for name in dict.fromkeys([*asked, *every]):
         if (is_larger := directions.known(name)) is not None:
             yield name, is_larger
 

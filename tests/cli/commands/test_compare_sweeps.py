@@ -11,6 +11,7 @@ import pytest
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.sweep.sweep_record import write_cells
 
+from ...app.test_reproduce_command import composed
 from ...results.conftest import HOST, SweepMaker, timed_epochs
 from ..conftest import rows_of
 
@@ -21,10 +22,19 @@ NEW = msgspec.structs.replace(
 )
 
 
-def write(folder: Path, seconds: float, *, first: int = 0, step: int = 1, seeds: int = 5, **fields: Any) -> SweepMaker:
+def write(
+    folder: Path,
+    seconds: float,
+    *,
+    config: dict[str, Any] = CPU,
+    first: int = 0,
+    step: int = 1,
+    seeds: int = 5,
+    **fields: Any,
+) -> SweepMaker:
     """Write a sweep with two batch sizes; an epoch takes about `seconds`, and runs differ by half a percent."""
     sweep = SweepMaker(folder)
-    cells = [CPU | {"batch_size": size, "seed": seed} for seed in range(seeds) for size in (100, 1000)]
+    cells = [config | {"batch_size": size, "seed": seed} for seed in range(seeds) for size in (100, 1000)]
     sweep.plan(*cells)
     for number, cell in enumerate(cells):
         taken = seconds * (1 + 0.005 * (cell["seed"] - 2))
@@ -170,13 +180,22 @@ def test_names_in_a_comment_notify_and_link_to_nothing(command: Callable, tmp_pa
 
 
 def test_conditions_within_one_sweep_name_the_duel_of_both_sides(command: Callable, tmp_path: Path) -> None:
-    write(tmp_path / "one", 2.0, seeds=20)
+    """It is a duel of the same job: its settings are all that differ from the defaults, however they were given."""
+    write(tmp_path / "one", 2.0, seeds=20, config=composed("model=mlp", "model.hidden=[8]", "lr=0.5", "device=cpu"))
     words = "compare", str(tmp_path / "one"), "--axis", "batch_size", "--fail-if", "slower", "--format", "json"
     done = command(*words)
     assert done.status == 0 and "`--fail-if slower` passed" in done.err and done.out.startswith("[")
     open_ = command(*words[:4], "--drift", "0.5", "--fail-if", "slower:0.01%")
     assert open_.status == 3
-    assert "`runmanager duel batch_size=100 batch_size=1000 lr=0.01 num_workers=0 device=cpu`" in open_.out
+    job = "model=mlp lr=0.5 num_workers=0 device=cpu 'model.hidden=[8]'"
+    assert f"`runmanager duel batch_size=100 batch_size=1000 {job}`" in open_.out
+
+
+def test_a_custom_loop_has_no_duel(command: Callable, tmp_path: Path) -> None:
+    write(tmp_path / "loop", 2.0)
+    done = command("compare", str(tmp_path / "loop"), "--axis", "batch_size", "--fail-if", "slower:0.01%")
+    assert done.status == 3
+    assert "No `runmanager duel` could say" in done.out and "This could say" not in done.out
 
 
 @pytest.mark.parametrize("format_", ["text", "json"])

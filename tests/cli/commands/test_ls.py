@@ -40,6 +40,15 @@ def test_a_row_for_each_sweep_of_any_format(command: Callable, sweep: SweepPaths
     assert [row["sweep"] for row in rows_of(command("ls", "outputs/grid", "--format", "csv").out)] == ["grid"]
 
 
+def test_a_sweep_is_listed_by_the_metric_that_it_was_given(command: Callable, sweep: SweepPaths) -> None:
+    plan = json.loads(sweep.record.read_text())
+    sweep.record.write_text(json.dumps(plan | {"metric": "val_loss"}))
+    (row,) = json.loads(command("ls", "--format", "json").out)
+    best = json.loads(command("best", "grid", "--format", "json").out)
+    assert row["metric"] == best["metric"] == "val_loss"
+    assert row["best"] == pytest.approx(best["best"]["mean"])
+
+
 def test_a_folder_without_a_sweep_says_so(command: Callable, tmp_path: Path, sweep: SweepPaths) -> None:
     (tmp_path / "empty").mkdir()
     done = command("ls", "empty")
