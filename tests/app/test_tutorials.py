@@ -43,7 +43,7 @@ def test_cnn(sweep_of) -> None:
 
 
 def test_gpu_crossover_learns_on_cpu(sweep_of) -> None:
-    words = ["-m", "experiment=gpu_crossover", "model.depth=8", "device=cpu", "seed=0,1,2,3,4,5,6,7,8,9"]
+    words = ["-m", "experiment=gpu_crossover", "model.depth=8", "device=cpu", "seed=0,1,2,3,4"]
     best = sweep_of(*words).epochs.groupby("run")["accuracy"].max()
-    assert len(best) == 10
-    assert (best >= 0.98).sum() >= 8
+    assert len(best) == 5
+    assert (best >= 0.98).sum() >= 4

@@ -238,7 +238,7 @@ CHOICES = [(fast_steps, plain_steps, True), (plain_steps, fast_steps, False)]
 
 @pytest.mark.parametrize(("here", "elsewhere", "channels_last"), CHOICES, ids=["fast first", "plain first"])
 def test_a_resumed_run_keeps_what_auto_became(job, monkeypatch, here, elsewhere, channels_last):
-    cell = {"dataset": SMALL_IMAGES, "model": CnnOptions(), "epochs": 3, "num_workers": 1}
+    cell = {"dataset": SMALL_IMAGES, "model": CnnOptions(), "epochs": 3}
     with monkeypatch.context() as patch:
         here(patch)
         whole = job("whole", **cell)
