@@ -40,9 +40,11 @@ def claim_run(
     `may_hold_files`: a folder without a record may hold files, as of a launcher that writes there before it calls the
     run's task.
     Raises `RunBusyError` if a living process owns the run, `NoRoomError` if the disk is full, and `RecordError` if the
-    sweep whose cell this process runs was deleted or moved.
+    folder is a link, and if the sweep whose cell this process runs was deleted or moved.
     """
     require_driven_sweep(paths.root)
+    if paths.root.is_symlink():  # it may lead into another sweep, whose run would be changed
+        raise RecordError(f"{paths.root} must be a folder, got a link, which is not followed; move it away.")
     make_folder(paths.root.parent)
     observer = observer or HeartbeatObserver()
     if may_hold_files and paths.root.exists() and not paths.record.exists():

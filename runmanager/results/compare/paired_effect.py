@@ -87,6 +87,8 @@ def _lacking(estimate: PairedSpeedup, runs: Sequence[StoredRun]) -> str:
     if estimate.high <= estimate.value * (1 + wanted):
         return ""
     needed = sessions_needed(estimate, wanted)
+    if needed is None:
+        return ""  # no measurement would reach it
     if needed > MAX_SESSIONS:
         text = f"About {float(f'{needed:.2g}'):,.0f} pairs of processes would be needed to know it within {wanted:.1%}"
         if estimate.sessions >= MAX_SESSIONS:

@@ -38,6 +38,7 @@ MIN_ROUNDS = 6
 MAX_SESSIONS = 20
 """Most sessions of a measurement: more add little precision, and each leaves an attempt in the run's record."""
 
+_MOST_SESSIONS = 100_000
 _PRIOR_SPREAD = 0.02  # of sessions' log ratios, before any was measured: docs/measurement_evidence.md has its coverage
 _PRIOR_WEIGHT = 2.0  # degrees of freedom of the prior
 _TRIMMED = 0.2  # share of a session's batches that is trimmed at either end
@@ -144,10 +145,15 @@ def is_narrow(sessions: Sequence[_Ratios], half_width: float) -> bool:
     return estimate is not None and estimate.high <= estimate.value * (1 + half_width)
 
 
-def sessions_needed(estimate: PairedSpeedup, half_width: float) -> int:
-    """Return how many sessions would bring the interval to `half_width` (a share) if their noise stays as it is."""
+def sessions_needed(estimate: PairedSpeedup, half_width: float) -> int | None:
+    """Return how many sessions would bring the interval to `half_width` (a share) if their noise stays as it is.
+
+    None if a hundred thousand would not.
+    """
     low = high = estimate.sessions + 1
     while half_width_after(estimate, high) > half_width:
+        if high > _MOST_SESSIONS:
+            return None
         low, high = high + 1, 2 * high
     return bisect_left(range(high), -half_width, low, key=lambda count: -half_width_after(estimate, count))
 

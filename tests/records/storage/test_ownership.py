@@ -221,6 +221,19 @@ def test_record_of_a_run_taken_over_is_returned_unchanged_and_unwritten(
     assert read_record(paths) == old
 
 
+def test_a_link_in_place_of_the_folder_is_not_followed(
+    tmp_path: Path, record: MakeRecord, dead: ProcessIdentity
+) -> None:
+    """It may lead to a run of another sweep, which would be taken over."""
+    other = RunPaths(tmp_path / "other")
+    left_by(other, record(status=Status.RUNNING, owner=dead))
+    before = other.record.read_bytes()
+    (tmp_path / "mine").symlink_to(other.root)
+    with pytest.raises(RecordError, match="must be a folder, got a link"):
+        claim_run(RunPaths(tmp_path / "mine"), record())
+    assert other.record.read_bytes() == before
+
+
 def test_folder_with_links_is_rejected(tmp_path: Path, record: MakeRecord, dead: ProcessIdentity) -> None:
     """The folder may come from an untrusted source; through a link, the run would append to a file elsewhere."""
     paths = RunPaths(tmp_path / "run")

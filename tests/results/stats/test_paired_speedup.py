@@ -141,6 +141,7 @@ def test_simultaneous_intervals_need_more_sessions():
     sessions = [[offset] * 10 for offset in (0.005, 0.03, 0.02, 0.0)]
     one, many = (sessions_needed(paired_speedup(sessions, rows=rows), 0.02) for rows in (1, 8))
     assert one == 5 and many > one
+    assert sessions_needed(paired_speedup(sessions), 1e-12) is sessions_needed(paired_speedup(sessions), 0.0) is None
 
 
 def test_the_noise_of_rounds_is_that_of_their_trimmed_mean():
