@@ -49,15 +49,22 @@ def _key(key: Any) -> str:
 def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else str(value)  # JSON turns others into null
-    if value is None or isinstance(value, bool | str):
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, str):
+        return str.__str__(value)  # the text of a NumPy string, or the value of a text enum
     if isinstance(value, int):
-        return value if value.bit_length() <= _MAX_BITS else hex(value)
+        number = int(value)  # the value of an integer enum
+        return number if number.bit_length() <= _MAX_BITS else hex(number)
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
         return _plain(value.item())  # a NumPy scalar or a tensor of one element
+    if hasattr(value, "ndim") and hasattr(value, "tolist"):
+        return _plain(value.tolist())  # the text of an array or a tensor leaves digits and elements out
     if isinstance(value, Mapping):
         return {_key(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, Sequence | set | frozenset):
+    if isinstance(value, set | frozenset):
+        return sorted(map(_plain, value), key=repr)  # their order changes from process to process
+    if isinstance(value, Sequence):
         return [_plain(item) for item in value]
     if isinstance(value, types.FunctionType | types.BuiltinFunctionType) and "<" not in value.__qualname__:
         return ".".join(filter(None, (value.__module__, value.__qualname__)))  # its text contains an address

@@ -1,6 +1,7 @@
 """Settings as plain values, flattened, and compared without confusing two values."""
 
 import dataclasses
+import enum
 import json
 import math
 from argparse import Namespace
@@ -111,3 +112,22 @@ def test_number_that_json_cannot_express_becomes_text() -> None:
     assert plain_settings({"clip": math.inf, "x": math.nan}) == {"clip": "inf", "x": "nan"}
     numbers = {"large": 10**4000, "larger": 16**5000}
     assert plain_settings(numbers) == {"large": 10**4000, "larger": hex(16**5000)}
+
+
+def test_arrays_and_sets_keep_every_element_in_one_order() -> None:
+    near = (plain_settings({"weights": np.array([value, 1.0])}) for value in (0.1234567891, 0.1234567892))
+    assert [each["weights"] for each in near] == [[0.1234567891, 1.0], [0.1234567892, 1.0]]
+    assert plain_settings({"steps": np.arange(2000)})["steps"] == list(range(2000))
+    assert plain_settings({"layers": {"pool", "conv", "norm"}}) == {"layers": ["conv", "norm", "pool"]}
+
+
+def test_enums_and_numpy_strings_are_plain_values() -> None:
+    class Name(enum.StrEnum):
+        ADAM = "adam"
+
+    class Level(enum.IntEnum):
+        HIGH = 3
+
+    plain = plain_settings({"name": Name.ADAM, "level": Level.HIGH, "text": np.str_("sgd")})
+    assert plain == {"name": "adam", "level": 3, "text": "sgd"}
+    assert [type(value) for value in plain.values()] == [str, int, str]
