@@ -79,7 +79,8 @@ def commands_page() -> str:
         name = each.name or each.callback.__name__
         parameters = [*command_parameters(each.callback), *getattr(each.cls, "passed_on", {}).items()]
         arguments = [named for named, _ in parameters if not named.startswith("-")]
-        usage = " ".join(["runmanager", name, each.options_metavar, *arguments])
+        taken = each.options_metavar.split()
+        usage = " ".join(["runmanager", name, *taken, *(word for word in arguments if word not in taken)])
         lines += ["", f"## {name}", "", inspect.getdoc(each.callback) or "", "", "```text", usage, "```", ""]
         if parameters:
             rows = [(in_backticks(words), text) for words, text in parameters]

@@ -1,5 +1,7 @@
 """The commands that pass all options to the built-in job, for their help: what they take."""
 
+from typing import Any
+
 from runmanager.cli.fixed_arguments import FixedArgumentsCommand
 from runmanager.cli.repeated_options import UniqueOptionsCommand
 
@@ -24,6 +26,11 @@ class DuelCommand(FixedArgumentsCommand):
     """`runmanager duel`."""
 
     passed_on = _OF_ALL
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the usage: the sides are the first words."""
+        assert self.options_metavar is not None, "it is given where the command is registered"
+        return [self.options_metavar]
 
 
 class DemoCommand(UniqueOptionsCommand):

@@ -104,7 +104,7 @@ for _command, _words in _LAUNCHING_COMMANDS:
     app.command(
         cls=DuelCommand if _command is duel else DemoCommand,
         context_settings=_settings,
-        options_metavar="[OVERRIDES]...",
+        options_metavar="SIDE SIDE [OVERRIDES]..." if _command is duel else "[OVERRIDES]...",
         epilog=_example(_command, _words),
     )(_command)
 app.command(cls=FixedArgumentsCommand, epilog=_example(tune, "model=cnn batch_size=10000 --seconds 60"))(tune)

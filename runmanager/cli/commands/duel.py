@@ -101,6 +101,7 @@ def _duel_of_settings(
     for word in (one, other):
         if "=" not in word or word.startswith("-"):
             raise UsageError(f"A side of a duel must be overrides like device=cuda, got '{word}'.")
+    _refuse_repeated(ctx.args)
     chosen, others = _own_words(ctx.args)
     from runmanager.app.compose.override_quoting import quote_text
 
@@ -114,6 +115,18 @@ def _duel_of_settings(
         return status
     verdict = _answer(folder, conditions, format_)
     return verdict.exit_status if verdict.status is not None and status in (0, _FAILED) else status
+
+
+def _refuse_repeated(words: list[str]) -> None:
+    """Raise `UsageError` for a setting that follows the sides twice: its values may be meant as the sides."""
+    names = [word.partition("=")[0] for word in words if "=" in word and not word.startswith("-")]
+    for name in names:
+        if names.count(name) > 1:
+            values = [word for word in words if word.startswith(f"{name}=")]
+            raise UsageError(
+                f"`{name}` must be given once after the sides of a duel, got {' and '.join(values)}; the first two "
+                f"words are the sides: `runmanager duel {values[0]} {values[1]} …`."
+            )
 
 
 def _own_words(given: list[str]) -> tuple[dict[str, str], list[str]]:

@@ -17,6 +17,11 @@ TINY = ("dataset=fake", "dataset.size=64", "dataset.val_size=32", "model=logisti
         (["cpu", "device=cuda"], "A side of a duel must be overrides like device=cuda, got 'cpu'."),
         (["lr=1", "lr=2", "measure=single"], "`measure` must be paired in a duel, got 'single'; leave it out."),
         (["lr=1", "lr=2", "--format", "text", "--format", "github"], "`--format` must be given once, got it 2 times"),
+        (
+            ["model=mlp", "model=cnn", "lr=0.1", "lr=0.01"],
+            "`lr` must be given once after the sides of a duel, got lr=0.1 and lr=0.01; the first two words are the "
+            "sides: `runmanager duel lr=0.1 lr=0.01 …`.",
+        ),
         (["device=cpu", "--quiet"], "A side of a duel must be overrides like device=cuda, got '--quiet'."),
     ],
 )
