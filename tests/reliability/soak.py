@@ -149,7 +149,7 @@ def soak_cells(folder: Path, number: int) -> Growth:
                 samples.append(_sample(process, num_done))
             except (psutil.Error, FileNotFoundError):  # it has just ended
                 break
-            time.sleep(min(_SAMPLE_SECONDS, 0.001 * number))
+            time.sleep(min(_SAMPLE_SECONDS, 0.0002 * number))
         driver.wait(600)
     finished = sum(run.record.status is Status.FINISHED for run in read_sweep(sweep).runs)
     if driver.returncode != 0 or finished != number:

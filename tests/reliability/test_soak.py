@@ -15,11 +15,10 @@ def test_nothing_of_a_run_grows_with_its_epochs(soak: ModuleType, tmp_path: Path
 
 
 def test_nothing_of_a_driver_grows_with_its_cells(soak: ModuleType, tmp_path: Path) -> None:
-    """One kept for each cell would add over 30; two runs of four descriptors each begin and end all the time."""
-    growth = soak.soak_cells(tmp_path, 40)
+    growth = soak.soak_cells(tmp_path, 100)
     for name in ("descriptors", "threads", "processes"):
         first, last = growth.means(name)
-        assert last <= first + 8, name
+        assert last <= first + 2, name  # of two workers one may just begin or end
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,8 @@ def could_say(what: str) -> str:
 def duel_of_sides(row: "ComparisonRow", runs: "Sequence[StoredRun]") -> str:
     """Name the duel of the two sides of a row along an axis; say so where the program of these `runs` has none.
 
-    Its settings are all in which the runs of the row differ from today's defaults, however they were given.
+    Its settings are all in which the runs of the row differ from today's defaults, however they were given. A stored
+    `_target_`, which such a command would call, is not repeated.
     """
     from runmanager.app.reproduce_command import job_overrides
 
@@ -44,8 +45,10 @@ def duel_of_sides(row: "ComparisonRow", runs: "Sequence[StoredRun]") -> str:
         return _NO_SIDES
     left_out = {*_NOT_OF_A_DUEL, _SEED, *compared, *(name.removesuffix(".name") for name in compared)}
     settings = [word for word in words if left_out.isdisjoint(_names(word))]
-    sides = [_side(row["axis"], row[side]) for side in ("baseline", "candidate")]
-    return could_say(f"`{shlex.join(['runmanager', 'duel', *sides, *settings])}`")
+    sides = shlex.join(["runmanager", "duel", *(_side(row["axis"], row[side]) for side in ("baseline", "candidate"))])
+    if any("_target_=" in word for word in settings):
+        return could_say(f"`{sides}` with the other settings of the sweep, whose `_target_` is not repeated here.")
+    return could_say(f"`{' '.join([sides, shlex.join(settings)]).rstrip()}`")
 
 
 def duel_of_sweeps(row: "ComparisonRow", runs: "Sequence[Sequence[StoredRun]]", command: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import hashlib
 import json
 import math
 import types
@@ -15,29 +16,35 @@ __all__ = ["differing_settings", "find_targets", "flatten", "hashable", "plain_s
 
 _TARGET_KEY = "_target_"
 _MAX_BITS = 14_000  # of a whole number: Python turns no more than 4,300 digits into text
+_MAX_ELEMENTS = 10_000  # of an array, which is stored as its digest from there on
 
 
 def plain_settings(params: Any) -> dict[str, Any]:
     """Convert the settings of a run, a mapping, named tuple, dataclass or `argparse.Namespace`, as they are stored.
 
-    NumPy's numbers become Python's, functions their qualified name, and other values that JSON cannot express (a
-    `torch.device`, a path, infinity, a number of thousands of digits) their text. The texts of secrets are masked, here
-    and so in all that is stored. Raises `UsageError` for anything else, and for keys that are not strings.
+    NumPy's numbers become Python's, arrays and tensors lists (of over 10,000 elements a digest), nested objects of the
+    same kinds mappings, functions their qualified name, and other values that JSON cannot express (a `torch.device`, a
+    path, infinity, a number of thousands of digits) their text. The texts of secrets are masked, here and so in all
+    that is stored. Raises `UsageError` for anything else, and for keys that are not strings.
     """
     if params is None:
         return {}
-    if hasattr(params, "_asdict"):
-        params = params._asdict()
-    elif dataclasses.is_dataclass(params) and not isinstance(params, type):
-        params = dataclasses.asdict(params)
-    elif isinstance(params, argparse.Namespace | types.SimpleNamespace):
-        params = vars(params)
+    params = _unpacked(params)
     if not isinstance(params, Mapping):
         raise UsageError(
             "A run's settings must be a mapping, a named tuple, a dataclass or an argparse.Namespace, "
             f"got {type(params).__name__}; use expand_grid(...) or a dict."
         )
     return masked_settings({_key(key): _plain(value) for key, value in params.items()})
+
+
+def _unpacked(value: Any) -> Any:
+    """The fields of a named tuple, a dataclass or a namespace; any other value as it is."""
+    if hasattr(value, "_asdict"):
+        return value._asdict()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+    return vars(value) if isinstance(value, argparse.Namespace | types.SimpleNamespace) else value
 
 
 def _key(key: Any) -> str:
@@ -59,7 +66,10 @@ def _plain(value: Any) -> Any:
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
         return _plain(value.item())  # a NumPy scalar or a tensor of one element
     if hasattr(value, "ndim") and hasattr(value, "tolist"):
-        return _plain(value.tolist())  # the text of an array or a tensor leaves digits and elements out
+        return _plain_array(value)
+    if isinstance(value, bytes | bytearray):
+        return str(bytes(value))  # text, so that it is masked where it is a secret
+    value = _unpacked(value)
     if isinstance(value, Mapping):
         return {_key(key): _plain(item) for key, item in value.items()}
     if isinstance(value, set | frozenset):
@@ -69,6 +79,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, types.FunctionType | types.BuiltinFunctionType) and "<" not in value.__qualname__:
         return ".".join(filter(None, (value.__module__, value.__qualname__)))  # its text contains an address
     return str(value)
+
+
+def _plain_array(value: Any) -> Any:
+    """The elements of an array or a tensor, whose text leaves digits and elements out; of a large one their digest."""
+    elements = _plain(value.tolist())
+    if math.prod(value.shape) <= _MAX_ELEMENTS:
+        return elements
+    digest = hashlib.sha256(json.dumps(elements).encode()).hexdigest()
+    return f"{'x'.join(map(str, value.shape))} elements with sha256 {digest}"
 
 
 def flatten(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def answers(
 ) -> list[str]:
     """Answer the questions about a sweep from its results table, its comparison and the `runs` of the table.
 
-    The order is: comparisons, the best settings, speeds along a stand-in axis, which nobody asked for, what could not
+    The order is: comparisons, the best settings, speeds along a stand-in axis, which was not requested, what could not
     be compared, how the runs ended. `of_the_best` are sentences that follow the one on the best settings, which is that
     by `metric`, if the runs recorded it.
     """

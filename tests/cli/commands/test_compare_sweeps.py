@@ -191,6 +191,14 @@ def test_conditions_within_one_sweep_name_the_duel_of_both_sides(command: Callab
     assert f"`runmanager duel batch_size=100 batch_size=1000 {job}`" in open_.out
 
 
+def test_a_stored_target_is_not_in_a_command_that_is_proposed(command: Callable, tmp_path: Path) -> None:
+    config = composed("model=custom", "model._target_=os.system", "dataset=fake")
+    write(tmp_path / "foreign", 2.0, config=config)
+    done = command("compare", str(tmp_path / "foreign"), "--axis", "batch_size", "--fail-if", "slower:0.01%")
+    assert done.status == 3 and "os.system" not in done.out
+    assert "`runmanager duel batch_size=100 batch_size=1000` with the other settings of the sweep" in done.out
+
+
 def test_a_custom_loop_has_no_duel(command: Callable, tmp_path: Path) -> None:
     write(tmp_path / "loop", 2.0)
     done = command("compare", str(tmp_path / "loop"), "--axis", "batch_size", "--fail-if", "slower:0.01%")

@@ -119,6 +119,22 @@ def test_arrays_and_sets_keep_every_element_in_one_order() -> None:
     assert [each["weights"] for each in near] == [[0.1234567891, 1.0], [0.1234567892, 1.0]]
     assert plain_settings({"steps": np.arange(2000)})["steps"] == list(range(2000))
     assert plain_settings({"layers": {"pool", "conv", "norm"}}) == {"layers": ["conv", "norm", "pool"]}
+    large = np.zeros((200, 100))
+    texts = [plain_settings({"x": large + (np.arange(100) == each)})["x"] for each in (3, 4)]
+    assert texts[0] != texts[1] and all(text.startswith("200x100 elements with sha256 ") for text in texts)
+
+
+def test_secrets_within_nested_objects_are_masked_as_are_bytes() -> None:
+    @dataclasses.dataclass
+    class Database:
+        host: str
+        password: str
+
+    database = Database("here", "hunter2222")
+    for nested in (database, Namespace(**vars(database)), [database]):
+        plain = plain_settings({"db": nested})["db"]
+        assert (plain[0] if isinstance(nested, list) else plain) == {"host": "here", "password": "***"}
+    assert plain_settings({"api_key": b"abcdefgh"}) == {"api_key": "***"}
 
 
 def test_enums_and_numpy_strings_are_plain_values() -> None:
