@@ -10,6 +10,7 @@ import torch
 from runmanager.errors import RunBusyError
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.run_folder import RunFolder
+from runmanager.text import pluralize
 from runmanager.tracking.checkpoint.checkpoint_file import CheckpointError
 from runmanager.tracking.checkpoint.part_checkpoints import PartCheckpoints
 from runmanager.tracking.epoch import Epoch
@@ -131,6 +132,9 @@ class EpochRecorder:
         assert self._checkpointer is not None
         progress = self._checkpointer.load(self._folder.paths.checkpoint)
         self.history.restore(progress.record)
+        if lost := self.history.num_lost:
+            epochs = pluralize(lost, "epoch", "epochs")
+            self._notes.note_deviation(f"{epochs} before the run was resumed had no record in epochs.jsonl any more")
         self.num_steps = progress.num_steps
         self._part = progress.part or None
         last = self._part or progress.record

@@ -254,6 +254,18 @@ def test_a_resumed_run_keeps_what_auto_became(job, monkeypatch, here, elsewhere,
     assert [each.loss for each in other.epochs] == pytest.approx([each.loss for each in whole.epochs], rel=1e-5)
 
 
+@pytest.mark.parametrize("kept", [(), (0, 2)], ids=["all", "one"])
+def test_a_resumed_run_says_which_epochs_lost_their_records(job, kept):
+    """The checkpoint has the record of the last epoch alone."""
+    stopped = job("broken", stop_after=3, epochs=4)
+    lines = stopped.paths.epochs.read_bytes().splitlines(keepends=True)
+    stopped.paths.epochs.write_bytes(b"".join(lines[at] for at in kept))
+    resumed = job("broken", epochs=4)
+    lost = {(): "2 epochs", (0, 2): "1 epoch"}[kept]
+    assert resumed.record.deviations == (f"{lost} before the run was resumed had no record in epochs.jsonl any more",)
+    assert [each.epoch for each in resumed.epochs] == ([3, 4] if not kept else [1, 3, 4])
+
+
 TIGHT = {"model": {"name": "custom", "_target_": "own.Tight"}, "on_oom": "halve", "epochs": 2}
 HALVED = tuple(
     f"out of memory with {count} samples at once: steps are computed in pieces of {count // 2}" for count in (16, 8)

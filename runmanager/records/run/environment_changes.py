@@ -61,12 +61,12 @@ def describe_files(files: Sequence[str]) -> str:
     return ", ".join(files[:_MAX_NAMED_FILES]) + (f" and {more} more" if more > 0 else "")
 
 
-def epochs_in_other_environments(record: RunRecord) -> set[int]:
+def epochs_in_other_environments(record: RunRecord) -> list[range]:
     """Return the epochs that ran on another device or host, or with other threads or versions than the last attempt.
 
     Their times do not describe the environment in the run's record.
     """
-    return {epoch for first, last, _ in _environment_changes(record) for epoch in range(first, last + 1)}
+    return [range(first, last + 1) for first, last, _ in _environment_changes(record)]
 
 
 def sessions_in_other_environments(record: RunRecord) -> set[str]:

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,12 +96,15 @@ class RunFolder:
         if self._appender is not None:
             self._appender.sync()
 
-    def cut_epochs(self, last: EpochRecord | None, *, unmeasured: Container[int] = ()) -> list[EpochRecord]:
+    def cut_epochs(self, last: EpochRecord | None, *, unmeasured: Collection[range] = ()) -> list[EpochRecord]:
         """Keep the epochs up to `last`, added if missing; mark those in `unmeasured` as warm-up. Return them."""
         kept = [] if last is None else [each for each in read_epochs(self.paths) if each.epoch <= last.epoch]
         if last is not None and (not kept or kept[-1].epoch < last.epoch):
             kept.append(last)
-        kept = [msgspec.structs.replace(each, warmup=True) if each.epoch in unmeasured else each for each in kept]
+        kept = [
+            msgspec.structs.replace(each, warmup=True) if any(each.epoch in some for some in unmeasured) else each
+            for each in kept
+        ]
         self.replace_epochs(kept)
         return kept
 

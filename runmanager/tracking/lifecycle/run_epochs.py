@@ -112,6 +112,11 @@ class EpochHistory:
         return self._warmup.num_epochs
 
     @property
+    def num_lost(self) -> int:
+        """The number of epochs of training before the last one that have no record."""
+        return max(self.last_number, 0) - sum(each.epoch > 0 for each in self.records)
+
+    @property
     def warmup_epochs(self) -> Sequence[int]:
         """The numbers of this process's epochs that are warm-up by now."""
         return self._warmup.epochs
@@ -123,7 +128,7 @@ class EpochHistory:
         """
         kept = 0 if last is None else last.epoch
         record = self._folder.write(earlier=attempts_up_to(self._folder.record.earlier, kept))
-        unmeasured = epochs_in_other_environments(record).union(epochs_of_other_runs(record))
+        unmeasured = [*epochs_in_other_environments(record), epochs_of_other_runs(record)]
         self.records = self._folder.cut_epochs(last, unmeasured=unmeasured)
 
     def judge_warmup(self, record: EpochRecord, step_seconds: Sequence[float], *, is_continued: bool = False) -> bool:

@@ -50,16 +50,16 @@ def test_what_would_compute_something_else_now_is_described() -> None:
 
 def test_epochs_of_attempts_in_other_environments(record: MakeRecord) -> None:
     same = resumed(record, attempt(0, 10, 3))
-    assert epochs_in_other_environments(same) == set() and describe_attempts(same) == []
+    assert epochs_in_other_environments(same) == [] and describe_attempts(same) == []
     moved = resumed(record, attempt(0, 10, 3, ELSEWHERE), attempt(20, 30, 5))
-    assert epochs_in_other_environments(moved) == {1, 2, 3}
+    assert epochs_in_other_environments(moved) == [range(1, 4)]
     assert describe_attempts(moved) == [
         "epochs 1 to 3 were made in another environment (host bellows, now anvil; torch threads 2, now 1); "
         "they count as warm-up"
     ]
     newer = msgspec.structs.replace(HERE, libraries={"torch": "2.16.0"})
     back = resumed(record, attempt(0, 10, 3), attempt(20, 30, 4, newer))
-    assert epochs_in_other_environments(back) == {4}
+    assert epochs_in_other_environments(back) == [range(4, 5)]
     assert describe_attempts(back) == [
         "epoch 4 was made in another environment (torch 2.16.0, now 2.15.0); it counts as warm-up"
     ]
@@ -82,13 +82,13 @@ def test_epochs_of_attempts_in_other_environments(record: MakeRecord) -> None:
 )
 def test_relevant_changes(record: MakeRecord, change: dict[str, Any]) -> None:
     run = resumed(record, attempt(0, 10, 1, msgspec.structs.replace(HERE, **change)))
-    assert epochs_in_other_environments(run) == {1}
+    assert epochs_in_other_environments(run) == [range(1, 2)]
 
 
 @pytest.mark.parametrize("change", [{"load_at_start": 3.0}, {"command": ("other",)}, {"steal_share": 0.5}], ids=str)
 def test_irrelevant_changes(record: MakeRecord, change: dict[str, Any]) -> None:
     run = resumed(record, attempt(0, 10, 1, msgspec.structs.replace(HERE, **change)))
-    assert epochs_in_other_environments(run) == set()
+    assert epochs_in_other_environments(run) == []
 
 
 def test_changed_code_is_relevant_and_unknown_code_is_not(record: MakeRecord) -> None:
@@ -99,7 +99,7 @@ def test_changed_code_is_relevant_and_unknown_code_is_not(record: MakeRecord) ->
         (None, None),
     ):
         run = resumed(record, attempt(0, 10, 1, msgspec.structs.replace(HERE, code=code)), environment=now)
-        assert epochs_in_other_environments(run) == ({1} if description else set())
+        assert epochs_in_other_environments(run) == ([range(1, 2)] if description else [])
         assert describe_attempts(run) == ([f"{description}; it counts as warm-up"] if description else [])
 
 
