@@ -27,7 +27,7 @@ from benchmarks.page import MEASUREMENT, describe_machine, load_average, source_
 from runmanager.app.compose.schema import conf_folder, read_config, register_schema
 from runmanager.app.programs.grid_sweeper import register_sweeper
 from runmanager.app.tune.built_in_track import BuiltInTrack, Entry
-from runmanager.app.tune.search import label_of
+from runmanager.app.tune.heat import label_of
 from runmanager.app.tune.speed_settings import THREADS, Conditions, setting_now, speed_factors
 from runmanager.launching.hydra_launcher import LocalLauncher, register
 from runmanager.launching.slurm import register_slurm

@@ -14,7 +14,8 @@ from runmanager.app.display.output_console import make_console
 from runmanager.app.driver.program import CellGrid, Program
 from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
 from runmanager.app.tune.answer import Answer, show_answer, write_tuning
-from runmanager.app.tune.search import Factor, Heat, Search, Settings
+from runmanager.app.tune.heat import Factor, Heat, Settings
+from runmanager.app.tune.search import Search
 from runmanager.errors import ConfigurationError, SweepError
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.plan import Cell, Resume

@@ -1,22 +1,29 @@
 """What a race has found, as tables and sentences, and as a file."""
 
 import json
+import math
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
-from runmanager.app.tune.search import LEAST_GAIN, ON_TRIAL, Raced, Tuning, label_of
+from runmanager.app.tune.heat import LEAST_GAIN, ON_TRIAL, TAKEN, Raced, label_of
+from runmanager.app.tune.search import Tuning
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.results.stats.descriptive import Estimate
-from runmanager.text import printable
+from runmanager.text import printable, wrapped
 
 __all__ = ["Answer", "show_answer", "write_tuning"]
 
 _HEADER = ("setting", "value", "speed", "95% interval", "result")
+_VALUE, _RESULT = 1, 4  # columns
+_GAP = "  "
 _RESTLESS = 2.0  # the end of an interval that says nothing
 _WIDE = 1.1  # the end of one that says little
 _ABOUT_INTERVALS = (
@@ -27,7 +34,9 @@ _ABOUT_TRIALS = (
     "Taken on trial: it seems faster, though its interval includes 1; the gain at the end shows whether the settings "
     "found are."
 )
-_ABOUT_REPEATS = "A setting whose values are listed again was raced again, after another one had changed."
+_ABOUT_REPEATS = (
+    "A setting whose values are listed again was raced again, after another one had changed, or as little was known."
+)
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,11 @@ class Answer:
     def lines(self) -> list[str]:
         """The answer in sentences: the gain, and the command where there is one to use."""
         found, gain = self.found, self.found.gain
+        if found.failed:
+            whose = f"given ({found.broken}) and those found" if found.broken else "found"
+            return [f"The settings {whose} failed while their gain was measured ({found.failed}). None is faster."]
+        if found.broken and not found.chosen:
+            return [f"The settings given failed ({found.broken}), so nothing could be raced against them."]
         if found.broken:
             return [
                 f"The settings given failed while the others trained ({found.broken}). To use what did not:",
@@ -93,33 +107,41 @@ def _more_time(found: Tuning) -> str:
 
 
 def _no_gain(found: Tuning) -> str:
-    raced = found.raced
+    raced = found.latest()
     highest = max((each.estimate.high for each in raced if each.estimate is not None), default=None)
     if highest is None:
         return f"Nothing was measured{_more_time(found)}."
     missing = [each for each in raced if each.estimate is None]
     left_out = f" ({len(missing)} failed or not measured)" if missing else ""
+    if any(each.result in (TAKEN, ON_TRIAL) for each in found.raced):  # other values were raced against these
+        return f"No candidate stayed faster than the settings given{left_out}: what was taken lost in a later race."
     if highest <= 1:
         return f"No candidate is faster than the settings given{left_out}."
     if highest > _RESTLESS:
         return f"No candidate was shown to be faster{left_out}, on a machine too restless to say more (is it busy?)."
+    bound = f"{math.ceil(round(100 * (highest - 1), 6))}%"  # upwards: nothing may be above it
     if highest > _WIDE:
         return (
             f"No candidate was shown to be faster than the settings given{left_out}; one may be, by up to "
-            f"{highest - 1:.0%}{_more_time(found)}."
+            f"{bound}{_more_time(found)}."
         )
-    return f"No candidate is faster than the settings given by more than {highest - 1:.0%}{left_out}."
+    return f"No candidate is faster than the settings given by more than {bound}{left_out}."
 
 
 def show_answer(answer: Answer, console: Console) -> None:
     """Print the effects of all settings that were raced, why others were not, and the answer last."""
     found = answer.found
-    lines = [*_table(found.raced), *_legend(found.raced)]
+    lines = _legend(found.raced)
     lines += [f"Not raced: {name}: {why}." for name, why in found.not_raced.items()]
     if found.enough_seconds is not None and any(each.estimate is not None for each in found.raced):
         lines.append(f"`--seconds {found.enough_seconds}` should do to race all settings.")
     lines += ["Interrupted: this is what is known so far."] if found.is_interrupted else []
-    for line in (*([""] if lines else []), *lines, "", *answer.lines()):
+    table = _table(found.raced, console.width)
+    lines = [*([""] if table or lines else []), *table, *(wrapped(line, console.width) for line in lines), ""]
+    for line in answer.lines():
+        is_command = line.startswith(" ")  # in one line, so that it can be copied
+        lines.append(line if is_command else wrapped(line, console.width))
+    for line in lines:
         console.print(Text(printable(line)), soft_wrap=True)
 
 
@@ -131,14 +153,23 @@ def _legend(raced: Sequence[Raced]) -> list[str]:
     return lines + ([_ABOUT_REPEATS] if any(count > 1 for count in values.values()) else [])
 
 
-def _table(raced: Sequence[Raced]) -> list[str]:
+def _table(raced: Sequence[Raced], width: int) -> list[str]:
+    """The lines of a table; where `width` is too little, values and results are broken between words."""
     if not raced:
         return []
     rows = [_HEADER, *(_row(each) for each in raced)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADER) - 1)]
-    return [
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]) for row in rows
-    ]
+    columns = list(zip(*rows, strict=True))
+    widths = [max(map(len, cells)) for cells in columns]
+    for at in (_VALUE, _RESULT):
+        excess = sum(widths) + len(_GAP) * (len(widths) - 1) - width
+        longest_word = max(len(word) for cell in columns[at] for word in cell.split())
+        widths[at] = max(longest_word, widths[at] - max(excess, 0))
+    wrap = partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
+    lines = []
+    for row in rows:
+        for parts in zip_longest(*map(wrap, row, widths), fillvalue=""):
+            lines.append(_GAP.join(part.ljust(width) for part, width in zip(parts, widths, strict=True)).rstrip())
+    return lines
 
 
 def _row(raced: Raced) -> tuple[str, ...]:

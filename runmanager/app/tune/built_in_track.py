@@ -10,7 +10,7 @@ from pathlib import Path
 from hydra.core.utils import JobReturn, JobStatus
 
 from runmanager.app.tune.contender import Seen, run_contender
-from runmanager.app.tune.search import Heat, Settings
+from runmanager.app.tune.heat import Heat, Settings
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_internals import job_exception
 from runmanager.launching.hydra_launcher import JobFacts, LocalLauncher

@@ -23,7 +23,8 @@ from runmanager.app.driver.preflight import check_cells, require_output_root
 from runmanager.app.tune.answer import Answer, show_answer, write_tuning
 from runmanager.app.tune.built_in_track import BuiltInTrack, Entry
 from runmanager.app.tune.contender import Seen
-from runmanager.app.tune.search import Factor, Search, Settings, Tuning
+from runmanager.app.tune.heat import Factor, Settings
+from runmanager.app.tune.search import Search, Tuning
 from runmanager.app.tune.speed_settings import PRECISION, RACED, THREADS, Conditions, setting_now, speed_factors
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.launching.hydra_internals import hydra_words

@@ -15,70 +15,30 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from runmanager.app.tune.heat import (
+    INTERRUPTED,
+    LEAST_GAIN,
+    NOT_KNOWN,
+    TOO_LITTLE_TIME,
+    Factor,
+    Heat,
+    Raced,
+    Settings,
+    label_of,
+    line_of,
+    results_of,
+)
 from runmanager.results.stats.descriptive import Estimate
 
-__all__ = [
-    "LEAST_GAIN",
-    "NOT_KNOWN",
-    "ON_TRIAL",
-    "Factor",
-    "Heat",
-    "Raced",
-    "Search",
-    "Space",
-    "Track",
-    "Tuning",
-    "label_of",
-]
+__all__ = ["Search", "Space", "Track", "Tuning"]
 
 _LAST_SHARE = 0.3  # of the time is kept for the last heat
 _LEAST_SHARE = 0.03  # of a step's time: what takes less cannot gain more
 _MAX_PASSES = 2
 _MARGIN = 1.25  # of the seconds that should do: processes do not start equally fast each time
 _ROUNDED_TO = 10  # seconds
-_NOT_MEASURED = "not measured"
 _NO_TIME = "no time was left"
-_INTERRUPTED = "the race was interrupted"
-
-LEAST_GAIN = 1.02
-"""How many times as fast a value must be to replace another one."""
-
-ON_TRIAL = "taken on trial"
-"""The result of a value that seems faster by as much, while its interval includes 1: the last heat decides."""
-
-NOT_KNOWN = "not known"
-"""The result of a value that does not seem faster by as much, while its interval says that it may be."""
-
-Settings = Mapping[str, str]
-"""Settings by name, each value as it is typed."""
-
-
-@dataclass(frozen=True)
-class Factor:
-    """Settings that are raced together, with their alternatives, and the phases of a step that they can shorten.
-
-    Without `phases` nothing limits its gain.
-    """
-
-    name: str
-    alternatives: Sequence[Settings]
-    phases: Sequence[str] = ()
-
-
-@dataclass
-class Heat:
-    """What a race of several settings gave: `estimates` against the first of them, and `failures`, by their position.
-
-    `dropped` are those that were slower than the `fastest` beyond doubt before its end. `shares` are the shares of the
-    phases in the time of each. With `is_interrupted` the user has stopped it.
-    """
-
-    estimates: Mapping[int, Estimate] = field(default_factory=dict)
-    failures: Mapping[int, str] = field(default_factory=dict)
-    dropped: frozenset[int] = frozenset()
-    fastest: int = 0
-    shares: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
-    is_interrupted: bool = False
+_GIVEN_FAILED = "the settings given failed"
 
 
 class Track(Protocol):
@@ -88,8 +48,8 @@ class Track(Protocol):
         """Race the contenders, given by what they change, for about as many seconds; `is_last` is the gain's heat."""
         ...
 
-    def needed(self, count: int) -> float:
-        """Return the seconds that a heat of `count` contenders needs at least."""
+    def needed(self, contenders: Sequence[Settings]) -> float:
+        """Return the seconds that a heat of these contenders needs at least."""
         ...
 
 
@@ -105,28 +65,14 @@ class Space(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Raced:
-    """A value that was raced, against the settings chosen by then; `estimate` is None where it was not measured.
-
-    `result` is `taken`, `taken on trial` (the fastest, but its interval includes 1), `slower`, `dropped` (slower than
-    another value), `no gain`, `not known`, `not the fastest`, `failed` or `not measured`; `failure` says why.
-    """
-
-    factor: str
-    settings: Settings
-    estimate: Estimate | None
-    result: str
-    failure: str = ""
-
-
 @dataclass
 class Tuning:
-    """What a search has found: the settings `chosen`, their `gain` over the given ones, and every raced value.
+    """What a search has found: the settings `chosen`, their `gain` over the given ones, and the values of every heat.
 
     `gain` is None where nothing was found, or was not measured. `not_raced` says why factors were not. `broken` says
-    how the given settings failed, where they did. `enough_seconds` should do to race all settings; None where the
-    seconds given did.
+    how the given settings failed, where they did, and `failed` which settings found failed while their gain was
+    measured, and how: none are chosen then. `enough_seconds` should do to race all settings; None where the seconds
+    given did.
     """
 
     chosen: dict[str, str] = field(default_factory=dict)
@@ -136,7 +82,17 @@ class Tuning:
     seconds: float = 0.0
     is_interrupted: bool = False
     broken: str = ""
+    failed: str = ""
     enough_seconds: int | None = None
+
+    def latest(self) -> list[Raced]:
+        """Each raced value once: by the last heat that measured it, or by its last one where none did."""
+        found: dict[tuple[str, str], Raced] = {}
+        for each in self.raced:
+            key = (each.factor, label_of(each.settings))
+            if key not in found or each.estimate is not None or found[key].estimate is None:
+                found[key] = each
+        return list(found.values())
 
 
 class Search:
@@ -169,45 +125,50 @@ class Search:
         """Search until nothing is left to race or the time is up. After an interrupt, return what is known."""
         found = self.found
         try:
-            while not found.is_interrupted and (factor := self._next_factor()) is not None:
+            while not self._is_over() and (factor := self._next_factor()) is not None:
                 self._race(factor, self._slice(factor))
-            while not (found.is_interrupted or found.chosen) and (spare := self._next_in_spare_time()) is not None:
+            while not (self._is_over() or found.chosen) and (spare := self._next_in_spare_time()) is not None:
                 self._race(*spare)
-            found.chosen = self._space.changes(found.chosen)
-            if found.chosen and not found.is_interrupted:
+            if found.chosen and not found.is_interrupted and self._needed_for_gain() <= self._left():
                 self._measure_gain()
         except KeyboardInterrupt:
             found.is_interrupted = True
-            found.chosen = self._space.changes(found.chosen)
         if found.is_interrupted:
-            self._name_what_was_left()
+            self._name_what_was_left(INTERRUPTED)
+        elif self._is_over():
+            self._name_what_was_left(_GIVEN_FAILED)
         else:
             found.enough_seconds = self._enough_seconds()
         found.seconds = self._clock() - self._began
         return found
 
-    def _name_what_was_left(self) -> None:
-        """Say of every factor that waits for its first race that an interrupt came before it."""
+    def _is_over(self) -> bool:
+        """Whether there is nothing to race against: after an interrupt, and where the given settings fail."""
+        found = self.found
+        return found.is_interrupted or bool(found.broken and not found.chosen)
+
+    def _name_what_was_left(self, reason: str) -> None:
+        """Say of every factor that waits for its first race what came before it."""
         factors, reasons = self._space.factors(self.found.chosen)
         hopeless = {each.name: why for each in factors if (why := self._hopeless(each))}
-        waiting = {each.name: _INTERRUPTED for each in factors}
+        waiting = {each.name: reason for each in factors}
         known = {**waiting, **reasons, **hopeless}
         self.found.not_raced = {name: why for name, why in known.items() if name not in self._num_heats}
 
     def _enough_seconds(self) -> int | None:
         """How many seconds should do to race every factor and to measure the gain; None where those given did."""
         found = self.found
-        was_short = any(each.result == _NOT_MEASURED for each in found.raced) or (
+        was_short = any(each.failure == TOO_LITTLE_TIME for each in found.latest()) or (
             found.gain is None and bool(found.chosen) and not found.broken
         )
         if not was_short and _NO_TIME not in found.not_raced.values():
             return None
         factors, _ = self._space.factors(found.chosen)
-        sizes = [len(each.alternatives) + 1 for each in factors if not self._hopeless(each)]
+        heats = [self._contenders(each) for each in factors if not self._hopeless(each)]
         # A heat gets a part of the time for its contenders, and the last one a share of all (`_slice`).
-        slowest = max((self._track.needed(size) / size for size in sizes), default=0.0)
-        heats = (self._before_heats + slowest * sum(sizes)) / (1 - _LAST_SHARE)
-        seconds = _MARGIN * max(heats, self._track.needed(2) / _LAST_SHARE, self._seconds)
+        slowest = max((self._track.needed(each) / len(each) for each in heats), default=0.0)
+        needed = (self._before_heats + slowest * sum(map(len, heats))) / (1 - _LAST_SHARE)
+        seconds = _MARGIN * max(needed, self._needed_for_gain() / _LAST_SHARE, self._seconds)
         if was_short:  # with what was known before a heat it should have done
             seconds = max(seconds, 2 * self._seconds)
         return math.ceil(seconds / _ROUNDED_TO) * _ROUNDED_TO
@@ -231,7 +192,7 @@ class Search:
         for factor in waiting:
             # Without time for any heat and the last one, one heat is worth more.
             kept = _LAST_SHARE if self._num_heats else 0.0
-            if self._track.needed(len(factor.alternatives) + 1) <= self._left(kept):
+            if self._track.needed(self._contenders(factor)) <= self._left(kept):
                 return factor
             if factor.name not in self._num_heats:
                 self.found.not_raced[factor.name] = _NO_TIME
@@ -241,20 +202,19 @@ class Search:
         """While nothing is chosen, a factor without a race or a result, and the seconds that the gain leaves for it."""
         factors, _ = self._space.factors(self.found.chosen)
         unknown = {each.factor for each in self.found.raced if each.result == NOT_KNOWN}
-        seconds = self._left() - self._track.needed(2)
+        seconds = self._left() - self._needed_for_gain()
         waiting = [
             each
             for each in factors
             if (each.name in unknown or each.name not in self._num_heats)
             and self._num_heats.get(each.name, 0) < _MAX_PASSES
             and not self._hopeless(each)
-            and self._track.needed(len(each.alternatives) + 1) <= seconds
+            and self._track.needed(self._contenders(each)) <= seconds
         ]
         if not waiting:
             return None
         factor = min(waiting, key=lambda each: (self._num_heats.get(each.name, 0), -self._share(each)))
         self.found.not_raced.pop(factor.name, None)
-        self.found.raced = [each for each in self.found.raced if each.factor != factor.name]
         return factor, seconds / len(waiting)
 
     def _is_due(self, factor: Factor) -> bool:
@@ -278,20 +238,29 @@ class Search:
         verb = "takes" if len(factor.phases) == 1 else "take"
         return f"{' and '.join(factor.phases)} {verb} {share:.1%} of a step's time, so it cannot gain more"
 
+    def _contenders(self, factor: Factor) -> list[Settings]:
+        chosen = self.found.chosen
+        return [chosen, *({**chosen, **each} for each in factor.alternatives)]
+
+    def _needed_for_gain(self) -> float:
+        return self._track.needed([{}, self.found.chosen])
+
     def _race(self, factor: Factor, seconds: float) -> None:
         chosen = self.found.chosen
-        contenders = [chosen, *({**chosen, **each} for each in factor.alternatives)]
-        heat = self._track.race(contenders, seconds=seconds)
+        heat = self._track.race(self._contenders(factor), seconds=seconds)
         self._num_heats[factor.name] = self._num_heats.get(factor.name, 0) + 1
         self._raced_with[factor.name] = self._others(factor)
         self.found.is_interrupted |= heat.is_interrupted
         best = heat.estimates.get(heat.fastest)
         taken = heat.fastest if best is not None and best.value >= LEAST_GAIN else 0
-        for at, settings in enumerate(factor.alternatives, start=1):
-            self.found.raced.append(_raced(factor, settings, heat, at, is_taken=at == taken))
-            self._say(_line(self.found.raced[-1]))
+        results = results_of(factor, heat, taken)
+        self.found.raced += results
+        for each in results:
+            self._say(line_of(each))
         if taken:
-            self.found.chosen = {**chosen, **factor.alternatives[taken - 1]}
+            self.found.chosen = self._space.changes({**chosen, **factor.alternatives[taken - 1]})
+        elif not (chosen or heat.estimates):
+            self.found.broken = heat.failures.get(0, "")
         if shares := heat.shares.get(taken):
             self._shares = dict(shares)
 
@@ -299,52 +268,15 @@ class Search:
         """The seconds of a heat: an equal part of what is left for the factors that still wait."""
         factors, _ = self._space.factors(self.found.chosen)
         waiting = [each for each in factors if self._is_due(each) and not self._hopeless(each)]
-        size = len(factor.alternatives) + 1
-        total = max(sum(len(each.alternatives) + 1 for each in waiting), size)
-        return max(self._track.needed(size), self._left(_LAST_SHARE) * size / total)
+        contenders = self._contenders(factor)
+        total = max(sum(len(each.alternatives) + 1 for each in waiting), len(contenders))
+        return max(self._track.needed(contenders), self._left(_LAST_SHARE) * len(contenders) / total)
 
     def _measure_gain(self) -> None:
-        heat = self._track.race([{}, self.found.chosen], seconds=max(self._left(), 0.0), is_last=True)
-        self.found.is_interrupted |= heat.is_interrupted
-        self.found.gain = heat.estimates.get(1)
-        self.found.broken = heat.failures.get(0, "")
-
-
-def label_of(settings: Settings) -> str:
-    """Return settings as they are typed."""
-    return " ".join(f"{name}={value}" for name, value in settings.items())
-
-
-def _raced(factor: Factor, settings: Settings, heat: Heat, at: int, *, is_taken: bool) -> Raced:
-    estimate = heat.estimates.get(at)
-    if at in heat.failures:
-        return Raced(factor.name, settings, None, "failed", heat.failures[at])
-    if estimate is None:
-        return Raced(
-            factor.name, settings, None, _NOT_MEASURED, _INTERRUPTED if heat.is_interrupted else "too little time"
-        )
-    if is_taken:
-        return Raced(factor.name, settings, estimate, "taken" if estimate.low > 1 else ON_TRIAL)
-    return Raced(factor.name, settings, estimate, _result(estimate, at in heat.dropped))
-
-
-def _result(estimate: Estimate, is_dropped: bool) -> str:
-    if estimate.high < 1:
-        return "slower"
-    if is_dropped:
-        return "dropped"
-    if estimate.value >= LEAST_GAIN:
-        return "not the fastest"
-    return "no gain" if estimate.high <= LEAST_GAIN else NOT_KNOWN
-
-
-def _line(raced: Raced) -> str:
-    if raced.estimate is None:
-        return f"{raced.factor}: {label_of(raced.settings)} {raced.result}" + (
-            f": {raced.failure}" if raced.failure else ""
-        )
-    each = raced.estimate
-    return (
-        f"{raced.factor}: {label_of(raced.settings)} is {each.value:.2f} times as fast "
-        f"[{each.low:.2f}, {each.high:.2f}], {raced.result}"
-    )
+        found = self.found
+        heat = self._track.race([{}, found.chosen], seconds=self._left(), is_last=True)
+        found.is_interrupted |= heat.is_interrupted
+        found.gain = heat.estimates.get(1)
+        found.broken = heat.failures.get(0, "")
+        if reason := heat.failures.get(1):
+            found.failed, found.chosen = f"{label_of(found.chosen)}: {reason}", {}

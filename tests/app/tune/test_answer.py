@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 
 from runmanager.app.tune.answer import Answer, show_answer, write_tuning
-from runmanager.app.tune.search import Raced, Tuning
+from runmanager.app.tune.heat import Raced
+from runmanager.app.tune.search import Tuning
 from runmanager.results.stats.descriptive import Estimate
 
 COMMAND = "runmanager run channels_last=true"
@@ -59,13 +60,54 @@ def answer(found: Tuning) -> Answer:
             True,
         ),
         (
-            Tuning(raced=[raced(Estimate(0.97, 0.9, 1.04)), raced(None, "failed", "no room")]),
+            Tuning(
+                raced=[
+                    raced(Estimate(0.97, 0.9, 1.04)),
+                    Raced("loader", {"loader": "resident"}, None, "failed", "no room"),
+                ]
+            ),
             "No candidate is faster than the settings given by more than 4% (1 failed or not measured).",
             False,
         ),
         (
-            Tuning(raced=[raced(Estimate(0.94, 0.45, 1.97), "not known")]),
+            Tuning(raced=[raced(Estimate(0.99, 0.95, 1.031))]),
+            "No candidate is faster than the settings given by more than 4%.",
+            False,
+        ),
+        (
+            Tuning(raced=[raced(Estimate(0.94, 0.45, 1.962), "not known")]),
             "No candidate was shown to be faster than the settings given; one may be, by up to 97%.",
+            False,
+        ),
+        (
+            Tuning(raced=[raced(Estimate(1.0, 0.5, 1.5), "not known"), raced(Estimate(0.9, 0.8, 0.99), "slower")]),
+            "No candidate is faster than the settings given.",  # the later heat counts
+            False,
+        ),
+        (
+            Tuning(raced=[raced(Estimate(1.2, 1.1, 1.3), "taken"), raced(Estimate(1.1, 1.05, 1.15), "taken")]),
+            "No candidate stayed faster than the settings given: what was taken lost in a later race.",
+            False,
+        ),
+        (
+            Tuning(failed="channels_last=true: exit: gone"),
+            "The settings found failed while their gain was measured (channels_last=true: exit: gone). None is faster.",
+            False,
+        ),
+        (
+            Tuning(failed="channels_last=true: exit: gone", broken="exit: too"),
+            "The settings given (exit: too) and those found failed while their gain was measured (channels_last=true: "
+            "exit: gone). None is faster.",
+            False,
+        ),
+        (
+            Tuning(CHOSEN, broken="exit: gone"),
+            "The settings given failed while the others trained (exit: gone). To use what did not:",
+            True,
+        ),
+        (
+            Tuning(raced=[raced(None, "not measured")], broken="exit: gone"),
+            "The settings given failed (exit: gone), so nothing could be raced against them.",
             False,
         ),
         (
@@ -101,6 +143,23 @@ def shown(found: Tuning) -> list[str]:
     output = io.StringIO()
     show_answer(answer(found), Console(file=output, width=200))
     return output.getvalue().splitlines()
+
+
+def test_a_narrow_terminal_gets_whole_words_and_a_command_in_one_line() -> None:
+    settings = {"loader": "dataloader", "num_workers": "2"}
+    rows = [
+        Raced("loader", settings, Estimate(1.6, 1.1, 2.3), "taken"),
+        Raced("optimizer.fused", {"optimizer.fused": "true"}, None, "failed", "exit: the process ended with status 1"),
+    ]
+    found = Tuning(settings, Estimate(1.5, 1.2, 1.9), rows, {"compile": "it is raced from `--seconds 300` on"})
+    command = f"runmanager run {'dataset=fake ' * 9}num_workers=2"
+    output = io.StringIO()
+    show_answer(Answer(found, command, device="cpu", given="dataset=fake"), Console(file=output, width=80))
+    lines = output.getvalue().splitlines()
+    assert lines[-1] == f"  {command}" and max(map(len, lines[:-1])) <= 80
+    words = " ".join(lines).split()
+    assert {"loader=dataloader", "num_workers=2", "optimizer.fused=true", "taken", "1.10", "process"} <= set(words)
+    assert any("`--seconds 300`" in line for line in lines)
 
 
 def test_a_machine_that_is_busy_is_named_beside_a_gain_that_was_not_shown() -> None:
@@ -144,7 +203,8 @@ def test_it_comes_last_after_the_effects_and_what_was_not_raced(tmp_path: Path) 
     show_answer(answer(found), Console(file=output, width=200))
     text = output.getvalue().splitlines()
     assert text[1].split() == ["setting", "value", "speed", "95%", "interval", "result"]
-    assert text[2].split()[:2] == ["channels_last", "channels_last=true"] and text[2].endswith("1.10 to 2.30  taken")
+    assert text[2].split()[:2] == ["channels_last", "channels_last=true"]
+    assert text[2].endswith("1.10 to 2.30  taken")
     assert text[3].endswith("failed: out_of_memory: no room")
     assert "Not raced: graphs: only cuda captures steps." in text
     assert text[-3:] == ["", *answer(found).lines()]

@@ -2,7 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from runmanager.app.tune.search import Factor, Heat, Search, Settings, Tuning
+import pytest
+
+from runmanager.app.tune.heat import Factor, Heat, Settings
+from runmanager.app.tune.search import Search, Tuning
 from runmanager.results.stats.descriptive import Estimate
 
 VALUES = {"loader": ("plain", "fast"), "threads": ("2", "1"), "layout": ("rows", "columns")}
@@ -36,9 +39,10 @@ class Track:
         self.heats: list[tuple[list[dict[str, str]], bool]] = []
         self.interrupted_in = 0
         self.unmeasured = False
+        self.measured_heats = 99  # in later ones nothing is measured
         self.width = 0.02  # of each interval, to both sides
 
-    def needed(self, count: int) -> float:
+    def needed(self, contenders: Sequence[Settings]) -> float:
         return 10.0
 
     def race(self, contenders: Sequence[Settings], *, seconds: float, is_last: bool = False) -> Heat:
@@ -46,16 +50,19 @@ class Track:
         self.now += 10.0
         found = [self.speed({**FIRST, **each}) for each in contenders]
         first = found[0]
-        assert isinstance(first, float)
-        ratios = {at: each / first for at, each in enumerate(found) if isinstance(each, float) and at}
+        ratios = {
+            at: each / first
+            for at, each in enumerate(found)
+            if at and isinstance(each, float) and isinstance(first, float)
+        }
         return Heat(
             {
                 at: Estimate(each, each * (1 - self.width), each * (1 + self.width))
                 for at, each in ratios.items()
-                if not self.unmeasured
+                if not self.unmeasured and len(self.heats) <= self.measured_heats
             },
             {at: each for at, each in enumerate(found) if isinstance(each, str)},
-            fastest=max((at for at, each in enumerate(found) if isinstance(each, float)), key=lambda at: found[at]),
+            fastest=max(range(len(found)), key=lambda at: ratios.get(at, 1.0)),
             is_interrupted=len(self.heats) == self.interrupted_in,
         )
 
@@ -150,8 +157,23 @@ def test_a_value_of_which_nothing_is_known_is_raced_again_while_there_is_time() 
     found = search(track, seconds=80.0)
     assert track.now == 60.0 and found.enough_seconds is None
     assert [(each.factor, each.result) for each in found.raced] == [
-        (name, "not known") for name in ("loader", "threads", "layout")
-    ]  # each by its last heat
+        (name, "not known") for name in ("loader", "threads", "layout") * 2
+    ]
+    assert found.latest() == found.raced[3:]
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_a_heat_that_measures_nothing_takes_nothing_from_what_was_measured(is_interrupted: bool) -> None:
+    track = Track(lambda each: 1.0)
+    track.width, track.measured_heats = 1.0, 3
+    track.interrupted_in = 4 if is_interrupted else 0
+    found = search(track, seconds=80.0)
+    results = [(each.factor, each.result) for each in found.raced]
+    assert results[:4] == [
+        *((name, "not known") for name in ("loader", "threads", "layout")),
+        ("loader", "not measured"),
+    ]
+    assert found.latest() == found.raced[:3] and found.enough_seconds is None
 
 
 def test_a_value_that_was_not_measured_needs_more_than_the_seconds_given() -> None:
@@ -167,6 +189,47 @@ def test_a_value_whose_interval_includes_1_is_taken_on_trial() -> None:
     track.width = 0.2
     results = {each.factor: each.result for each in search(track).raced if each.result.startswith("taken")}
     assert results == {"loader": "taken on trial", "layout": "taken"}
+
+
+def test_settings_found_that_fail_in_the_last_heat_are_not_chosen() -> None:
+    def speed(each: Mapping[str, str]) -> float | str:
+        is_last = track.heats[-1][1]
+        return "exit: gone" if is_last and each["loader"] == "fast" else 1.0 + (each["loader"] == "fast")
+
+    track = Track(speed)
+    found = search(track)
+    assert (found.chosen, found.gain, found.broken) == ({}, None, "")
+    assert found.failed == "loader=fast: exit: gone" and found.enough_seconds is None
+
+
+def test_given_settings_that_fail_leave_nothing_to_race() -> None:
+    track = Track(lambda each: "exit: gone" if each == FIRST else 1.0)
+    found = search(track)
+    assert found.broken == "exit: gone" and len(track.heats) == 1 and found.enough_seconds is None
+    (raced,) = found.raced
+    assert (raced.result, raced.failure) == (
+        "not measured",
+        "the settings that it was raced against failed: exit: gone",
+    )
+    assert found.not_raced["layout"] == "the settings given failed"
+
+
+def test_settings_found_that_fail_later_are_the_reason_of_what_is_not_measured() -> None:
+    def speed(each: Mapping[str, str]) -> float | str:
+        return "exit: gone" if len(track.heats) == 2 and each["threads"] == "2" else 1.0 + (each["loader"] == "fast")
+
+    track = Track(speed)
+    found = search(track)
+    assert found.chosen == {"loader": "fast"} and not found.broken and not found.failed and found.gain is not None
+    (raced,) = [each for each in found.raced if each.factor == "threads"]
+    assert raced.failure == "the settings that it was raced against failed: exit: gone"
+
+
+def test_a_gain_that_cannot_be_measured_in_time_is_not_begun() -> None:
+    track = Track(lambda each: 1.0 + (each["loader"] == "fast"))
+    found = search(track, seconds=15.0)
+    assert track.now == 10.0 and found.chosen == {"loader": "fast"} and found.gain is None
+    assert found.enough_seconds == 60
 
 
 def test_a_phase_that_takes_no_time_is_not_worth_a_race() -> None:

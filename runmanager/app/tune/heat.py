@@ -1,0 +1,137 @@
+"""A heat of a race of settings, and the result of each of its values."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from runmanager.results.stats.descriptive import Estimate
+
+__all__ = [
+    "LEAST_GAIN",
+    "NOT_KNOWN",
+    "ON_TRIAL",
+    "TAKEN",
+    "TOO_LITTLE_TIME",
+    "Factor",
+    "Heat",
+    "Raced",
+    "Settings",
+    "label_of",
+    "line_of",
+    "results_of",
+]
+
+LEAST_GAIN = 1.02
+"""How many times as fast a value must be to replace another one."""
+
+TAKEN = "taken"
+
+ON_TRIAL = "taken on trial"
+"""The result of a value that seems faster by as much, while its interval includes 1: the last heat decides."""
+
+NOT_KNOWN = "not known"
+"""The result of a value that does not seem faster by as much, while its interval says that it may be."""
+
+TOO_LITTLE_TIME = "too little time"
+"""Why a value was not measured, where neither an interrupt nor a failure is the reason."""
+
+INTERRUPTED = "the race was interrupted"
+
+_NOT_MEASURED = "not measured"
+
+Settings = Mapping[str, str]
+"""Settings by name, each value as it is typed."""
+
+
+@dataclass(frozen=True)
+class Factor:
+    """Settings that are raced together, with their alternatives, and the phases of a step that they can shorten.
+
+    Without `phases` nothing limits its gain.
+    """
+
+    name: str
+    alternatives: Sequence[Settings]
+    phases: Sequence[str] = ()
+
+
+@dataclass
+class Heat:
+    """What a race of several settings gave: `estimates` against the first of them, and `failures`, by their position.
+
+    `dropped` are those that were slower than the `fastest` beyond doubt before its end. `shares` are the shares of the
+    phases in the time of each. With `is_interrupted` the user has stopped it.
+    """
+
+    estimates: Mapping[int, Estimate] = field(default_factory=dict)
+    failures: Mapping[int, str] = field(default_factory=dict)
+    dropped: frozenset[int] = frozenset()
+    fastest: int = 0
+    shares: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    is_interrupted: bool = False
+
+
+@dataclass(frozen=True)
+class Raced:
+    """A value that was raced, against the settings chosen by then; `estimate` is None where it was not measured.
+
+    `result` is `taken`, `taken on trial` (the fastest, but its interval includes 1), `slower`, `dropped` (slower than
+    another value), `no gain`, `not known`, `not the fastest`, `failed` or `not measured`; `failure` says why.
+    """
+
+    factor: str
+    settings: Settings
+    estimate: Estimate | None
+    result: str
+    failure: str = ""
+
+
+def label_of(settings: Settings) -> str:
+    """Return settings as they are typed."""
+    return " ".join(f"{name}={value}" for name, value in settings.items())
+
+
+def results_of(factor: Factor, heat: Heat, taken: int) -> list[Raced]:
+    """Return the results of a factor's values, of which the contender `taken` replaces the first; 0: none does."""
+    return [
+        _raced(factor, each, heat, at, is_taken=at == taken) for at, each in enumerate(factor.alternatives, start=1)
+    ]
+
+
+def _raced(factor: Factor, settings: Settings, heat: Heat, at: int, *, is_taken: bool) -> Raced:
+    estimate = heat.estimates.get(at)
+    if at in heat.failures:
+        return Raced(factor.name, settings, None, "failed", heat.failures[at])
+    if estimate is None:
+        return Raced(factor.name, settings, None, _NOT_MEASURED, _why_not_measured(heat))
+    if is_taken:
+        return Raced(factor.name, settings, estimate, TAKEN if estimate.low > 1 else ON_TRIAL)
+    return Raced(factor.name, settings, estimate, _result(estimate, at in heat.dropped))
+
+
+def _why_not_measured(heat: Heat) -> str:
+    if 0 in heat.failures:
+        return f"the settings that it was raced against failed: {heat.failures[0]}"
+    return INTERRUPTED if heat.is_interrupted else TOO_LITTLE_TIME
+
+
+def _result(estimate: Estimate, is_dropped: bool) -> str:
+    if estimate.high < 1:
+        return "slower"
+    if is_dropped:
+        return "dropped"
+    if estimate.value >= LEAST_GAIN:
+        return "not the fastest"
+    return "no gain" if estimate.high <= LEAST_GAIN else NOT_KNOWN
+
+
+def line_of(raced: Raced) -> str:
+    """Return what is said of a value after its heat."""
+    if raced.estimate is None:
+        return f"{raced.factor}: {label_of(raced.settings)} {raced.result}" + (
+            f": {raced.failure}" if raced.failure else ""
+        )
+    each = raced.estimate
+    return (
+        f"{raced.factor}: {label_of(raced.settings)} is {each.value:.2f} times as fast "
+        f"[{each.low:.2f}, {each.high:.2f}], {raced.result}"
+    )
