@@ -3,6 +3,8 @@
 Other applications import this module and call `register()` before their `main()`.
 """
 
+import copy
+import dataclasses
 import importlib
 import sys
 import types
@@ -140,6 +142,15 @@ class LocalLauncher(ProcessLauncher):
         self.listener = Listener()
         self.facts: Sequence[JobFacts] = ()
         self.work_for: Callable[[int, int], Work] | None = None
+
+    def with_each_run_once(self, **settings: Any) -> "LocalLauncher":
+        """Return a launcher of the same task with some other settings, whose runs end no other and are tried once."""
+        plain = LocalOptions()
+        settings |= {"retries": plain.retries, "retry_on": plain.retry_on, "on_error": str(OnError.CONTINUE)}
+        other = copy.copy(self)
+        other.options = _checked(dataclasses.replace(self.options, **settings))
+        other.engine = other._engine(workers=other.options.workers, runs_per_gpu=other.options.runs_per_gpu)
+        return other
 
     def _engine(self, *, workers: int, runs_per_gpu: int, turns: Turns | None = None) -> LocalEngine:
         slots = GpuSlots(

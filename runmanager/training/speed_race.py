@@ -22,9 +22,9 @@ from runmanager.tracking.timing.interleaving import RunTurns
 from runmanager.tracking.timing.timer import PhaseTimer, clock_for
 from runmanager.training.job import Components, build_components
 from runmanager.training.loop import tracker, train_epoch
-from runmanager.training.options.groups import DataLoaderOptions
 from runmanager.training.options.job import TrainingOptions
 from runmanager.training.options.step import Precision
+from runmanager.training.options.turn_length import least_turn_steps
 from runmanager.training.paired_measurement import endless_batches
 from runmanager.training.step.allocator import keep_freed_memory
 from runmanager.training.step.amp import float32_precision
@@ -33,8 +33,6 @@ from runmanager.training.step.micro_batches import needs_whole_batches
 
 __all__ = ["SoloTurns", "train_in_turns"]
 
-_BATCHES_A_WORKER = 2  # of a turn: workers deliver their batches in bursts, and a turn must not see a part of one
-_NUM_WARMUPS_OF_GRAPHS = 2  # steps of each warm-up turn where steps are captured, which three plain ones precede
 _COLD_TURNS = 1  # in the first turn workers start, and libraries choose their algorithms
 
 
@@ -44,8 +42,9 @@ def train_in_turns(options: TrainingOptions, source: TurnSource) -> dict[str, An
     A turn is a tenth of a second, but at least a few batches of each loader worker, or a whole epoch if that is less.
     While it waits for a turn, its loader's workers stand still: they load nothing ahead, and take no time from others.
     Returned are `device`, its type; `shares`, the shares of data, transfer and compute in the time of its turns;
-    `start_seconds`, until it is built; `step_seconds`; `splits`, whether its batches can be computed in pieces without
-    another result; `chosen`, what settings of `auto` became; and the `notes` that its run would have.
+    `start_seconds`, until it is built; `step_seconds`; `epoch_steps`, the number of an epoch's steps; `splits`, whether
+    its batches can be computed in pieces without another result; `chosen`, what settings of `auto` became; and the
+    `notes` that its run would have.
     """
     began = time.monotonic()
     device = resolve_device(options.device)
@@ -63,6 +62,7 @@ def train_in_turns(options: TrainingOptions, source: TurnSource) -> dict[str, An
         "shares": timer.shares(),
         "start_seconds": built - began,
         "step_seconds": timer.seconds_a_step(),
+        "epoch_steps": len(components.loaders.train),
         "splits": stepper.loss.splits and not _is_another_in_pieces(stepper.network),
         "chosen": run.chosen,
         "notes": tuple(run.notes),
@@ -84,18 +84,13 @@ def _train(components: Components, options: TrainingOptions, batches: Iterator[A
 def _batches(components: Components, options: TrainingOptions, source: TurnSource, timer: PhaseTimer) -> Iterator[Any]:
     """The training batches in turns; see `RunTurns.measured_batches`."""
     loader = components.loaders.train
-    steps_an_epoch, least = len(loader), _BATCHES_A_WORKER * options.num_workers
-    keeps_workers = not isinstance(options.loader, DataLoaderOptions) or options.loader.persistent_workers
-    in_epochs = options.num_workers > 0 and (steps_an_epoch <= least or not keeps_workers)
-    if options.graphs:
-        least = max(least, _NUM_WARMUPS_OF_GRAPHS)
     turns = RunTurns(_WorkersStandStill(source), None, _Uninterrupted())
     return turns.measured_batches(
         endless_batches(loader, 1),
         timer,
-        num_steps=steps_an_epoch if in_epochs else None,
-        least_steps=min(max(least, 1), steps_an_epoch),
-        most_steps=steps_an_epoch,
+        num_steps=None,
+        least_steps=least_turn_steps(options, len(loader)),
+        most_steps=len(loader),
         leads_in=False,
     )
 

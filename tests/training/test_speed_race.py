@@ -60,7 +60,7 @@ def test_it_trains_in_turns_and_says_what_it_saw() -> None:
     seen = train_in_turns(JOB, watched)
     assert watched.samples[:2] == [0, 20] and all(watched.samples[1:])
     assert seen["device"] == "cpu" and seen["splits"]
-    assert 0 < seen["step_seconds"] < 60
+    assert 0 < seen["step_seconds"] < 60 and seen["epoch_steps"] == 10
     assert set(seen["shares"]) >= {"data", "compute"} and sum(seen["shares"].values()) == pytest.approx(1)
 
 

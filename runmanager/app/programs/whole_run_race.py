@@ -28,11 +28,11 @@ from runmanager.results.stats.race import beaten, fastest_of, is_settled, race_s
 from runmanager.signals import INTERRUPTED_STATUS
 from runmanager.validation import fault
 
-__all__ = ["RacedValues", "race_whole_runs", "speeds_of_round"]
+__all__ = ["RacedValues", "race_whole_runs", "runs_since", "speeds_of_rounds"]
 
 _LOOK_AT = (2, 3, 4, 6, 8, 12)  # rounds
 _MAX_ROUNDS = 12
-_LEAST_ROUNDS = 2  # where the time allows it
+_LEAST_ROUNDS = 2  # of a heat that says something
 
 
 class RacedValues:
@@ -77,14 +77,16 @@ def race_whole_runs(
 ) -> int:
     """Race the values, print and write what was found; return the exit status.
 
-    Each whole run counts as `speeds_of_round` says. All runs are those of the program's sweep, which keeps them. `call`
-    and `fixed` are what stands before and after the settings in the command of a single run. `began` is the time at
-    which the `seconds` begin, on the monotonic clock. Raises `RunManagerError` where nothing has been run.
+    Each whole run counts as `speeds_of_rounds` says. All runs are those of the program's sweep, which keeps them. They
+    run one by one, each once, whatever the launcher's settings are. `call` and `fixed` are what stands before and after
+    the settings in the command of a single run. `began` is the time at which the `seconds` begin, on the monotonic
+    clock. Raises `RunManagerError` where nothing has been run.
     """
     if not isinstance(launcher, LocalLauncher):
         raise ConfigurationError([fault("hydra/launcher", "be runmanager for a race", "another one")])
     console = make_console()
-    track = _WholeRuns(program, values, launcher)
+    # Runs at a time would disturb one another, and the end of one must not keep others from beginning.
+    track = _WholeRuns(program, values, launcher.with_each_run_once(workers=1, runs_per_gpu=1))
     search = Search(
         values,
         track,
@@ -129,27 +131,30 @@ class _WholeRuns:
         storage = self._grid.storage
         assert storage.name is not None, "a race has a sweep of its own"
         self.sweep = SweepPaths(Path(storage.output_root) / storage.name)
+        self._stored = read_sweep(self.sweep).runs
         self._run_seconds = 0.0
         self._random = random.Random(0)  # noqa: S311  # an order of turns
 
-    def needed(self, count: int) -> float:
-        return count * self._run_seconds * _LEAST_ROUNDS
+    def needed(self, contenders: Sequence[Settings]) -> float:
+        return len(contenders) * self._run_seconds * _LEAST_ROUNDS
 
     def race(self, contenders: Sequence[Settings], *, seconds: float, is_last: bool = False) -> Heat:
         cells = [self._cell(settings) for settings in contenders]
         running, dropped = set(range(len(cells))), set[int]()
+        finished: list[dict[int, StoredRun]] = []
         rounds: list[dict[int, float]] = []
         failures: dict[int, str] = {}
         deadline, is_interrupted = time.monotonic() + seconds, False
-        while len(running) > 1 and len(rounds) < _MAX_ROUNDS:
+        while len(running) > 1 and len(finished) < _MAX_ROUNDS:
             began = time.monotonic()
             try:
                 found = self._run_round({key: cells[key] for key in self._random.sample(sorted(running), len(running))})
             except KeyboardInterrupt:
                 is_interrupted = True
                 break
-            rounds.append({key: speed for key, speed in found.items() if isinstance(speed, float)})
-            failures |= {key: speed for key, speed in found.items() if isinstance(speed, str)}
+            failures |= {key: why for key, run in found.items() if (why := _failure(run))}
+            finished.append({key: run for key, run in found.items() if run is not None and key not in failures})
+            rounds = speeds_of_rounds(finished)
             running -= set(failures)
             self._run_seconds = (time.monotonic() - began) / max(len(found), 1)
             if not is_last and len(rounds) in _LOOK_AT:
@@ -157,12 +162,12 @@ class _WholeRuns:
                 running -= dropped
             if is_last and is_settled(race_speedup([rounds], 0, 1, rows=1, whole_runs=True)):
                 break
-            if time.monotonic() + len(running) * self._run_seconds > deadline and len(rounds) >= _LEAST_ROUNDS:
+            if time.monotonic() + len(running) * self._run_seconds > deadline:
                 break
         rows = len(cells) - 1
         every = {key: race_speedup([rounds], 0, key, rows=rows, whole_runs=True) for key in range(1, len(cells))}
         known = {key: each for key, each in every.items() if each is not None and key not in failures}
-        fastest = fastest_of([rounds], running) if running else 0
+        fastest = fastest_of([rounds], running, whole_runs=True) if running else 0
         return Heat(known, failures, frozenset(dropped), fastest, is_interrupted=is_interrupted)
 
     def _cell(self, settings: Settings) -> Cell:
@@ -170,8 +175,8 @@ class _WholeRuns:
         words = set(self._values.words(settings))
         return next(cell for cell in self._grid.cells if set(cell.overrides) == words)
 
-    def _run_round(self, cells: Mapping[int, Cell]) -> dict[int, float | str]:
-        """Run the cells in this order; return the speed of each, or how it failed."""
+    def _run_round(self, cells: Mapping[int, Cell]) -> dict[int, StoredRun | None]:
+        """Run the cells in this order; return the run of each that began."""
         program = _SomeCells(self._program, self._grid, list(cells.values()))
         driver = SweepDriver(program, self._launcher, DriverOptions(quiet=True, yes=True))
         try:
@@ -181,28 +186,35 @@ class _WholeRuns:
         except SystemExit as end:
             if end.code == INTERRUPTED_STATUS:
                 raise KeyboardInterrupt from None
-        runs = {run.record.signature: run for run in read_sweep(self.sweep).runs}
-        return speeds_of_round({key: runs.get(cell.signature) for key, cell in cells.items()})
+        before, self._stored = self._stored, read_sweep(self.sweep).runs
+        runs = {run.record.signature: run for run in runs_since(before, self._stored)}
+        return {key: runs.get(cell.signature) for key, cell in cells.items()}
 
 
-def speeds_of_round(runs: Mapping[int, StoredRun | None]) -> dict[int, float | str]:
-    """Return the speed of each run of a round; how it failed, if it did.
+def runs_since(before: Sequence[StoredRun], now: Sequence[StoredRun]) -> list[StoredRun]:
+    """Return the runs that have begun since `before` was read: the record of an earlier run says nothing of a round."""
+    known = {(run.record.signature, run.record.started_at, run.record.attempt) for run in before}
+    return [run for run in now if (run.record.signature, run.record.started_at, run.record.attempt) not in known]
 
-    It is that of the median epoch in samples a second where every run that finished has a measured epoch, else runs a
-    second: of a round only one of these is compared.
+
+def speeds_of_rounds(rounds: Sequence[Mapping[int, StoredRun]]) -> list[dict[int, float]]:
+    """Return the speed of each finished run of a heat, round by round.
+
+    It is that of the median epoch in samples a second where every run has a measured epoch, else runs a second: of a
+    heat only one of these is compared.
     """
-    failures = {key: why for key, run in runs.items() if (why := _failure(run))}
-    finished = {key: run for key, run in runs.items() if run is not None and key not in failures}
-    rates = {key: median(THROUGHPUT.values(run)) for key, run in finished.items()}
-    if not all(rates.values()):
-        rates = {key: 1 / run.record.run_seconds if run.record.run_seconds else None for key, run in finished.items()}
-    return failures | {key: rate or "its duration is not known" for key, rate in rates.items()}
+    rates = [{key: median(THROUGHPUT.values(run)) for key, run in runs.items()} for runs in rounds]
+    measured = [{key: rate for key, rate in each.items() if rate} for each in rates]
+    if measured == rates:
+        return measured
+    return [{key: 1 / run.record.run_seconds for key, run in runs.items() if run.record.run_seconds} for runs in rounds]
 
 
 def _failure(run: StoredRun | None) -> str:
-    """How a run failed; empty if it finished."""
+    """How a run failed; empty if it finished, in a time that is known."""
     if run is None:
         return "it did not begin"
     record = run.record
-    failed = f"{record.reason or record.status}: {record.message}".rstrip(": ")
-    return "" if record.status is Status.FINISHED else failed
+    if record.status is not Status.FINISHED:
+        return f"{record.reason or record.status}: {record.message}".rstrip(": ")
+    return "" if record.run_seconds else "its duration is not known"

@@ -1,16 +1,15 @@
 """The race of settings of the built-in job: a process for each contender, which take turns on this machine."""
 
-import dataclasses
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from hydra.core.utils import JobReturn, JobStatus
 
 from runmanager.app.tune.contender import Seen, run_contender
-from runmanager.app.tune.heat import Heat, Settings
+from runmanager.app.tune.heat import Heat, Settings, label_of
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_internals import job_exception
 from runmanager.launching.hydra_launcher import JobFacts, LocalLauncher
@@ -21,6 +20,7 @@ from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.results.stats.paired_speedup import MIN_ROUNDS
 from runmanager.results.stats.race import LEAST_ROUNDS, beaten, fastest_of, is_settled, race_speedup
 from runmanager.training.options.job import TrainingOptions
+from runmanager.training.options.turn_length import least_turn_steps
 
 __all__ = ["BuiltInTrack", "Entry"]
 
@@ -65,30 +65,35 @@ class BuiltInTrack:
 
     def __init__(self, launcher: LocalLauncher, enter: Callable[[Settings], Entry], *, seconds: float) -> None:
         self._enter = enter
-        options = dataclasses.replace(
-            launcher.options, retries=0, on_error="continue", timeout=max(seconds, _LEAST_TIMEOUT), stall_timeout=None
-        )
-        self._launcher = LocalLauncher(**dataclasses.asdict(options))
+        self._entered: dict[str, Entry] = {}  # to compose a cell takes a hundredth of a second
+        timeout = max(seconds, _LEAST_TIMEOUT)
+        self._launcher = launcher.with_each_run_once(timeout=timeout, stall_timeout=None)
         self._start_seconds = 1.0  # of a single contender
-        self._turn_seconds = _TURN_SECONDS
+        self._seen = Seen()
         self._warmup_turns = WARMUP_TURNS
 
     def try_alone(self, settings: Settings) -> Seen:
         """Train one contender alone for a second, and return what was seen of it."""
         work = self._work(self._enter(settings), alone=_SECONDS_ALONE)
         (seen,) = self._launch([work], [self._enter(settings).options.device])
-        self._turn_seconds = max(_TURN_SECONDS, seen.step_seconds)
+        self._seen = seen
         if seen.device == "cpu" and seen.step_seconds >= _SLOW_STEP:
             self._warmup_turns = 1
         self._start_seconds = seen.start_seconds
         return seen
 
-    def needed(self, count: int) -> float:
+    def needed(self, contenders: Sequence[Settings]) -> float:
         """The seconds of a heat with as few rounds as count."""
-        return self._needed(count, LEAST_ROUNDS)
+        entries, _ = self._entries(contenders)
+        return self._needed(entries.values(), LEAST_ROUNDS)
 
-    def _needed(self, count: int, rounds: int) -> float:
-        return self._starting(count) + count * self._turn_seconds * (self._warmup_turns + rounds)
+    def _needed(self, entries: Collection[Entry], rounds: int) -> float:
+        turns = sum(self._turn_seconds(each.options) for each in entries)
+        return self._starting(len(entries)) + turns * (self._warmup_turns + rounds)
+
+    def _turn_seconds(self, options: TrainingOptions) -> float:
+        """The seconds of a turn, by the step of the first contender: others may have another one."""
+        return max(_TURN_SECONDS, self._seen.step_seconds * least_turn_steps(options, self._seen.epoch_steps))
 
     def _starting(self, count: int) -> float:
         """The seconds until so many contenders are ready, which share the cores."""
@@ -119,8 +124,9 @@ class BuiltInTrack:
         entries: dict[int, Entry] = {}
         faults: dict[int, str] = {}
         for key, settings in enumerate(contenders):
+            label = label_of(settings)
             try:
-                entries[key] = self._enter(settings)
+                entries[key] = self._entered[label] = self._entered.get(label) or self._enter(settings)
             except ConfigurationError as error:
                 faults[key] = error.faults[0]
         return entries, faults
@@ -131,7 +137,9 @@ class BuiltInTrack:
                 state.dropped |= beaten(state.sessions, state.running, looks=_LOOKS)
                 state.running -= state.dropped
             left = deadline - time.monotonic()
-            if len(state.running) < 2 or (number and left < self._needed(len(state.running), MIN_ROUNDS)):
+            if len(state.running) < 2 or (
+                number and left < self._needed([entries[key] for key in state.running], MIN_ROUNDS)
+            ):
                 break
             self._run_session(state, entries, sorted(state.running), left, number, is_last=is_last)
             if is_last and len(entries) == 2 and is_settled(race_speedup(state.sessions, 0, 1, rows=1)):
@@ -144,7 +152,7 @@ class BuiltInTrack:
         if len(entries) < 3 or not failed:
             return
         for key in sorted(set(entries) - {0} if 0 in failed else failed):
-            if self.needed(2) > deadline - time.monotonic():
+            if self._needed([entries[0], entries[key]], LEAST_ROUNDS) > deadline - time.monotonic():
                 return
             for each in (0, key):
                 state.failures.pop(each, None)
@@ -163,6 +171,8 @@ class BuiltInTrack:
     ) -> None:
         """Start the processes of `keys`, let them take turns, and add what they measured to the state."""
         running = set(keys)
+        seconds = max(seconds, self._needed([entries[key] for key in keys], LEAST_ROUNDS))
+        until = time.monotonic() + seconds
         rounds: list[dict[int, float]] = []
         state.sessions.append(rounds)
 
@@ -173,12 +183,13 @@ class BuiltInTrack:
                 state.dropped |= losers
                 running.difference_update(losers)
                 keeper.end_turns([at for at, key in enumerate(keys) if key in losers])
-            return len(running) < 2 or len(measured) >= _ROUNDS
+            is_late = time.monotonic() > until  # the processes took longer to start than was thought
+            return len(running) < 2 or len(measured) >= _ROUNDS or is_late
 
         keeper = TurnKeeper(
             enough=enough,
             min_rounds=LEAST_ROUNDS,
-            max_seconds=max(seconds, self.needed(len(keys))) - self._starting(len(keys)),
+            max_seconds=seconds - self._starting(len(keys)),
             seed=number,
             warmup_turns=self._warmup_turns,
         )

@@ -23,6 +23,7 @@ class Seen:
     shares: Mapping[str, float] = field(default_factory=dict)
     start_seconds: float = 0.0
     step_seconds: float = 0.0
+    epoch_steps: int = 1
     splits: bool = True
     chosen: Mapping[str, bool | int | None] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

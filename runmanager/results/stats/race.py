@@ -51,7 +51,7 @@ def beaten(sessions: Sessions, running: Collection[int], *, looks: int, whole_ru
     """
     contenders = {key for rounds in sessions for measured in rounds for key in measured}
     rows = looks * math.comb(max(len(contenders), 2), 2)
-    fastest = fastest_of(sessions, running)
+    fastest = fastest_of(sessions, running, whole_runs=whole_runs)
     found = set()
     for key in set(running) - {fastest}:
         estimate = race_speedup(sessions, fastest, key, rows=rows, whole_runs=whole_runs)
@@ -60,10 +60,15 @@ def beaten(sessions: Sessions, running: Collection[int], *, looks: int, whole_ru
     return frozenset(found)
 
 
-def fastest_of(sessions: Sessions, running: Collection[int]) -> int:
-    """Return the one with the highest mean logarithm of speeds, over the rounds that all of them share."""
-    shared = [measured for rounds in sessions for measured in rounds if all(key in measured for key in running)]
-    return max(sorted(running), key=lambda key: math.fsum(math.log(measured[key]) for measured in shared))
+def fastest_of(sessions: Sessions, running: Collection[int], *, whole_runs: bool = False) -> int:
+    """Return the one with the highest speedup over the first of them, by the estimates that are shown.
+
+    One of which too little was measured counts as equal to the first.
+    """
+    first, *others = sorted(running)
+    found = {key: race_speedup(sessions, first, key, whole_runs=whole_runs) for key in others}
+    speeds = {first: 1.0} | {key: 1.0 if each is None else each.value for key, each in found.items()}
+    return max(speeds, key=lambda key: speeds[key])
 
 
 def is_settled(speedup: Estimate | None) -> bool:

@@ -14,6 +14,7 @@ from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.local.turn_keeper import TurnKeeper
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.results.stats.race import race_speedup
+from runmanager.training.options.groups import DataLoaderOptions
 from runmanager.training.options.job import TrainingOptions
 
 NO_MEMORY = Outcome(Status.FAILED, Reason.OUT_OF_MEMORY, "no room")
@@ -48,7 +49,9 @@ def track_on(monkeypatch: pytest.MonkeyPatch) -> Callable[[Machine], BuiltInTrac
     def enter(settings: Mapping[str, str]) -> Entry:
         if settings.get("batch_size") == "0":
             raise ConfigurationError(["`batch_size` must be at least 1, got 0."])
-        return Entry(TrainingOptions(batch_size=int(settings.get("batch_size", 1))))
+        workers = int(settings.get("num_workers", 0))
+        loader = DataLoaderOptions(persistent_workers=settings.get("persistent", "true") == "true")
+        return Entry(TrainingOptions(batch_size=int(settings.get("batch_size", 1)), num_workers=workers, loader=loader))
 
     def make(machine: Machine) -> BuiltInTrack:
         monkeypatch.setattr(LocalLauncher, "launch", lambda *args: machine.launch(*args))
@@ -86,7 +89,30 @@ def test_slow_steps_on_a_cpu_need_one_warm_up_turn(
     seen = Seen(device=device, step_seconds=step_seconds, start_seconds=0.0)
     monkeypatch.setattr(LocalLauncher, "launch", lambda *args: [_returned(seen)])
     assert track.try_alone({}) == seen
-    assert track.needed(2) == pytest.approx(2 * step_seconds * (turns + 3))  # and as few rounds as count
+    assert track.needed([{}, {}]) == pytest.approx(2 * step_seconds * (turns + 3))  # and as few rounds as count
+
+
+@pytest.mark.parametrize(
+    ("settings", "steps"),
+    [
+        ({"num_workers": "2"}, 4),  # two batches of each worker
+        ({"num_workers": "9"}, 10),  # no more than an epoch
+        ({"num_workers": "2", "persistent": "false"}, 10),  # which workers that end with it make the turn
+    ],
+)
+def test_loader_workers_need_longer_turns(
+    track_on: Any, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], steps: int
+) -> None:
+    track = track_on(Machine({}))
+    seen = Seen(device="cpu", step_seconds=0.5, epoch_steps=10)
+    monkeypatch.setattr(LocalLauncher, "launch", lambda *args: [_returned(seen)])
+    track.try_alone({})
+    assert track.needed([{}, settings]) == pytest.approx((1 + steps) * 0.5 * (1 + 3))
+    assert track.needed([{}, {"batch_size": "0"}]) == track.needed([{}])  # what cannot be made takes no time
+
+
+def test_retries_of_the_users_choice_are_not_those_of_a_race(track_on: Any) -> None:
+    BuiltInTrack(LocalLauncher(retries=2, retry_on=["timeout"]), lambda settings: Entry(TrainingOptions()), seconds=1.0)
 
 
 def test_without_time_nothing_is_tried_again(track_on: Any) -> None:

@@ -63,6 +63,7 @@ if arguments.seed == 7:
 """
 APPLICATION = """
 import time
+from pathlib import Path
 
 import hydra
 from hydra.core.config_store import ConfigStore
@@ -72,7 +73,10 @@ ConfigStore.instance().store(name="config", node={"delay": 0, "seed": 0, "word":
 
 @hydra.main(version_base=None, config_name="config")
 def main(cfg):
+    marks = Path(__file__).with_name("marks").open("ab", buffering=0)
+    marks.write(b"begin ")
     time.sleep(cfg.delay)
+    marks.write(b"end ")
     if cfg.seed == 7:
         raise ValueError("not with seven")
 
@@ -136,6 +140,16 @@ def test_whole_runs_of_a_script_race(tmp_path: Path) -> None:
     assert speeds == {1, 0}
 
 
+def test_a_script_that_fails_as_it_is_given_is_not_raced_further(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SCRIPT)
+    done = tune(tmp_path, "slow.py", "seed=7,1", "delay=0,1", "--seconds", "60")
+    assert done.returncode == 0, done.stderr
+    failure = "exit: the script ended with status 1: not with seven"
+    last = done.stdout.rstrip().splitlines()[-1]
+    assert last == f"The settings given failed ({failure}), so nothing could be raced against them."
+    assert "Not raced: delay: the settings given failed." in done.stdout
+
+
 def test_whole_runs_of_a_hydra_application_race(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(APPLICATION)
     words = (
@@ -143,7 +157,7 @@ def test_whole_runs_of_a_hydra_application_race(tmp_path: Path) -> None:
         "delay=1,0",
         "seed=1,7",
         "word='c d'",
-        "hydra.launcher.threads=1",
+        *("hydra.launcher.threads=1", "hydra.launcher.workers=2", "hydra.launcher.on_error=stop"),
         "--",
         "--config-name=config",
     )
@@ -152,10 +166,13 @@ def test_whole_runs_of_a_hydra_application_race(tmp_path: Path) -> None:
     lines = done.stdout.rstrip().splitlines()
     assert "as fast as with delay=1 seed=1 word='c d'" in lines[-2]
     assert any("seed=7" in line and "failed: exception: ValueError: not with seven" in line for line in lines)
+    marks = (tmp_path / "marks").read_text().split()
+    assert marks == ["begin", "end"] * (len(marks) // 2), "runs disturbed one another"
     command = shlex.split(lines[-1])
     assert command == [
         *("runmanager", "run", "train.py", "delay=0", "seed=1", "word='c d'", "--"),
-        *("hydra.launcher.threads=1", "--config-name=config"),
+        *("hydra.launcher.threads=1", "hydra.launcher.workers=2", "hydra.launcher.on_error=stop"),
+        "--config-name=config",
     ]
     plan = subprocess.run([*CLI, *command[1:]], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert plan.returncode == 0 and "1 run: 1 finished." in plan.stdout, plan.stderr
