@@ -32,7 +32,7 @@ __all__ = ["RacedValues", "race_whole_runs", "runs_since", "speeds_of_rounds"]
 
 _LOOK_AT = (2, 3, 4, 6, 8, 12)  # rounds
 _MAX_ROUNDS = 12
-_LEAST_ROUNDS = 2  # of a heat that says something
+_LEAST_ROUNDS = 2  # of a heat, where the time of all allows it
 
 
 class RacedValues:
@@ -86,7 +86,7 @@ def race_whole_runs(
         raise ConfigurationError([fault("hydra/launcher", "be runmanager for a race", "another one")])
     console = make_console()
     # Runs at a time would disturb one another, and the end of one must not keep others from beginning.
-    track = _WholeRuns(program, values, launcher.with_each_run_once(workers=1, runs_per_gpu=1))
+    track = _WholeRuns(program, values, launcher.with_each_run_once(workers=1, runs_per_gpu=1), until=began + seconds)
     search = Search(
         values,
         track,
@@ -121,9 +121,9 @@ class _SomeCells:
 
 
 class _WholeRuns:
-    """Runs the contenders of a heat in rounds, each in a random order. See `Track`."""
+    """Runs the contenders of a heat in rounds, each in a random order, `until` a monotonic time. See `Track`."""
 
-    def __init__(self, program: Program, values: RacedValues, launcher: Launcher) -> None:
+    def __init__(self, program: Program, values: RacedValues, launcher: Launcher, *, until: float) -> None:
         self._program = program
         self._values = values
         self._launcher = launcher
@@ -131,6 +131,7 @@ class _WholeRuns:
         storage = self._grid.storage
         assert storage.name is not None, "a race has a sweep of its own"
         self.sweep = SweepPaths(Path(storage.output_root) / storage.name)
+        self._until = until
         self._stored = read_sweep(self.sweep).runs
         self._run_seconds = 0.0
         self._random = random.Random(0)  # noqa: S311  # an order of turns
@@ -162,7 +163,8 @@ class _WholeRuns:
                 running -= dropped
             if is_last and is_settled(race_speedup([rounds], 0, 1, rows=1, whole_runs=True)):
                 break
-            if time.monotonic() + len(running) * self._run_seconds > deadline:
+            limit = deadline if len(finished) >= _LEAST_ROUNDS else self._until
+            if time.monotonic() + len(running) * self._run_seconds > limit:
                 break
         rows = len(cells) - 1
         every = {key: race_speedup([rounds], 0, key, rows=rows, whole_runs=True) for key in range(1, len(cells))}

@@ -140,6 +140,14 @@ def test_whole_runs_of_a_script_race(tmp_path: Path) -> None:
     assert speeds == {1, 0}
 
 
+def test_whole_runs_that_take_too_long_are_not_run_again(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SCRIPT)
+    done = tune(tmp_path, "slow.py", "delay=2,1", "--seconds", "3", "--output-root", "kept")
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"Nothing was measured(; `--seconds \d+` should do)?\.", done.stdout.rstrip().splitlines()[-1])
+    assert not list((tmp_path / "kept").glob("*/runs/*/attempts"))
+
+
 def test_a_script_that_fails_as_it_is_given_is_not_raced_further(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SCRIPT)
     done = tune(tmp_path, "slow.py", "seed=7,1", "delay=0,1", "--seconds", "60")
