@@ -3,20 +3,23 @@
 python -m benchmarks.tune_truth --write
 
 Each job is tuned by the command, in a minute. Then every combination of the values that it may race is measured against
-the defaults, in groups. The fastest of all groups are measured together, so that no group decides that was measured
-while the machine was busy, and the fastest of these against what was found, in processes of their own. It takes half an
-hour.
+the defaults, in groups whose rounds are interleaved. It is done in passes (successive halving): the faster half of the
+combinations is measured again, in other groups and new processes, and the faster half of these once more. The fastest
+are then measured together, so that no group decides that was measured while the machine was busy, and the fastest of
+these against what was found, in processes of their own. It takes half an hour.
 """
 
 import argparse
 import itertools
 import json
+import math
 import os
+import random
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,7 +46,8 @@ _JOBS: Mapping[str, Sequence[str]] = {
     "memory": ("dataset=fake", "dataset.size=8000", "dataset.val_size=100", "batch_size=2000", "device=cpu"),
 }
 _WITHIN = 0.05
-_GROUP = 8  # combinations that are measured together
+_GROUP = 8  # combinations that are measured together, the one that they are measured against among them
+_PASSES = 3  # over the combinations; in each the group has a part of its seconds
 _RACE_SECONDS = 60.0
 _FINAL_SECONDS = 180.0  # of the fastest together, and of the last pair, whose interval must be narrow
 
@@ -119,33 +123,59 @@ class Grid:
     def best(self, found: Settings, *, seconds: float) -> tuple[Settings, int]:
         """Return the fastest combination, and how many there are.
 
-        The fastest of all groups, by their speed against the defaults, are measured once more, with what was found.
+        The fastest of all passes, by their speed against the defaults, are measured once more, with what was found.
+        `seconds` are those of a group in all passes.
         """
         every = [
             {name: value for each in some for name, value in each.items()} for some in itertools.product(*self._values)
         ]
-        speeds: list[tuple[float, Settings]] = [(1.0, {})]
-        others = [each for each in every if each]
-        for at in range(0, len(others), _GROUP - 1):
-            speeds += self._speeds({}, others[at : at + _GROUP - 1], seconds=seconds)
-            print(f"{min(at + _GROUP - 1, len(others))}/{len(others)} combinations", flush=True)
-        fastest = [settings for _, settings in sorted(speeds, key=_speed, reverse=True)[: _GROUP - 1]]
-        last = [(1.0, found), *self._speeds(found, fastest, seconds=_FINAL_SECONDS)]
-        for value, settings in sorted(last, key=_speed, reverse=True):
-            print(f"  {value:.2f}  {label_of(settings) or 'the defaults'}", flush=True)
-        return max(last, key=_speed)[1], len(every)
 
-    def _speeds(self, base: Settings, some: Sequence[Settings], *, seconds: float) -> list[tuple[float, Settings]]:
+        def speeds_of(some: Sequence[Settings]) -> Mapping[int, float]:
+            # A group that is too slow for its part of the time has all of it.
+            return self._speeds({}, some, seconds=seconds / _PASSES) or self._speeds({}, some, seconds=seconds)
+
+        fastest = fastest_settings(speeds_of, every)
+        speeds = {-1: 1.0, **self._speeds(found, fastest, seconds=_FINAL_SECONDS)}
+        ranked = sorted(speeds, key=lambda key: speeds[key], reverse=True)
+        last = [found if key < 0 else fastest[key] for key in ranked]
+        for key, settings in zip(ranked, last, strict=True):
+            print(f"  {speeds[key]:.2f}  {label_of(settings) or 'the defaults'}", flush=True)
+        return last[0], len(every)
+
+    def _speeds(self, base: Settings, some: Sequence[Settings], *, seconds: float) -> dict[int, float]:
+        """How many times as fast as `base` each of some settings is, by their index; without those that failed."""
         heat = self._track.race([base, *some], seconds=seconds, is_last=True)
-        return [(each.value, some[key - 1]) for key, each in heat.estimates.items()]
+        return {key - 1: each.value for key, each in heat.estimates.items()}
 
     def compare(self, one: Settings, other: Settings, *, seconds: float) -> Estimate | None:
         """Return how many times as fast the other is, measured in processes of their own."""
         return self._track.race([one, other], seconds=seconds, is_last=True).estimates.get(1)
 
 
-def _speed(measured: tuple[float, Settings]) -> float:
-    return measured[0]
+def fastest_settings(
+    speeds_of: Callable[[Sequence[Settings]], Mapping[int, float]], every: Sequence[Settings]
+) -> list[Settings]:
+    """Return the fastest of all settings, the defaults (which are empty) perhaps among them, fastest first.
+
+    `speeds_of` measures a group against the defaults. Each setting counts with the mean of the passes it took part in.
+    """
+    left = [each for each in every if each]
+    logs: dict[str, list[float]] = {label_of({}): [0.0]}
+
+    def mean_log(settings: Settings) -> float:
+        measured = logs.get(label_of(settings))
+        return math.fsum(measured) / len(measured) if measured else -math.inf
+
+    draw = random.Random(0)  # of groups
+    for number in range(1, _PASSES + 1):
+        draw.shuffle(left)
+        for at in range(0, len(left), _GROUP - 1):
+            group = left[at : at + _GROUP - 1]
+            for key, speed in speeds_of(group).items():
+                logs.setdefault(label_of(group[key]), []).append(math.log(speed))
+            print(f"pass {number}: {at + len(group)}/{len(left)} combinations", flush=True)
+        left = sorted(left, key=mean_log, reverse=True)[: max(_GROUP - 1, math.ceil(len(left) / 2))]
+    return [each for each in sorted([{}, *left], key=mean_log, reverse=True) if label_of(each) in logs][: _GROUP - 1]
 
 
 def report(trials: Sequence[Trial], *, command: str) -> str:
@@ -176,7 +206,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", nargs="+", choices=list(_JOBS), default=list(_JOBS))
     parser.add_argument("--seconds", type=float, default=_RACE_SECONDS, help="of each race (default: %(default)s)")
-    parser.add_argument("--grid-seconds", type=float, default=_RACE_SECONDS, help="of each group of combinations")
+    parser.add_argument("--grid-seconds", type=float, default=_RACE_SECONDS, help="of each group, in all passes")
     parser.add_argument("--write", action="store_true", help="write the table to docs/measurement_evidence.md")
     options = parser.parse_args()
     register_schema()

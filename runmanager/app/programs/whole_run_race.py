@@ -146,7 +146,7 @@ class _WholeRuns:
         rounds: list[dict[int, float]] = []
         failures: dict[int, str] = {}
         deadline, is_interrupted = time.monotonic() + seconds, False
-        while len(running) > 1 and len(finished) < _MAX_ROUNDS:
+        while len(running) > 1 and 0 not in failures and len(finished) < _MAX_ROUNDS:
             began = time.monotonic()
             try:
                 found = self._run_round({key: cells[key] for key in self._random.sample(sorted(running), len(running))})

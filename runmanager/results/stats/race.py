@@ -49,6 +49,8 @@ def beaten(sessions: Sessions, running: Collection[int], *, looks: int, whole_ru
 
     `looks` is how often the race is looked at before its end. The interval against the fastest lies wholly below 1.
     """
+    if not running:
+        return frozenset()
     contenders = {key for rounds in sessions for measured in rounds for key in measured}
     rows = looks * math.comb(max(len(contenders), 2), 2)
     fastest = fastest_of(sessions, running, whole_runs=whole_runs)

@@ -40,6 +40,10 @@ def test_of_equals_hardly_one_is_dropped() -> None:
     assert num_wrong <= 10  # 5%
 
 
+def test_a_race_whose_contenders_have_all_failed_has_no_losers() -> None:
+    assert beaten([[{0: 1.0, 1: 2.0}] * 3], set(), looks=2) == frozenset()
+
+
 def test_too_few_rounds_give_no_interval() -> None:
     assert race_speedup([[{0: 1.0, 1: 2.0}] * 2], 0, 1) is None
     assert race_speedup([[{0: 1.0, 2: 2.0}] * 9], 0, 1) is None
