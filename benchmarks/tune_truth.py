@@ -3,10 +3,10 @@
 python -m benchmarks.tune_truth --write
 
 Each job is tuned by the command, in a minute. Then every combination of the values that it may race is measured against
-the defaults, in groups whose rounds are interleaved. It is done in passes (successive halving): the faster half of the
-combinations is measured again, in other groups and new processes, and the faster half of these once more. The fastest
-are then measured together, so that no group decides that was measured while the machine was busy, and the fastest of
-these against what was found, in processes of their own. It takes half an hour.
+what was found, in groups whose rounds are interleaved; those that are slower than another one beyond doubt leave their
+time to the rest. Those that are left are measured again, in other groups. The fastest of these are measured together,
+so that no group decides that was measured while the machine was busy, and the fastest of all against what was found, in
+processes of their own. It takes half an hour.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from benchmarks.page import MEASUREMENT, describe_machine, load_average, source_
 from runmanager.app.compose.schema import conf_folder, read_config, register_schema
 from runmanager.app.programs.grid_sweeper import register_sweeper
 from runmanager.app.tune.built_in_track import BuiltInTrack, Entry
-from runmanager.app.tune.heat import label_of
+from runmanager.app.tune.heat import Heat, label_of
 from runmanager.app.tune.speed_settings import THREADS, Conditions, setting_now, speed_factors
 from runmanager.launching.hydra_launcher import LocalLauncher, register
 from runmanager.launching.slurm import register_slurm
@@ -47,7 +47,7 @@ _JOBS: Mapping[str, Sequence[str]] = {
 }
 _WITHIN = 0.05
 _GROUP = 8  # combinations that are measured together, the one that they are measured against among them
-_PASSES = 3  # over the combinations; in each the group has a part of its seconds
+_PASSES = 2  # over the combinations that are left
 _RACE_SECONDS = 60.0
 _FINAL_SECONDS = 180.0  # of the fastest together, and of the last pair, whose interval must be narrow
 
@@ -121,61 +121,52 @@ class Grid:
         return {name: value for name, value in settings.items() if setting_now(options, None, name) != value}
 
     def best(self, found: Settings, *, seconds: float) -> tuple[Settings, int]:
-        """Return the fastest combination, and how many there are.
-
-        The fastest of all passes, by their speed against the defaults, are measured once more, with what was found.
-        `seconds` are those of a group in all passes.
-        """
+        """Return the fastest combination, and how many there are; each group races for some seconds."""
         every = [
             {name: value for each in some for name, value in each.items()} for some in itertools.product(*self._values)
         ]
-
-        def speeds_of(some: Sequence[Settings]) -> Mapping[int, float]:
-            # A group that is too slow for its part of the time has all of it.
-            return self._speeds({}, some, seconds=seconds / _PASSES) or self._speeds({}, some, seconds=seconds)
-
-        fastest = fastest_settings(speeds_of, every)
-        speeds = {-1: 1.0, **self._speeds(found, fastest, seconds=_FINAL_SECONDS)}
+        others = [each for each in every if each != found]
+        fastest = fastest_settings(lambda some: self._track.race([found, *some], seconds=seconds), others)
+        heat = self._track.race([found, *fastest], seconds=_FINAL_SECONDS, is_last=True)
+        speeds = {0: 1.0} | {key: each.value for key, each in heat.estimates.items()}
         ranked = sorted(speeds, key=lambda key: speeds[key], reverse=True)
-        last = [found if key < 0 else fastest[key] for key in ranked]
-        for key, settings in zip(ranked, last, strict=True):
-            print(f"  {speeds[key]:.2f}  {label_of(settings) or 'the defaults'}", flush=True)
-        return last[0], len(every)
-
-    def _speeds(self, base: Settings, some: Sequence[Settings], *, seconds: float) -> dict[int, float]:
-        """How many times as fast as `base` each of some settings is, by their index; without those that failed."""
-        heat = self._track.race([base, *some], seconds=seconds, is_last=True)
-        return {key - 1: each.value for key, each in heat.estimates.items()}
+        for key in ranked:
+            print(f"  {speeds[key]:.2f}  {label_of([found, *fastest][key]) or 'the defaults'}", flush=True)
+        return [found, *fastest][ranked[0]], len(every)
 
     def compare(self, one: Settings, other: Settings, *, seconds: float) -> Estimate | None:
         """Return how many times as fast the other is, measured in processes of their own."""
         return self._track.race([one, other], seconds=seconds, is_last=True).estimates.get(1)
 
 
-def fastest_settings(
-    speeds_of: Callable[[Sequence[Settings]], Mapping[int, float]], every: Sequence[Settings]
-) -> list[Settings]:
-    """Return the fastest of all settings, the defaults (which are empty) perhaps among them, fastest first.
+def fastest_settings(race: Callable[[Sequence[Settings]], Heat], every: Sequence[Settings]) -> list[Settings]:
+    """Return the fastest of all settings, as many as are measured together at last, fastest first.
 
-    `speeds_of` measures a group against the defaults. Each setting counts with the mean of the passes it took part in.
+    `race` measures a group against the same settings each time. Each setting counts with the mean of its passes; those
+    that are dropped in one, fail or are not measured are out.
     """
-    left = [each for each in every if each]
-    logs: dict[str, list[float]] = {label_of({}): [0.0]}
+    logs: dict[str, list[float]] = {}
 
     def mean_log(settings: Settings) -> float:
-        measured = logs.get(label_of(settings))
-        return math.fsum(measured) / len(measured) if measured else -math.inf
+        measured = logs[label_of(settings)]
+        return math.fsum(measured) / len(measured)
 
-    draw = random.Random(0)  # of groups
+    draw, left = random.Random(0), list(every)
     for number in range(1, _PASSES + 1):
         draw.shuffle(left)
+        kept: list[Settings] = []
         for at in range(0, len(left), _GROUP - 1):
             group = left[at : at + _GROUP - 1]
-            for key, speed in speeds_of(group).items():
-                logs.setdefault(label_of(group[key]), []).append(math.log(speed))
-            print(f"pass {number}: {at + len(group)}/{len(left)} combinations", flush=True)
-        left = sorted(left, key=mean_log, reverse=True)[: max(_GROUP - 1, math.ceil(len(left) / 2))]
-    return [each for each in sorted([{}, *left], key=mean_log, reverse=True) if label_of(each) in logs][: _GROUP - 1]
+            heat = race(group)
+            measured = {label_of(group[key - 1]): each.value for key, each in heat.estimates.items()}
+            for label, value in measured.items():
+                logs.setdefault(label, []).append(math.log(value))
+            dropped = {label_of(group[key - 1]) for key in heat.dropped if key}
+            kept += [each for each in group if label_of(each) in set(measured) - dropped]
+            done, unknown = at + len(group), len(group) - len(measured)
+            print(f"pass {number}: {done}/{len(left)}, {len(kept)} left, {unknown} not measured", flush=True)
+        left = kept
+    return sorted(left, key=mean_log, reverse=True)[: _GROUP - 1]
 
 
 def report(trials: Sequence[Trial], *, command: str) -> str:
@@ -206,7 +197,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", nargs="+", choices=list(_JOBS), default=list(_JOBS))
     parser.add_argument("--seconds", type=float, default=_RACE_SECONDS, help="of each race (default: %(default)s)")
-    parser.add_argument("--grid-seconds", type=float, default=_RACE_SECONDS, help="of each group, in all passes")
+    parser.add_argument("--grid-seconds", type=float, default=_RACE_SECONDS, help="of each group of combinations")
     parser.add_argument("--write", action="store_true", help="write the table to docs/measurement_evidence.md")
     options = parser.parse_args()
     register_schema()

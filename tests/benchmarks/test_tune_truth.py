@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from benchmarks.tune_truth import Trial, fastest_settings, report
+from runmanager.app.tune.heat import Heat
 from runmanager.results.stats.descriptive import Estimate
 
 TRIAL = Trial("input", 58.0, {"num_workers": "2"}, Estimate(1.9, 1.8, 2.0), 12, {"num_workers": "2"}, None)
@@ -23,16 +24,19 @@ def test_the_table_has_a_row_a_job() -> None:
     assert lines[3].endswith("| the defaults | 1.02 (0.99 to 1.05) |")
 
 
-def test_every_combination_is_measured_and_the_faster_ones_again() -> None:
+def test_every_combination_is_measured_and_those_that_are_left_again() -> None:
     every = [{}, *({"threads": str(number)} for number in range(1, 97))]
     times: Counter[int] = Counter()
 
-    def speeds_of(some: Sequence[Mapping[str, str]]) -> Mapping[int, float]:
+    def race(some: Sequence[Mapping[str, str]]) -> Heat:
         assert len(some) <= 7
-        numbers = [int(each["threads"]) for each in some]
+        numbers = [int(each.get("threads", 0)) for each in some]
         times.update(numbers)
-        return {key: number / 93 for key, number in enumerate(numbers) if number != 96}  # which fails
+        measured = {key: number for key, number in enumerate(numbers, start=1) if number != 96}  # which fails
+        estimates = {key: Estimate(1 + number / 96, 0.5, 2.5) for key, number in measured.items()}
+        return Heat(estimates, dropped=frozenset({0, *(key for key, number in measured.items() if number < 70)}))
 
-    fastest = fastest_settings(speeds_of, every)
-    assert fastest == [{"threads": "95"}, {"threads": "94"}, {}, *({"threads": str(each)} for each in (93, 92, 91, 90))]
-    assert [times[number] for number in (1, 47, 48, 71, 72, 95)] == [1, 1, 2, 2, 3, 3]
+    fastest = fastest_settings(race, every)
+    assert fastest == [{"threads": str(number)} for number in range(95, 88, -1)]
+    assert times == {number: 1 + (69 < number < 96) for number in range(97)}
+    assert fastest_settings(lambda some: Heat(), every) == []
