@@ -125,7 +125,7 @@ class Grid:
         every = [
             {name: value for each in some for name, value in each.items()} for some in itertools.product(*self._values)
         ]
-        others = [each for each in every if each != found]
+        others = [each for each in every if self.differences(each) != self.differences(found)]
         fastest = fastest_settings(lambda some: self._track.race([found, *some], seconds=seconds), others)
         heat = self._track.race([found, *fastest], seconds=_FINAL_SECONDS, is_last=True)
         speeds = {0: 1.0} | {key: each.value for key, each in heat.estimates.items()}
