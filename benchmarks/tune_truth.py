@@ -143,7 +143,7 @@ def fastest_settings(race: Callable[[Sequence[Settings]], Heat], every: Sequence
     """Return the fastest of all settings, as many as are measured together at last, fastest first.
 
     `race` measures a group against the same settings each time. Each setting counts with the mean of its passes; those
-    that are dropped in one, fail or are not measured are out.
+    that are dropped in one, or fail, are out. Raises `SystemExit` where others were never measured.
     """
     logs: dict[str, list[float]] = {}
 
@@ -158,14 +158,14 @@ def fastest_settings(race: Callable[[Sequence[Settings]], Heat], every: Sequence
         for at in range(0, len(left), _GROUP - 1):
             group = left[at : at + _GROUP - 1]
             heat = race(group)
-            measured = {label_of(group[key - 1]): each.value for key, each in heat.estimates.items()}
-            for label, value in measured.items():
-                logs.setdefault(label, []).append(math.log(value))
-            dropped = {label_of(group[key - 1]) for key in heat.dropped if key}
-            kept += [each for each in group if label_of(each) in set(measured) - dropped]
-            done, unknown = at + len(group), len(group) - len(measured)
-            print(f"pass {number}: {done}/{len(left)}, {len(kept)} left, {unknown} not measured", flush=True)
+            for key, each in heat.estimates.items():
+                logs.setdefault(label_of(group[key - 1]), []).append(math.log(each.value))
+            out = {*heat.dropped, *heat.failures}
+            kept += [each for key, each in enumerate(group, start=1) if key not in out]
+            print(f"pass {number}: {at + len(group)}/{len(left)}, {len(kept)} left", flush=True)
         left = kept
+    if missing := [each for each in left if label_of(each) not in logs]:
+        raise SystemExit(f"{len(missing)} combinations were not measured: a group needs more than `--grid-seconds`.")
     return sorted(left, key=mean_log, reverse=True)[: _GROUP - 1]
 
 

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import pytest
+
 from benchmarks.tune_truth import Trial, fastest_settings, report
 from runmanager.app.tune.heat import Heat
 from runmanager.results.stats.descriptive import Estimate
@@ -34,9 +36,11 @@ def test_every_combination_is_measured_and_those_that_are_left_again() -> None:
         times.update(numbers)
         measured = {key: number for key, number in enumerate(numbers, start=1) if number != 96}  # which fails
         estimates = {key: Estimate(1 + number / 96, 0.5, 2.5) for key, number in measured.items()}
-        return Heat(estimates, dropped=frozenset({0, *(key for key, number in measured.items() if number < 70)}))
+        failures = {key: "exit: gone" for key, number in enumerate(numbers, start=1) if number == 96}
+        return Heat(estimates, failures, frozenset({0, *(key for key, number in measured.items() if number < 70)}))
 
     fastest = fastest_settings(race, every)
     assert fastest == [{"threads": str(number)} for number in range(95, 88, -1)]
     assert times == {number: 1 + (69 < number < 96) for number in range(97)}
-    assert fastest_settings(lambda some: Heat(), every) == []
+    with pytest.raises(SystemExit, match="97 combinations were not measured"):
+        fastest_settings(lambda some: Heat(), every)
