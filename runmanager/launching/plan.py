@@ -2,20 +2,21 @@
 
 import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from typing import Any
 
 import msgspec
 
+from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.environment_changes import changed_files, describe_files, is_same_code
 from runmanager.records.run.run_record import Environment, RunRecord
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.run.variables import is_digest
 from runmanager.records.settings.signature import UNSIGNED, short_signature
-from runmanager.records.storage.reader import Damage, StoredRun
+from runmanager.records.storage.reader import Damage, StoredRun, require_epochs
 from runmanager.records.sweep.sweep_record import PlannedCell, plan_cell
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "PlannedRun",
     "Resume",
     "is_still_to_run",
+    "lost_epochs",
     "needs_epochs",
     "plan_of",
     "plan_runs",
@@ -106,6 +108,7 @@ class PlannedRun:
 
     `changes` describes how the present code and versions differ from those of the stored run, `variables` which of the
     environment variables that the cell reads do. `continuation` is the shorter run that a run could continue.
+    `is_damaged`: the run is kept, and has lost epochs.
     """
 
     cell: Cell
@@ -116,6 +119,7 @@ class PlannedRun:
     changes: str = ""
     variables: str = ""
     continuation: Continuation | None = None
+    is_damaged: bool = False
 
     @property
     def is_to_run(self) -> bool:
@@ -167,13 +171,14 @@ def plan_runs(
     """Plan each distinct cell, in order. Runs are found by signature, never by the names of their folders.
 
     `damaged` are folders that cannot be read. Their names still end with the signature: the run of such a cell will
-    fail, and the folder's files stay.
+    fail, and the folder's files stay. So do those of a finished run that has lost epochs, which is kept.
 
     `now` has the commit and library versions of a new run, and `code_of` returns the present digests of a run's code
     files. A finished run with other ones is reported, and run again if `rerun_changed`. `can_continue` says whether a
     killed run continues from what is in its folder. `rerun_with` is what a command adds for `rerun_changed`.
     """
-    unreadable = {each.path.name.rpartition("-")[2]: each for each in damaged}
+    damage_of = {each.path.name: each for each in damaged}
+    unreadable = {name.rpartition("-")[2]: each for name, each in damage_of.items()}
     found = {run.record.signature: run for run in stored}
     distinct = {cell.signature: cell for cell in reversed(cells)}
     ordered = [distinct.pop(cell.signature) for cell in cells if cell.signature in distinct]
@@ -187,8 +192,8 @@ def plan_runs(
         rerun_with=rerun_with,
     )
     return [
-        plan_stored(cell, found[cell.signature])
-        if cell.signature in found
+        _with_damage(plan_stored(cell, run), damage_of.get(run.folder))
+        if (run := found.get(cell.signature)) is not None
         else _plan_new(cell, unreadable.get(short_signature(cell.signature)), sweep)
         for cell in ordered
     ]
@@ -199,6 +204,22 @@ def _plan_new(cell: Cell, damage: Damage | None, sweep: SweepPaths) -> PlannedRu
         return PlannedRun(cell, Action.START, "new", sweep.run(cell.name))
     why = f"will be refused: {damage.message}; move its folder away to run the cell again"
     return PlannedRun(cell, Action.START, why, sweep.run(damage.path.name))
+
+
+def _with_damage(planned: PlannedRun, damage: Damage | None) -> PlannedRun:
+    if damage is None or planned.action is not Action.KEEP:
+        return planned
+    why = f"{planned.why}; {damage.message}; move its folder away to run the cell again"
+    return replace(planned, why=why, is_damaged=True)
+
+
+def lost_epochs(runs: Iterable[StoredRun]) -> Iterator[Damage]:
+    """Yield the damage of finished runs that have fewer epochs than they finished with."""
+    for run in runs:
+        try:
+            require_epochs(run.paths, run.record)
+        except RecordError as error:
+            yield Damage(run.paths.root, str(error))
 
 
 def needs_epochs(record: RunRecord) -> bool:

@@ -303,7 +303,7 @@ class RunManager(TutorialCalls):
     def _inactive_run(self, folder: RunFolder) -> InactiveRun:
         folder.leave()
         try:
-            history = read_epochs(folder.paths)
+            history = read_epochs(folder.paths, folder.record)
         except RecordError as error:
             self._show(str(error))
             history = []

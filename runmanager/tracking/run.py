@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Self
 
+import msgspec
 import torch
 
 from runmanager.errors import UsageError
@@ -307,6 +308,7 @@ class ActiveRun(LoopCalls, JobCalls):
                 ),
                 measurements=self._measurements.measurements(),
                 notes=self._notes.lines,
+                num_records=len(self.history) if outcome.status.is_success else msgspec.UNSET,
             )
         except OSError as fault:  # a full disk, for example: the outcome is written again when the run is dropped
             known = outcome_of(fault) if outcome.status.is_success else outcome

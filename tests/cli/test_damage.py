@@ -2,9 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
+import msgspec
 import pytest
 
+from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.storage.reader import read_record
+from runmanager.records.storage.versioned_file import encode_record
 
 READERS = [
     ("table", "grid", "--format", "csv"),
@@ -31,3 +35,25 @@ def test_a_file_that_is_not_utf8_drops_only_its_own_run(
         is_refused = arguments[0] == "watch" and path == sweep.record  # it cannot know which cells remain
         assert done.status == (2 if is_refused else 1 if arguments[0] == "watch" else 0)
         path.write_bytes(whole)
+
+
+@pytest.mark.parametrize("arguments", [each for each in READERS if each[0] != "watch"], ids=lambda words: words[0])
+@pytest.mark.parametrize("num_left", [3, None])
+def test_a_finished_run_that_has_lost_epochs_is_named(
+    command: Callable, sweep: SweepPaths, arguments: Sequence[str], num_left: int | None
+) -> None:
+    cut = RunPaths(min(path for path in sweep.runs.iterdir() if "device=cpu" in path.name))
+    lines = cut.epochs.read_bytes().splitlines(keepends=True)
+    replace_file(cut.record, encode_record(msgspec.structs.replace(read_record(cut), num_records=len(lines))))
+    damage = f"epochs.jsonl is damaged: the run finished with {len(lines)} lines in it, got"
+    for left in (len(lines), num_left):
+        cut.epochs.unlink()
+        if left is not None:
+            cut.epochs.write_bytes(b"".join(lines[:left]))
+        done = command(*arguments)
+        text = done.out + done.err + (sweep.report.read_text() if arguments[0] == "report" else "")
+        is_named = left != len(lines)
+        assert (f"{damage} {left or 0}" in " ".join(text.split())) is is_named
+        assert done.status == 0
+    shown = command("show", f"outputs/grid/runs/{cut.name}")
+    assert (shown.status, damage in shown.err) == (2, True)

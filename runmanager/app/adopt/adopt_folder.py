@@ -157,7 +157,9 @@ def _write_run(
     metrics = [each for each in run.metrics.metrics if not wanted or _matches(each, wanted)]
     record = adopted_record(run, name=paths.name, signature=identity, metrics=metrics, deviations=deviations)
     paths.root.mkdir(parents=True, exist_ok=True)
-    _replace(paths.epochs, _encoded(adopted_epochs(metrics)))
+    epochs = list(adopted_epochs(metrics))
+    record = msgspec.structs.replace(record, num_records=len(epochs))
+    _replace(paths.epochs, _encoded(epochs))
     _replace(paths.record, encode_record(record))
     return record
 

@@ -12,7 +12,7 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.ownership import silent_runs
-from runmanager.records.storage.reader import read_epochs, read_record
+from runmanager.records.storage.reader import read_epochs, read_record, refuse_linked_run
 from runmanager.records.storage.run_end import end_silent_run
 from runmanager.signals import handle_signals
 from runmanager.text import pluralize
@@ -25,6 +25,7 @@ _POLL_SECONDS = 0.2
 def stored_record(run: PlannedRun) -> RunRecord | None:
     """Return the stored record of a run; None if it is missing or unreadable."""
     try:
+        refuse_linked_run(run.paths)
         return read_record(run.paths).observed()
     except RecordError:
         return None

@@ -109,7 +109,7 @@ class SweepListener(Listener):
             self._display.say(f"{to_do} to do{known}, in {self._sweep.root}")
             said: dict[str, list[str]] = {}
             for each in self._plan:
-                is_kept_though = each.action is Action.KEEP and each.changes
+                is_kept_though = each.action is Action.KEEP and (each.changes or each.is_damaged)
                 is_special = each.action in (Action.LEAVE, Action.MEASURE) or each.continuation is not None
                 if is_special or is_kept_though or each.variables:
                     said.setdefault(each.why, []).append(run_label(each.paths))

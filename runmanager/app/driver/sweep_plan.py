@@ -7,7 +7,7 @@ from pathlib import Path
 from runmanager.app.driver.program import CellGrid, Program
 from runmanager.errors import UsageError
 from runmanager.launching.continuations import with_continuations
-from runmanager.launching.plan import PlannedCells, PlannedRun, Resume, needs_epochs, plan_of, plan_runs
+from runmanager.launching.plan import PlannedCells, PlannedRun, Resume, lost_epochs, needs_epochs, plan_of, plan_runs
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import Environment
@@ -48,7 +48,7 @@ def plan_sweep(program: Program, grid: CellGrid, sweep: SweepPaths | None) -> li
         now=now,
         code_of=code_of,
         can_continue=program.can_continue,
-        damaged=stored.damaged if stored else (),
+        damaged=(*stored.damaged, *lost_epochs(runs)) if stored else (),
         rerun_with=storage.rerun_with,
     )
     if grid.extension_obstacle is None or storage.resume == Resume.NEVER:

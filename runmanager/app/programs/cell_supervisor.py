@@ -288,6 +288,7 @@ _REPORTED = (
     "deviations",
     "better",
     "world_size",
+    "num_records",
 )
 
 

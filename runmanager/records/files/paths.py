@@ -149,6 +149,11 @@ class RunPaths:
     def attempts(self) -> Path:
         return self.root / "attempts"
 
+    @property
+    def holds_run(self) -> bool:
+        """Whether the folder is that of a run, even if its record was lost; so is a link in the folder's place."""
+        return self.root.is_symlink() or any(each.exists() for each in (self.record, self.epochs, self.checkpoint))
+
     def claim(self, attempt: int) -> Path:
         """The folder that gives the process named in it the right to this attempt (counted from 1)."""
         return self.root / f".claim-{attempt}"

@@ -33,9 +33,13 @@ class ProgramReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     better: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     summary: dict[str, float | None] | msgspec.UnsetType = msgspec.UNSET
     world_size: Int64 | msgspec.UnsetType = msgspec.UNSET
+    num_records: Int64 | msgspec.UnsetType = msgspec.UNSET
 
 
-_SCALARS = ("num_parameters", "epochs_planned", "interval", "peak_memory_bytes", "run_seconds", "world_size")
+_SCALARS = (
+    *("num_parameters", "epochs_planned", "interval", "peak_memory_bytes", "run_seconds", "world_size"),
+    "num_records",
+)
 _LINES = ("notes", "deviations")
 _MAPPINGS = ("better", "summary")
 

@@ -195,7 +195,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `continued_from` names the finished run of the same sweep, with fewer epochs, that this one continues: `earlier`
     begins with its attempts. It is left out of the file of a run that made all of its epochs itself. `world_size` is
-    the number of ranks that made the run together, left out for one.
+    the number of ranks that made the run together, left out for one. `num_records` is the number of lines that
+    epochs.jsonl had when the run finished; it is left out of older files, and of those of runs that have not finished.
     """
 
     schema_version: Int64 = SCHEMA_VERSION
@@ -230,6 +231,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     variables: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     continued_from: str | msgspec.UnsetType = msgspec.UNSET
     world_size: Int64 | msgspec.UnsetType = msgspec.UNSET
+    num_records: Int64 | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def settings(self) -> dict[str, Any]:

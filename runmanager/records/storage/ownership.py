@@ -20,7 +20,7 @@ from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.claims import claim_attempt, release_claim
 from runmanager.records.storage.driven_sweep import require_driven_sweep
-from runmanager.records.storage.reader import read_record, with_known_report
+from runmanager.records.storage.reader import read_record, refuse_linked_run, with_known_report
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.storage.versioned_file import encode_record
 
@@ -43,11 +43,10 @@ def claim_run(
     folder is a link, and if the sweep whose cell this process runs was deleted or moved.
     """
     require_driven_sweep(paths.root)
-    if paths.root.is_symlink():  # it may lead into another sweep, whose run would be changed
-        raise RecordError(f"{paths.root} must be a folder, got a link, which is not followed; move it away.")
+    refuse_linked_run(paths)
     make_folder(paths.root.parent)
     observer = observer or HeartbeatObserver()
-    if may_hold_files and paths.root.exists() and not paths.record.exists():
+    if may_hold_files and paths.root.exists() and not paths.holds_run:
         _claim_filled_folder(paths, record, observer)
     if not paths.record.exists():
         with explain_disk_full(paths.record):

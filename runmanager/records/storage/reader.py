@@ -37,7 +37,9 @@ __all__ = [
     "read_sweep",
     "read_tolerantly",
     "readable_names",
+    "refuse_linked_run",
     "refuse_linked_runs",
+    "require_epochs",
     "run_names",
     "with_known_report",
     "with_program_report",
@@ -119,12 +121,38 @@ def _is_time(text: str) -> bool:
     return True
 
 
-def read_epochs(paths: RunPaths) -> list[EpochRecord]:
-    """Read the run's epochs in order, without a torn last line. Raises `RecordError` for a damaged line."""
+def read_epochs(paths: RunPaths, record: RunRecord | None = None) -> list[EpochRecord]:
+    """Read the run's epochs in order, without a torn last line.
+
+    Raises `RecordError` for a damaged line, and if a run that is finished by this `record` has lost lines.
+    """
     try:
-        return _EPOCH_DECODER.decode_lines(whole_lines(f"{paths.root}/{EPOCHS}"))
+        epochs = _EPOCH_DECODER.decode_lines(whole_lines(f"{paths.root}/{EPOCHS}"))
     except UNREADABLE as error:
         raise damaged_file_error(paths.epochs, error) from error
+    if record is not None and len(epochs) < (expected := _least(record)):
+        raise _lost_epochs_error(paths, expected, len(epochs))
+    return epochs
+
+
+def require_epochs(paths: RunPaths, record: RunRecord) -> None:
+    """Raise `RecordError` if the run is finished by this record and has lost epochs; they are counted, not decoded."""
+    if not (expected := _least(record)):
+        return
+    try:
+        num_records = whole_lines(f"{paths.root}/{EPOCHS}").count(b"\n")
+    except OSError as error:
+        raise damaged_file_error(paths.epochs, error) from error
+    if num_records < expected:
+        raise _lost_epochs_error(paths, expected, num_records)
+
+
+def _least(record: RunRecord) -> int:
+    return record.num_records or 0 if record.status is Status.FINISHED else 0
+
+
+def _lost_epochs_error(paths: RunPaths, expected: int, found: int) -> RecordError:
+    return RecordError(f"{paths.epochs} is damaged: the run finished with {expected} lines in it, got {found}")
 
 
 @dataclass(frozen=True)
@@ -216,7 +244,7 @@ def read_last_sign_of_life(paths: RunPaths, record: RunRecord) -> str | None:
 def read_run(paths: RunPaths) -> StoredRun:
     """Read one run with its epochs and turns. Raises `RecordError`."""
     record = with_program_report(paths, read_record(paths))
-    epochs, turns = read_epochs(paths), _turns_of(paths, record)
+    epochs, turns = read_epochs(paths, record), _turns_of(paths, record)
     return StoredRun(paths, record.observed(), epochs, _last_beat(paths, record), turns)
 
 
@@ -275,7 +303,7 @@ def read_tolerantly(
     is_damaged = False
     if epochs_of(stored):
         try:
-            epochs = read_epochs(run)
+            epochs = read_epochs(run, stored)
             turns = _turns_of(run, stored)
         except RecordError as error:
             is_damaged = True
@@ -310,6 +338,12 @@ def readable_names(paths: SweepPaths, damaged: list[Damage]) -> list[str]:
     names, links = _scan(paths)
     damaged += (Damage(path, f"{path} must be a folder, got a link, which is not followed.") for path in links)
     return names
+
+
+def refuse_linked_run(paths: RunPaths) -> None:
+    """Raise `RecordError` if the run's folder is a link: it may lead into another sweep, whose run would be changed."""
+    if paths.root.is_symlink():
+        raise RecordError(f"{paths.root} must be a folder, got a link, which is not followed; move it away.")
 
 
 def refuse_linked_runs(paths: SweepPaths) -> None:

@@ -23,7 +23,7 @@ from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.claims import release_claim
 from runmanager.records.storage.ownership import claim_next_attempt
-from runmanager.records.storage.reader import read_last_sign_of_life, read_record, with_known_report
+from runmanager.records.storage.reader import read_last_sign_of_life, read_record, refuse_linked_run, with_known_report
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.storage.versioned_file import encode_record
 
@@ -73,11 +73,12 @@ def find_end(paths: RunPaths, pid: int, outcome: Outcome, *, pending: RunRecord,
     a folder that has ended or that belongs to another living process.
     """
     try:
+        refuse_linked_run(paths)
         record = read_record(paths)
         owner = record.owner
         is_own = owner is None or owner.pid == pid
     except RecordError:
-        if paths.record.exists():
+        if paths.holds_run:
             return RunEnd(outcome)  # damaged: every reader reports it
         record, owner, is_own = pending, None, True
     if record.status.is_ended and (is_own or has_returned):
@@ -103,9 +104,10 @@ def end_gone_run(paths: RunPaths, outcome: Outcome, *, pending: RunRecord) -> No
     stored end and a damaged record stay as they are. Raises `OSError`.
     """
     try:
+        refuse_linked_run(paths)
         record = read_record(paths)
     except RecordError:
-        if paths.record.exists():
+        if paths.holds_run:
             return  # damaged: every reader reports it
         paths.root.mkdir(parents=True, exist_ok=True)
         record = pending

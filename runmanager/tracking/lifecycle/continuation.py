@@ -70,7 +70,7 @@ class _Copied:
             raise RecordError("it kept the weights of another epoch (`keep_best`)")
         progress = self._state["progress"]
         last: int = progress["record"]["epoch"]
-        self._epochs = [_as_warmup(epoch) for epoch in read_epochs(source) if epoch.epoch <= last]
+        self._epochs = [_as_warmup(epoch) for epoch in read_epochs(source, stored) if epoch.epoch <= last]
         self._attempts = _attempts(source, stored, last, now=record.started_at or "")
         self._events = source.events
         if self._events is not None:

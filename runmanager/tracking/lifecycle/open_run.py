@@ -67,6 +67,7 @@ def open_run(
             message="",
             resumed_at=record.started_at,
             ended_at=None,
+            num_records=msgspec.UNSET,
             environment=record.environment,
             earlier=(*stored.earlier, attempt_of(paths, stored, now=record.started_at)),
         )

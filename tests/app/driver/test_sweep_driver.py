@@ -195,21 +195,57 @@ def test_a_rerun_keeps_what_is_finished_and_a_wider_grid_adds_cells(
     assert len(sweep("grid").rows()) == 10
 
 
-def test_a_record_that_is_not_utf8_is_kept_and_the_other_cells_run(
-    command: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda whole: whole.replace(b'"host": "', b'"host": "\xff'), "its text must be UTF-8, got the byte 0xff"),
+        (lambda whole: b"", "run.json is damaged"),
+        (None, "run.json must be a file, got nothing there"),
+    ],
+    ids=["not UTF-8", "empty", "missing"],
+)
+def test_a_damaged_or_missing_record_keeps_its_files_and_the_other_cells_run(
+    command: Callable[..., Any],
+    sweep: Callable[[str], Any],
+    tiny: tuple[str, ...],
+    damage: Callable[[bytes], bytes] | None,
+    message: str,
 ) -> None:
     assert command("-m", *tiny, "lr=0.1", "name=torn").status == 0
     (record,) = sweep("torn").records
-    path = sweep("torn").paths.run(record.name).record
-    damaged = path.read_bytes().replace(b'"host": "', b'"host": "\xff')
-    path.write_bytes(damaged)
+    folder = sweep("torn").paths.run(record.name)
+    if damage is None:
+        folder.record.unlink()
+    else:
+        folder.record.write_bytes(damage(folder.record.read_bytes()))
+    before = {path: path.read_bytes() for path in folder.root.rglob("*") if path.is_file()}
     planned = command("-m", *tiny, "lr=0.1,0.2", "name=torn", "--dry-run")
     assert (planned.status, "will be refused: " in planned.out) == (0, True)
     done = command("-m", *tiny, "lr=0.1,0.2", "name=torn")
-    assert (done.status, path.read_bytes()) == (1, damaged)
-    assert "run.json is damaged: its text must be UTF-8, got the byte 0xff" in done.out
+    assert (done.status, message in done.out) == (1, True), done.out
+    assert {path: path.read_bytes() for path in folder.root.rglob("*") if path.is_file()} == before
     (other,) = sweep("torn").records
     assert (other.settings["lr"], other.status) == (0.2, "finished")
+
+
+def test_a_finished_run_that_has_lost_epochs_is_kept_and_named(
+    command: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
+) -> None:
+    cells = ("-m", *tiny, "lr=0.1,0.2", "name=cut")
+    assert command(*cells).status == 0
+    cut, whole = sweep("cut").records
+    path = sweep("cut").paths.run(cut.name).epochs
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0])
+    damage = "epochs.jsonl is damaged: the run finished with 2 lines in it, got 1"
+    planned = command(*cells, "--dry-run").out
+    assert "2 cells: 2 keep" in planned and f"{damage}; move its folder away to run the cell again" in planned
+    done = command(*cells)
+    assert (done.status, path.read_bytes(), damage in done.out) == (0, lines[0], True), done.out
+    epochs = {row["run"]: (row["status"], row["epochs"], row["loss"] != "") for row in sweep("cut").rows()}
+    assert epochs == {cut.name: ("finished", "", False), whole.name: ("finished", "2", True)}
+    path.write_bytes(b"".join(lines))
+    assert "damaged" not in command(*cells, "--dry-run").out
 
 
 def test_resume_never_runs_again_and_keeps_earlier_files(

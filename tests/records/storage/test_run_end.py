@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runmanager.errors import UsageError
+from runmanager.errors import RunBusyError, UsageError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import Beat, write_beat
@@ -154,14 +154,31 @@ def test_run_that_never_began_gets_a_folder_with_its_end(tmp_path: Path, record:
     assert read_record(gone) == pending.ended(SIGKILL, at=NOON)
 
 
-def test_damaged_record_is_not_replaced(tmp_path: Path, record: MakeRecord) -> None:
+@pytest.mark.parametrize("content", [{"run.json": "{"}, {"epochs.jsonl": '{"epoch":1}\n'}, {"checkpoint.pt": "state"}])
+def test_damaged_or_lost_record_is_not_replaced(tmp_path: Path, record: MakeRecord, content: dict[str, str]) -> None:
     paths = RunPaths(tmp_path / "runs" / "a")
     paths.root.mkdir(parents=True)
-    paths.record.write_text("{")
+    for name, text in content.items():
+        (paths.root / name).write_text(text)
     end = find_end(paths, 7, SIGKILL, pending=record(), has_returned=False)
     assert (end.outcome, end.is_recorded, end.to_write) == (SIGKILL, False, None)
     end_gone_run(paths, SIGKILL, pending=record())
-    assert paths.record.read_text() == "{"
+    if not paths.record.exists():
+        with pytest.raises(RunBusyError, match="got other files"):
+            claim_run(paths, record(), may_hold_files=True)
+    assert {path.name: path.read_text() for path in paths.root.iterdir()} == content
+
+
+def test_no_end_is_written_through_a_link(tmp_path: Path, record: MakeRecord, dead: ProcessIdentity) -> None:
+    other, link = RunPaths(tmp_path / "other" / "runs" / "a"), RunPaths(tmp_path / "runs" / "a")
+    left_by(other, record(owner=dead, status=Status.RUNNING))
+    before = other.record.read_bytes()
+    link.root.parent.mkdir()
+    link.root.symlink_to(other.root)
+    end = find_end(link, dead.pid, SIGKILL, pending=record(), has_returned=False)
+    assert (end.outcome, end.to_write) == (SIGKILL, None)
+    end_gone_run(link, SIGKILL, pending=record())
+    assert other.record.read_bytes() == before
 
 
 def test_gone_run_ended_at_its_last_sign_of_life(tmp_path: Path, record: MakeRecord, dead: ProcessIdentity) -> None:

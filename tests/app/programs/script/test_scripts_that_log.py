@@ -51,7 +51,7 @@ def test_the_epochs_of_a_script_are_those_of_its_cell(folder: Folder) -> None:
     ]
     assert fine.record.summary == {"twice": 1.0, "printed": 2.0}  # what is logged is trusted more
     assert fine.record.origins == {"printed": "printed"}
-    assert fine.record.num_parameters == 3 and fine.record.epochs_planned == 2
+    assert (fine.record.num_parameters, fine.record.epochs_planned, fine.record.num_records) == (3, 2, 2)
     assert set(fine.record.environment.code or {}) == {"train.py"}
     assert fine.record.environment.command[:2] == ("runmanager", "sweep")
     assert "after an epoch" in runs["raises"].paths.error.read_text()
