@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import math
+import numbers
 import operator
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
@@ -39,6 +40,13 @@ _BOUNDS: dict[str, tuple[Callable[[float, float], bool], str]] = {
     "le": (operator.le, "at most"),
     "lt": (operator.lt, "below"),
 }
+
+
+_NUMBERS: dict[object, tuple[type, str]] = {
+    **dict.fromkeys((int, int | None), (numbers.Integral, "a whole number")),
+    **dict.fromkeys((float, float | None), (numbers.Real, "a number")),
+}
+"""For fields of these types: what their values are instances of, and in words."""
 
 
 def fault(key: str, rule: str, value: object, way_out: str = "") -> str:
@@ -140,7 +148,8 @@ def allowed_values(each: "dataclasses.Field[Any]") -> str:
 def field_faults(options: "DataclassInstance", prefix: str = "") -> list[str]:
     """Check every field of a dataclass that has `limits`: one fault for each value outside them, in field order.
 
-    Names in messages begin with `prefix`. None is always allowed, and so is a string in a field without `choices`.
+    Names in messages begin with `prefix`. None is always allowed, and so is a string in a field without `choices`,
+    unless the field's type is that of a number.
     """
     faults = []
     for each in dataclasses.fields(options):
@@ -150,9 +159,15 @@ def field_faults(options: "DataclassInstance", prefix: str = "") -> list[str]:
         key = limit["key"] or f"{prefix}{each.name}"
         if limit["choices"] is not None:
             faults += _choice_faults(key, value, limit["choices"])
+        elif (kind := _NUMBERS.get(each.type)) is not None and not _is_number(value, *kind):
+            faults.append(fault(key, f"be {kind[1]}", repr(value), limit["way_out"]))
         elif not isinstance(value, str):
             faults += range_faults(key, value, **limit["bounds"], way_out=limit["way_out"])
     return faults
+
+
+def _is_number(value: object, kind: type, _: str) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def range_faults(key: str, value: float | None, *, way_out: str = "", **bounds: float) -> list[str]:

@@ -2,16 +2,18 @@
 
 import dataclasses
 import math
+import re
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import pytest
 from omegaconf import OmegaConf
 
+from runmanager.errors import UsageError
 from runmanager.launching.options import LocalOptions
 from runmanager.launching.slurm.options import SlurmOptions
 from runmanager.results.compare.options import CompareOptions
-from runmanager.tracking.options import EarlyStopOptions
+from runmanager.tracking.options import EarlyStopOptions, RunOptions
 from runmanager.training.options.groups import OPTION_TYPES
 from runmanager.training.options.job import CheckpointOptions, TrainingOptions
 from runmanager.validation import (
@@ -98,11 +100,12 @@ def test_limits_do_not_show_in_a_structured_config():
 
 
 GROUPS = [options for choices in OPTION_TYPES.values() for options in choices.values()]
+OTHERS = [LocalOptions, SlurmOptions, CompareOptions]
 
 
 @pytest.mark.parametrize(
     "options",
-    [*GROUPS, TrainingOptions, CheckpointOptions, EarlyStopOptions, LocalOptions, SlurmOptions, CompareOptions],
+    [*GROUPS, TrainingOptions, CheckpointOptions, EarlyStopOptions, RunOptions, *OTHERS],
 )
 def test_every_number_among_the_settings_has_limits(options):
     numbers = (int, float, int | None, float | None)
@@ -130,3 +133,23 @@ def test_known_names_are_listed_if_none_is_close():
     assert suggestion("qqq", ["resnet18", "vgg16"]) == "known: resnet18, vgg16."
     assert suggestion("qqq", []) == "known: none."
     assert suggestion("qqq", map(str, range(30))).endswith(" and 10 more.")
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        ({"log_every": -1}, "`log_every` must be at least 0"),
+        ({"log_every": 2.0}, "`log_every` must be a whole number"),
+        ({"warmup_epochs": True}, "`warmup_epochs` must be a whole number"),
+        ({"record_every": 0}, "`record_every` must be at least 1"),
+        ({"checkpoint_seconds": math.inf}, "`checkpoint_seconds` must be at least 0 and finite"),
+        ({"checkpoint_seconds": "1"}, "`checkpoint_seconds` must be a number"),
+        ({"rank_timeout": 0}, "`rank_timeout` must be above 0"),
+        ({"flop_per_sample": -1}, "`flop_per_sample` must be above 0"),
+        ({"early_stop": EarlyStopOptions("loss", patience=-1)}, "`early_stop.patience` must be at least 1"),
+        ({"early_stop": EarlyStopOptions("loss", min_delta=math.nan)}, "`early_stop.min_delta` must be at least 0"),
+    ],
+)
+def test_options_of_a_run_have_the_limits_of_its_settings(options, rule):
+    with pytest.raises(UsageError, match=rf"^{re.escape(rule)}.*, got "):
+        RunOptions(**options)

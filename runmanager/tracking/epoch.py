@@ -23,7 +23,7 @@ from runmanager.tracking.epoch_metrics.logged_metrics import (
 )
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 from runmanager.tracking.epoch_metrics.prediction_task import IGNORED, PredictionOptions, Task
-from runmanager.tracking.epoch_metrics.sample_count import num_samples, whole_number
+from runmanager.tracking.epoch_metrics.sample_count import num_samples, require_64_bits, whole_number
 from runmanager.tracking.epoch_metrics.step_values import Reduce
 from runmanager.tracking.epoch_owner import EpochOwner
 from runmanager.tracking.epoch_part import EpochPart
@@ -347,4 +347,5 @@ class Epoch:
         totals = EpochTotals(train, evaluated, seconds, self._sees_training, metrics.results(), metrics.units)
         if self._share is not None:
             totals = self._share(self.number, totals, metrics.reductions(), metrics.weights())
+        require_64_bits({"samples": totals.train.samples, **totals.units})
         return epoch_record(self.number, totals), self._train.logged_losses()

@@ -13,7 +13,7 @@ from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.turn_record import Grant
 from runmanager.tracking.epoch_part import EpochPart, LoggedState
 from runmanager.tracking.metric_definitions import larger_is_better
-from runmanager.validation import allowed, limits
+from runmanager.validation import allowed, field_faults, limits
 
 __all__ = [
     "CAPTURING_DEVICES",
@@ -140,31 +140,28 @@ class RunOptions:
     how many epochs follow, as that of a cosine schedule does. It needs a `state`, and has no effect in a cell of a
     sweep.
 
-    Raises `UsageError` for a `flop_per_sample` or a `rank_timeout` that is not above 0.
+    Raises `UsageError` for a number out of range, here or in `early_stop`.
     """
 
-    log_every: int = 0
-    warmup_epochs: int = 1
+    log_every: int = field(default=0, metadata=limits(ge=0))
+    warmup_epochs: int = field(default=1, metadata=limits(ge=0))
     early_stop: EarlyStopOptions = field(default_factory=EarlyStopOptions)
     turns: TurnSource | None = None
     precision: str | None = None
-    flop_per_sample: float | None = None
+    flop_per_sample: float | None = field(
+        default=None, metadata=limits(gt=0, way_out="leave it out to have the FLOP counted")
+    )
     keep_best: str | None = None
-    checkpoint_seconds: float = 60.0
+    checkpoint_seconds: float = field(default=60.0, metadata=limits(ge=0))
     is_built_in: bool = False
-    record_every: int | None = None
+    record_every: int | None = field(default=None, metadata=limits(ge=1))
     continues: RunPaths | None = None
-    rank_timeout: float = 1800.0
+    rank_timeout: float = field(default=1800.0, metadata=limits(gt=0))
     extends_epochs: bool = False
 
     def __post_init__(self) -> None:
-        if self.flop_per_sample is not None and not 0 < self.flop_per_sample < float("inf"):
-            raise UsageError(
-                f"`flop_per_sample` must be a number above 0, got {self.flop_per_sample!r}; leave it out to have the "
-                "FLOP counted."
-            )
-        if not self.rank_timeout > 0:
-            raise UsageError(f"`rank_timeout` must be a number of seconds above 0, got {self.rank_timeout!r}.")
+        if faults := field_faults(self) + field_faults(self.early_stop, "early_stop."):
+            raise UsageError(" ".join(faults))
 
 
 class Progress(msgspec.Struct, frozen=True):

@@ -17,6 +17,7 @@ from runmanager.records.storage.run_folder import RunFolder
 from runmanager.signals import sigchld_ignored
 from runmanager.tracking.device.devices import device_in_use, peak_memory_bytes
 from runmanager.tracking.epoch import Epoch
+from runmanager.tracking.epoch_metrics.sample_count import whole_number
 from runmanager.tracking.epoch_recorder import EpochRecorder
 from runmanager.tracking.introspect.loader_inspection import full_batch_size, peek_batch
 from runmanager.tracking.introspect.sharded_parameters import num_parameters
@@ -220,7 +221,7 @@ class ActiveRun(LoopCalls, JobCalls):
         self._ensure_begun("begin_epoch")
         self._steps.refuse_epochs("begin_epoch")
         history = self._epochs.history
-        number = history.next_number if number is None else number
+        number = history.next_number if number is None else whole_number("number", number)
         make = partial(self._epochs.make, is_all_training=is_all_training)
         self._epochs.restore_random_states()
         return self._open.begin(make, number, last=history.last_number)

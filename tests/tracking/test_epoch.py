@@ -452,7 +452,7 @@ def test_samples_override_the_number_of_labels(clock: Timeline) -> None:
         assert record.accuracy == record.val_accuracy == 1.0
 
 
-@pytest.mark.parametrize("samples", [-3, 2.5, math.nan, True, "4", torch.tensor(4)])
+@pytest.mark.parametrize("samples", [-3, 2.5, math.nan, True, "4", 2**63, torch.tensor(4)])
 def test_an_invalid_number_of_samples_is_refused(clock: Timeline, samples: Any) -> None:
     epoch = begin(clock)
     predictions, labels = torch.zeros(4, 3), torch.zeros(4, dtype=torch.int64)
@@ -461,10 +461,19 @@ def test_an_invalid_number_of_samples_is_refused(clock: Timeline, samples: Any) 
         lambda: epoch.track_loss(LOSS, samples),
         lambda: epoch.track_eval(LOSS, samples=samples),
     ):
-        with pytest.raises(UsageError, match="`samples` must be a whole number of at least 0, got"):
+        with pytest.raises(UsageError, match=r"`samples` must be a whole number from 0 to 2\*\*63 - 1, got"):
             call()
     record, _ = epoch.close()
     assert record.samples == 0 and record.accuracy is None
+
+
+@pytest.mark.parametrize("name", ["samples", "tokens"])
+def test_a_sum_that_no_record_can_hold_is_refused(clock: Timeline, name: str) -> None:
+    epoch = begin(clock)
+    for _ in range(2):
+        epoch.track(LOSS, **{"samples": 1, name: 2**62})
+    with pytest.raises(UsageError, match=rf"`{name}` of an epoch must be at most 2\*\*63 - 1, got 9223372036854775808"):
+        epoch.close()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import msgspec
 
-__all__ = ["Int64"]
+__all__ = ["MAX_INT64", "Int64"]
 
-Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+MAX_INT64 = 2**63 - 1
+
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=MAX_INT64)]

@@ -1,6 +1,5 @@
 """The checkpointer of a custom loop, from what its program passes to `RunManager.run`."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,8 +28,6 @@ def loop_checkpointer(
 
     Raises `UsageError` for a state that cannot be stored, a metric of unknown direction, or without a network.
     """
-    if not 0 <= options.checkpoint_seconds < math.inf:
-        raise UsageError(f"`checkpoint_seconds` must be at least 0, got {options.checkpoint_seconds}.")
     if state is None and options.keep_best is None:
         return None
     if network is None and (state is None or options.keep_best is not None or not allows_none):

@@ -1,13 +1,15 @@
 """The number of samples of a tracked step, and other counts that a program passes."""
 
 import operator
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from runmanager.errors import UsageError
+from runmanager.records.files.whole_numbers import MAX_INT64
 
-__all__ = ["num_samples", "whole_number"]
+__all__ = ["num_samples", "require_64_bits", "whole_number"]
 
 
 def num_samples(preds: torch.Tensor | None, labels: torch.Tensor | None, samples: int | None) -> int:
@@ -31,8 +33,19 @@ def num_samples(preds: torch.Tensor | None, labels: torch.Tensor | None, samples
 
 
 def whole_number(name: str, count: Any) -> int:
-    """Return the number; tensors are rejected, as reading one would wait for the device."""
-    is_whole = hasattr(count, "__index__") and not isinstance(count, bool | torch.Tensor)
-    if not is_whole or count < 0:
-        raise UsageError(f"`{name}` must be a whole number of at least 0, got {count!r}; pass int(…) of a tensor.")
-    return operator.index(count)
+    """Return the number, which fits a record; tensors are rejected, as reading one would wait for the device."""
+    if not isinstance(count, bool | torch.Tensor):
+        try:
+            number = operator.index(count)
+        except TypeError:
+            number = -1
+        if 0 <= number <= MAX_INT64:
+            return number
+    raise UsageError(f"`{name}` must be a whole number from 0 to 2**63 - 1, got {count!r}; pass int(…) of a tensor.")
+
+
+def require_64_bits(counts: Mapping[str, int]) -> None:
+    """Raise `UsageError` for a sum that no record can hold."""
+    for name, count in counts.items():
+        if count > MAX_INT64:
+            raise UsageError(f"The `{name}` of an epoch must be at most 2**63 - 1, got {count}; count smaller steps.")

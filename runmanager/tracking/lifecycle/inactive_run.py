@@ -89,8 +89,9 @@ class InactiveRun:
             self._show(f"{self.record.name}: kept with {pluralize(planned, 'epoch')}, but {num_epochs} were requested")
         return iter(())
 
-    def plan_epochs(self, num_epochs: int) -> None:
-        """Do nothing."""
+    def plan_epochs(self, num_epochs: int) -> int:
+        """Return the number."""
+        return num_epochs
 
     def evaluation_before_training(self) -> Iterator[Epoch]:
         """Yield nothing."""

@@ -94,7 +94,9 @@ def start_run(
     rank whose rank 0 is gone.
     """
     declare_secrets(secrets)
-    options = _with_interval(options or RunOptions(), record_every)
+    options = options or RunOptions()
+    if record_every is not None:
+        options = dataclasses.replace(options, record_every=record_every)
     checkpointer = loop_checkpointer(model, loader, state, optimizer=optimizer, options=options, allows_none=True)
     start = _Start(model, params, options, tensorboard, can_resume=state is not None)
     run = _started(start, root)
@@ -128,14 +130,6 @@ def _started(start: "_Start", root: str | Path | None) -> ActiveRun | InactiveRu
     if isinstance(run, ActiveRun):
         end_at_exit()
     return run
-
-
-def _with_interval(options: RunOptions, record_every: int | None) -> RunOptions:
-    if record_every is None:
-        return options
-    if isinstance(record_every, bool) or not isinstance(record_every, int) or record_every < 1:
-        raise UsageError(f"`record_every` must be a whole number of at least 1, got {record_every!r}.")
-    return dataclasses.replace(options, record_every=record_every)
 
 
 class _ProgramManager(RunManager):

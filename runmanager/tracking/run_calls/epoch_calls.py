@@ -24,7 +24,7 @@ class EpochCalls(ABC):
     _turns: RunTurns | None
 
     @abstractmethod
-    def plan_epochs(self, num_epochs: int) -> None: ...
+    def plan_epochs(self, num_epochs: int) -> int: ...
 
     @abstractmethod
     def begin_epoch(self, number: int | None = None, *, is_all_training: bool = False) -> Epoch: ...
@@ -34,8 +34,8 @@ class EpochCalls(ABC):
 
     def epochs(self, num_epochs: int) -> Iterator[Epoch]:
         """Yield the epochs that remain to be run, counted from 1 to `num_epochs`."""
-        self.plan_epochs(num_epochs)
-        for number in range(self._epochs.history.next_number, num_epochs + 1):
+        last = self.plan_epochs(num_epochs)
+        for number in range(self._epochs.history.next_number, last + 1):
             self._wait_for_turn()
             if self._stop_policy.should_stop:
                 return

@@ -14,6 +14,7 @@ from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.tracking.epoch_metrics.logged_metrics import checked_values
 from runmanager.tracking.epoch_metrics.prediction_task import IGNORED, Task
+from runmanager.tracking.epoch_metrics.sample_count import whole_number
 from runmanager.tracking.epoch_metrics.step_values import Reduce
 from runmanager.tracking.lifecycle.run_epochs import OpenEpoch
 from runmanager.tracking.lifecycle.run_measurements import RunMeasurements
@@ -117,11 +118,16 @@ class LoopCalls(ABC):
         """Record a readable line about a deviation from the settings; it is written immediately and shown in tables."""
         self._notes.note_deviation(line)
 
-    def plan_epochs(self, num_epochs: int) -> None:
-        """Record how many epochs the run will have; with fewer, and no reason to stop, it is not finished."""
+    def plan_epochs(self, num_epochs: int) -> int:
+        """Record how many epochs the run will have; with fewer, and no reason to stop, it is not finished.
+
+        Returns the number. Raises `UsageError` unless it is a whole one of at least 0.
+        """
         self._folder.refuse_others()
+        num_epochs = whole_number("num_epochs", num_epochs)
         if self._folder.record.epochs_planned != num_epochs:
             self._folder.write(epochs_planned=num_epochs)
+        return num_epochs
 
     def stop_early(self, message: str) -> None:
         """Stop after the current epoch; the run is finished. All ranks of the run stop together."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -69,6 +70,22 @@ def test_epochs_begin_one_after_the_other_and_end_once(
     stored = only_run()
     assert stored.record == record and record.status == "finished" and record.epochs_planned == 3
     assert [(epoch.epoch, epoch.samples) for epoch in stored.epochs] == [(1, 4), (2, 4)]
+
+
+@pytest.mark.parametrize("number", [True, 2.0, -1, "2", 2**63, torch.tensor(2)])
+def test_numbers_of_epochs_are_whole_ones(
+    run: ActiveRun, only_run: Callable[[], StoredRun], loader: Any, number: Any
+) -> None:
+    for call in (lambda: next(run.epochs(number)), lambda: run.plan_epochs(number), lambda: run.begin_epoch(number)):
+        with pytest.raises(UsageError, match=r"must be a whole number from 0 to 2\*\*63 - 1, got"):
+            call()
+    assert only_run().record.epochs_planned is None
+    for epoch in run.epochs(np.int64(1)):  # type: ignore[arg-type]
+        epoch.track(1.0, samples=np.int32(4))  # type: ignore[arg-type]
+    run.end_epoch(run.begin_epoch(np.int64(3)))  # type: ignore[arg-type]
+    run.end()
+    assert only_run().record.epochs_planned == 1
+    assert [(epoch.epoch, epoch.samples) for epoch in only_run().epochs] == [(1, 4), (3, 0)]
 
 
 def test_an_epoch_that_is_never_ended_fails_the_run(

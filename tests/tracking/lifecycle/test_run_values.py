@@ -131,6 +131,7 @@ def test_the_summary_is_a_mapping_that_survives_a_kill(tmp_path: Path, only_run:
         lambda run: run.log(a=1, reduce="median"),
         lambda run: run.log(a=1, step=-1),
         lambda run: run.log(a=1, step=1.5),
+        lambda run: run.log(a=1, step=2**63),
         lambda run: run.log_image("images", torch.zeros(2, 2)),
         lambda run: run.log_image("a", torch.zeros(2, 5, 5)),
         lambda run: run.log_image("a", "text"),

@@ -14,7 +14,6 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
 from runmanager import RunManager, RunOptions
-from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths, device_peaks_file
 from runmanager.records.host.device_peaks import DevicePeaks, save_device_peaks
 from runmanager.records.run.run_record import UNKNOWN_WORK
@@ -313,11 +312,6 @@ def test_work_that_cannot_be_counted_is_noted_and_can_be_stated(
         body(stated)
     assert stated.record.measurements.flop_per_step == 5_000_000
     assert not any("work" in note for note in stated.record.notes)
-
-
-def test_flop_per_sample_must_be_a_number_above_0() -> None:
-    with pytest.raises(UsageError, match=r"`flop_per_sample` must be a number above 0, got -1; leave it out"):
-        RunOptions(flop_per_sample=-1)
 
 
 def test_a_stated_precision_counts(train: Train) -> None:

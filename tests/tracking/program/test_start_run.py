@@ -312,6 +312,6 @@ def test_a_model_is_moved_where_its_settings_say_and_nowhere_else(tmp_path: Path
 
 @pytest.mark.parametrize("number", [0, -1, 1.5, True])
 def test_an_interval_has_at_least_one_step(tmp_path: Path, number: Any) -> None:
-    with pytest.raises(UsageError, match="`record_every` must be a whole number of at least 1, got"):
+    with pytest.raises(UsageError, match=r"`record_every` must be (at least 1|a whole number), got"):
         runmanager.start_run(params={}, root=tmp_path / "sweep", record_every=number)
     assert not (tmp_path / "sweep").exists()
