@@ -171,6 +171,8 @@ def _weights(stored: StoredRun, *, trust: bool) -> list[str]:
     run = f"{paths.root.parent.parent}/{paths.name}"
     trusting = ", trust=True" if trust else ""
     if stored.record.unsigned is not None and not stored.is_adopted:  # `load_model` builds models of the built-in job
+        if paths.best.exists():
+            return [str(paths.best), "the state_dict of the network in its best epoch is its `model`"]
         if paths.checkpoint.exists():
             return [str(paths.checkpoint), "the state that its loop resumes from; its program saves its model itself"]
         return ["none were kept here; its program saves its model itself"]

@@ -45,7 +45,10 @@ class EarlyStopping:
         if self._num_since_best < self._options.patience:
             return None
         assert self._best is not None
-        return f"{metric} was best in {counted} {self._best_epoch} ({self._best:.4g})"
+        best = f"{counted} {self._best_epoch} ({self._best:.4g})"
+        if self._options.min_delta:  # a later value may have been better
+            return f"{metric} has improved by no more than {self._options.min_delta:g} since {best}"
+        return f"{metric} was best in {best}"
 
 
 class StopPolicy:

@@ -314,11 +314,15 @@ def test_no_call_is_given_that_could_not_load_the_weights_of_a_program(sweep: An
     name = sweep.run({"lr": 1}, reaching(0.9), unsigned=())
     from runmanager.results.load.loader import read_results
 
-    checkpoint = sweep.paths.run(name).checkpoint
-    checkpoint.touch()
-    text = format_sections("", best_sections(find_best(*read_results(sweep.paths), **OPTIONS)))
-    assert str(checkpoint) in text and "the state that its loop resumes from" in text
-    assert "load_model" not in text
+    paths = sweep.paths.run(name)
+    for file, told in (
+        (paths.checkpoint, "the state that its loop resumes from"),
+        (paths.best, "the state_dict of the network in its best epoch is its `model`"),
+    ):
+        file.touch()
+        text = format_sections("", best_sections(find_best(*read_results(sweep.paths), **OPTIONS)))
+        assert str(file) in text and told in text
+        assert "load_model" not in text
 
 
 def test_the_metric_that_the_sweep_was_given_is_the_default(contents: Callable[..., SweepContents]) -> None:

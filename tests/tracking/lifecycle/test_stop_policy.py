@@ -43,7 +43,8 @@ def test_a_loss_that_does_not_fall_stops_after_patience(values: tuple[float | No
 def test_an_accuracy_must_rise_by_more_than_min_delta() -> None:
     options = EarlyStopOptions(metric="accuracy", patience=2, min_delta=0.1)
     assert reason_to_stop(history(0.5, 0.7, 0.9, metric="accuracy"), options) is None
-    assert reason_to_stop(history(0.5, 0.55, 0.59, metric="accuracy"), options) == "accuracy was best in epoch 1 (0.5)"
+    stopped = reason_to_stop(history(0.5, 0.55, 0.59, metric="accuracy"), options)
+    assert stopped == "accuracy has improved by no more than 0.1 since epoch 1 (0.5)"
 
 
 def test_the_evaluation_before_training_does_not_count() -> None:
