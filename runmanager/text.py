@@ -16,6 +16,7 @@ __all__ = [
     "fitted",
     "format_value",
     "full_command",
+    "full_message",
     "in_backticks",
     "message_line",
     "pluralize",
@@ -164,7 +165,12 @@ def message_line(error: BaseException) -> str:
 
 
 def _message(error: BaseException) -> str:
+    return first_line(full_message(error))
+
+
+def full_message(error: BaseException) -> str:
+    """Return the message of an exception, of any number of lines; empty if a custom `__str__` fails."""
     try:
-        return first_line(str(error))
-    except Exception:  # a custom exception's `__str__` may fail
+        return str(error)
+    except Exception:
         return ""

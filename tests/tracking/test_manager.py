@@ -38,6 +38,7 @@ from runmanager.records.storage.versioned_file import encode_record
 from runmanager.records.sweep.sweep_record import read_sweep_record
 from runmanager.results.load import loader as results_loader
 from runmanager.results.load import summary_cache
+from runmanager.text import full_message
 from runmanager.tracking import manager as manager_module
 from runmanager.tracking.options import EarlyStopOptions, RunOptions, TensorBoardOptions
 from runmanager.tracking.sinks import ConsoleSink, LogSink, MemorySink
@@ -51,6 +52,11 @@ EPOCH_COLUMNS = [
     *("samples", "warmup", "data_seconds", "transfer_seconds", "compute_seconds", "eval_seconds", "tracking_seconds"),
     *("lr", "batch_size", "num_workers", "device"),
 ]
+
+
+class UnprintableError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("not even its message")
 
 
 @pytest.fixture
@@ -293,7 +299,9 @@ def test_every_epoch_is_stored_before_the_next_begins(
         (ValueError("no file d\udcff"), ("failed", "exception", "ValueError: no file d\\udcff")),
         (MemoryError("all gone"), ("failed", "out_of_memory", None)),
         (torch.OutOfMemoryError("CUDA out of memory"), ("failed", "out_of_memory", None)),
+        (UnprintableError(), ("failed", "exception", "UnprintableError")),
         (SystemExit(3), ("failed", "exit", "sys.exit(3)")),
+        (SystemExit(UnprintableError()), ("failed", "exit", "sys.exit()")),
         (SystemExit(), ("failed", "exit", "sys.exit()")),
         (KeyboardInterrupt(), ("killed", "interrupted", "interrupted")),
     ],
@@ -312,7 +320,7 @@ def test_an_exception_in_the_body_ends_the_run_and_is_raised(
         for epoch in run.epochs(3):
             epoch.track(torch.tensor(1.0), samples=1)
             if epoch.number == 2:
-                run.note(str(error))  # as for something that could not be done
+                run.note(full_message(error))  # as for something that could not be done
                 raise error
     assert raised.value is error
     stored = only_run()

@@ -14,6 +14,7 @@ The first source that has a name gives its value.
 """
 
 import math
+import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,10 +23,11 @@ from typing import Any
 
 import msgspec
 
-from runmanager.errors import RecordError
+from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.storage.reader import read_epochs
+from runmanager.tracking.metric_definitions import check_name
 
 __all__ = ["FoundMetrics", "diverged_metric", "logged_only", "merged_metrics", "returned_metrics"]
 
@@ -52,7 +54,8 @@ class FoundMetrics:
 def returned_metrics(value: Any, *, name: str | None) -> FoundMetrics:
     """Return the metrics that a task returned: a number, which is metric `name`, or a mapping of names to numbers.
 
-    A tensor or an array of one element is a number. Anything else is ignored, with a note.
+    A tensor or an array of one element is a number. Anything else is ignored, with a note, and so is a name that
+    `run.log` would refuse.
     """
     found = FoundMetrics()
     if value is None:
@@ -61,27 +64,41 @@ def returned_metrics(value: Any, *, name: str | None) -> FoundMetrics:
     if number is not None:
         return FoundMetrics({name or _UNNAMED: _finite(number)}, value=number)
     if isinstance(value, Mapping):
-        numbers = {str(key): _number(each) for key, each in value.items()}
+        named = {str(key): each for key, each in value.items()}
+        numbers = {key: _number(each) for key, each in named.items() if _is_name(key)}
         found.returned = {key: _finite(each) for key, each in numbers.items() if each is not None}
         found.value = numbers.get(name) if name is not None else None
         if ignored := [key for key, each in numbers.items() if each is None]:
             found.notes.append(f"of what the task returned, {', '.join(ignored)} is ignored: not a number")
+        if refused := [repr(key) for key in named if key not in numbers]:
+            found.notes.append(f"of what the task returned, {', '.join(refused)} is ignored: not a metric's name")
         return found
     found.notes.append(f"what the task returned is ignored: {type(value).__name__} is neither a number nor a mapping")
     return found
+
+
+def _is_name(name: str) -> bool:
+    try:
+        check_name(name)
+    except UsageError:
+        return False
+    return True
 
 
 def _number(value: Any) -> float | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, Real):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:  # an integer with more than 300 digits
+            return math.inf if operator.gt(value, 0) else -math.inf
     size = getattr(value, "numel", None)  # of a tensor; of an array `size`
     count = size() if callable(size) else getattr(value, "size", None)
     if count != 1 or not hasattr(value, "item"):
         return None
     item = value.item()
-    return float(item) if isinstance(item, int | float) and not isinstance(item, bool) else None
+    return _number(item) if isinstance(item, int | float) else None
 
 
 def _finite(number: float) -> float | None:

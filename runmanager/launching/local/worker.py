@@ -77,7 +77,7 @@ class AnsweredError(Exception):
     """Raised by a job's function for the `error` of what it calls, with something attached for the driver."""
 
     def __init__(self, error: BaseException, attached: Any) -> None:
-        super().__init__(str(error))
+        super().__init__(error)
         self.error = error
         self.attached = attached
 

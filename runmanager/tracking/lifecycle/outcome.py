@@ -12,7 +12,7 @@ from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.settings.secrets import redacted
-from runmanager.text import encodable, error_line, first_line
+from runmanager.text import encodable, error_line, first_line, full_message
 
 __all__ = ["divergence_of", "is_out_of_memory", "outcome_of", "outcome_of_epochs", "write_traceback"]
 
@@ -55,7 +55,7 @@ def outcome_of(error: BaseException, *, batch_size: object = None, memory_bytes:
     if isinstance(error, KeyboardInterrupt):
         return Outcome(Status.KILLED, Reason.INTERRUPTED, "interrupted")
     if isinstance(error, SystemExit):
-        code = "" if error.code is None else first_line(str(error.code))
+        code = "" if error.code is None else first_line(full_message(error))
         return Outcome(Status.FAILED, Reason.EXIT, f"sys.exit({code})")
     if not is_out_of_memory(error):
         return Outcome(Status.FAILED, Reason.EXCEPTION, error_line(error))
@@ -76,7 +76,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
     # PyTorch's allocators for the CPU and for Apple's GPUs, and CUDA's libraries, raise no specific exception.
-    text = str(error).lower()
+    text = full_message(error).lower()
     return isinstance(error, RuntimeError) and any(sign in text for sign in _OUT_OF_MEMORY_SIGNS)
 
 

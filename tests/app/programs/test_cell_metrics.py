@@ -33,6 +33,8 @@ def record(**fields: object) -> RunRecord:
         (np.float32(0.5), {"score": 0.5}, 0.5),
         (np.array([[4]]), {"score": 4.0}, 4.0),
         (math.inf, {"score": None}, math.inf),
+        (10**400, {"score": None}, math.inf),
+        ({"score": -(10**400)}, {"score": None}, -math.inf),
         ({"score": torch.tensor(1.0), "loss": math.nan}, {"score": 1.0, "loss": None}, 1.0),
         (None, {}, None),
     ],
@@ -43,7 +45,9 @@ def test_numbers_and_mappings_are_metrics(value: object, metrics: dict, number: 
     assert returned_metrics(2, name=None).returned == {"objective": 2.0}
 
 
-@pytest.mark.parametrize("value", ["text", True, [1, 2], torch.zeros(2), {"x": "text"}, {"x": True}])
+@pytest.mark.parametrize(
+    "value", ["text", True, [1, 2], torch.zeros(2), {"x": "text"}, {"x": True}, {"": 1}, {"x\ny": 1}, {"`x`": 1}]
+)
 def test_anything_else_is_ignored_with_a_note(value: object) -> None:
     found = returned_metrics(value, name="score")
     assert (found.returned, found.value) == ({}, None) and len(found.notes) == 1
