@@ -5,17 +5,20 @@ import dataclasses
 import hashlib
 import json
 import math
+import re
 import types
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from runmanager.errors import UsageError
+from runmanager.records.settings.objects import object_settings, qualified_name
 from runmanager.records.settings.secrets import masked_settings
 
 __all__ = ["differing_settings", "find_targets", "flatten", "hashable", "plain_settings"]
 
 _TARGET_KEY = "_target_"
-_MAX_BITS = 14_000  # of a whole number: Python turns no more than 4,300 digits into text
+_MAX_BITS = 1_023  # of a whole number: no larger one has a float
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _MAX_ELEMENTS = 10_000  # of an array, which is stored as its digest from there on
 
 
@@ -24,8 +27,9 @@ def plain_settings(params: Any) -> dict[str, Any]:
 
     NumPy's numbers become Python's, arrays and tensors lists (of over 10,000 elements a digest), nested objects of the
     same kinds mappings, functions their qualified name, and other values that JSON cannot express (a `torch.device`, a
-    path, infinity, a number of thousands of digits) their text. The texts of secrets are masked, here and so in all
-    that is stored. Raises `UsageError` for anything else, and for keys that are not strings.
+    path, infinity, a number of hundreds of digits) their text, or what it says without an address (`object_settings`).
+    The texts of secrets are masked, here and so in all that is stored. Raises `UsageError` for anything else, for keys
+    that are not strings, for text that UTF-8 cannot encode, and for a value that contains itself.
     """
     if params is None:
         return {}
@@ -35,7 +39,21 @@ def plain_settings(params: Any) -> dict[str, Any]:
             "A run's settings must be a mapping, a named tuple, a dataclass or an argparse.Namespace, "
             f"got {type(params).__name__}; use expand_grid(...) or a dict."
         )
-    return masked_settings({_key(key): _plain(value) for key, value in params.items()})
+    return masked_settings({_key(key): _plain_setting(key, value) for key, value in params.items()})
+
+
+def _plain_setting(name: str, value: Any) -> Any:
+    try:
+        name.encode()
+        return _plain(value)
+    except UnicodeEncodeError as error:
+        text = error.object
+        raise UsageError(
+            f"Setting {name!r} must be text that UTF-8 can encode, got {text!r}; leave out what it cannot."
+        ) from None
+    except RecursionError:
+        kind = type(value).__name__
+        raise UsageError(f"Setting {name!r} must not contain itself, got a {kind} that does.") from None
 
 
 def _unpacked(value: Any) -> Any:
@@ -59,7 +77,7 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return str.__str__(value)  # the text of a NumPy string, or the value of a text enum
+        return _text(str.__str__(value))  # the text of a NumPy string, or the value of a text enum
     if isinstance(value, int):
         number = int(value)  # the value of an integer enum
         return number if number.bit_length() <= _MAX_BITS else hex(number)
@@ -71,14 +89,23 @@ def _plain(value: Any) -> Any:
         return str(bytes(value))  # text, so that it is masked where it is a secret
     value = _unpacked(value)
     if isinstance(value, Mapping):
-        return {_key(key): _plain(item) for key, item in value.items()}
+        return {_text(_key(key)): _plain(item) for key, item in value.items()}
     if isinstance(value, set | frozenset):
         return sorted(map(_plain, value), key=repr)  # their order changes from process to process
     if isinstance(value, Sequence):
         return [_plain(item) for item in value]
     if isinstance(value, types.FunctionType | types.BuiltinFunctionType) and "<" not in value.__qualname__:
-        return ".".join(filter(None, (value.__module__, value.__qualname__)))  # its text contains an address
-    return str(value)
+        return qualified_name(value)
+    text = _text(str(value))
+    stable = object_settings(value) if _ADDRESS.search(text) else None
+    return text if stable is None else _plain(stable)
+
+
+def _text(text: str) -> str:
+    """The text. Raises `UnicodeEncodeError` for one that cannot be stored."""
+    if not text.isascii():
+        text.encode()
+    return text
 
 
 def _plain_array(value: Any) -> Any:

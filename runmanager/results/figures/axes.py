@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -86,9 +87,10 @@ def is_drawable(value: float) -> bool:
 
 
 def is_numeric(values: Sequence[Any]) -> bool:
-    """Whether all values are finite numbers."""
+    """Whether all values are finite numbers that a float can hold."""
     return all(
-        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) for value in values
+        isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+        for value in values
     )
 
 

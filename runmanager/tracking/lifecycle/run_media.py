@@ -3,6 +3,8 @@
 from typing import Any
 
 from runmanager.errors import UsageError
+from runmanager.records.settings.secrets import redacted
+from runmanager.text import encodable
 from runmanager.tracking.epoch_metrics.sample_count import whole_number
 from runmanager.tracking.lifecycle.run_sinks import RunSinks
 from runmanager.tracking.media import figure_pixels, image_pixels
@@ -33,11 +35,11 @@ class RunMedia:
         self._sinks.image(name, pixels, self._step(name, step))
 
     def text(self, name: str, text: str, step: int | None) -> None:
-        """Show a text."""
+        """Show a text, without the secrets that this process knows."""
         _check(name)
         if not isinstance(text, str):
             raise UsageError(f"Text {name!r} must be a string, got {type(text).__name__}.")
-        self._sinks.text(name, text, self._step(name, step))
+        self._sinks.text(name, redacted(encodable(text)), self._step(name, step))
 
     def _step(self, name: str, step: int | None) -> int:
         found = self._steps.get(name, 0) + 1 if step is None else whole_number("step", step)

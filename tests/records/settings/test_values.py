@@ -2,8 +2,11 @@
 
 import dataclasses
 import enum
+import functools
 import json
 import math
+import subprocess
+import sys
 from argparse import Namespace
 from collections import namedtuple
 from pathlib import Path
@@ -69,6 +72,63 @@ def test_function_becomes_its_qualified_name() -> None:
     assert plain_settings({"f": json.dumps, "g": len}) == {"f": "json.dumps", "g": "builtins.len"}
 
 
+STORED_ELSEWHERE = """
+import functools, json, sys
+from runmanager.records.settings.values import plain_settings
+
+class Crop:
+    def __init__(self, size, api_key="hunter2222"):
+        self.size, self.api_key = size, api_key
+    def apply(self, image):
+        return image
+
+def scaled(factor):
+    return lambda x, power=2: x * factor if x in {"one", "two", "three"} else x ** power
+
+values = [scaled(2), scaled(3), lambda x: x, lambda x: -x, Crop(3), Crop(4), Crop(3).apply, Crop(4).apply]
+values += [functools.partial(scaled, 2), functools.partial(scaled, factor=2), functools.partial(Crop(3).apply, 1)]
+print(json.dumps([plain_settings({"f": value})["f"] for value in values]))
+"""
+
+
+def test_objects_without_a_text_of_their_own_are_equal_in_every_process_and_differ_where_they_do() -> None:
+    first, second = (
+        json.loads(subprocess.run([sys.executable, "-c", STORED_ELSEWHERE], capture_output=True, check=True).stdout)
+        for _ in range(2)
+    )
+    assert first == second
+    assert len({json.dumps(each) for each in first}) == len(first) == 11
+    assert first[0].startswith("__main__.scaled.<locals>.<lambda> with code of sha256 ")
+    crop = {"class": "__main__.Crop", "size": 3, "api_key": "***"}
+    assert first[4] == crop
+    assert first[6] == {"function": "__main__.Crop.apply", "args": [crop]}
+    assert first[8] == {"function": "__main__.scaled", "args": [2], "keywords": {}}
+
+
+def test_objects_that_may_differ_unseen_keep_the_text_that_tells_them_apart() -> None:
+    class Model:
+        def __init__(self, weights: object) -> None:
+            self.weights = weights
+
+    def using(model: object) -> object:
+        return lambda: model
+
+    for make in (Model, using):
+        one, other = make(object()), make(object())
+        assert plain_settings({"x": one}) != plain_settings({"x": other})
+    assert plain_settings({"x": functools.partial(Namespace, a=1)})["x"] == str(functools.partial(Namespace, a=1))
+
+
+def test_text_that_cannot_be_stored_and_values_that_contain_themselves_are_refused() -> None:
+    for settings in ({"\udcff": 1}, {"name": "\udcff"}, {"a": {"b\udcff": 1}}, {"path": [Path("x\udcff")]}):
+        with pytest.raises(UsageError, match=r"must be text that UTF-8 can encode, got '.*\\udcff'"):
+            plain_settings(settings)
+    cycle: dict[str, object] = {}
+    cycle["inner"] = [cycle]
+    with pytest.raises(UsageError, match="Setting 'config' must not contain itself, got a dict that does"):
+        plain_settings({"config": cycle})
+
+
 def test_settings_may_be_a_mapping_named_tuple_or_dataclass_or_none() -> None:
     @dataclasses.dataclass
     class Options:
@@ -110,8 +170,8 @@ def test_numpy_numbers_become_python_numbers() -> None:
 
 def test_number_that_json_cannot_express_becomes_text() -> None:
     assert plain_settings({"clip": math.inf, "x": math.nan}) == {"clip": "inf", "x": "nan"}
-    numbers = {"large": 10**4000, "larger": 16**5000}
-    assert plain_settings(numbers) == {"large": 10**4000, "larger": hex(16**5000)}
+    numbers = {"large": 10**307, "larger": 10**400, "largest": 16**5000}
+    assert plain_settings(numbers) == {"large": 10**307, "larger": hex(10**400), "largest": hex(16**5000)}
 
 
 def test_arrays_and_sets_keep_every_element_in_one_order() -> None:

@@ -21,8 +21,12 @@ def test_each_device_has_a_line_with_its_interval(grid):
     assert sorted(whisker[:, 1]) == pytest.approx([expected.low, expected.high])
 
 
-@pytest.mark.parametrize("values", [(100, 200, 300), (1, 10, 1000), ("one", "two")])
-def test_whiskers_of_several_lines_are_offset_around_their_value(contents, timed, values):
+@pytest.mark.parametrize(
+    ("values", "is_text"),
+    [((100, 200, 300), False), ((1, 10, 1000), False), (("one", "two"), True), ((3, 10**400), True)],
+    ids=["linear", "log", "text", "beyond a float"],
+)
+def test_whiskers_of_several_lines_are_offset_around_their_value(contents, timed, values, is_text):
     """On a linear scale, a log scale, and for texts, measured in pixels."""
     cells = [
         ({"size": value, "optimizer": {"name": name}, "seed": seed}, seconds + 0.1 * seed)
@@ -35,7 +39,7 @@ def test_whiskers_of_several_lines_are_offset_around_their_value(contents, timed
     axes = drawn.draw().axes[0]
     axes.figure.canvas.draw()
     lines = [line.lines[2][0].get_segments() for line in axes.containers]
-    for index, x in enumerate(range(len(values)) if "one" in values else values):
+    for index, x in enumerate(range(len(values)) if is_text else values):
         left, middle, right = (axes.transData.transform(segments[index])[0][0] for segments in lines)
         assert middle == pytest.approx(axes.transData.transform((x, 100))[0])
         assert right - middle == pytest.approx(middle - left)

@@ -151,18 +151,19 @@ def test_pictures_and_texts_are_in_tensorboard(tmp_path: Path, only_run: OnlyRun
     figure = matplotlib.figure.Figure(figsize=(1, 1), dpi=20)
     figure.subplots().plot([1, 2])
     canvas = figure.canvas
-    with RunManager(tmp_path / "sweep", console=False).run({}, nn.Linear(1, 1)) as run:
+    params = {"api_key": "hidden-in-a-text"}
+    with RunManager(tmp_path / "sweep", console=False).run(params, nn.Linear(1, 1)) as run:
         run.log_image("samples", torch.zeros(3, 4, 5))
         for epoch in run.epochs(1):
             epoch.track(1.0, samples=1)
         run.log_image("samples", np.zeros((4, 5, 3), np.uint8), step=9)
         run.log_figure("curve", figure)
-        run.log_text("notes", "**bold**")
+        run.log_text("notes", f"**bold** {params['api_key']} \udcff")
     assert figure.canvas is canvas
     events = events_of(only_run())
     assert [(event.step, event.width, event.height) for event in events.Images("samples")] == [(1, 5, 4), (9, 5, 4)]
     assert [(event.width, event.height) for event in events.Images("curve")] == [(20, 20)]
-    assert events.Tensors("notes/text_summary")[0].tensor_proto.string_val == [b"**bold**"]
+    assert events.Tensors("notes/text_summary")[0].tensor_proto.string_val == [rb"**bold** *** \udcff"]
 
 
 @pytest.mark.parametrize(
