@@ -184,9 +184,13 @@ def claim_next_attempt(paths: RunPaths, stored: RunRecord, owner: ProcessIdentit
 
 def _is_abandoned(paths: RunPaths, claim: Path, *, observer: HeartbeatObserver) -> bool:
     """Whether a claim by a process on another host stays unused for the observer's limit."""
-    stored, since = read_record(paths), observer.clock()
-    while claim.exists() and read_record(paths) == stored:
+    stored, since = _record_if_any(paths), observer.clock()
+    while claim.exists() and _record_if_any(paths) == stored:
         if observer.clock() - since >= observer.limit_seconds:
             return True
         observer.wait(_POLL_SECONDS)
     return False
+
+
+def _record_if_any(paths: RunPaths) -> RunRecord | None:
+    return read_record(paths) if paths.record.exists() else None

@@ -1,7 +1,6 @@
 """Writing a run folder as its only owner: record, epochs, and files of earlier attempts."""
 
 import os
-import shutil
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import msgspec
 
 from runmanager.errors import RecordError, UsageError
-from runmanager.records.files.atomic_files import LineAppender, make_folder, replace_file, sync_folder
+from runmanager.records.files.atomic_files import LineAppender, make_folder, read_bytes, replace_file, sync_folder
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.storage.claims import release_claim
@@ -125,7 +124,7 @@ class RunFolder:
         earlier = self.paths.attempts / str(self.record.attempt - 1)
         make_folder(earlier)
         if self.resumed_from is None:
-            shutil.copy2(self.paths.record, earlier / self.paths.record.name)
+            replace_file(earlier / self.paths.record.name, read_bytes(self.paths.record))
         else:
             replace_file(earlier / self.paths.record.name, encode_record(self.resumed_from))
         if self.paths.checkpoint.exists():

@@ -191,6 +191,17 @@ def test_abandoned_claim_of_another_host_expires(
     assert reader.now == 60.0
 
 
+def test_abandoned_claim_of_another_host_on_a_folder_without_a_record_expires(
+    tmp_path: Path, record: MakeRecord, far: ProcessIdentity
+) -> None:
+    paths = RunPaths(tmp_path / "runs" / "a")
+    paths.claim(1).mkdir(parents=True)
+    (paths.claim(1) / "owner.json").write_bytes(msgspec.json.encode(far))
+    reader = Reader()
+    folder = claim_run(paths, record(), observer=reader.observer, may_hold_files=True)
+    assert (folder.record.attempt, folder.record.owner) == (2, ProcessIdentity.current())
+
+
 def test_silent_runs_are_watched_together(tmp_path: Path, record: MakeRecord, far: ProcessIdentity) -> None:
     runs = [RunPaths(tmp_path / "runs" / name) for name in ("silent", "beats", "ends", "here", "gone", "mute")]
     silent, beats, ends, here, gone, mute = runs

@@ -32,12 +32,17 @@ def filled(folder: RunFolder) -> RunPaths:
     return paths
 
 
-def test_restart_moves_all_files_of_the_earlier_attempt(tmp_path: Path, record: MakeRecord) -> None:
+def test_restart_moves_all_files_of_the_earlier_attempt(
+    tmp_path: Path, record: MakeRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
     old = left_by(RunPaths(tmp_path / "runs" / "a"), record(status=Status.FAILED))
     paths = filled(old)
     before = paths.record.read_bytes()
     folder = taken_over(old, old.record)
+    synced, sync = set(), os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: (synced.add(os.fstat(handle).st_ino), sync(handle)))
     folder.restart(record(status=Status.RUNNING))
+    assert (paths.attempts / "1" / "run.json").stat().st_ino in synced, "it survives a power cut"
     assert {path.name for path in (paths.attempts / "1").iterdir()} == {
         *("run.json", "epochs.jsonl", "checkpoint.pt", "run.log", "error.txt", "config.yaml", "events.out.tfevents.1")
     }
@@ -51,7 +56,7 @@ def test_restart_moves_all_files_of_the_earlier_attempt(tmp_path: Path, record: 
     folder.close()
 
 
-@pytest.mark.parametrize("moves", range(7))
+@pytest.mark.parametrize("moves", range(8))
 def test_kill_during_restart_leaves_a_truthful_folder(
     tmp_path: Path, record: MakeRecord, monkeypatch: pytest.MonkeyPatch, moves: int
 ) -> None:
