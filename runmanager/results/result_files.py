@@ -5,7 +5,9 @@ import datetime
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from runmanager.errors import UsageError
 from runmanager.records.files.atomic_files import locked_folder, replace_file
+from runmanager.records.files.file_errors import require_creatable
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import StoredRun, SweepContents, run_names
 from runmanager.results.compare.comparison import CompareOptions
@@ -119,7 +121,13 @@ def _write_figures(paths: SweepPaths, figures: Sequence[SweepFigure], formats: S
 
 
 def write_epochs_table(runs: Sequence[StoredRun], stem: Path) -> None:
-    """Write `<stem>.csv` and `<stem>.json`, one row per epoch of `runs` in their order; creates missing folders."""
+    """Write `<stem>.csv` and `<stem>.json`, one row per epoch of `runs` in their order; creates missing folders.
+
+    Raises `UsageError` if there can be no such files.
+    """
+    if not stem.name or "\0" in str(stem):
+        raise UsageError(f"`file_name` must be the name of a file without its suffix, got {str(stem)!r}.")
+    require_creatable("The folder of `file_name`", stem.parent, way_out="give another one")
     stem.parent.mkdir(parents=True, exist_ok=True)
     table = epoch_rows(SweepContents(SweepPaths(stem.parent), runs))
     for suffix, text in (("csv", to_csv(table)), ("json", to_json(table))):

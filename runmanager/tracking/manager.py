@@ -11,6 +11,7 @@ import yaml
 
 from runmanager.errors import DeviceUnavailableError, RecordError, UsageError
 from runmanager.records.files.atomic_files import replace_file
+from runmanager.records.files.file_errors import require_creatable
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.host.standard_streams import show_line
@@ -75,7 +76,8 @@ class RunManager(TutorialCalls):
     for this process, besides `password`, `secret`, `api_key`, `access_token` and `auth_token`.
     The report is written when the manager is dropped or the process ends, the other tables at each run's end; with
     `console` the sweep's folder is named then, and the command that shows it. Several threads may have a run at once.
-    Raises `UsageError` for a timeout too short for a living run, and in a process that is one of several ranks.
+    Raises `UsageError` for a timeout too short for a living run, for a `root` that cannot be written, and in a process
+    that is one of several ranks.
     """
 
     _in_program = False
@@ -99,6 +101,7 @@ class RunManager(TutorialCalls):
         if faults := timeout_faults("heartbeat_timeout", heartbeat_timeout):
             raise UsageError(faults[0])
         place = Path("outputs" if root is None else root).absolute()  # a program may change its folder later
+        require_creatable("`root`", place, way_out="give another one")
         self.paths = fresh_sweep_folder(place) if root is None else SweepPaths(place)
         self._overwrite = overwrite
         super().__init__(tensorboard)

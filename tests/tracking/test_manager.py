@@ -891,3 +891,19 @@ def test_save_lists_the_runs_of_this_manager(tmp_path: Path, network: nn.Module,
     with (tmp_path / "table.v1.csv").open(newline="") as file:
         (row,) = csv.DictReader(file)
     assert row["lr"] == "0.2" and row["epoch"] == "1"
+
+
+def test_places_where_nothing_can_be_written_are_refused(
+    tmp_path: Path, network: nn.Module, loader: Any, train: Body
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("not a folder")
+    for root in (file, file / "sweep"):
+        with pytest.raises(UsageError, match="`root` must be a folder that can be written, got .*: Not a directory"):
+            quiet(root)
+    manager = quiet(tmp_path / "sweep")
+    with manager.run({}, network, loader) as run:
+        train(run, network, loader)
+    for name, message in (("", "the name of a file"), ("a\0b", "the name of a file"), (file / "x", "Not a directory")):
+        with pytest.raises(UsageError, match=f"`file_name` must be .*{message}"):
+            manager.save(name)
