@@ -202,15 +202,18 @@ def plan_runs(
 def _plan_new(cell: Cell, damage: Damage | None, sweep: SweepPaths) -> PlannedRun:
     if damage is None:
         return PlannedRun(cell, Action.START, "new", sweep.run(cell.name))
-    why = f"will be refused: {damage.message}; move its folder away to run the cell again"
+    why = f"will be refused: {_with_way_out(damage)}"
     return PlannedRun(cell, Action.START, why, sweep.run(damage.path.name))
 
 
 def _with_damage(planned: PlannedRun, damage: Damage | None) -> PlannedRun:
     if damage is None or planned.action is not Action.KEEP:
         return planned
-    why = f"{planned.why}; {damage.message}; move its folder away to run the cell again"
-    return replace(planned, why=why, is_damaged=True)
+    return replace(planned, why=f"{planned.why}; {_with_way_out(damage)}", is_damaged=True)
+
+
+def _with_way_out(damage: Damage) -> str:
+    return f"{damage.message.removesuffix('.')}; move its folder away to run the cell again"
 
 
 def lost_epochs(runs: Iterable[StoredRun]) -> Iterator[Damage]:

@@ -138,6 +138,7 @@ def _records(folder: Path) -> list[bytes]:
         origins={"fid": "printed"},
         continued_from="shorter",
         world_size=2,
+        num_records=2,
         cell_command=("python", "train.py"),
         variables={"HOME": "/"},
     )
@@ -207,6 +208,7 @@ def _reports(folder: Path) -> list[bytes]:
         better={"fid": "min"},
         summary={"fid": 3.5, "worst": None},
         world_size=2,
+        num_records=2,
     )
     return [encode_record(report)]
 

@@ -198,7 +198,7 @@ def test_the_folder_of_another_cell_is_not_used(sweep: SweepPaths, store: Callab
 
 def test_a_cell_with_an_unreadable_folder_says_so(sweep: SweepPaths) -> None:
     folder = sweep.runs / f"of-an-earlier-grid-{short_signature(cell(0.1).signature)}"
-    planned = plan_one(sweep, damaged=[Damage(folder, "run.json is damaged")])
+    planned = plan_one(sweep, damaged=[Damage(folder, "run.json is damaged.")])
     assert (planned.action, planned.paths.root) == (Action.START, folder)  # where it will fail and the files stay
     assert planned.why == "will be refused: run.json is damaged; move its folder away to run the cell again"
 

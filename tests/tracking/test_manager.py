@@ -899,7 +899,7 @@ def test_places_where_nothing_can_be_written_are_refused(
     file = tmp_path / "file"
     file.write_text("not a folder")
     for root in (file, file / "sweep"):
-        with pytest.raises(UsageError, match="`root` must be a folder that can be written, got .*: Not a directory"):
+        with pytest.raises(UsageError, match=r"`root` must be a folder that can be written, got .*: Not a directory"):
             quiet(root)
     manager = quiet(tmp_path / "sweep")
     with manager.run({}, network, loader) as run:
