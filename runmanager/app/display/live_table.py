@@ -227,10 +227,12 @@ def duration(seconds: float) -> str:
     return f"{hours // 24}d{hours % 24:02}h"
 
 
-def footer(counts: Sequence[tuple[str, int]], *, seconds: float, seconds_left: float | None, is_over: bool) -> Text:
-    """Return the state of the sweep in one line."""
+def footer(
+    counts: Sequence[tuple[str, int]], *, seconds: float, seconds_left: float | None, is_least: bool, is_over: bool
+) -> Text:
+    """Return the state of the sweep in one line; `is_least`: it takes `seconds_left`, and more for some of its runs."""
     parts = [f"{number} {word}" for word, number in counts if number]
     parts.append(f"over after {duration(seconds)}" if is_over else f"{duration(seconds)} so far")
-    if seconds_left is not None:
-        parts.append(f"about {duration(seconds_left)} left")
+    if seconds_left is not None and not (is_least and seconds_left < 1):
+        parts.append(f"{'at least' if is_least else 'about'} {duration(seconds_left)} left")
     return Text(" · ".join(parts), style="dim", no_wrap=True)

@@ -11,8 +11,9 @@ from rich.console import Console
 from runmanager.app.display.final_summary import show_results
 from runmanager.app.display.progress import RunDisplay
 from runmanager.app.display.run_line import run_label
+from runmanager.app.display.run_times import RunTimes
 from runmanager.app.driver.driver_faults import DriverFaults, require_sweep_folder, write_and_show_results
-from runmanager.app.driver.other_drivers import epochs_to_do, follow_other_drivers, stored_record
+from runmanager.app.driver.other_drivers import follow_other_drivers, stored_record
 from runmanager.app.follow.sweep_state import SweepReader
 from runmanager.errors import RecordError
 from runmanager.launching.local.engine import Job, Listener, ProcessExit
@@ -85,6 +86,7 @@ class SweepListener(Listener):
             else {}
         )
         shown = [each for each in (*to_run, *self._elsewhere) if each.paths.name not in self._skipped]
+        times = RunTimes.of_plan(plan, sweep)
         self._display = RunDisplay(
             console,
             num_runs=len(shown),
@@ -92,7 +94,8 @@ class SweepListener(Listener):
             labels=[run_label(each.paths) for each in shown],
             metric=metric,
             without_metrics=without_metrics,
-            to_come={each.paths.name: epochs_to_do(each, sweep) for each in shown},
+            to_come={each.paths.name: times.to_come(each, sweep) for each in shown},
+            times=times,
             skipped=self._skipped,
         )
 
