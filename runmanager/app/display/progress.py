@@ -39,7 +39,7 @@ __all__ = ["LiveRegion", "RunDisplay", "terminal_region"]
 _ERROR_LINES = 20
 _ERROR_WIDTH = 1000  # characters of such a line: an error may quote its data
 _REDRAWS_PER_SECOND = 4  # each takes the driver a millisecond
-_OTHER_LINES = 4  # of the live region in addition to its rows, and room for the cursor
+_OTHER_LINES = 5  # of the live region in addition to its rows, and room for the cursor
 
 
 class LiveRegion(Protocol):
@@ -162,7 +162,7 @@ class RunDisplay:
         group = _group_of(running)
         rows = [layout.row(each.row(now, self._times, group=group)) for each in shown]
         if not self._has_header:
-            rows.insert(0, layout.header())
+            rows = [*layout.legend(), layout.header(), *rows]
         if len(shown) < len(running):
             rows.append(Text(f"… and {len(running) - len(shown)} more running", style="dim"))
         return Group(*rows, self._footer(running, now))
@@ -296,7 +296,8 @@ class RunDisplay:
         is_first, self._has_header = not self._has_header, True
         self._live.refresh()  # else this run's bar, or the first heading, would stand below the row for a moment
         if is_first:
-            self._print(layout.header())
+            for line in (*layout.legend(), layout.header()):
+                self._print(line)
         self._print(layout.row(row))
         style = "dim" if record.status.is_success else "red"
         is_in_row = epoch is None and not row.metrics  # such a row shows the reason in place of metrics
