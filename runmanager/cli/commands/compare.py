@@ -119,7 +119,7 @@ def compare(
         bool,
         typer.Option(
             "--all",
-            help="Show every row, in a terminal past the first 50; shorter runs that longer ones continue, unmeasured pairs.",
+            help="Show every row (a terminal shows 50), shorter runs that longer ones continue, unmeasured pairs.",
         ),
     ] = False,
     fail_if: FailIfOption = None,
