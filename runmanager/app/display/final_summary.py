@@ -44,6 +44,7 @@ def show_results(
     """
     from runmanager.results.compare.comparison import compare_with_stand_in
     from runmanager.results.findings.answer_sentences import answers
+    from runmanager.results.findings.sample_size import too_little_to_compare
     from runmanager.results.load.loader import read_results
     from runmanager.results.tables.results_table import result_rows
 
@@ -53,7 +54,8 @@ def show_results(
     again = _side_by_side(
         console, f"Again: {command_on(sweep, 'table')}", f"TensorBoard: {command_on(sweep, 'tensorboard')}"
     )
-    said = answers(results, comparison, runs=contents.runs, metric=metric)
+    *said, count = answers(results, comparison, runs=contents.runs, metric=metric)
+    said += [*too_little_to_compare(contents, plan), count]
     lacking = _runs_without_any_metric(contents.runs)
     if lacking and (advice := without_metrics(lacking[-1].paths)):
         said.append(advice)

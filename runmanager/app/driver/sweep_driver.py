@@ -202,11 +202,12 @@ class SweepDriver:
         cells = add_cells(earlier, PlannedCells(existing), axes=grid.axes, command=command_line())
         stored = read_sweep(sweep) if sweep else SweepContents(SweepPaths(Path()), [])
         measured = most_measured_epochs(existing, stored.runs)
+        here = {each.cell.signature for each in existing}
         table = plan_table(
             plan,
             sweep,
             workers=workers,
-            to_find=[] if grid.sides else detectable_before_running(stored, cells, measured),
+            to_find=[] if grid.sides else detectable_before_running(stored, cells, measured, cells=here),
             limit=_MAX_PLAN_ROWS if self._console.is_terminal else None,
             is_duel=bool(grid.sides),
             width=self._console.width,
