@@ -129,3 +129,4 @@ def test_a_dry_run_downloads_nothing(command: Callable[..., Any], tiny: tuple[st
     done = command("-m", *kept, "dataset=mnist", "data_root=new", "--dry-run", **OFFLINE)
     assert done.status == 0, done.err
     assert "1 cell: 1 start" in done.out and not list(tmp_path.iterdir())
+    assert f"mnist is not in {tmp_path}/new/MNIST/raw: a run downloads it first (about 12 MB)" in done.err
