@@ -2,10 +2,9 @@
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -13,8 +12,8 @@ from rich.text import Text
 
 from runmanager.app.display.eta import last_copied_epoch, own_seconds, sweep_seconds_left
 from runmanager.app.display.live_layout import LiveLayout
+from runmanager.app.display.live_region import LiveRegion, terminal_region
 from runmanager.app.display.live_table import Layout, LiveRow, footer
-from runmanager.app.display.rich_internals import PausableLive
 from runmanager.app.display.run_line import (
     end_reason,
     is_without_metrics,
@@ -34,37 +33,11 @@ from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun, read_epochs, read_record
 from runmanager.text import printable, wrapped
 
-__all__ = ["LiveRegion", "RunDisplay", "terminal_region"]
+__all__ = ["RunDisplay"]
 
 _ERROR_LINES = 20
 _ERROR_WIDTH = 1000  # characters of such a line: an error may quote its data
-_REDRAWS_PER_SECOND = 4  # each takes the driver a millisecond
 _OTHER_LINES = 5  # of the live region in addition to its rows, and room for the cursor
-
-
-class LiveRegion(Protocol):
-    """The part of a display that is redrawn in place between `start` and `stop`."""
-
-    def start(self) -> None:
-        """Show the region and begin to redraw it."""
-        ...
-
-    def stop(self) -> None:
-        """Stop redrawing the region."""
-        ...
-
-    def refresh(self) -> None:
-        """Redraw the region as it is now, before lines are printed above it."""
-        ...
-
-    def paused(self) -> AbstractContextManager[object]:
-        """A context in which only the calling thread draws."""
-        ...
-
-
-def terminal_region(console: Console, render: Callable[[], RenderableType]) -> LiveRegion:
-    """Return a region at the foot of the terminal. A thread redraws it, and `stop` removes it."""
-    return PausableLive(console=console, transient=True, refresh_per_second=_REDRAWS_PER_SECOND, get_renderable=render)
 
 
 class RunDisplay:

@@ -155,7 +155,10 @@ class SweepListener(Listener):
             self._write_tables_meanwhile()
 
     def stopping(self, *, at_once: bool) -> None:
-        self._display.say("Stopping at once." if at_once else "Stopping after this epoch; Ctrl-C again stops at once.")
+        how = " after this epoch"
+        if any(run.cell.command for run in self._running.values()):  # another program; most end at once
+            how = ": the program is asked to end (SIGTERM)"
+        self._display.say("Stopping at once." if at_once else f"Stopping{how}; Ctrl-C again stops at once.")
 
     def finalize(self, ending: ProcessExit) -> None:
         require_sweep_folder(self._sweep, self._folder)  # or its end would be written into a folder made for it

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from rich.console import Console, RenderableType
 
 from runmanager.app.display.final_summary import show_results
-from runmanager.app.display.progress import LiveRegion, RunDisplay, terminal_region
+from runmanager.app.display.live_region import LiveRegion, terminal_region
+from runmanager.app.display.progress import RunDisplay
 from runmanager.app.display.run_line import paired_measure_seconds, planned_epochs, progress_text, run_label, run_line
 from runmanager.app.display.run_times import RunTimes, RunToCome
 from runmanager.app.follow.sweep_state import CellState, SweepReader, SweepState

@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.text import Text
 from screens import Screen
 
-from runmanager.app.display.progress import RunDisplay, terminal_region
+from runmanager.app.display.live_region import terminal_region
+from runmanager.app.display.progress import RunDisplay
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import RunRecord
