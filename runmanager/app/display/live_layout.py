@@ -35,6 +35,6 @@ class LiveLayout:
             labels=self._labels,
             logged=tuple(self._logged),  # a copy, as a thread redraws the table
             requested=self._requested,
-            unused=RESULTS - self._used if self._used or self._logged else (),
+            unused=RESULTS - self._used if self._used & RESULTS or self._logged else (),
             counted="step" if self._counted == {"step"} else "epoch",
         )

@@ -233,7 +233,7 @@ class RunDisplay:
         if self.is_live:
             self._print_row(paths, record, epochs)
         else:
-            counted = f"{len(self._ended)}/{self._num_runs}"
+            counted = f"{list(self._ended).index(paths.name) + 1}/{self._num_runs}"
             self._print(run_line(paths, record, epochs, counted=counted, metric=self._metric))
         if not record.status.is_success and paths.error.exists():
             self._show_error(paths)
