@@ -66,7 +66,7 @@ def duel_rates(comparison: ComparisonTable) -> list[str]:
             if (rate := row[f"{side}_samples_per_second"]) is not None:
                 label = label_of(row["axis"], row[side])
                 rate_text = human(rate, "samples_per_second")
-                lines[f"{label}{location_text(row, comparison)}: {rate_text} samples a second"] = None
+                lines[f"{label}{location_text(row, comparison)}: {rate_text} samples per second"] = None
     return list(lines)
 
 

@@ -99,9 +99,9 @@ def _skipped(results: Table, sweep: SweepPaths, commands: Mapping[str, Sequence[
     if not skipped:
         return []
     devices = " and ".join(sorted({str(row["device"]) for row in skipped if row["device"]})) or "the device"
-    text = f"{pluralize(len(skipped), 'run was', 'runs were')} skipped for want of {devices}"
+    text = f"{pluralize(len(skipped), 'run was', 'runs were')} skipped because the host has no {devices}"
     given = _again(skipped, sweep, commands) or _given(skipped, commands)
-    there = f"repeat the same command{'s' if len(given) > 1 else ''} on a host with one"
+    there = f"repeat the same command{'s' if len(given) > 1 else ''} on one that has"
     return [f"{text}: {there}{f', {_listed(given)}' if given else '.'}"]
 
 
