@@ -39,7 +39,7 @@ def answers(
 ) -> list[str]:
     """Answer the questions about a sweep from its results table, its comparison and the `runs` of the table.
 
-    The order is: comparisons, the best settings, speeds along a stand-in axis, which was not requested, what could not
+    The order is: comparisons, the best settings, a stand-in axis, which was not requested, what could not
     be compared, how the runs ended. `of_the_best` are sentences that follow the one on the best settings, which is that
     by `metric`, if the runs recorded it.
     """
@@ -48,8 +48,6 @@ def answers(
     found, missing = comparison_answers(requested, comparison)
     best = _best_answer(results, runs, metric)
     stand_in = stand_in_answer(stand_ins, comparison)
-    if any(row.metric.effect == "difference" for row in stand_ins):
-        found, stand_in = [*found, *stand_in], []
     return [*found, *best, *(of_the_best if best else ()), *stand_in, *missing, _count_answer(results)]
 
 
