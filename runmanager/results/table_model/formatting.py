@@ -57,7 +57,8 @@ def human_columns(table: Table) -> list[str]:
     if table.shows_empty:
         return list(table.shown)
     shown = [name for name in table.shown if any(row[name] is not None for row in table.rows)]
-    if "settings.epochs" in shown and all(row["epochs"] == row["settings.epochs"] for row in table.rows):
+    has_both = "epochs" in shown and "settings.epochs" in shown
+    if has_both and all(row["epochs"] == row["settings.epochs"] for row in table.rows):
         shown = [name for name in shown if name != "epochs"]
     told = [name for name in shown if name not in ("contended", "epochs") or any(row[name] for row in table.rows)]
     return told or list(table.shown)
