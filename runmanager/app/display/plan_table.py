@@ -16,6 +16,7 @@ from runmanager.text import pluralize, wrapped
 
 __all__ = ["plan_table"]
 
+_GAPS = 4  # between three columns
 _WHOLE = 10_000  # characters, wider than any line
 
 
@@ -37,8 +38,11 @@ def plan_table(
     """
     shown = plan[:limit]
     table = Table(box=None, pad_edge=False)
-    for heading in ("run", "plan", "why"):
-        table.add_column(heading, overflow="fold")
+    name, action = (max(map(len, texts), default=0) for texts in ([run.paths.name for run in shown], Action))
+    name = min(name, width * 3 // 5)
+    table.add_column("run", overflow="fold", min_width=name)
+    table.add_column("plan", overflow="fold")
+    table.add_column("why", overflow="fold", max_width=width - name - action - _GAPS)  # a reason is broken first
     for run in shown:
         table.add_row(run.paths.name, run.action, run.why)
     counts = Counter(str(run.action) for run in plan)

@@ -170,6 +170,20 @@ def test_a_plan_says_what_it_cannot_answer(command: Callable[..., Any], tiny: tu
     assert "cannot be compared" not in enough and "Accuracies" not in enough
 
 
+def test_names_are_whole_next_to_long_reasons(tmp_path: Path) -> None:
+    sweep = SweepPaths(tmp_path / "grid")
+    names = [f"lr=0.1,batch_size=1000,seed={number}-0123abcd" for number in range(2)]
+    plan = [
+        PlannedRun(Cell(name, name, {}, ()), Action.START, f"new; continues {name} after {'a' * 40}", sweep.run(name))
+        for name in names
+    ]
+    out = io.StringIO()
+    Console(width=80, file=out).print(plan_table(plan, sweep, width=80))
+    lines = out.getvalue().splitlines()
+    assert all(any(line.startswith(f"{name}  start  new;") for line in lines) for name in names)
+    assert max(map(len, lines)) <= 80
+
+
 def test_a_large_plan_folds_in_a_terminal_and_is_whole_elsewhere(tmp_path: Path) -> None:
     sweep = SweepPaths(tmp_path / "grid")
     cells = [Cell(str(number), f"lr={number}-0", {}, ()) for number in range(50)]
