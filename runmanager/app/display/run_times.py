@@ -31,6 +31,7 @@ _FREE = frozenset(
 
 _MANY = 3  # runs of the same work, whose times say enough
 _MOST_WORKS = 100  # that one without a run is compared with
+_MOST_SCALED = 200  # works, between the ends of two runs: more would take the driver's time
 
 Work = frozenset[tuple[str, Any]]
 """The settings that decide how long a run takes, where they differ from those of the first run."""
@@ -85,6 +86,7 @@ class RunTimes:
         self._whole: dict[Work, list[RunTime]] = defaultdict(list)
         self._by_epoch: dict[Work, list[RunTime]] = defaultdict(list)  # by all settings but the number of epochs
         self._known: dict[RunToCome, float | None] = {}
+        self._num_scaled = 0
 
     @classmethod
     def of_plan(cls, plan: Sequence[PlannedRun], sweep: SweepPaths) -> "RunTimes":
@@ -121,6 +123,7 @@ class RunTimes:
         if (time := RunTime.of(seconds, record, epochs)) is not None:
             self._by_epoch[without_epochs(work)].append(time)
         self._known.clear()
+        self._num_scaled = 0
 
     def note_stored(self, run: RunPaths, record: RunRecord) -> None:
         """Learn from a stored run; its epochs are read unless enough runs of the same work are known."""
@@ -151,7 +154,10 @@ class RunTimes:
             work, times, epochs = run.work, self._whole, 1
         else:
             work, times, epochs = without_epochs(run.work), self._by_epoch, run.epochs
-        alike = times.get(work) or _scaled(work, times)
+        alike = times.get(work, ())
+        if not alike and self._num_scaled < _MOST_SCALED:
+            self._num_scaled += 1
+            alike = _scaled(work, times)
         return median(each.seconds(epochs) for each in alike) if alike else None
 
 

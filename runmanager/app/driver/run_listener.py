@@ -86,7 +86,8 @@ class SweepListener(Listener):
             else {}
         )
         shown = [each for each in (*to_run, *self._elsewhere) if each.paths.name not in self._skipped]
-        times = RunTimes.of_plan(plan, sweep)
+        is_live = console.is_interactive and not quiet and bool(shown)
+        times = RunTimes.of_plan(plan, sweep) if is_live else RunTimes()
         self._display = RunDisplay(
             console,
             num_runs=len(shown),
@@ -94,7 +95,7 @@ class SweepListener(Listener):
             labels=[run_label(each.paths) for each in shown],
             metric=metric,
             without_metrics=without_metrics,
-            to_come={each.paths.name: times.to_come(each, sweep) for each in shown},
+            to_come={each.paths.name: times.to_come(each, sweep) for each in shown} if is_live else {},
             times=times,
             skipped=self._skipped,
         )
