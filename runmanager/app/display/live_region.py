@@ -1,14 +1,18 @@
-"""The part of a display that is redrawn in place, in a terminal or elsewhere."""
+"""The part of a display that is redrawn in place, in a terminal or elsewhere.
+
+It is the one use of rich's private API: the lock under which a `Live` redraws itself. Read against rich 13.8 to 15.0.
+The refresh thread of `rich.live.Live` and `Live.refresh` hold `Live._lock` while they draw, but `Console.print` does
+not take it: it measures what is on the screen, and the thread may draw before it prints.
+"""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
 from rich.console import Console, RenderableType
+from rich.live import Live
 
-from runmanager.app.display.rich_internals import PausableLive
-
-__all__ = ["LiveRegion", "terminal_region"]
+__all__ = ["LiveRegion", "PausableLive", "terminal_region"]
 
 _REDRAWS_PER_SECOND = 4  # each takes the driver a millisecond
 
@@ -31,6 +35,14 @@ class LiveRegion(Protocol):
     def paused(self) -> AbstractContextManager[object]:
         """A context in which only the calling thread draws."""
         ...
+
+
+class PausableLive(Live):
+    """A `rich.live.Live` whose refresh thread can be held back while a line is printed."""
+
+    def paused(self) -> AbstractContextManager[object]:
+        """A context in which only the calling thread draws."""
+        return self._lock
 
 
 def terminal_region(console: Console, render: Callable[[], RenderableType]) -> LiveRegion:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from runmanager.app.display.eta import sweep_seconds_left
 from runmanager.app.display.live_table import duration
-from runmanager.app.display.run_times import RunTimes
+from runmanager.app.display.run_times import RunTimes, sweep_seconds_left
 from runmanager.launching.plan import Action, PlannedRun
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import read_sweep

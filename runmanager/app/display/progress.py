@@ -10,7 +10,6 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from runmanager.app.display.eta import last_copied_epoch, own_seconds, sweep_seconds_left
 from runmanager.app.display.live_layout import LiveLayout
 from runmanager.app.display.live_region import LiveRegion, terminal_region
 from runmanager.app.display.live_table import Layout, LiveRow, footer
@@ -24,7 +23,14 @@ from runmanager.app.display.run_line import (
     run_line,
     run_rate,
 )
-from runmanager.app.display.run_times import RunTimes, RunToCome, without_epochs
+from runmanager.app.display.run_times import (
+    RunTimes,
+    RunToCome,
+    last_copied_epoch,
+    own_seconds,
+    sweep_seconds_left,
+    without_epochs,
+)
 from runmanager.app.display.running_run import RunningRun
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths

@@ -1,6 +1,7 @@
-"""How long runs take, by the settings that decide it: learnt from finished runs, for those to come."""
+"""How long runs and their sweep take: by a run's own epochs, or as learnt from finished runs with such settings."""
 
 import contextlib
+import heapq
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,17 +9,20 @@ from itertools import islice
 from statistics import median
 from typing import Any
 
-from runmanager.app.display.eta import last_copied_epoch, own_seconds, seconds_per_epoch
 from runmanager.app.display.run_line import planned_epochs
 from runmanager.errors import RecordError
 from runmanager.launching.plan import Action, PlannedRun, plan_of
 from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.run.attempts import epochs_of_other_runs
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.settings.values import hashable
 from runmanager.records.storage.reader import read_epochs, read_record
 
-__all__ = ["RunTime", "RunTimes", "RunToCome", "Work", "without_epochs"]
+__all__ = [
+    *("RunTime", "RunTimes", "RunToCome", "Work", "last_copied_epoch", "own_seconds", "seconds_per_epoch"),
+    *("sweep_seconds_left", "without_epochs"),
+]
 
 _EPOCHS = "epochs"
 _FREE = frozenset(
@@ -35,6 +39,45 @@ _MOST_SCALED = 200  # works, between the ends of two runs: more would take the d
 
 Work = frozenset[tuple[str, Any]]
 """The settings that decide how long a run takes, where they differ from those of the first run."""
+
+
+def last_copied_epoch(record: RunRecord) -> int:
+    """Return the last epoch of a run that another run has made, 0 if it made all itself."""
+    return epochs_of_other_runs(record).stop - 1
+
+
+def own_seconds(seconds: float, epochs: Sequence[EpochRecord], copied: int) -> float:
+    """Return the seconds of a run without those of the epochs up to `copied`, which another run has made."""
+    before = [epoch.run_seconds or 0.0 for epoch in epochs if 0 < epoch.epoch <= copied]
+    return max(0.0, seconds - max(before, default=0.0))
+
+
+def seconds_per_epoch(epochs: Sequence[EpochRecord], *, copied: int = 0) -> float | None:
+    """Return the median wall time of a run's epochs; None before the first one has ended.
+
+    Warm-up epochs count only while no others exist, epochs up to `copied`, of another run, never.
+    """
+    timed = [epoch for epoch in epochs if epoch.epoch > copied and epoch.wall_seconds is not None]
+    steady = [epoch for epoch in timed if not epoch.warmup] or timed
+    return median(epoch.wall_seconds or 0.0 for epoch in steady) if steady else None
+
+
+def sweep_seconds_left(
+    running: Sequence[float | None], *, waiting: Sequence[float | None], at_once: int
+) -> float | None:
+    """Estimate the seconds until the last run ends, by those runs whose seconds are known; None if none are.
+
+    `running` has the seconds left of each running run, `waiting` those of each run to come, in order, which starts when
+    one of the `at_once` slots is free. What is unknown takes no time, so that the estimate is then the least.
+    """
+    if all(seconds is None for seconds in (*running, *waiting)):
+        return 0.0 if not running and not waiting else None
+    slots = [left or 0.0 for left in running]
+    slots += [0.0] * (at_once - len(slots))
+    heapq.heapify(slots)
+    for seconds in waiting:
+        heapq.heapreplace(slots, slots[0] + (seconds or 0.0))
+    return max(slots, default=0.0)
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from runmanager.app.display.eta import last_copied_epoch, own_seconds, seconds_per_epoch
 from runmanager.app.display.live_table import LiveRow
 from runmanager.app.display.run_line import logged_results, planned_epochs, run_label
-from runmanager.app.display.run_times import RunTime, RunTimes, RunToCome, Work
+from runmanager.app.display.run_times import (
+    RunTime,
+    RunTimes,
+    RunToCome,
+    Work,
+    last_copied_epoch,
+    own_seconds,
+    seconds_per_epoch,
+)
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.heartbeat import BEAT_SECONDS, Beat, read_beat
 from runmanager.records.run.run_record import EpochRecord, counted_word
