@@ -13,9 +13,9 @@ from pathlib import Path
 from rich.console import Console
 
 from runmanager.app.compose.override_quoting import format_override
+from runmanager.app.display.live_region import terminal_region
 from runmanager.app.display.notebook_output import CellOutput, in_kernel
 from runmanager.app.display.output_console import make_console
-from runmanager.app.display.progress import terminal_region
 from runmanager.app.follow.slurm_state import local_slurm_queue
 from runmanager.app.follow.sweep_follower import POLL_SECONDS, follow_runs, write_missing_report
 from runmanager.app.follow.sweep_state import SweepReader

@@ -1,15 +1,20 @@
 """The formats of tables that commands print: text for the terminal, and CSV, JSON, Markdown, LaTeX and HTML."""
 
+import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from runmanager.results.table_model.columns import Table
 
-__all__ = ["DATA_FORMATS", "MAX_TEXT_ROWS", "TableFormat", "format_table"]
+__all__ = ["DATA_FORMATS", "TableFormat", "format_table", "max_text_rows"]
 
-MAX_TEXT_ROWS = 50
-"""Rows of a table in the terminal without `--all`."""
+_MAX_TERMINAL_ROWS = 50
+
+
+def max_text_rows(*, show_all: bool) -> int | None:
+    """Return how many rows of a table are printed, None for all: those to a file or a pipe are whole."""
+    return None if show_all or not sys.stdout.isatty() else _MAX_TERMINAL_ROWS
 
 
 class TableFormat(StrEnum):

@@ -109,12 +109,12 @@ def test_curves_follow_their_controls(report: SweepPaths, visit: OpenPage) -> No
     }
     assert choices["Metric"] == [
         *("validation accuracy (fraction)", "training accuracy (fraction)", "validation loss", "training loss"),
-        *("val/metric_0", "samples per second", "seconds an epoch"),
+        *("val/metric_0", "samples per second", "seconds per epoch"),
     ]
     scatter = figure(page, "scatter").get_by_label("x", exact=True).locator("option")
     named = {each.get_attribute("value"): each for each in scatter.all()}
     assert named["samples_per_second"].text_content() == "samples per second"
-    assert named["epoch_seconds"].text_content() == "seconds an epoch"
+    assert named["epoch_seconds"].text_content() == "seconds per epoch"
     assert named["epoch_seconds"].get_attribute("title") == "epoch_seconds" and named["lr"].text_content() == "lr"
     assert choices["Over"] == ["epoch", "seconds since the run's start", "samples"]
     assert choices["Group by"] == ["all seeds together", "each run", "lr", "batch_size", "num_workers", "device"]

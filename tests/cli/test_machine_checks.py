@@ -123,6 +123,17 @@ def test_checks_are_printed_with_remedies_and_only_errors_set_the_status(capsys:
     ]
 
 
+def test_what_is_said_of_a_check_is_wrapped_in_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    show([Check("one", Level.WARNING, "long " * 20, "mend it")])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith(" one          " + ("long " * 11).rstrip())
+    assert lines[1:3] == [" " * 22 + ("long " * 9).rstrip(), " " * 22 + "cure: mend it"]
+
+
 def test_doctor_runs_every_check(command: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     done = command("doctor", "--output-root", "elsewhere")

@@ -11,10 +11,12 @@ from rich.text import Text
 from runmanager.app.display.run_line import has_metric
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
-from runmanager.records.run.status import Status
+from runmanager.records.run.run_record import RunRecord
+from runmanager.records.run.status import Reason, Status
+from runmanager.records.settings.signature import short_signature
 from runmanager.records.storage.reader import StoredRun
-from runmanager.records.sweep.lookup import command_on
-from runmanager.text import pluralize, printable, wrapped
+from runmanager.records.sweep.lookup import command_on, typed_name
+from runmanager.text import in_backticks, pluralize, printable, shell_command, wrapped
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["show_duel", "show_results"]
 
 _MAX_ROWS = (10, 5, 3)  # of each table: in a low terminal fewer, so that all of the end is on the screen
+_MAX_CAUSES, _MAX_CAUSE = 2, 300  # of bad ends, and the characters of one
 _LINES_BESIDE = 3  # two empty ones, and the prompt
 
 
@@ -44,6 +47,7 @@ def show_results(
     """
     from runmanager.results.compare.comparison import compare_with_stand_in
     from runmanager.results.findings.answer_sentences import answers
+    from runmanager.results.findings.sample_size import too_little_to_compare
     from runmanager.results.load.loader import read_results
     from runmanager.results.tables.results_table import result_rows
 
@@ -53,7 +57,8 @@ def show_results(
     again = _side_by_side(
         console, f"Again: {command_on(sweep, 'table')}", f"TensorBoard: {command_on(sweep, 'tensorboard')}"
     )
-    said = answers(results, comparison, runs=contents.runs, metric=metric)
+    *said, count = answers(results, comparison, runs=contents.runs, metric=metric)
+    said += [*too_little_to_compare(contents, plan), *_failures(contents.runs, sweep), count]
     lacking = _runs_without_any_metric(contents.runs)
     if lacking and (advice := without_metrics(lacking[-1].paths)):
         said.append(advice)
@@ -125,6 +130,25 @@ def _pairs_with_answer(sweep: SweepPaths, comparison: "ComparisonTable") -> "Com
 def _without_notes(pairs: "ComparisonTable") -> "ComparisonTable":
     rows = [dataclasses.replace(row, values=row.values | {"reason": None}) for row in pairs.rows]
     return dataclasses.replace(pairs, rows=rows, notes=(), legend="")
+
+
+def _failures(runs: Sequence[StoredRun], sweep: SweepPaths) -> list[str]:
+    """Why the runs ended badly, where none finished: each of the commonest messages once."""
+    bad = [run.record for run in runs if run.record.status.is_ended and not run.record.status.is_success]
+    if any(run.record.status is Status.FINISHED for run in runs):
+        return []
+    by_cause: dict[str, list[RunRecord]] = {}
+    for record in bad:
+        if record.message and record.reason is not Reason.INTERRUPTED:
+            by_cause.setdefault(record.message, []).append(record)
+    lines = []
+    for message, failed in sorted(by_cause.items(), key=lambda each: -len(each[1]))[:_MAX_CAUSES]:
+        which = f"{len(failed)} of {len(bad)} runs" if len(failed) < len(bad) else f"All {len(bad)} runs"
+        cause = message.rstrip(".") if len(message) <= _MAX_CAUSE else f"{message[:_MAX_CAUSE]}…"
+        show = shell_command(["runmanager", "show", f"{typed_name(sweep)}/{short_signature(failed[0].signature)}"])
+        log = f"{in_backticks(show)} has the log and the error"
+        lines.append(f"{which if len(bad) > 1 else 'The run'} ended badly: {cause} ({log}).")
+    return lines
 
 
 def _runs_without_any_metric(runs: Sequence[StoredRun]) -> list[StoredRun]:

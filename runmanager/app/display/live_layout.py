@@ -8,7 +8,7 @@ __all__ = ["LiveLayout"]
 
 
 class LiveLayout:
-    """The columns that the rows noted so far need: only what a run records can replace a column that is empty.
+    """The columns that the rows noted so far need; all of them until one row has a result.
 
     `labels` are those of the runs. Logged metrics have columns where there is room, the requested `metric` first.
     """
@@ -35,6 +35,6 @@ class LiveLayout:
             labels=self._labels,
             logged=tuple(self._logged),  # a copy, as a thread redraws the table
             requested=self._requested,
-            unused=RESULTS - self._used,
+            unused=RESULTS - self._used if self._used & RESULTS or self._logged else (),
             counted="step" if self._counted == {"step"} else "epoch",
         )

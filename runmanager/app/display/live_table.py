@@ -52,8 +52,8 @@ class _Column:
 _COLUMNS = (
     _Column("epoch", 7),
     _Column("left", 6),
-    _Column("loss", 8),
     _Column("val_acc", 7),
+    _Column("loss", 8),
     _Column("samples/s", 10),
     _Column("took", 6),
     _Column("acc", 6),
@@ -73,13 +73,16 @@ _LOGGED_WIDTHS = 8, 14
 
 @dataclass(frozen=True)
 class Layout:
-    """Columns and label width for a terminal of `width` characters. All labels have names of settings, or none has."""
+    """Columns and label width for a terminal of `width` characters.
+
+    All labels have names of settings, or none has: then `names` are those of the widest.
+    """
 
     label: int
     columns: tuple[_Column, ...]
     width: int
     counted: str = "epoch"
-    has_names: bool = True
+    names: str = ""
 
     @classmethod
     def fitting(
@@ -95,11 +98,12 @@ class Layout:
         """Return the layout for a terminal of `width` characters and the labels of the runs.
 
         `logged` metrics have columns where there is room, the `requested` one first. Columns of the other metrics that
-        are `unused` make room for them. `counted` is the heading of the number of epochs, or steps, done.
+        are `unused` are left out. `counted` is the heading of the number of epochs, or steps, done.
         """
         most = max(_MIN_LABEL_WIDTH, width * 2 // 5)
-        has_names = max(map(len, labels), default=0) <= most
-        shown = labels if has_names else map(values_of, labels)
+        widest = max(labels, key=len, default="")
+        names = names_of(widest) if len(widest) > most else ""
+        shown = map(values_of, labels) if names else labels
         label = max(_MIN_LABEL_WIDTH, min(max(map(len, shown), default=0), most))
         room = width - len("> ") - label - 1 - _BAR_WIDTH - 1  # some terminals wrap after the last character
         columns = _by_priority(logged, requested, unused)
@@ -108,12 +112,16 @@ class Layout:
             both = [_TIME if each.heading == "left" else each for each in columns if each.heading != "took"]
             chosen = _fitting(both, room)
         chosen.sort(key=lambda column: _ORDER.index("" if column.is_logged else column.heading))
-        return cls(label, tuple(chosen), width, counted, has_names)
+        return cls(label, tuple(chosen), width, counted, names)
 
     def header(self) -> Text:
         """Return the heading row."""
         words = [_padded(self.counted if column == _COLUMNS[0] else column.heading, column) for column in self.columns]
         return Text(f"  {'run':{self.label}} {'state':{_BAR_WIDTH}} {' '.join(words)}".rstrip(), style="bold")
+
+    def legend(self) -> list[Text]:
+        """Return a line with the names of the settings whose values the labels are, where they lack them."""
+        return [Text(_cut(f"  run: {self.names}", self.width - 1), style="dim")] if self.names else []
 
     def row(self, row: LiveRow) -> Text:
         """Return the row of a run; a running one has a progress bar as its state."""
@@ -135,7 +143,7 @@ class Layout:
         return text
 
     def _shortened(self, label: str) -> str:
-        return _cut(label if self.has_names else values_of(label), self.label)
+        return _cut(values_of(label) if self.names else label, self.label)
 
 
 def _fitting(columns: Sequence[_Column], room: int) -> list[_Column]:
@@ -155,7 +163,7 @@ def _by_priority(logged: Sequence[str], requested: str | None, unused: Container
     least, most = _LOGGED_WIDTHS
     of_logged = {name: _Column(name, max(least, min(len(name), most)), is_logged=True) for name in logged}
     first = [of_logged.pop(requested)] if requested in of_logged else []
-    used = [column for column in _COLUMNS if not (of_logged or first) or column.heading not in unused]
+    used = [column for column in _COLUMNS if column.heading not in unused]
     outcomes = sum(column in used for column in _COLUMNS[:_NUM_OUTCOMES])
     others = list(of_logged.values())
     before, after = others[:_NUM_LOGGED_BEFORE_SPEED], others[_NUM_LOGGED_BEFORE_SPEED:]
@@ -202,6 +210,11 @@ def values_of(label: str) -> str:
     return ",".join(part.rpartition("=")[2] for part in label.split(","))
 
 
+def names_of(label: str) -> str:
+    """Return the names of a label's settings, empty if it has none."""
+    return ",".join(name for part in label.split(",") if (name := part.rpartition("=")[0]))
+
+
 def _cut(text: str, width: int) -> str:
     """Keep the end of a long text: the settings that vary most come last in a grid."""
     return text if len(text) <= width else _ELLIPSIS + text[-(width - 1) :]
@@ -227,10 +240,12 @@ def duration(seconds: float) -> str:
     return f"{hours // 24}d{hours % 24:02}h"
 
 
-def footer(counts: Sequence[tuple[str, int]], *, seconds: float, seconds_left: float | None, is_over: bool) -> Text:
-    """Return the state of the sweep in one line."""
+def footer(
+    counts: Sequence[tuple[str, int]], *, seconds: float, seconds_left: float | None, is_least: bool, is_over: bool
+) -> Text:
+    """Return the state of the sweep in one line; `is_least`: it takes `seconds_left`, and more for some of its runs."""
     parts = [f"{number} {word}" for word, number in counts if number]
     parts.append(f"over after {duration(seconds)}" if is_over else f"{duration(seconds)} so far")
-    if seconds_left is not None:
-        parts.append(f"about {duration(seconds_left)} left")
+    if seconds_left is not None and not (is_least and seconds_left < 1):
+        parts.append(f"{'at least' if is_least else 'about'} {duration(seconds_left)} left")
     return Text(" · ".join(parts), style="dim", no_wrap=True)

@@ -1,14 +1,13 @@
 """The table of `--dry-run`: the plan, counts and an estimate of the time."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
-from statistics import median
+from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from runmanager.app.display.eta import ComparableRuns, EndedRun, expected_seconds, sweep_seconds_left
 from runmanager.app.display.live_table import duration
+from runmanager.app.display.run_times import RunTimes, sweep_seconds_left
 from runmanager.launching.plan import Action, PlannedRun
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import read_sweep
@@ -16,6 +15,7 @@ from runmanager.text import pluralize, wrapped
 
 __all__ = ["plan_table"]
 
+_GAPS = 4  # between three columns
 _WHOLE = 10_000  # characters, wider than any line
 
 
@@ -37,8 +37,11 @@ def plan_table(
     """
     shown = plan[:limit]
     table = Table(box=None, pad_edge=False)
-    for heading in ("run", "plan", "why"):
-        table.add_column(heading, overflow="fold")
+    name, action = (max(map(len, texts), default=0) for texts in ([run.paths.name for run in shown], Action))
+    name = min(name, width * 3 // 5)
+    table.add_column("run", overflow="fold", min_width=name)
+    table.add_column("plan", overflow="fold")
+    table.add_column("why", overflow="fold", max_width=width - name - action - _GAPS)  # a reason is broken first
     for run in shown:
         table.add_row(run.paths.name, run.action, run.why)
     counts = Counter(str(run.action) for run in plan)
@@ -64,32 +67,22 @@ def _not_here(plan: Sequence[PlannedRun]) -> list[str]:
 
 
 def _estimate(plan: Sequence[PlannedRun], sweep: SweepPaths | None, workers: int) -> str:
-    """How long the runs take that are to come, by finished ones that did as much work."""
-    cells = [run.cell for run in plan if run.is_to_run]
-    if not cells:
+    """How long the runs take that are to come, by those that have finished."""
+    to_run = [run for run in plan if run.is_to_run]
+    if not to_run:
         return ""
-    stored = ComparableRuns([run.record for run in read_sweep(sweep, epochs_of=lambda _: False).runs] if sweep else [])
-    if not stored:
-        return "No run of this sweep is measured yet, so the time cannot be estimated."
-    known = [(cell, runs) for cell in cells if (runs := stored.like(cell))]
+    times = RunTimes()
+    for run in read_sweep(sweep, epochs_of=lambda _: False).runs if sweep else ():
+        times.note_stored(run.paths, run.record)
+    waiting = [times.expected(times.to_come(run, sweep)) for run in to_run]
+    known = [seconds for seconds in waiting if seconds is not None]
     if not known:
-        return "No run with such settings is measured yet, so the time cannot be estimated."
+        return "No run like these is measured in this sweep yet, so the time cannot be estimated."
     at_once = min(workers, len(known))
-    waiting = [expected_seconds(runs, cell.epochs) for cell, runs in known]
-    seconds = sweep_seconds_left([], waiting=waiting, at_once=at_once) or 0.0
     how = "one after the other" if at_once == 1 else f"with {at_once} at once"
-    pace = _pace([each for _, runs in known for each in runs], {cell.epochs for cell, _ in known})
-    if len(known) == len(cells):
-        return f"About {duration(seconds)} {how}, at {pace}."
-    some = f"{len(known)} of the {len(cells)} runs"
-    return (
-        f"About {duration(seconds)} {how} for {some}, at {pace}; of settings like the others' no run is measured yet."
-    )
-
-
-def _pace(measured: Sequence[EndedRun], epochs: Collection[int]) -> str:
-    """How long runs have taken: an epoch, where those to come have another number of `epochs`, else a run."""
-    known = {each.epochs for each in measured}
-    if known == set(epochs) or 0 in (*known, *epochs):
-        return f"{duration(median(each.seconds for each in measured))} a run so far"
-    return f"{duration(median(each.seconds / each.epochs for each in measured))} an epoch so far"
+    about = f"About {duration(sweep_seconds_left([], waiting=known, at_once=at_once) or 0.0)} {how}"
+    by = "judging by the runs of this sweep"
+    if len(known) == len(to_run):
+        return f"{about}, {by}."
+    some = f"{len(known)} of the {len(to_run)} runs"
+    return f"{about} for {some}, {by}; no run like the others is measured yet."

@@ -2,19 +2,17 @@
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from runmanager.app.display.eta import EndedRun, expected_seconds, last_copied_epoch, own_seconds, sweep_seconds_left
 from runmanager.app.display.live_layout import LiveLayout
+from runmanager.app.display.live_region import LiveRegion, terminal_region
 from runmanager.app.display.live_table import Layout, LiveRow, footer
-from runmanager.app.display.rich_internals import PausableLive
 from runmanager.app.display.run_line import (
     end_reason,
     is_without_metrics,
@@ -25,6 +23,14 @@ from runmanager.app.display.run_line import (
     run_line,
     run_rate,
 )
+from runmanager.app.display.run_times import (
+    RunTimes,
+    RunToCome,
+    last_copied_epoch,
+    own_seconds,
+    sweep_seconds_left,
+    without_epochs,
+)
 from runmanager.app.display.running_run import RunningRun
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths
@@ -33,37 +39,11 @@ from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun, read_epochs, read_record
 from runmanager.text import printable, wrapped
 
-__all__ = ["LiveRegion", "RunDisplay", "terminal_region"]
+__all__ = ["RunDisplay"]
 
 _ERROR_LINES = 20
 _ERROR_WIDTH = 1000  # characters of such a line: an error may quote its data
-_REDRAWS_PER_SECOND = 4  # each takes the driver a millisecond
-_OTHER_LINES = 4  # of the live region in addition to its rows, and room for the cursor
-
-
-class LiveRegion(Protocol):
-    """The part of a display that is redrawn in place between `start` and `stop`."""
-
-    def start(self) -> None:
-        """Show the region and begin to redraw it."""
-        ...
-
-    def stop(self) -> None:
-        """Stop redrawing the region."""
-        ...
-
-    def refresh(self) -> None:
-        """Redraw the region as it is now, before lines are printed above it."""
-        ...
-
-    def paused(self) -> AbstractContextManager[object]:
-        """A context in which only the calling thread draws."""
-        ...
-
-
-def terminal_region(console: Console, render: Callable[[], RenderableType]) -> LiveRegion:
-    """Return a region at the foot of the terminal. A thread redraws it, and `stop` removes it."""
-    return PausableLive(console=console, transient=True, refresh_per_second=_REDRAWS_PER_SECOND, get_renderable=render)
+_OTHER_LINES = 5  # of the live region in addition to its rows, and room for the cursor
 
 
 class RunDisplay:
@@ -73,9 +53,9 @@ class RunDisplay:
     time left for each run and for the sweep; ended rows stay. Elsewhere each start and end is one plain line. With
     `quiet`, only runs that ended badly are shown. `labels` are those of all runs; `live_region` creates the region for
     the running rows. Logged metrics have columns where there is room, the requested `metric` first; `without_metrics`
-    says how to get one, given a run that has none. `to_come` has the epochs of each run that is to be done, 0 if
-    unknown, by the name of its folder. Runs in `skipped` have no device here: they are not counted, and not shown if
-    they end as expected.
+    says how to get one, given a run that has none. `to_come` has what is to be done of each run, by the name of its
+    folder, and `times` how long such runs take, as far as is known before. Runs in `skipped` have no device here: they
+    are not counted, and not shown if they end as expected.
     """
 
     def __init__(
@@ -87,7 +67,8 @@ class RunDisplay:
         labels: Collection[str] = (),
         metric: str | None = None,
         without_metrics: Callable[[RunPaths], str] = lambda _: "",
-        to_come: Mapping[str, int] | None = None,
+        to_come: Mapping[str, RunToCome] | None = None,
+        times: RunTimes | None = None,
         skipped: Collection[str] = (),
         live_region: Callable[[Console, Callable[[], RenderableType]], LiveRegion] = terminal_region,
     ) -> None:
@@ -95,7 +76,7 @@ class RunDisplay:
         self._quiet = quiet
         self._num_runs, self._without_metrics = num_runs, without_metrics
         self._ended: dict[str, str] = {}
-        self._measured: list[EndedRun] = []
+        self._times = times or RunTimes()
         self._to_come = dict(to_come or {})
         self._skipped = frozenset(skipped)
         self._running: dict[str, RunningRun] = {}
@@ -158,9 +139,9 @@ class RunDisplay:
         shown = running[: max(1, self._console.height - _OTHER_LINES)]
         layout = self._fit()
         group = _group_of(running)
-        rows = [layout.row(each.row(now, self._measured, group=group)) for each in shown]
+        rows = [layout.row(each.row(now, self._times, group=group)) for each in shown]
         if not self._has_header:
-            rows.insert(0, layout.header())
+            rows = [*layout.legend(), layout.header(), *rows]
         if len(shown) < len(running):
             rows.append(Text(f"… and {len(running) - len(shown)} more running", style="dim"))
         return Group(*rows, self._footer(running, now))
@@ -170,23 +151,28 @@ class RunDisplay:
         num_waiting = max(0, self._num_runs - len(ended) - len(running))
         counts = [(word, ended.count(word)) for word in dict.fromkeys(ended)]
         group = _group_of(running)
-        lefts = [each.seconds_left(now, self._measured, group=group) for each in running]
-        measured = self._measured or [whole for each in running if (whole := each.expected(now)) is not None]
-        left = sweep_seconds_left(lefts, waiting=self._waiting(num_waiting, measured), at_once=self._max_at_once)
+        lefts = [each.seconds_left(now, self._times, group=group) for each in running]
+        waiting = self._waiting(num_waiting, running)
+        left = sweep_seconds_left(lefts, waiting=waiting, at_once=self._max_at_once)
         counts += [("running", len(running)), ("to come", num_waiting)]
         is_over = not running and not num_waiting
         line = footer(
-            counts, seconds=time.monotonic() - self._began, seconds_left=left if running else None, is_over=is_over
+            counts,
+            seconds=time.monotonic() - self._began,
+            seconds_left=left if running else None,
+            is_least=None in lefts or None in waiting,
+            is_over=is_over,
         )
         line.overflow = "crop" if self._console.options.ascii_only else "ellipsis"
         return line
 
-    def _waiting(self, number: int, measured: Sequence[EndedRun]) -> list[float | None]:
-        """The expected seconds of the runs that wait, in order, by others that are `measured`."""
+    def _waiting(self, number: int, running: Sequence[RunningRun]) -> list[float | None]:
+        """The expected seconds of the runs that wait, in order."""
+        paces = {without_epochs(each.work): pace for each in running if each.work is not None and (pace := each.pace())}
         named = list(self._to_come.items())  # a copy, as a thread redraws the table
-        epochs = [count for name, count in named if name not in self._running and name not in self._ended]
-        epochs = [*epochs, *[0] * number][:number]
-        return [expected_seconds(measured, count) for count in epochs]
+        waiting = [run for name, run in named if name not in self._running and name not in self._ended]
+        seconds = [self._times.expected(run, running=paces) for run in waiting]
+        return [*seconds, *[None] * number][:number]
 
     def started(
         self, paths: RunPaths, planned: int, *, measure_seconds: float = 0.0, since: float | None = None
@@ -200,8 +186,14 @@ class RunDisplay:
             return
         self._ended.pop(paths.name, None)  # an earlier attempt may have ended badly
         began = time.time() if since is None else min(since, time.time())
+        to_come = self._to_come.get(paths.name)
         self._running[paths.name] = RunningRun(
-            paths, planned, measure_seconds=measure_seconds, since=began, seen_at=began
+            paths,
+            planned,
+            work=None if to_come is None else to_come.work,
+            measure_seconds=measure_seconds,
+            since=began,
+            seen_at=began,
         )
         self._max_at_once = max(self._max_at_once, len(self._running))
         if not self._quiet and not self.is_live:
@@ -241,14 +233,13 @@ class RunDisplay:
                 return
             self._num_runs += 1  # it found a device, or something else went wrong
         self._ended[paths.name] = str(record.status)
-        if (measured := EndedRun.of(record, epochs)) is not None:
-            self._measured.append(measured)
+        self._times.note(record, epochs)
         if self._quiet and record.status.is_success:
             return
         if self.is_live:
             self._print_row(paths, record, epochs)
         else:
-            counted = f"{len(self._ended)}/{self._num_runs}"
+            counted = f"{list(self._ended).index(paths.name) + 1}/{self._num_runs}"
             self._print(run_line(paths, record, epochs, counted=counted, metric=self._metric))
         if not record.status.is_success and paths.error.exists():
             self._show_error(paths)
@@ -284,7 +275,8 @@ class RunDisplay:
         is_first, self._has_header = not self._has_header, True
         self._live.refresh()  # else this run's bar, or the first heading, would stand below the row for a moment
         if is_first:
-            self._print(layout.header())
+            for line in (*layout.legend(), layout.header()):
+                self._print(line)
         self._print(layout.row(row))
         style = "dim" if record.status.is_success else "red"
         is_in_row = epoch is None and not row.metrics  # such a row shows the reason in place of metrics
@@ -332,8 +324,8 @@ class RunDisplay:
     def counted(self, paths: RunPaths, record: RunRecord | None = None) -> None:
         """Count a run as ended without printing it; with its `record` it also tells how long runs take."""
         self._ended.setdefault(paths.name, "ended before")
-        if record is not None and record.status is Status.FINISHED and record.run_seconds is not None:
-            self._measured.append(EndedRun(record.run_seconds, planned_epochs(record)))
+        if record is not None:
+            self._times.note_stored(paths, record)
 
     def count_to(self, num_runs: int) -> None:
         """Set the total number of runs."""

@@ -5,9 +5,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from runmanager.app.display.eta import EndedRun, expected_seconds, last_copied_epoch, own_seconds, run_seconds_left
 from runmanager.app.display.live_table import LiveRow
 from runmanager.app.display.run_line import logged_results, planned_epochs, run_label
+from runmanager.app.display.run_times import (
+    RunTime,
+    RunTimes,
+    RunToCome,
+    Work,
+    last_copied_epoch,
+    own_seconds,
+    seconds_per_epoch,
+)
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.heartbeat import BEAT_SECONDS, Beat, read_beat
 from runmanager.records.run.run_record import EpochRecord, counted_word
@@ -23,7 +31,7 @@ _CLOCK_SECONDS = 2.0  # a heartbeat has whole seconds
 
 @dataclass(frozen=True)
 class RunningRun:
-    """A running run, as last read. `planned` is its number of epochs, 0 if unknown.
+    """A running run, as last read. `planned` is its number of epochs, 0 if unknown; `work` decides its time, if known.
 
     `measure_seconds` is the limit of its measurement side by side, after its epochs; `since` the time (seconds since
     1970) at which its process began. `copied` is the last epoch that another run has made, `before` the last one of
@@ -33,6 +41,7 @@ class RunningRun:
 
     paths: RunPaths
     planned: int
+    work: Work | None = None
     measure_seconds: float = 0.0
     since: float = field(default_factory=time.time)
     seen_at: float = field(default_factory=time.time)  # when it began, or its last epoch ended
@@ -59,7 +68,9 @@ class RunningRun:
             before=record.earlier[-1].last_epoch if record.earlier else 0,
             steps=None if record.cell_command else record.measurements.steps_per_epoch,
         )
-        if not epochs or epochs[-1].epoch == 0 or epochs == self.epochs:
+        if not epochs:  # the steps of an evaluation before training are not those of an epoch
+            return replace(known, progress=None) if record.config.get("evaluate_first") is True else known
+        if epochs == self.epochs:
             return known
         return replace(known, planned=planned_epochs(record), counted=counted_word(record))._with_epochs(epochs)
 
@@ -67,7 +78,7 @@ class RunningRun:
         """Return the run with new epochs, whose last one has just ended, or had ended before it was followed."""
         last, known = epochs[-1].epoch, self.epochs[-1].epoch if self.epochs else self.before
         ended_at = time.time() - _age(self.paths.epochs)
-        if last == self.before:  # epochs of earlier attempts
+        if 0 < last == self.before:  # epochs of earlier attempts
             return replace(self, epochs=epochs, seen_at=max(self.since, ended_at), progress=0)
         now = self._beat()
         per_epoch = self.per_epoch
@@ -119,31 +130,46 @@ class RunningRun:
             return own or None
         return own + max(0.0, now - self.seen_at)
 
-    def seconds_left(self, now: float, ended: Sequence[EndedRun] = (), *, group: int = 1) -> float | None:
-        """Estimate how long it will take from `now`, if need be from runs that have `ended`; None if unknown.
+    def seconds_left(self, now: float, times: RunTimes | None = None, *, group: int = 1) -> float | None:
+        """Estimate how long it will take from `now`, by its own epochs, else by the `times` of others; None if unknown.
 
         `group` is how many runs take turns with it, itself included.
         """
         since = max(0.0, now - self.seen_at)
-        left = run_seconds_left(self.epochs, self.planned, copied=self.copied)
+        pace = self.pace()
         if self.takes_turns:
-            return self._seconds_left_in_turns(left, since, group)
-        if left is None and self.planned and self.share >= _LEAST_SHARE:
-            left = self._seconds_by_share()
-        if left is None:
-            left = expected_seconds(ended, max(0, self.planned - self.num_done))
+            own = None if pace is None else pace.per_epoch * (self.planned - self.num_done)
+            return self._seconds_left_in_turns(own, since, group)
+        if pace is not None:
+            startup = pace.startup if self._per_epoch is None else 0.0
+            left: float | None = startup + pace.per_epoch * self._epochs_left(times)
+        elif times is None or self.work is None:
+            left = None
+        else:
+            left = times.expected(RunToCome(self.work, self.planned - self.num_done if self.planned else None))
         return None if left is None else max(0.0, left - since)
 
-    def _seconds_by_share(self) -> float:
-        """The seconds of all its epochs to come from `seen_at` on, as when the share of the first was measured."""
-        moves_from = max(self.seen_at, self.moves_from)
-        per_epoch = max(0.0, self.share_at - moves_from) / self.share
-        return moves_from - self.seen_at + (self.planned - self.num_done) * per_epoch
+    def _epochs_left(self, times: RunTimes | None) -> float:
+        """The epochs that it still makes: as many as others, which may have stopped early, else all."""
+        share = 1.0 if times is None or self.work is None else times.share(self.work)
+        left = self.planned * share - self.num_done
+        return left if left > 0 else max(0, self.planned - self.num_done)
 
-    def expected(self, now: float) -> EndedRun | None:
-        """Return what it is estimated to have taken in the end, by its own epochs alone; None if that is unknown."""
-        left = None if self.takes_turns else self.seconds_left(now)
-        return None if left is None else EndedRun((self.seconds(now) or 0.0) + left, self.planned - self.copied)
+    def pace(self) -> RunTime | None:
+        """Return its time by its own epochs, or by the share of the first that it has done; None before that."""
+        if not self.planned:
+            return None
+        if (per_epoch := self._per_epoch) is not None:
+            own = own_seconds(self.epochs[-1].run_seconds or 0.0, self.epochs, self.copied)
+            return RunTime(max(0.0, own - per_epoch * (self.num_done - self.copied)), per_epoch)
+        if self.takes_turns or self.share < _LEAST_SHARE:
+            return None
+        moves_from = max(self.seen_at, self.moves_from)
+        return RunTime(moves_from - self.seen_at, max(0.0, self.share_at - moves_from) / self.share)
+
+    @property
+    def _per_epoch(self) -> float | None:
+        return seconds_per_epoch(self.epochs, copied=self.copied)
 
     def _seconds_left_in_turns(self, own: float | None, since: float, group: int) -> float | None:
         """The seconds of the epochs of all, which are waited for, and of the measurement after them."""
@@ -155,7 +181,7 @@ class RunningRun:
     def _has_trained(self) -> bool:
         return 0 < self.planned <= self.num_done
 
-    def row(self, now: float, ended: Sequence[EndedRun] = (), *, group: int = 1) -> LiveRow:
+    def row(self, now: float, times: RunTimes | None = None, *, group: int = 1) -> LiveRow:
         """Return its row at `now`; `group` as in `seconds_left`."""
         return LiveRow(
             run_label(self.paths),
@@ -166,7 +192,7 @@ class RunningRun:
             counted=self.counted,
             planned=self.planned,
             seconds=self.seconds(now),
-            seconds_left=self.seconds_left(now, ended, group=group),
+            seconds_left=self.seconds_left(now, times, group=group),
             share=self.share,
             is_measuring=self.takes_turns and self._has_trained,
         )

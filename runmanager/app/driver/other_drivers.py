@@ -8,16 +8,15 @@ from runmanager.app.follow.sweep_follower import Follower
 from runmanager.app.follow.sweep_state import CellState, SweepState
 from runmanager.errors import RecordError
 from runmanager.launching.plan import Action, PlannedRun, was_cut_short
-from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.ownership import silent_runs
-from runmanager.records.storage.reader import read_epochs, read_record, refuse_linked_run
+from runmanager.records.storage.reader import read_record, refuse_linked_run
 from runmanager.records.storage.run_end import end_silent_run
 from runmanager.signals import handle_signals
 from runmanager.text import pluralize
 
-__all__ = ["end_silent_runs", "epochs_to_do", "follow_other_drivers", "stored_record"]
+__all__ = ["end_silent_runs", "follow_other_drivers", "stored_record"]
 
 _POLL_SECONDS = 0.2
 
@@ -29,18 +28,6 @@ def stored_record(run: PlannedRun) -> RunRecord | None:
         return read_record(run.paths).observed()
     except RecordError:
         return None
-
-
-def epochs_to_do(run: PlannedRun, sweep: SweepPaths) -> int:
-    """Return how many epochs a planned run will make itself, 0 if unknown: it may continue from stored ones."""
-    stored = run.paths if run.action is Action.RESUME else None
-    if run.action is Action.CONTINUE and run.continuation is not None:
-        stored = sweep.run(run.continuation.run)
-    try:
-        epochs = read_epochs(stored) if stored is not None else []
-    except RecordError:
-        epochs = []
-    return max(0, run.cell.epochs - (epochs[-1].epoch if epochs else 0))
 
 
 def end_silent_runs(

@@ -11,8 +11,9 @@ from rich.console import Console
 from runmanager.app.display.final_summary import show_results
 from runmanager.app.display.progress import RunDisplay
 from runmanager.app.display.run_line import run_label
+from runmanager.app.display.run_times import RunTimes
 from runmanager.app.driver.driver_faults import DriverFaults, require_sweep_folder, write_and_show_results
-from runmanager.app.driver.other_drivers import epochs_to_do, follow_other_drivers, stored_record
+from runmanager.app.driver.other_drivers import follow_other_drivers, stored_record
 from runmanager.app.follow.sweep_state import SweepReader
 from runmanager.errors import RecordError
 from runmanager.launching.local.engine import Job, Listener, ProcessExit
@@ -85,6 +86,8 @@ class SweepListener(Listener):
             else {}
         )
         shown = [each for each in (*to_run, *self._elsewhere) if each.paths.name not in self._skipped]
+        is_live = console.is_interactive and not quiet and bool(shown)
+        times = RunTimes.of_plan(plan, sweep) if is_live else RunTimes()
         self._display = RunDisplay(
             console,
             num_runs=len(shown),
@@ -92,7 +95,8 @@ class SweepListener(Listener):
             labels=[run_label(each.paths) for each in shown],
             metric=metric,
             without_metrics=without_metrics,
-            to_come={each.paths.name: epochs_to_do(each, sweep) for each in shown},
+            to_come={each.paths.name: times.to_come(each, sweep) for each in shown} if is_live else {},
+            times=times,
             skipped=self._skipped,
         )
 
@@ -152,7 +156,10 @@ class SweepListener(Listener):
             self._write_tables_meanwhile()
 
     def stopping(self, *, at_once: bool) -> None:
-        self._display.say("Stopping at once." if at_once else "Stopping after this epoch; Ctrl-C again stops at once.")
+        how = " after this epoch"
+        if any(run.cell.command for run in self._running.values()):  # another program; most end at once
+            how = ": the program is asked to end (SIGTERM)"
+        self._display.say("Stopping at once." if at_once else f"Stopping{how}; Ctrl-C again stops at once.")
 
     def finalize(self, ending: ProcessExit) -> None:
         require_sweep_folder(self._sweep, self._folder)  # or its end would be written into a folder made for it

@@ -26,7 +26,14 @@ from runmanager.app.driver.preflight import (
 )
 from runmanager.app.driver.program import CellGrid, Program
 from runmanager.app.driver.run_listener import SweepListener
-from runmanager.app.driver.sweep_plan import assign_folder, mixing_notices, most_measured_epochs, plan_sweep, write_plan
+from runmanager.app.driver.sweep_plan import (
+    assign_folder,
+    mixing_notices,
+    most_measured_epochs,
+    named_in_sweep,
+    plan_sweep,
+    write_plan,
+)
 from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.plan import Action, PlannedCells, PlannedRun
@@ -110,6 +117,7 @@ class SweepDriver:
         self._pairing = make_pairing(grid, self._launcher)
         storage = grid.storage
         sweep = None if storage.name is None else SweepPaths(Path(storage.output_root) / storage.name)
+        grid = named_in_sweep(grid, sweep)
         for line in (*grid.notes, *mixing_notices(grid, sweep), *pairing_notices(grid, self._pairing)):
             self._print_line(line)
         plan = self._planned(grid, sweep)
@@ -202,11 +210,12 @@ class SweepDriver:
         cells = add_cells(earlier, PlannedCells(existing), axes=grid.axes, command=command_line())
         stored = read_sweep(sweep) if sweep else SweepContents(SweepPaths(Path()), [])
         measured = most_measured_epochs(existing, stored.runs)
+        here = {each.cell.signature for each in existing}
         table = plan_table(
             plan,
             sweep,
             workers=workers,
-            to_find=[] if grid.sides else detectable_before_running(stored, cells, measured),
+            to_find=[] if grid.sides else detectable_before_running(stored, cells, measured, cells=here),
             limit=_MAX_PLAN_ROWS if self._console.is_terminal else None,
             is_duel=bool(grid.sides),
             width=self._console.width,

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from runmanager.app.driver.program import CellGrid, Program
 from runmanager.errors import UsageError
@@ -11,13 +12,18 @@ from runmanager.launching.plan import PlannedCells, PlannedRun, Resume, lost_epo
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import Environment
+from runmanager.records.settings.naming import MAX_NAME_BYTES, readable_name
+from runmanager.records.settings.values import differing_settings
 from runmanager.records.storage.reader import StoredRun, read_sweep
 from runmanager.records.sweep.sweep_record import read_sweep_record, settings_of_cells, write_cells
 from runmanager.text import format_value
 from runmanager.tracking.environment.code_hashes import CodeRehasher
 from runmanager.tracking.environment.environment import command_line, git_commit, library_versions
 
-__all__ = ["assign_folder", "mixing_notices", "most_measured_epochs", "plan_sweep", "write_plan"]
+__all__ = [
+    *("assign_folder", "mixing_notices", "most_measured_epochs", "named_in_sweep", "plan_sweep"),
+    "write_plan",
+]
 
 _WARMUP_EPOCHS = 1  # at least, in each process
 _EXPERIMENT = ("script.program", "dataset", "dataset.name", "dataset._target_", "data", "task")
@@ -54,6 +60,47 @@ def plan_sweep(program: Program, grid: CellGrid, sweep: SweepPaths | None) -> li
     if grid.extension_obstacle is None or storage.resume == Resume.NEVER:
         return plan
     return with_continuations(plan, runs, now=now, code_of=code_of, obstacle=grid.extension_obstacle)
+
+
+def named_in_sweep(grid: CellGrid, sweep: SweepPaths | None) -> CellGrid:
+    """Return the grid whose new cells are also named by the settings in which they differ from those of their sweep."""
+    earlier = read_sweep_record(sweep) if sweep else None
+    known = frozenset(earlier.cells) if earlier else frozenset()
+    if earlier is None or all(cell.signature in known for cell in grid.cells):
+        return grid
+    settings = [plan_of(cell, cell.name).settings for cell in grid.cells]
+    more = _without_parts_of_groups(differing_settings([*settings_of_cells(earlier), *settings]), grid.axes)
+    first = [name for name in more if name in earlier.axes or name.removesuffix(".name") in earlier.axes]
+    last = [name for name in more if name not in first]
+    cells = [
+        replace(cell, name=_longer_name(cell.name, values, first, last))
+        for cell, values in zip(grid.cells, settings, strict=True)
+    ]
+    return replace(grid, cells=cells)
+
+
+def _without_parts_of_groups(names: Sequence[str], axes: Collection[str]) -> list[str]:
+    """Names of settings but for those of the axes, and for the others of a group whose choice is named: of a model."""
+    groups = {name.removesuffix(".name") for name in names if name.endswith(".name")}
+    return [
+        name
+        for name in names
+        if not any(name == axis or name.startswith(f"{axis}.") for axis in axes)
+        and (name.endswith(".name") or name.rpartition(".")[0] not in groups)
+    ]
+
+
+def _longer_name(name: str, settings: Mapping[str, Any], first: Sequence[str], last: Sequence[str]) -> str:
+    """A cell's name with further settings before and after its own; as it is if that would be too long."""
+    own, _, digits = name.rpartition("-")
+    before, after = ({each: settings[each] for each in names if each in settings} for names in (first, last))
+    parts = [
+        readable_name(before) if before else "",
+        "" if own == readable_name({}) else own,
+        readable_name(after) if after else "",
+    ]
+    longer = ",".join(filter(None, parts))
+    return f"{longer}-{digits}" if longer and len(longer.encode()) <= MAX_NAME_BYTES else name
 
 
 def mixing_notices(grid: CellGrid, sweep: SweepPaths | None) -> list[str]:

@@ -9,8 +9,10 @@ from collections.abc import Callable
 from rich.console import Console, RenderableType
 
 from runmanager.app.display.final_summary import show_results
-from runmanager.app.display.progress import LiveRegion, RunDisplay, terminal_region
+from runmanager.app.display.live_region import LiveRegion, terminal_region
+from runmanager.app.display.progress import RunDisplay
 from runmanager.app.display.run_line import paired_measure_seconds, planned_epochs, progress_text, run_label, run_line
+from runmanager.app.display.run_times import RunTimes, RunToCome
 from runmanager.app.follow.sweep_state import CellState, SweepReader, SweepState
 from runmanager.errors import RecordError
 from runmanager.launching.slurm.queue import SlurmQueue
@@ -97,7 +99,17 @@ def follow_runs(
     """
     state = reader.read()
     labels = [run_label(cell.paths) for cell in state.cells]
-    display = RunDisplay(console, num_runs=len(state.cells), labels=labels, metric=metric, live_region=live_region)
+    times, settings = RunTimes(), reader.settings_by_run()
+    names = [name for cell in state.cells if (name := cell.paths.name) in settings]
+    display = RunDisplay(
+        console,
+        num_runs=len(state.cells),
+        labels=labels,
+        metric=metric,
+        to_come={name: RunToCome(times.work(settings[name])) for name in names},
+        times=times,
+        live_region=live_region,
+    )
     # A live display counts the cells by state itself; a count printed now would soon be wrong.
     shows_counts = display.is_live and not state.is_ended
     display.say(f"{reader.root}: {state.size_in_words() if shows_counts else state.in_words()}")

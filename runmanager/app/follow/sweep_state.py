@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from runmanager.app.follow.slurm_state import SlurmCells
 from runmanager.errors import RecordError
@@ -14,7 +15,7 @@ from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.bulk_reading import SharedParts, gc_paused
 from runmanager.records.storage.reader import read_record, run_names
-from runmanager.records.sweep.sweep_record import PlannedCell, SweepRecord, read_sweep_record
+from runmanager.records.sweep.sweep_record import PlannedCell, SweepRecord, read_sweep_record, settings_of_cells
 from runmanager.text import pluralize
 
 __all__ = ["CellState", "SweepReader", "SweepState"]
@@ -118,6 +119,13 @@ class SweepReader:
             self._changed_at = self._observer.clock()
         self._last_stamps = stamps
         return SweepState([self._with_job(cell, jobs) for cell in cells], self._is_driven(plan))
+
+    def settings_by_run(self) -> dict[str, dict[str, Any]]:
+        """Return the settings of each planned cell, by the name of its run's folder."""
+        plan = self._read_plan()
+        return (
+            {} if plan is None else dict(zip([each.run for each in plan.planned], settings_of_cells(plan), strict=True))
+        )
 
     def _with_job(self, cell: CellState, jobs: Mapping[str, str | None]) -> CellState:
         job = jobs.get(cell.paths.name, "")

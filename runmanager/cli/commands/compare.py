@@ -21,7 +21,7 @@ from runmanager.cli.completion import (
 from runmanager.cli.gate.conditions import FailIfOption, Verdict, answer_conditions, options_of_table
 from runmanager.cli.gate.proposed_duel import duel_of_sides, duel_of_sweeps
 from runmanager.cli.printing import console, print_text, print_warning, render, warn_damaged
-from runmanager.cli.table_formats import DATA_FORMATS, MAX_TEXT_ROWS, TableFormat, format_table
+from runmanager.cli.table_formats import DATA_FORMATS, TableFormat, format_table, max_text_rows
 from runmanager.errors import UsageError
 from runmanager.records.sweep.lookup import find_sweep
 from runmanager.text import printable
@@ -119,7 +119,7 @@ def compare(
         bool,
         typer.Option(
             "--all",
-            help="Show every row: beyond the first 50, shorter runs that longer ones continue, unmeasured pairs.",
+            help="Show every row (a terminal shows 50), shorter runs that longer ones continue, unmeasured pairs.",
         ),
     ] = False,
     fail_if: FailIfOption = None,
@@ -350,7 +350,7 @@ def _show_pairs(pairs: "ComparisonTable", sentences: Sequence[str], answers: Seq
     target = console()
     between = [*sentences, *([""] if sentences else [])]
     if pairs.rows:
-        limit = None if show_all else MAX_TEXT_ROWS
+        limit = max_text_rows(show_all=show_all)
         print_text(render(target, render_comparison(pairs, limit=limit, width=target.width), *between, *answers))
     else:  # a legend would explain columns that are not there
         notes = [*pairs.notes, *([""] if pairs.notes else [])]

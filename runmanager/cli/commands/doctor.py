@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from runmanager.cli.arguments import RunFormat
-from runmanager.cli.printing import print_text
+from runmanager.cli.printing import print_text, wrap_lines
 from runmanager.errors import UsageError
 from runmanager.records.sweep.lookup import OUTPUT_ROOT
 from runmanager.text import pluralize
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["doctor", "show", "show_json"]
 
 _COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
+_INDENT = 22  # of what is said of a check
 
 
 def doctor(
@@ -63,9 +64,9 @@ def show(checks: Iterable["Check"]) -> int:
     levels = []
     for check in checks:
         levels.append(check.level)
-        typer.echo(f"{typer.style(f'{check.level:8}', fg=_COLOURS[check.level])} {check.subject:12} {check.finding}")
-        if check.cure:
-            typer.echo(f"{'':21} cure: {check.cure}")
+        said = wrap_lines(check.finding, *([f"cure: {check.cure}"] if check.cure else []), indent=_INDENT)
+        finding = said.replace("\n", f"\n{'':{_INDENT}}")
+        typer.echo(f"{typer.style(f'{check.level:8}', fg=_COLOURS[check.level])} {check.subject:12} {finding}")
     counts = [pluralize(number, level) for level, number in _problem_counts(levels)]
     typer.echo(f"\n{pluralize(len(levels), 'check')}: {', '.join(counts) or 'all is well'}.")
     return _status(levels)

@@ -8,7 +8,7 @@ import typer
 
 from runmanager.cli.arguments import BetterOption
 from runmanager.cli.printing import console, print_text, print_warning, render, warn_damaged
-from runmanager.cli.table_formats import DATA_FORMATS, MAX_TEXT_ROWS, TableFormat, format_table
+from runmanager.cli.table_formats import DATA_FORMATS, TableFormat, format_table, max_text_rows
 from runmanager.errors import UsageError
 from runmanager.records.sweep.lookup import OUTPUT_ROOT
 
@@ -27,7 +27,9 @@ def ls(
     ] = None,
     better: BetterOption = None,
     columns: Annotated[str | None, typer.Option(metavar="A,B,C", help="Only these columns, in every format.")] = None,
-    show_all: Annotated[bool, typer.Option("--all", help="Show every sweep, not only the first 50.")] = False,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Show every sweep, in a terminal not only the first 50.")
+    ] = False,
     format_: Annotated[TableFormat, typer.Option("--format", help="Files hold every row and column.")] = (
         TableFormat.TEXT
     ),
@@ -48,7 +50,7 @@ def ls(
     table = query.of_table(listing(found, notes=notes))
     if format_ is TableFormat.TEXT:
         target = console()
-        limit = None if show_all else MAX_TEXT_ROWS
+        limit = max_text_rows(show_all=show_all)
         print_text(render(target, render_listing(table, limit=limit, width=target.width)))
         return
     if format_ in DATA_FORMATS:

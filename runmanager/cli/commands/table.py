@@ -9,7 +9,7 @@ import typer
 from runmanager.cli.arguments import BetterOption, SweepNames
 from runmanager.cli.completion import complete_columns
 from runmanager.cli.printing import console, print_text, print_warning, render, warn_damaged
-from runmanager.cli.table_formats import DATA_FORMATS, MAX_TEXT_ROWS, TableFormat, format_table
+from runmanager.cli.table_formats import DATA_FORMATS, TableFormat, format_table, max_text_rows
 from runmanager.errors import UsageError
 from runmanager.records.sweep.lookup import find_sweep
 
@@ -51,7 +51,8 @@ def table(
     show_all: Annotated[
         bool,
         typer.Option(
-            "--all", help="Show every row: more than the first 50, and shorter runs that longer ones continue."
+            "--all",
+            help="Show every row, in a terminal past the first 50, and shorter runs that longer ones continue.",
         ),
     ] = False,
     each: Annotated[
@@ -97,7 +98,7 @@ def table(
         if query.where is not None and not results.rows:
             print_warning(results.notes[0])
     if format_ is TableFormat.TEXT:
-        _show_results(results, limit=None if show_all else MAX_TEXT_ROWS)
+        _show_results(results, limit=max_text_rows(show_all=show_all))
     else:
         print_text(format_table(results, format_, title=f"Results of {name}"))
 

@@ -20,7 +20,7 @@ _SEED = "seed"  # a duel has one, and a row is of all
 _MAX_SETTING_CHARACTERS = 200
 _NO_SIDES = (
     "No `runmanager duel` could say: its two sides are settings of the built-in job, or commits or environments. More "
-    "seeds, as in seed=0,1,2, narrow the interval."
+    "seeds narrow the interval."
 )
 _NO_MODULE = "No `runmanager duel` could say: it takes a script by its file, not with -m."
 

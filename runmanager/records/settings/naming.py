@@ -8,9 +8,10 @@ from typing import Any
 from runmanager.records.settings.values import differing_settings
 from runmanager.text import format_value
 
-__all__ = ["readable_name", "short_names"]
+__all__ = ["MAX_NAME_BYTES", "readable_name", "short_names"]
 
-_MAX_NAME_BYTES = 120  # file systems take 255 bytes, which may be far fewer letters
+MAX_NAME_BYTES = 120
+"""The most bytes of a readable name: file systems take 255, which may be far fewer letters."""
 _SHORT_BYTES = 12  # shorter values are never shortened
 
 
@@ -25,12 +26,12 @@ def readable_name(settings: Mapping[str, Any], *, distinguishing: Container[str]
     size = _num_bytes(parts.values(), limit=_SHORT_BYTES)
     least_first = list(parts)[::-1]
     for key in sorted(least_first, key=lambda key: key in distinguishing):
-        if len(parts) > 1 and size > _MAX_NAME_BYTES:
+        if len(parts) > 1 and size > MAX_NAME_BYTES:
             size -= 1 + _num_bytes([parts.pop(key)], limit=_SHORT_BYTES)
-    longest = range(_MAX_NAME_BYTES, _SHORT_BYTES, -1)
-    limit = next((each for each in longest if _num_bytes(parts.values(), limit=each) <= _MAX_NAME_BYTES), _SHORT_BYTES)
+    longest = range(MAX_NAME_BYTES, _SHORT_BYTES, -1)
+    limit = next((each for each in longest if _num_bytes(parts.values(), limit=each) <= MAX_NAME_BYTES), _SHORT_BYTES)
     name = ",".join(f"{key}{_cut(value, limit)}" for key, value in parts.values())
-    return name.encode()[:_MAX_NAME_BYTES].decode(errors="ignore").strip(".,_") or "run"
+    return name.encode()[:MAX_NAME_BYTES].decode(errors="ignore").strip(".,_") or "run"
 
 
 def _safe(text: str) -> str:

@@ -46,8 +46,11 @@ def contention_caveats(sides: Sequence[Side], shared_host: ContentionCauses) -> 
     return [f"{CONTENDED} " + ", ".join(f"{' and '.join(labels)} met {cause}" for cause, labels in met.items())]
 
 
-def pair_caveats(sides: Sequence[Side]) -> list[str]:
-    """Return what a reader must know about two sides though they can be compared; empty before both have finished."""
+def pair_caveats(sides: Sequence[Side], *, is_compared: bool) -> list[str]:
+    """Return what a reader must know about two sides though they can be compared; empty before both have finished.
+
+    Of sides that are not compared, what settings of `auto` became would read as the cause, and is left out.
+    """
     if not all(side.finished for side in sides):
         return []
     partial = [f"{side.label}: {side.state}" for side in sides if len(side.finished) < len(side.cells)]
@@ -67,7 +70,7 @@ def pair_caveats(sides: Sequence[Side]) -> list[str]:
         *outlier_caveats(sides),
         *_deviations(sides),
         *_unlike_precision(sides),
-        *_unlike_choices(sides),
+        *(_unlike_choices(sides) if is_compared else []),
         *environment,
         *uncommitted,
         *partial,

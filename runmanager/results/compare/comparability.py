@@ -7,7 +7,7 @@ from runmanager.records.run.environment_changes import changed_files, describe_f
 from runmanager.records.run.run_record import Environment
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.comparison_side import Side
-from runmanager.results.compare.options import CompareOptions
+from runmanager.results.compare.options import ENOUGH_SEEDS, CompareOptions
 from runmanager.results.metrics.loss_functions import OF_THE_LOSS, loss_functions
 from runmanager.results.metrics.metric_lookup import MEMORY, RUN_TIME, recorded_names
 
@@ -47,7 +47,7 @@ def obstacles(sides: tuple[Side, Side], options: CompareOptions) -> list[str]:
         # Leaving out the runs that never got there would favour the side that has more of them.
         found += [f"{side.label}: {side.without_values} of {len(side.finished)} {metric.lack}" for side in lacking]
     elif min(counts) < options.min_seeds:
-        found.append(f"too few runs: {measured}, {options.min_seeds} needed; add seeds, as in seed=0,1,2")
+        found.append(f"too few runs: {measured}, {options.min_seeds} needed; add seeds, as in {ENOUGH_SEEDS}")
     return found
 
 

@@ -7,7 +7,7 @@ from runmanager.records.run.metric_direction import BETTER
 from runmanager.results.metrics.metric import LAST, At
 from runmanager.validation import field_faults, limits
 
-__all__ = ["ANY_AXIS", "CompareOptions"]
+__all__ = ["ANY_AXIS", "ENOUGH_SEEDS", "CompareOptions"]
 
 ANY_AXIS = "any"
 
@@ -55,3 +55,7 @@ class CompareOptions:
                 f"`--baseline` must belong to one axis, got {self.baseline!r} with `--axis any`; name the axis."
             )
         return faults
+
+
+ENOUGH_SEEDS = f"seed={','.join(map(str, range(CompareOptions.min_seeds)))}"
+"""The setting that makes enough runs of each cell to compare metrics with one value a run."""

@@ -185,8 +185,9 @@ def _judge(
             effect, basis = paired_effect(estimate, sides, options)
     # Of a pair that is not measured, hidden costs would read as the cause.
     hidden = [] if evidence.obstacles else hidden_cost_caveats(sides)
+    caveats = pair_caveats(sides, is_compared=not evidence.obstacles)
     contended = contention_caveats(sides, shared_host) if metric.effect == "speedup" else []  # it changes no result
-    reason = "; ".join([*contended, *compared_environments(sides), *basis, *hidden, *pair_caveats(sides)])
+    reason = "; ".join([*contended, *compared_environments(sides), *basis, *hidden, *caveats])
     return Judgement(
         NOT_MEASURED if effect is None else _verdict_on(metric, effect),
         reason or None,

@@ -39,7 +39,7 @@ def answers(
 ) -> list[str]:
     """Answer the questions about a sweep from its results table, its comparison and the `runs` of the table.
 
-    The order is: comparisons, the best settings, speeds along a stand-in axis, which was not requested, what could not
+    The order is: comparisons, the best settings, a stand-in axis, which was not requested, what could not
     be compared, how the runs ended. `of_the_best` are sentences that follow the one on the best settings, which is that
     by `metric`, if the runs recorded it.
     """
@@ -48,8 +48,6 @@ def answers(
     found, missing = comparison_answers(requested, comparison)
     best = _best_answer(results, runs, metric)
     stand_in = stand_in_answer(stand_ins, comparison)
-    if any(row.metric.effect == "difference" for row in stand_ins):
-        found, stand_in = [*found, *stand_in], []
     return [*found, *best, *(of_the_best if best else ()), *stand_in, *missing, _count_answer(results)]
 
 
@@ -66,7 +64,7 @@ def duel_rates(comparison: ComparisonTable) -> list[str]:
             if (rate := row[f"{side}_samples_per_second"]) is not None:
                 label = label_of(row["axis"], row[side])
                 rate_text = human(rate, "samples_per_second")
-                lines[f"{label}{location_text(row, comparison)}: {rate_text} samples a second"] = None
+                lines[f"{label}{location_text(row, comparison)}: {rate_text} samples per second"] = None
     return list(lines)
 
 

@@ -102,7 +102,7 @@ def _describe_rivals(best: BestCell) -> list[str]:
     if not best.rivals:
         return []
     count = f"{len(best.rivals)} cells" if len(best.rivals) > 1 else "One cell"
-    lines = [f"{count} cannot be distinguished from the best one: {_name(best.rivals)}."]
+    lines = [f"{count} may be as good as the best one: {_name(best.rivals)}."]
     is_about_rivals = best.reason and best.verdict not in (*DIFFERENT, NOT_MEASURED)
     return [*lines, f"({best.reason}.)"] if is_about_rivals else lines
 
@@ -121,7 +121,7 @@ def _describe_selection_bias(best: BestCell) -> str:
     if best.selection_bias is None:
         return f"{picked}: by how much is not known without more seeds."
     size = best.metric.format_value(best.selection_bias)
-    return f"{picked}: by {size} on average, if the {len(best.rivals) + 1} indistinguishable cells are equal."
+    return f"{picked}: by {size} on average, if the {len(best.rivals) + 1} cells that may be the best are equal."
 
 
 def _name(cells: Sequence[RankedCell]) -> str:

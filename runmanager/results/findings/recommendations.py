@@ -12,7 +12,7 @@ from runmanager.records.sweep.lookup import OUTPUT_ROOT, command_on
 from runmanager.results.compare.cell_pairing import SEED
 from runmanager.results.compare.comparability import TOO_FEW_EPOCHS
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
-from runmanager.results.compare.options import CompareOptions
+from runmanager.results.compare.options import ENOUGH_SEEDS, CompareOptions
 from runmanager.results.compare.verdict import INCONCLUSIVE
 from runmanager.results.findings.answer_sentences import best_row, finished_cells
 from runmanager.results.table_model.columns import Row, Table, setting_name
@@ -24,7 +24,6 @@ __all__ = ["MIN_EPOCHS", "next_steps"]
 _BAD = (Status.FAILED, Status.KILLED, Status.CRASHED)
 _PROGRAM = ("python", "-m", "runmanager")
 _RERUN_SETTINGS = ("resume=", "rerun_changed=")  # with these a command would also rerun finished cells
-_MIN_SEEDS = 3
 MIN_EPOCHS = 7  # requested: the first is warm-up, and another may be
 _MIN_VALUES = 3  # of an axis: of two values the best is always at an end
 _DEFAULT_METRIC = "val_accuracy"  # of `runmanager best`
@@ -100,9 +99,9 @@ def _skipped(results: Table, sweep: SweepPaths, commands: Mapping[str, Sequence[
     if not skipped:
         return []
     devices = " and ".join(sorted({str(row["device"]) for row in skipped if row["device"]})) or "the device"
-    text = f"{pluralize(len(skipped), 'run was', 'runs were')} skipped for want of {devices}"
+    text = f"{pluralize(len(skipped), 'run was', 'runs were')} skipped because the host has no {devices}"
     given = _again(skipped, sweep, commands) or _given(skipped, commands)
-    there = f"repeat the same command{'s' if len(given) > 1 else ''} on a host with one"
+    there = f"repeat the same command{'s' if len(given) > 1 else ''} on one that has"
     return [f"{text}: {there}{f', {_listed(given)}' if given else '.'}"]
 
 
@@ -156,8 +155,8 @@ def _more_certainty(results: Table, comparison: ComparisonTable, known: Mapping[
         steps.append(f"Measure again when the machine is quiet{turns}: other load was on it during {of}.")
     steps += _more_epochs(comparison, finished, known)
     cells = finished_cells(collapse_seeds(results))
-    if "seed" in known and len(cells) > 1 and max(row.values.get(SEEDS, 1) for row in cells) < _MIN_SEEDS:
-        steps.append("Run several seeds, as in `seed=0,1,2,3,4`: fewer do not show which differences are chance.")
+    if "seed" in known and len(cells) > 1 and max(row.values.get(SEEDS, 1) for row in cells) < CompareOptions.min_seeds:
+        steps.append(f"Run several seeds, as in `{ENOUGH_SEEDS}`: fewer do not show which differences are chance.")
     return steps
 
 

@@ -59,12 +59,18 @@ def diff_runs(one: StoredRun, other: StoredRun) -> list[Difference]:
     """Return the differences between two runs, kind by kind."""
     metrics = [_metrics(run) for run in (one, other)]
     states = [{name: values.pop(name) for name in _STATES} for values in metrics]
+    logged = [last_metrics(run.epochs) | (run.record.summary or {}) for run in (one, other)]
+    # What a program logs under the name of a metric fills that metric's column, unless the run computed its own.
+    others = [
+        {name: value for name, value in values.items() if value != known.get(name)}
+        for values, known in zip(logged, metrics, strict=True)
+    ]
     return [
         *_differing("state", *states),
         *_differing("settings", one.record.settings, other.record.settings),
         *diff_environments(one.record.environment, other.record.environment),
         *_differing(_METRICS, *metrics),
-        *_differing(_LOGGED, *(last_metrics(run.epochs) | (run.record.summary or {}) for run in (one, other))),
+        *_differing(_LOGGED, *others),
         *_differing(_RATES, *(_rates(run) for run in (one, other))),
     ]
 

@@ -1,15 +1,16 @@
 """The differences that a comparison can detect with the runs that a sweep has or plans, and how many it needs."""
 
+import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.cell_pairing import SEED
 from runmanager.results.compare.comparison_side import Side
 from runmanager.results.compare.matched_pairs import Match, Matches, match_sides
-from runmanager.results.compare.options import ANY_AXIS, CompareOptions
-from runmanager.results.compare.sweep_question import was_timed
+from runmanager.results.compare.options import ANY_AXIS, ENOUGH_SEEDS, CompareOptions
+from runmanager.results.compare.sweep_question import other_metric, was_timed
 from runmanager.results.compare.verdict import residuals_of_pairs, took_turns
 from runmanager.results.findings.recommendations import MIN_EPOCHS
 from runmanager.results.metrics.metric import THROUGHPUT
@@ -17,7 +18,7 @@ from runmanager.results.stats.effects import residuals_of_side
 from runmanager.results.stats.noise_model import Residuals
 from runmanager.results.stats.power import MAX_RUNS, power, runs_needed, smallest_detectable
 
-__all__ = ["detectable_before_running", "detectable_by_more_runs"]
+__all__ = ["detectable_before_running", "detectable_by_more_runs", "too_little_to_compare"]
 
 _EFFECT = 0.03  # the margin of a comparison: smaller effects are rarely worth a decision
 _TARGET_POWER = 0.8
@@ -26,15 +27,18 @@ _MIN_DOF = 2  # of a measured deviation, to be used
 _MAX_CELLS = 2000  # of a plan: matching more takes too long
 
 
-def detectable_before_running(sweep: SweepContents, plan: SweepRecord, epochs: Mapping[str, int]) -> list[str]:
-    """Describe what planned runs can detect, and what they cannot answer, in sentences.
+def detectable_before_running(
+    sweep: SweepContents, plan: SweepRecord, epochs: Mapping[str, int], *, cells: Collection[str]
+) -> list[str]:
+    """Describe what the planned runs of a command can detect, and what they cannot answer, in sentences.
 
-    They are about `device` if it varies, else about the first axis. `epochs` are the most that the run of each cell can
-    measure, by signature, where that is known. Nothing is said of speed where it is not known that runs are timed.
+    They are about `device` if it varies, else about the first axis. `cells` are the signatures of the command's cells;
+    the sweep may have others. `epochs` are the most that the run of each cell can measure, by signature, where that is
+    known. Nothing is said of speed where it is not known that runs are timed.
     """
     if len(plan.cells) > _MAX_CELLS:
         return []
-    matches = match_sides(sweep, plan, CompareOptions(axis=ANY_AXIS))
+    matches = _only_between(match_sides(sweep, plan, CompareOptions(axis=ANY_AXIS)), frozenset(cells))
     axes = sorted((axis.name for axis in matches.axes), key=lambda name: name != "device")
     if not axes:
         return []
@@ -43,20 +47,63 @@ def detectable_before_running(sweep: SweepContents, plan: SweepRecord, epochs: M
     return [*of_speed, *_too_few_runs(matches, axes[0])]
 
 
+def too_little_to_compare(sweep: SweepContents, plan: SweepRecord | None) -> list[str]:
+    """Say what finished cells lack to be compared, if all lack it: a sentence on the outcome, and one on speed."""
+    if len(sweep.runs) > _MAX_CELLS:
+        return []
+    matches = match_sides(sweep, plan, CompareOptions(axis=ANY_AXIS))
+    pairs = [match for match in matches.pairs if all(side.finished for side in match.sides)]
+    if not pairs:
+        return []
+    said = []
+    needed = CompareOptions.min_seeds
+    outcome = other_metric(sweep.runs, plan, THROUGHPUT.name)
+    if outcome and all(min(len(side.finished) for side in match.sides) < needed for match in pairs):
+        with_seeds = f"as with `{ENOUGH_SEEDS}`{_if_seeded(matches)}"
+        said.append(f"{outcome} is not compared: each cell needs {needed} runs, {with_seeds}.")
+    needed = CompareOptions.min_epochs
+    most = max(min(sum(map(len, side.values)) for side in match.sides) for match in pairs)
+    is_timed = any(map(was_timed, sweep.runs)) and not any(side.in_turns for match in pairs for side in match.sides)
+    if is_timed and most < needed:
+        enough = _enough_epochs(matches, pairs, most)
+        how = f", as with {enough}" if enough else ""
+        said.append(f"Speeds are not compared: each cell needs {needed} measured epochs{how}.")
+    return said
+
+
+def _only_between(matches: Matches, cells: Collection[str]) -> Matches:
+    """The pairs whose two sides both have one of these cells, and their axes."""
+    pairs = [
+        match
+        for match in matches.pairs
+        if all(any(cell.signature in cells for cell in side.cells) for side in match.sides)
+    ]
+    axes = [axis for axis in matches.axes if any(match.axis == axis for match in pairs)]
+    return dataclasses.replace(matches, pairs=pairs, axes=axes)
+
+
+def _enough_epochs(matches: Matches, pairs: Sequence[Match], most: float) -> str:
+    """The setting of enough epochs for these pairs, the best of which measures the `most`; empty if none is known."""
+    cells = [cell for match in pairs for side in match.sides for cell in side.cells]
+    planned = [value for cell in cells if isinstance(value := matches.cells.value(cell, "epochs"), int)]
+    enough = max(MIN_EPOCHS, max(planned, default=0) + CompareOptions.min_epochs - int(most))
+    return f"`epochs={enough}`" if planned else ""
+
+
+def _if_seeded(matches: Matches) -> str:
+    return "" if SEED in matches.cells.names() else " if the program takes a seed"
+
+
 def _too_few_epochs(matches: Matches, axis: str, epochs: Mapping[str, int]) -> list[str]:
     """Say that speeds cannot be compared, if a side of every pair will measure too few epochs."""
     needed = CompareOptions.min_epochs
-    counts = [
-        min((_most_epochs(side, epochs), side.label) for side in match.sides)
-        for match in matches.pairs
-        if match.axis.name == axis and all(side.cells for side in match.sides)
-    ]
+    pairs = [match for match in matches.pairs if match.axis.name == axis and all(side.cells for side in match.sides)]
+    counts = [min((_most_epochs(side, epochs), side.label) for side in match.sides) for match in pairs]
     most, label = max(counts, default=(math.inf, ""))
     if most >= needed:
         return []
-    planned = [value for cell in matches.cells.cells if isinstance(value := matches.cells.value(cell, "epochs"), int)]
-    enough = max(MIN_EPOCHS, max(planned, default=0) + needed - int(most))
-    way_out = f"; `epochs={enough}` makes enough, also where the second is" if planned else ""
+    enough = _enough_epochs(matches, pairs, most)
+    way_out = f"; {enough} makes enough, also where the second is" if enough else ""
     text = f"Speeds cannot be compared along {axis}: {needed} measured epochs a side are needed, and {label} would have"
     return [f"{text} {f'at most {most}' if most else 'none'}, as the first of a run is warm-up{way_out}."]
 
@@ -77,10 +124,8 @@ def _too_few_runs(matches: Matches, axis: str) -> list[str]:
     runs, label = min(((len(side.cells), side.label) for side in sides), default=(needed, ""))
     if runs >= needed:
         return []
-    seeds = ",".join(map(str, range(needed)))
-    text = f"Accuracies and losses can be compared from {needed} runs a side on, as with `seed={seeds}`"
-    condition = "" if SEED in matches.cells.names() else " if the program takes a seed"
-    return [f"{text}{condition}: {label} has {runs}."]
+    text = f"Accuracies and losses can be compared from {needed} runs a side on, as with `{ENOUGH_SEEDS}`"
+    return [f"{text}{_if_seeded(matches)}: {label} has {runs}."]
 
 
 def detectable_by_more_runs(matches: Matches, plan: SweepRecord | None) -> list[str]:

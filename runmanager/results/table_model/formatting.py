@@ -51,11 +51,15 @@ class Spread(float):
 def human_columns(table: Table) -> list[str]:
     """Return the columns for people, without those that are empty in every row.
 
-    `contended` is left out unless a run was, and `epochs` unless a run has any: a script that prints has none.
+    `contended` is left out unless a run was, and `epochs` unless a run has any, as a script that prints has none, and
+    unless a run made other ones than its setting of that name asks for.
     """
     if table.shows_empty:
         return list(table.shown)
     shown = [name for name in table.shown if any(row[name] is not None for row in table.rows)]
+    has_both = "epochs" in shown and "settings.epochs" in shown
+    if has_both and all(row["epochs"] == row["settings.epochs"] for row in table.rows):
+        shown = [name for name in shown if name != "epochs"]
     told = [name for name in shown if name not in ("contended", "epochs") or any(row[name] for row in table.rows)]
     return told or list(table.shown)
 

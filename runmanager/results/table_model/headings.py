@@ -11,7 +11,7 @@ _WORDS = {
     "val_accuracy": "validation accuracy",
     "val_loss": "validation loss",
     "samples_per_second": "samples per second",
-    "epoch_seconds": "seconds an epoch",
+    "epoch_seconds": "seconds per epoch",
     "run_seconds": "seconds of the run",
     "peak_memory_bytes": "peak memory",
 }
@@ -22,13 +22,13 @@ _IN_HEADINGS = _WORDS | {
     "ci_high": "95% interval to",
     "baseline_samples_per_second": "baseline: samples per second",
     "candidate_samples_per_second": "candidate: samples per second",
-    "flop_per_step": "FLOP a step",
-    "flop_per_second": "FLOP a second",
+    "flop_per_step": "FLOP per step",
+    "flop_per_second": "FLOP per second",
     "flop_share": "FLOP, share of the best",
-    "bytes_per_second": "bytes a second",
+    "bytes_per_second": "bytes per second",
     "bytes_share": "bytes, share of the best",
-    "operations_per_step": "operations a step",
-    "operations_per_second": "operations a second",
+    "operations_per_step": "operations per step",
+    "operations_per_second": "operations per second",
     "operations_share": "operations, share of the best",
 }
 _BYTES = "_bytes"  # of columns whose values are printed with their unit

@@ -141,11 +141,14 @@ def _row_noun(table: Table) -> str:
 
 
 def _columns(table: Table, rows: Sequence[Row], names: Sequence[str]) -> "list[TextColumn]":
-    return [_column(table, name, [human_field(table, row, name) for row in rows]) for name in names]
+    return [_column(table, name, [human_field(table, row, name) for row in rows], names=names) for name in names]
 
 
-def _column(table: Table, name: str, texts: Sequence[str]) -> TextColumn:
+def _column(table: Table, name: str, texts: Sequence[str], *, names: Sequence[str] = ()) -> TextColumn:
+    """A column among those of these `names`: a setting has its full name next to a result of the same name."""
     setting = setting_name(name) if name in table.settings else ""
+    if setting != name and setting in names:
+        setting = name
     return TextColumn(name, texts, is_number(table, name), setting=setting)
 
 

@@ -16,7 +16,7 @@ from runmanager.errors import DatasetError
 from runmanager.training.datasets.torchvision_files import SOURCES, VisionSource, missing_files
 from runmanager.training.models.torchvision_models import import_torchvision
 
-__all__ = ["download", "unwritable_folder"]
+__all__ = ["download", "report_missing", "unwritable_folder"]
 
 _TIMEOUT_SECONDS = 60  # without data; a network that drops packets must not hang the command
 _FAILURES = (OSError, RuntimeError, EOFError, http.client.HTTPException, tarfile.TarError, zlib.error)
@@ -41,6 +41,13 @@ def download(name: str, *, data_root: Path) -> None:
                 f"Dataset '{name}' must be in {folder}, and could not be downloaded: {_one_line(error)}; "
                 f"run it again with a network connection, copy the files there, or use `dataset=digits`."
             ) from error
+
+
+def report_missing(name: str, *, data_root: Path) -> None:
+    """Report on stderr that the first run downloads the dataset `name`, which a dry run does not try."""
+    folder = data_root.absolute() / SOURCES[name].folder
+    size = f"about {SOURCES[name].megabytes} MB"
+    _report(f"{name} is not in {folder}: a run downloads it first ({size}), and checks the cells with it only then.")
 
 
 def unwritable_folder(name: str, data_root: Path, problem: str) -> DatasetError:

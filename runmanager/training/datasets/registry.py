@@ -13,7 +13,7 @@ from runmanager.tracking.epoch_metrics.prediction_task import IGNORED
 from runmanager.training.custom_targets import resolve_target
 from runmanager.training.datasets.custom_dataset import custom_sets
 from runmanager.training.datasets.digits import digits_are_cached, digits_sets
-from runmanager.training.datasets.download import download, unwritable_folder
+from runmanager.training.datasets.download import download, report_missing, unwritable_folder
 from runmanager.training.datasets.synthetic import disc_sets, fake_sets
 from runmanager.training.datasets.torchvision_files import SOURCES, missing_files, vision_sets
 from runmanager.training.options.dataset import DigitsOptions, DiscOptions, FakeOptions, VisionOptions
@@ -57,9 +57,15 @@ def must_be_downloaded(options: Any, *, data_root: Path) -> bool:
 
 
 def download_faults(options: VisionOptions, *, data_root: Path) -> list[str]:
-    """Return what would keep `prepare_dataset` from downloading the dataset, without writing anything."""
+    """Return what would keep `prepare_dataset` from downloading the dataset, without writing anything.
+
+    Where nothing is known to, report on stderr that a run downloads it.
+    """
     problem = creation_obstacle(data_root.expanduser())
-    return [str(unwritable_folder(options.name, data_root.expanduser(), problem))] if problem else []
+    if problem:
+        return [str(unwritable_folder(options.name, data_root.expanduser(), problem))]
+    report_missing(options.name, data_root=data_root.expanduser())
+    return []
 
 
 def load_dataset(options: Any, *, data_root: Path, seed: int, ignored: int = IGNORED) -> Data:

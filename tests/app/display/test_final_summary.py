@@ -10,6 +10,11 @@ from rich.console import Console
 
 from benchmarks.stored_sweep import write_stored_sweep
 from runmanager.app.display.final_summary import show_results
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.run_record import RunRecord
+from runmanager.records.run.status import Status
+from runmanager.records.storage.ownership import claim_run
+from runmanager.records.sweep.sweep_record import plan_cell, write_cells
 
 
 def shown(folder: Path, *, num_runs: int, terminal: tuple[int, int] | None) -> list[str]:
@@ -39,3 +44,41 @@ def test_the_end_fits_into_the_terminal(num_runs: int, tmp_path_factory: pytest.
         assert re.search(r"`runmanager table first`( and `runmanager compare first`)? explains? the columns", text)
         assert "N/A is not measured" not in text and "Omitted" not in text and "\n[1]" not in "\n".join(each)
         assert each[-1] == lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("messages", "said"),
+    [
+        (["no disk."], ["The run ended badly: no disk (`runmanager show bad/00000000` has the log and the error)."]),
+        (["no disk"] * 3, ["All 3 runs ended badly: no disk (`runmanager show bad/00000000` has the log and"]),
+        (
+            ["no disk", "no net", "no net", "other"],
+            [
+                "2 of 4 runs ended badly: no net (`runmanager show bad/11111111`",
+                "1 of 4 runs ended badly: no disk (`runmanager show bad/00000000`",
+            ],
+        ),
+        (["no disk", ""], ["1 of 2 runs ended badly: no disk"]),
+        (["no disk", None], []),
+    ],
+)
+def test_where_no_run_finished_each_cause_is_said_once_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: list[str | None], said: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sweep = SweepPaths(Path("outputs/bad"))
+    cells = []
+    for number, message in enumerate(messages):
+        config, digits = {"lr": number}, str(number) * 64
+        status = Status.FINISHED if message is None else Status.FAILED
+        name = f"lr={number}-{digits[:8]}"
+        claim_run(
+            sweep.run(name),
+            RunRecord(name=name, signature=digits, status=status, config=config, message=message or ""),
+        )
+        cells.append(plan_cell(digits, name, config))
+    write_cells(sweep, cells, axes={"lr": list(range(len(messages)))}, command=("x",))
+    text = io.StringIO()
+    show_results(sweep, Console(file=text, width=10_000))
+    found = [line for line in text.getvalue().splitlines() if "ended badly" in line]
+    assert [line[: len(start)] for line, start in zip(found, said, strict=True)] == said

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from runmanager.app.display.live_layout import LiveLayout
 from runmanager.app.display.live_table import RESULTS, Layout, LiveRow, duration
 from runmanager.records.run.run_record import EpochRecord
 
@@ -126,6 +127,19 @@ def test_labels_have_the_names_of_settings_in_all_rows_or_none() -> None:
         "0.1,cpu,1000",
     ]
     assert "val_acc" in layout.header().plain, "shorter labels leave room for the metric"
+    assert [line.plain for line in layout.legend()] == ["  run: lr,device,batch_size"]
+
+
+def test_the_metric_stays_next_to_long_labels_and_columns_without_values_go() -> None:
+    label = "lr=0.01," + "width=128," * 9 + "seed=7"
+    live = LiveLayout(labels=[label])
+    assert {"loss", "val_acc", "acc"} <= set(live.fitting(200).header().plain.split())
+    live.note(LiveRow(label, "running", epoch=EPOCH))
+    assert live.fitting(80).header().plain.split() == ["run", "state", "epoch", "val_acc", "time"]
+    regression = LiveLayout(labels=[label])
+    regression.note(LiveRow(label, "running", epoch=EpochRecord(epoch=1, loss=0.5, val_loss=0.6)))
+    assert regression.fitting(80).header().plain.split() == ["run", "state", "epoch", "loss", "took", "left"]
+    assert not {"acc", "val_acc", "samples/s"} & set(regression.fitting(200).header().plain.split())
 
 
 def test_a_run_without_an_epoch_shows_its_reason() -> None:

@@ -21,9 +21,9 @@ from runmanager.tracking.environment.environment import git_commit
 @pytest.mark.parametrize(
     ("workers", "said"),
     [
-        (1, "About 30s one after the other, at 10s a run so far."),
-        (2, "About 20s with 2 at once, at 10s a run so far."),
-        (8, "About 10s with 3 at once, at 10s a run so far."),
+        (1, "About 30s one after the other, judging by the runs of this sweep."),
+        (2, "About 20s with 2 at once, judging by the runs of this sweep."),
+        (8, "About 10s with 3 at once, judging by the runs of this sweep."),
     ],
 )
 def test_the_estimate_counts_workers(tmp_path: Path, workers: int, said: str) -> None:
@@ -45,7 +45,7 @@ def test_the_estimate_of_runs_with_more_epochs_is_by_epoch(tmp_path: Path) -> No
     out = io.StringIO()
     plan = [PlannedRun(cell, Action.START, "new", sweep.run(cell.name))]
     Console(width=200, file=out).print(plan_table(plan, sweep, workers=1))
-    assert "About 40s one after the other, at 2.0s an epoch so far." in out.getvalue()
+    assert "About 40s one after the other, judging by the runs of this sweep." in out.getvalue()
 
 
 def estimate_of(tmp_path: Path, *configs: dict[str, Any], epochs: int = 0) -> str:
@@ -65,24 +65,24 @@ def estimate_of(tmp_path: Path, *configs: dict[str, Any], epochs: int = 0) -> st
 
 @pytest.mark.parametrize("other", [{"lr": 0.5}, {"seed": 1}, {"model": {"name": "mlp", "dropout": 0.5}}])
 def test_a_run_of_as_much_work_is_estimated(tmp_path: Path, other: dict[str, Any]) -> None:
-    assert "About 1.0s one after the other, at 1.0s a run so far." in estimate_of(tmp_path, other)
+    assert "About 1.0s one after the other, judging by the runs of this sweep." in estimate_of(tmp_path, other)
 
 
 @pytest.mark.parametrize("other", [{"size": 60_000}, {"model": {"name": "cnn"}}, {"device": "mps"}, {"epochs": 50}])
 def test_a_run_of_other_work_is_not_estimated(tmp_path: Path, other: dict[str, Any]) -> None:
-    said = "No run with such settings is measured yet, so the time cannot be estimated."
+    said = "No run like these is measured in this sweep yet, so the time cannot be estimated."
     assert said in estimate_of(tmp_path, other)
 
 
 def test_known_epochs_scale_the_estimate_and_nothing_else(tmp_path: Path) -> None:
-    assert "About 4.0s one after the other, at 0.5s an epoch" in estimate_of(tmp_path, {"epochs": 8}, epochs=8)
+    assert "About 4.0s one after the other, judging" in estimate_of(tmp_path, {"epochs": 8}, epochs=8)
     other = tmp_path / "other"
     assert "cannot be estimated" in estimate_of(other, {"epochs": 8, "size": 60_000}, epochs=8)
 
 
 def test_what_can_be_estimated_of_a_plan_is_said_with_the_rest(tmp_path: Path) -> None:
     said = (
-        "About 2.0s one after the other for 2 of the 3 runs, at 1.0s a run so far; of settings like the others' no run "
+        "About 2.0s one after the other for 2 of the 3 runs, judging by the runs of this sweep; no run like the others "
         "is measured yet."
     )
     assert said in estimate_of(tmp_path, {"lr": 0.5}, {"lr": 0.6}, {"size": 60_000})
@@ -108,7 +108,7 @@ def test_changed_code_is_reported_and_rerun_on_request(
     wider = at_commit("b", *words, "lr=0.1,0.2,0.3", "hydra.launcher.workers=2", "--dry-run")
     assert "finished, with other versions: commit aaaaaaaa, now bbbbbbbb" in wider.out
     assert "3 cells: 1 keep, 2 start" in wider.out
-    assert "s with 2 at once, at " in wider.out
+    assert "s with 2 at once, judging" in wider.out
     assert at_commit("b", *words).status == 0
     assert sweep("changed").records[0].attempt == 1
     assert at_commit("b", *words, "rerun_changed=true").status == 0
@@ -168,6 +168,20 @@ def test_a_plan_says_what_it_cannot_answer(command: Callable[..., Any], tiny: tu
     assert "Accuracies and losses can be compared from 3 runs a side on, as with `seed=0,1,2`: lr=0.1 has 1." in few
     enough = plan("seed=0,1,2", "lr=0.1,0.2", "epochs=3")
     assert "cannot be compared" not in enough and "Accuracies" not in enough
+
+
+def test_names_are_whole_next_to_long_reasons(tmp_path: Path) -> None:
+    sweep = SweepPaths(tmp_path / "grid")
+    names = [f"lr=0.1,batch_size=1000,seed={number}-0123abcd" for number in range(2)]
+    plan = [
+        PlannedRun(Cell(name, name, {}, ()), Action.START, f"new; continues {name} after {'a' * 40}", sweep.run(name))
+        for name in names
+    ]
+    out = io.StringIO()
+    Console(width=80, file=out).print(plan_table(plan, sweep, width=80))
+    lines = out.getvalue().splitlines()
+    assert all(any(line.startswith(f"{name}  start  new;") for line in lines) for name in names)
+    assert max(map(len, lines)) <= 80
 
 
 def test_a_large_plan_folds_in_a_terminal_and_is_whole_elsewhere(tmp_path: Path) -> None:

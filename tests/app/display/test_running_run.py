@@ -1,5 +1,6 @@
 """A running run as the live table follows it: how far it is, and how long it will still take."""
 
+import dataclasses
 import os
 import time
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from runmanager.app.display.eta import EndedRun
+from runmanager.app.display.run_times import RunTimes
 from runmanager.app.display.running_run import RunningRun
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.heartbeat import Beat, write_beat
@@ -28,12 +29,12 @@ class Run:
         self.write()
         self.followed = RunningRun(self.paths, 4, since=BEGAN, seen_at=BEGAN)
 
-    def write(self, *earlier: Attempt) -> None:
+    def write(self, *earlier: Attempt, evaluate_first: bool = False) -> None:
         record = RunRecord(
             name=self.paths.name,
             signature="s",
             status=Status.RUNNING,
-            config={"epochs": 4},
+            config={"epochs": 4, "evaluate_first": evaluate_first},
             earlier=earlier,
             measurements=Measurements(steps_per_epoch=10),
         )
@@ -43,10 +44,11 @@ class Run:
         write_beat(self.paths.heartbeat, Beat(1, progress, at))
         os.utime(self.paths.heartbeat, (at, at))
 
-    def end_epochs(self, *ends: float, wall_seconds: float = 100.0) -> None:
-        """Write the epochs that ended so many seconds after `BEGAN`."""
+    def end_epochs(self, *ends: float, wall_seconds: float = 100.0, first: int = 1) -> None:
+        """Write the epochs, from the `first`, that ended so many seconds after `BEGAN`."""
         epochs = [
-            EpochRecord(epoch=number, wall_seconds=wall_seconds, run_seconds=end) for number, end in enumerate(ends, 1)
+            EpochRecord(epoch=number, wall_seconds=wall_seconds, run_seconds=end)
+            for number, end in enumerate(ends, first)
         ]
         self.paths.epochs.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in epochs))
         os.utime(self.paths.epochs, (BEGAN + ends[-1], BEGAN + ends[-1]))
@@ -83,7 +85,7 @@ def test_the_start_of_a_run_is_not_counted_as_steps(run: Run) -> None:
     run.beat(0, at=BEGAN + 30)
     run.look()
     run.beat(10, at=BEGAN + 40)
-    assert run.look().seconds_left(BEGAN + 40) == pytest.approx(30 + 4 * 20 - 40)
+    assert run.look().seconds_left(BEGAN + 40) == pytest.approx(30 + 4 * 20 - 40, abs=0.1)
 
 
 def test_a_later_epoch_advances_as_the_one_before(run: Run) -> None:
@@ -93,6 +95,30 @@ def test_a_later_epoch_advances_as_the_one_before(run: Run) -> None:
     run.beat(45)
     assert run.look().share == 0.5
     assert run.followed.seconds_left(BEGAN + 150) == pytest.approx(3 * 100 - 50)
+
+
+def test_an_evaluation_before_training_is_no_part_of_an_epoch(run: Run) -> None:
+    run.write(evaluate_first=True)
+    run.beat(10, at=BEGAN + 20)
+    assert run.look().share == 0.0
+    assert run.followed.seconds_left(BEGAN + 20) is None
+    run.end_epochs(25.0, wall_seconds=25.0, first=0)
+    run.look()
+    run.beat(15, at=BEGAN + 75)
+    assert run.look().share == 0.25
+    assert run.followed.seconds(BEGAN + 75) == pytest.approx(75, abs=0.1)
+    assert run.followed.seconds_left(BEGAN + 75) == pytest.approx(4 * 200 - 50, abs=1)
+
+
+def test_others_that_stopped_early_shorten_the_time_left_until_it_has_made_more(run: Run) -> None:
+    record = RunRecord(name="", signature="", status=Status.FINISHED, config={}, run_seconds=10.0, epochs_planned=4)
+    times = RunTimes()
+    times.note(record, [EpochRecord(epoch=number, wall_seconds=5.0) for number in (1, 2)])
+    run.followed = dataclasses.replace(run.followed, work=times.work(record.settings))
+    run.end_epochs(100.0)
+    assert run.look().seconds_left(BEGAN + 100, times) == pytest.approx(100)
+    run.end_epochs(100.0, 200.0)
+    assert run.look().seconds_left(BEGAN + 200, times) == pytest.approx(200)
 
 
 def test_heartbeats_say_nothing_of_epochs_that_are_as_short(run: Run) -> None:
@@ -116,7 +142,11 @@ def test_epochs_that_another_run_has_made_are_neither_its_time_nor_its_speed(run
     seen = run.look()
     assert seen.seconds(BEGAN + 30) == pytest.approx(30)
     assert seen.seconds_left(BEGAN + 30) is None
-    assert seen.seconds_left(BEGAN + 30, [EndedRun(80.0, 4)]) == pytest.approx(2 * 20 - 30)
+    record = RunRecord(name="", signature="", status=Status.FINISHED, config={}, run_seconds=80.0, epochs_planned=4)
+    times = RunTimes()
+    times.note(record)
+    like_it = dataclasses.replace(seen, work=times.work(record.settings))
+    assert like_it.seconds_left(BEGAN + 30, times) == pytest.approx(2 * 20 - 30)
     run.beat(10)
     assert run.look().share == 0.5
 

@@ -124,8 +124,11 @@ def test_a_dry_run_refuses_what_a_run_refuses(
     assert plan_fault.partition(" (")[0] == fault.partition(" (")[0] and said in fault
 
 
-def test_a_dry_run_downloads_nothing(command: Callable[..., Any], tiny: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_dry_run_downloads_nothing(
+    start: Callable[..., Any], finish: Callable[..., Any], tiny: tuple[str, ...], tmp_path: Path
+) -> None:
     kept = [word for word in tiny if not word.startswith("dataset")]
-    done = command("-m", *kept, "dataset=mnist", "data_root=new", "--dry-run", **OFFLINE)
+    done = finish(start("-m", *kept, "dataset=mnist", "data_root=new", "--dry-run", **OFFLINE))
     assert done.status == 0, done.err
     assert "1 cell: 1 start" in done.out and not list(tmp_path.iterdir())
+    assert f"mnist is not in {tmp_path}/new/MNIST/raw: a run downloads it first (about 12 MB)" in done.err

@@ -406,7 +406,7 @@ def test_other_launchers_give_the_same_results(
 def command_for_the_skipped(report: Path) -> list[str]:
     """The arguments of the command that a report gives for runs that lacked their device."""
     text = re.sub("</?span>", "", report.read_text())
-    found = re.search(r"skipped for want of cuda: .* <code>runmanager sweep (.*?)</code>", text)
+    found = re.search(r"skipped because the host has no cuda: .* <code>runmanager sweep (.*?)</code>", text)
     assert found is not None
     return ["-m", *shlex.split(html.unescape(found[1]))]
 

@@ -66,6 +66,14 @@ def test_the_plan_says_which_cells_continue_and_why_others_do_not(extended: Exte
     assert sum("new; continues" in line for line in extended.done.out.splitlines()) == 2, "a real command says so too"
 
 
+def test_new_cells_of_a_sweep_are_also_named_by_what_earlier_ones_differ_in(extended: Extended, run: Any) -> None:
+    named = [line.split()[0].rpartition("-")[0] for line in extended.plan.out.splitlines() if line.startswith("lr=")]
+    assert named[0] == "lr=0.05,scheduler=constant,epochs=6"
+    planned = run("lr=0.01", "scheduler=constant", "seed=7,8", "epochs=3", "name=more", "--dry-run")
+    assert "\nlr=0.01,scheduler=constant,seed=7,epochs=3-" in planned.out
+    assert "\nlr=0.05,scheduler=constant-" in run("epochs=3", "name=more", "--dry-run").out, "the first name stays"
+
+
 def test_the_longer_runs_equal_those_of_all_epochs_at_once(extended: Extended) -> None:
     for schedule in ("constant", "cosine"):
         for lr in (0.05, 0.01):

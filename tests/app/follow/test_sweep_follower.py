@@ -218,7 +218,9 @@ def test_following_continues_while_a_driver_starts_the_next_run(disk: Callable[[
         lambda: (sweep.end(1), leave_sweep(sweep.paths, ME)),
     )
     assert status == 0
-    assert [line for line in lines if "killed" in line][1:] == [f"✗ 2/2  lr={n}  killed (interrupted)" for n in (0, 1)]
+    assert [line for line in lines if "killed" in line][1:] == [
+        f"✗ {n + 1}/2  lr={n}  killed (interrupted)" for n in (0, 1)
+    ]
     assert [line for line in lines if line.endswith("started")] == ["[2/2] lr=0 started", "[2/2] lr=1 started"]
     assert [line for line in lines if "  finished" in line and "✓" in line] == [
         f"✓ 2/2  lr={n}  finished" for n in (0, 1)
@@ -248,17 +250,16 @@ def test_a_run_whose_processes_are_restarted_is_shown_once(disk: Callable[[int],
 
 
 def test_an_ended_sweep_is_shown_with_its_results(disk: Callable[[int], Disk]) -> None:
-    sweep = disk(2)
-    sweep.begin(0)
-    sweep.end(0)
-    sweep.begin(1)
-    sweep.end(1, Status.FAILED, Reason.EXCEPTION)
+    sweep = disk(3)
+    for number in range(3):
+        sweep.begin(number)
+        sweep.end(number, *((Status.FAILED, Reason.EXCEPTION) if number else ()))
     leave_sweep(sweep.paths, ME)
     status, lines = follow(sweep)
     assert status == 1
-    assert lines[0].endswith("grid: 2 cells: 1 finished, 1 failed")
-    assert lines[1] == "✗ 2/2  lr=1  failed (exception)"
-    assert "2 runs: 1 finished, 1 failed." in lines
+    assert lines[0].endswith("grid: 3 cells: 1 finished, 2 failed")
+    assert lines[1:3] == ["✗ 2/3  lr=1  failed (exception)", "✗ 3/3  lr=2  failed (exception)"]
+    assert "3 runs: 1 finished, 2 failed." in lines
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [(-1, True), (1, False)])

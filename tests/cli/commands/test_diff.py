@@ -2,7 +2,11 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
+import torch
+
+from runmanager import RunManager
 from runmanager.records.files.paths import SweepPaths
 
 
@@ -15,3 +19,14 @@ def test_diff_prints_only_differences(command: Callable, sweep: SweepPaths) -> N
     plain = json.loads(command("diff", *sides, "--format", "json").out)
     assert plain["settings"] == {"batch_size": [100, 1000]}
     assert "Nothing differs." in command("diff", sides[0], sides[0]).out
+
+
+def test_a_metric_that_a_program_logged_into_a_column_is_named_once(command: Callable, tmp_path: Path) -> None:
+    manager = RunManager(tmp_path / "outputs" / "own", console=False)
+    for lr in (0.1, 0.2):
+        with manager.run({"lr": lr}, torch.nn.Linear(2, 2)) as run:
+            for epoch in run.epochs(1):
+                epoch.log(val_accuracy=lr, f1=lr)
+    sides = [f"{tmp_path}/outputs/own/lr={lr}" for lr in (0.1, 0.2)]
+    plain = json.loads(command("diff", *sides, "--format", "json").out)
+    assert plain["metrics"]["val_accuracy"] == [0.1, 0.2] and plain["logged"] == {"f1": [0.1, 0.2]}

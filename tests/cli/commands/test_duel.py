@@ -60,7 +60,7 @@ def test_a_duel_of_any_settings_ends_in_one_sentence(process: Callable, tmp_path
     assert match.groups()[:2] == (row["candidate"], row["baseline"])
     assert row["baseline"].startswith("batch_size=16, optimizer=sgd")
     assert row["verdict"] == match[3]
-    rates = [line for line in before if line.endswith(" samples a second")]
+    rates = [line for line in before if line.endswith(" samples per second")]
     assert [line.partition(": ")[0] for line in rates] == [row["baseline"], row["candidate"]]
     # One answer: no warm-up epochs, no best accuracy, and no second table.
     assert not any(word in line for line in before for word in ("warm-up", "best", "times", "speedup"))

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -92,13 +93,32 @@ def test_an_unknown_column_is_rejected_with_the_nearest_name(command: Callable, 
     )
 
 
-def test_text_shows_fifty_rows_and_all_on_request(command: Callable, tmp_path: Path) -> None:
+def test_a_terminal_shows_fifty_rows_and_all_on_request_and_a_pipe_is_whole(
+    command: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_sweep(tmp_path / "many", batch_sizes=range(1, 31), num_epochs=1)
+    assert "The first" not in command("table", str(tmp_path / "many"), "--where", "status!=failed").out
+    terminal = SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("runmanager.cli.table_formats.sys", terminal)
     first = command("table", str(tmp_path / "many"), "--where", "status!=failed").out  # skipped cells among them
     assert "The first 50 of 60 runs; --all shows all." in first
     every = command("table", str(tmp_path / "many"), "--all").out
     assert "The first" not in every
     assert len(rows_of(command("table", str(tmp_path / "many"), "--format", "csv").out)) == 60
+
+
+@pytest.mark.parametrize("made", [(2, 4), (2, 3)])
+def test_a_varying_number_of_epochs_has_one_column_unless_a_run_made_others(
+    command: Callable, tmp_path: Path, made: tuple[int, ...]
+) -> None:
+    manager = RunManager(tmp_path / "outputs" / "own", console=False)
+    for asked, number in zip((2, 4), made, strict=True):
+        with manager.run({"epochs": asked}, torch.nn.Linear(2, 2)) as run:
+            for epoch in run.epochs(number):
+                epoch.log(loss=0.5)
+    heading = command("table", str(tmp_path / "outputs" / "own")).out.partition("─")[0].split()
+    assert heading.count("epochs") == 1
+    assert ("settings.epochs" in heading) == (made == (2, 3))
 
 
 def test_a_damaged_run_is_reported_and_the_others_are_shown(command: Callable, sweep: SweepPaths) -> None:

@@ -151,7 +151,7 @@ def test_facts_in_which_sides_differ_are_named(contents, timed, host):
         ]
         sweep = contents(*runs)
         cells = gather_cells(sweep.runs, (), None).cells
-        return pair_caveats([Side(f"lr={lr}", [cell]) for lr, cell in enumerate(cells)])
+        return pair_caveats([Side(f"lr={lr}", [cell]) for lr, cell in enumerate(cells)], is_compared=True)
 
     assert reasons([{}, {}]) == []
     assert reasons([{"host": "a"}, {"host": "b"}]) == ["host differs: a (lr=0), b (lr=1)"]
@@ -169,7 +169,7 @@ def test_precisions_and_choices_in_which_sides_differ_are_named(contents, timed)
             for lr, (each, kind) in enumerate(zip(measurements, precision, strict=True))
         ]
         cells = gather_cells(contents(*runs).runs, (), None).cells
-        return pair_caveats([Side(f"lr={lr}", [cell]) for lr, cell in enumerate(cells)])
+        return pair_caveats([Side(f"lr={lr}", [cell]) for lr, cell in enumerate(cells)], is_compared=True)
 
     one, other = Measurements(precision="ieee"), Measurements(precision="tf32")
     differs = ["precision of products differs: ieee (lr=0), tf32 (lr=1)"]

@@ -174,6 +174,8 @@ def test_what_auto_became_is_named_where_sides_differ(contents, steady, sides, e
     settings = {"channels_last": "auto", "micro_batch": "auto"}
     sweep = contents((CPU | settings, steady(1.0), cpu), (CUDA | settings, steady(0.5), cuda))
     assert outcome(sweep) == ("faster", "; ".join([ONE_RUN, *expected]))
+    short = contents((CPU | settings, steady(1.0, 2), cpu), (CUDA | settings, steady(0.5, 2), cuda))
+    assert outcome(short) == ("not measured", "too few epochs: 2 of cpu, 2 of cuda measured, 5 needed")
 
 
 def test_requested_precision_is_not_a_caveat(contents, steady):

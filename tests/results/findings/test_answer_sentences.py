@@ -239,7 +239,7 @@ def test_duel_is_answered_with_ratio_interval_verdict_and_rounds(contents):
     turns = [[Turn("a", number, 1, 1, 1000, 1000 / rate) for number, rate in enumerate(of_run)] for of_run in rates]
     runs = [dataclasses.replace(run, turns=taken) for run, taken in zip(sweep.runs, turns, strict=True)]
     comparison = compare(dataclasses.replace(sweep, runs=runs), None)
-    assert duel_rates(comparison) == ["cpu: 1,000 samples a second", "cuda: 2,500 samples a second"]
+    assert duel_rates(comparison) == ["cpu: 1,000 samples per second", "cuda: 2,500 samples per second"]
     assert duel_answers(comparison) == [
         "cuda is 2.500 times as fast as cpu (95% interval 2.294 to 2.725): faster, after 7 rounds side by side in "
         "1 pair of processes."

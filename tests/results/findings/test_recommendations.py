@@ -77,7 +77,7 @@ def test_sweep_without_a_name_is_named_by_its_folder(steps, sweep, added):
     skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
     text = steps(({"lr": 1, "device": "cuda"}, 0, skipped), command=(*OURS, "lr=1"), sweep=sweep)
     assert text == [
-        "1 run was skipped for want of cuda: repeat the same command on a host with one, "
+        "1 run was skipped because the host has no cuda: repeat the same command on one that has, "
         f"`runmanager sweep lr=1 {added}`"
     ]
 
@@ -88,7 +88,7 @@ def test_missing_device_is_named(steps):
     runs = [({"lr": lr, "device": "cpu", "seed": seed}, 7, loaded) for lr in (1, 2) for seed in (1, 2, 3)]
     runs += [({"lr": lr, "device": "cuda", "seed": 1}, 0, skipped) for lr in (1, 2)]
     assert steps(*runs) == [
-        f"2 runs were skipped for want of cuda: repeat the same command on a host with one, `{TYPED}`",
+        f"2 runs were skipped because the host has no cuda: repeat the same command on one that has, `{TYPED}`",
         "Measure again when the machine is quiet: other load was on it during 6 of 6 runs.",  # cuda cannot take turns
         "`runmanager best 'my sweep'` prints the command that repeats the best cell.",
     ]
@@ -101,7 +101,7 @@ def test_running_and_skipped_runs_have_a_step(steps):
     )
     assert text == [
         "Wait for 1 run: `runmanager watch 'my sweep'` follows them.",
-        f"1 run was skipped for want of mps: repeat the same command on a host with one, `{TYPED}`",
+        f"1 run was skipped because the host has no mps: repeat the same command on one that has, `{TYPED}`",
     ]
 
 
@@ -216,7 +216,7 @@ def test_command_is_quoted_for_the_shell(steps, command, expected):
     (step,) = steps(({"lr": 0.1, "device": "mps"}, 0, skipped), command=command)
     assert step.endswith(f", {expected}")
     (step,) = steps(({"lr": 0.1, "device": "mps"}, 0, skipped), command=())
-    assert step == "1 run was skipped for want of mps: repeat the same command on a host with one."
+    assert step == "1 run was skipped because the host has no mps: repeat the same command on one that has."
 
 
 def test_custom_loop_is_not_told_of_settings_that_it_lacks(steps):

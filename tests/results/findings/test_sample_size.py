@@ -12,7 +12,11 @@ from runmanager.results.compare.comparison import compare
 from runmanager.results.compare.matched_pairs import match_sides
 from runmanager.results.compare.options import CompareOptions
 from runmanager.results.findings.recommendations import next_steps
-from runmanager.results.findings.sample_size import detectable_before_running, detectable_by_more_runs
+from runmanager.results.findings.sample_size import (
+    detectable_before_running,
+    detectable_by_more_runs,
+    too_little_to_compare,
+)
 from runmanager.results.stats.power import power
 from runmanager.results.tables.results_table import result_rows
 
@@ -27,7 +31,8 @@ def planned(contents):
         record = add_cells(
             None, [plan_cell(str(at), str(at), config) for at, config in enumerate(configs)], axes=axes, command=("x",)
         )
-        return detectable_before_running(contents(), record, {str(at): 7 for at in range(len(cells))})
+        names = [str(at) for at in range(len(cells))]
+        return detectable_before_running(contents(), record, dict.fromkeys(names, 7), cells=names)
 
     return lines
 
@@ -69,9 +74,43 @@ def test_of_speed_nothing_is_said_where_it_is_not_known_that_runs_are_timed(cont
         "seed: lr=0.01 has 1."
     )
     done = [({"lr": 0.1}, [], {"summary": {"val_accuracy": 0.9}})] * count
-    assert detectable_before_running(contents(*done), record, {}) == [needed]
-    of_speed, of_metrics = detectable_before_running(contents(({"lr": 0.1}, timed([1.0]), {})), record, {})
+    assert detectable_before_running(contents(*done), record, {}, cells=record.cells) == [needed]
+    done = contents(({"lr": 0.1}, timed([1.0]), {}))
+    of_speed, of_metrics = detectable_before_running(done, record, {}, cells=record.cells)
     assert of_speed.startswith("Speeds cannot be compared along lr: ") and of_metrics == needed
+
+
+def test_a_plan_is_about_the_cells_of_its_command(contents):
+    """Earlier commands may have left cells in the sweep that have fewer runs, or other axes."""
+    configs = [
+        *({"lr": lr, "width": 1, "seed": 0, "epochs": 2} for lr in (0.1, 0.2)),
+        *({"lr": lr, "width": 9, "seed": seed, "epochs": 9} for lr in (0.1, 0.2) for seed in (0, 1, 2)),
+    ]
+    cells = [plan_cell(signature(config), str(at), config) for at, config in enumerate(configs)]
+    record = add_cells(None, cells, axes={"width": [1, 9], "lr": [0.1, 0.2], "seed": [0, 1, 2]}, command=("x",))
+    epochs = {cell.signature: cell.settings["epochs"] - 1 for cell in cells}
+    few, enough = record.cells[:2], record.cells[2:]
+    of_speed, of_metrics = detectable_before_running(contents(), record, epochs, cells=few)
+    assert "Speeds cannot be compared along lr" in of_speed and "`epochs=7` makes enough" in of_speed
+    assert of_metrics.endswith("as with `seed=0,1,2`: lr=0.1 has 1.")
+    (line,) = detectable_before_running(contents(), record, epochs, cells=enough)
+    assert line.startswith("As the values of lr run one after the other")
+
+
+def test_what_finished_cells_lack_to_be_compared_is_said(contents, timed):
+    def said(*runs):
+        return too_little_to_compare(contents(*runs), None)
+
+    def run(lr, seed, num_epochs):
+        return {"lr": lr, "seed": seed, "epochs": num_epochs + 1}, timed([1.0] * (num_epochs + 1)), {}
+
+    assert said(run(0.1, 0, 2)) == said() == []
+    seeds = "val_accuracy is not compared: each cell needs 3 runs, as with `seed=0,1,2`."
+    epochs = "Speeds are not compared: each cell needs 5 measured epochs, as with `epochs=7`."
+    assert said(run(0.1, 0, 2), run(0.2, 0, 2)) == [seeds, epochs]
+    assert said(run(0.1, 0, 5), run(0.2, 0, 5)) == [seeds]
+    assert said(*(run(lr, seed, 1) for lr in (0.1, 0.2) for seed in range(3))) == [epochs]
+    assert said(*(run(lr, seed, 2) for lr in (0.1, 0.2) for seed in range(3))) == []
 
 
 def test_chances_below_a_tenth_are_not_told_apart(measured):

@@ -35,13 +35,16 @@ def check_flags(
     unchecked: bool = False,
     seconds: float = HELP_SECONDS,
 ) -> FlagCheck:
-    """Check that the script has a flag for each setting, by its own help, where its source shows that it honours it.
+    """Check that the script has a flag for each setting, and no other that it requires, by its own help.
+
+    Only where its source shows that it honours it.
 
     The help is that of the subcommand which the `fixed` arguments may name; the script has `seconds` for each answer.
     Raises `ConfigurationError` with every unknown flag.
     """
     if unchecked:
         return FlagCheck()
+    names = list(names)
     if form is not None and not form.startswith("--{name}"):
         return FlagCheck(note=_unchecked(f"its help does not show arguments of the form {form}"))
     library = script.library
@@ -60,6 +63,14 @@ def check_flags(
         "(--unchecked skips this check)."
         for name in names
         if not flags.knows(name)
+    ]
+    given = [*names, *(word.lstrip("-").partition("=")[0] for word in fixed if word.startswith("--"))]
+    # A short flag or a file of arguments may stand for any of them.
+    is_known = all(not word.startswith(("-", "@")) or word.startswith("--") for word in fixed)
+    faults += [
+        f"`{name}` must be given, as {script.word} requires it, got none; add {name}=… (--unchecked skips this check)."
+        for name in flags.required
+        if is_known and not any(name.startswith(each) for each in given)
     ]
     if faults and not_taken:
         return FlagCheck(note=_unchecked(f"it does not show the help of `{not_taken}`"))

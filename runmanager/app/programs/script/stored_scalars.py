@@ -44,10 +44,10 @@ def stored_scalar_notes(cells: Sequence[Cell], storage: Storage, names: Collecti
 def _lacking(name: str, kept: Sequence[StoredRun]) -> str:
     if not (number := sum(not has_metric(name, run) for run in kept)):
         return ""
-    them = "it" if number == 1 else "them"
+    them, which = ("it", "that run") if number == 1 else ("them", "those runs")
     return (
         f"{pluralize(number, 'finished run has', 'finished runs have')} no {name}, and what was printed is not "
-        f"searched again; `--resume never` with the settings of {them} runs {them} again."
+        f"searched again; to run {them} again, give the settings of {which} with `--resume never`."
     )
 
 

@@ -139,6 +139,7 @@ def test_ctrl_c_interrupts_the_task(application: Application, driver: Callable[.
     process.send_signal(signal.SIGINT)
     out, _ = wait_for_output(process)
     assert process.returncode == 130, out
+    assert "Stopping: the program is asked to end (SIGTERM); Ctrl-C again stops at once." in out.splitlines()
     (record,) = application.records("stopped")
     assert (str(record.status), str(record.reason)) == ("killed", "interrupted")
     assert not application.sweep("stopped").run(record.name).error.exists()

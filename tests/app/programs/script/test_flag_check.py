@@ -67,6 +67,38 @@ def test_the_forms_of_true_and_false_follow_the_help(tmp_path: Path) -> None:
         call(script, forms[value])
 
 
+REQUIRES = """
+import argparse
+parser = argparse.ArgumentParser(prog="a (long) name of this program that makes the usage wrap")
+parser.add_argument("--data", "-d", required=True, help="not --other")
+parser.add_argument("--out-dir", required=True, choices=["a", "b"])
+parser.add_argument("--lr", nargs="*", metavar="RATE")
+group = parser.add_mutually_exclusive_group(required=True)
+group.add_argument("--small")
+group.add_argument("--large")
+parser.parse_args()
+"""
+
+
+def test_a_flag_that_the_script_requires_must_be_given(tmp_path: Path) -> None:
+    script = written(tmp_path, REQUIRES)
+    with pytest.raises(ConfigurationError) as error:
+        check_flags(script, iter(["lr", "small"]))
+    assert [fault.partition(", as ")[0] for fault in error.value.faults] == [
+        "`data` must be given",
+        "`out-dir` must be given",
+    ]
+    assert "train.py requires it, got none; add data=…" in error.value.faults[0]
+    for names, fixed in (
+        (["data", "out-dir"], []),
+        (["data"], ["--out-dir=a"]),
+        (["out-dir"], ["--dat", "x"]),  # argparse takes abbreviations
+        (["out-dir"], ["-d", "x"]),
+        (["lr"], ["@arguments.txt"]),
+    ):
+        assert check_flags(script, names, fixed=fixed).flags is not None
+
+
 MENTIONS = {
     "argparse": """
 import argparse

@@ -247,8 +247,8 @@ def test_a_sweep_says_which_values_its_runs_lack_as_other_runs_were_given_scalar
     assert folder.run(*named, "train.py", "lr=3").status == 0
     kept = folder.run(*named, *read, "train.py", "lr=1,2,3")
     said = (
-        "1 finished run has no acc, and what was printed is not searched again; `--resume never` with the settings of "
-        "it runs it again."
+        "1 finished run has no acc, and what was printed is not searched again; to run it again, give the settings of "
+        "that run with `--resume never`."
     )
     assert said in kept.out.splitlines(), kept.out
     again = folder.run(*named, "--resume", "never", *read, "train.py", "lr=3")

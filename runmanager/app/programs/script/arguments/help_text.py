@@ -13,7 +13,9 @@ __all__ = ["Arity", "HelpFlags", "read_help"]
 _USAGE = re.compile(r"^\W*(usage:|synopsis)", re.IGNORECASE | re.MULTILINE)
 _FLAG = re.compile(r"(?<![\w-])--(?P<no>\[no-?\])?(?P<name>[A-Za-z][\w.-]*)")
 _DEFINITION = re.compile(r"^[ \t│|*]*(?P<flags>-.*)$", re.MULTILINE)  # typer marks required ones by an asterisk
-_LIST_ALL = ("argparse", "transformers", "click", "typer")  # each option in the usage, or on an indented line
+_ARGPARSE = ("argparse", "transformers")
+_IN_BRACKETS = re.compile(r"\[[^\[\]]*\]|\([^()]*\)")
+_LIST_ALL = (*_ARGPARSE, "click", "typer")  # each option in the usage, or on an indented line
 _EMPTY_LINE = re.compile(r"\n[ \t]*\n")
 _COLUMNS = re.compile(r"[ \t│|]{2,}")
 _SEPARATORS = " \t,/|"
@@ -36,12 +38,16 @@ class Arity(Enum):
 
 @dataclass(frozen=True)
 class HelpFlags:
-    """The flags that a script's help shows, without their dashes. `library` reads the script's arguments."""
+    """The flags that a script's help shows, without their dashes. `library` reads the script's arguments.
+
+    `required` are those without which the script refuses to run.
+    """
 
     library: str
     arities: Mapping[str, Arity]
     choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
     accepts_any: bool = False
+    required: Sequence[str] = ()
 
     def knows(self, name: str) -> bool:
         """Whether the script accepts `--NAME`."""
@@ -97,7 +103,8 @@ def read_help(text: str, library: str) -> HelpFlags | None:
         choices.update(dict.fromkeys(defined, among) if among else {})
     if library == "fire":
         arities.update(_fire_positionals(text))
-    return HelpFlags(library, arities, choices, accepts_any="Additional flags are accepted" in text)
+    accepts_any = "Additional flags are accepted" in text
+    return HelpFlags(library, arities, choices, accepts_any, _required(text[usage.end() :], library))
 
 
 def _mentions(text: str) -> Iterator[tuple[re.Match[str], str]]:
@@ -119,6 +126,16 @@ def _from_usage(text: str) -> dict[str, Arity]:
         else:
             arities[name] = Arity.OPTIONAL if rest[0] == "[" else Arity.REQUIRED
     return arities
+
+
+def _required(text: str, library: str) -> list[str]:
+    """The flags outside all brackets of a usage that argparse has made itself, as its first option shows."""
+    usage = _EMPTY_LINE.split(text, maxsplit=1)[0]
+    if library not in _ARGPARSE or "[-h]" not in usage:
+        return []
+    while (shorter := _IN_BRACKETS.sub("", usage)) != usage:
+        usage = shorter
+    return [name for _, name in _mentions(usage)]
 
 
 def _from_definition(line: str, library: str) -> tuple[dict[str, Arity], Sequence[str]]:
