@@ -12,7 +12,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.grid_rules import GridRules, KnownSettings
 from runmanager.app.compose.override_grid import OverrideGrid, parse_overrides, read_override_grid
-from runmanager.app.compose.schema import CellReader, Config, read_config, unknown_settings
+from runmanager.app.compose.schema import CellReader, Config, derived_names, read_config, unknown_settings
 from runmanager.app.compose.user_presets import PRESETS
 from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Cell
@@ -118,7 +118,7 @@ def _read_cells(
     for each in composed:
         faults.update(each.faults)
         if each.config is not None:
-            cells.append(_cell(each.plain, each.config, each.words, varying))
+            cells.append(_cell(each, each.config, varying))
             configs.append(each.config)
     if len(configs) == len(composed):  # an invalid cell might use a setting that the others do not
         faults.update(dict.fromkeys(unused_setting_faults(configs, given)))
@@ -135,6 +135,7 @@ class _Composed:
     plain: dict[str, Any]
     config: Config | None
     faults: dict[str, None]
+    derived: frozenset[str] = frozenset()
 
 
 def _compose(
@@ -151,9 +152,9 @@ def _compose(
         composed = _composed(loader, master, words, reader, faults)
     if composed is None:
         return _Composed(words, {}, None, faults)
-    plain, config = composed
+    plain, config, derived = composed
     faults.update(dict.fromkeys(config.faults()))
-    return _Composed(words, plain, config, faults)
+    return _Composed(words, plain, config, faults, derived)
 
 
 def _remaining(
@@ -174,16 +175,18 @@ def _remaining(
     return remaining
 
 
-def _cell(plain: dict[str, Any], config: Config, words: Sequence[str], varying: Sequence[str]) -> Cell:
+def _cell(composed: _Composed, config: Config, varying: Sequence[str]) -> Cell:
+    plain = composed.plain
     identity = signature(plain)
     return Cell(
         identity,
         f"{readable_name(_shown(plain, varying))}-{short_signature(identity)}",
         plain,
-        tuple(words),
+        tuple(composed.words),
         device=config.device,
         epochs=config.epochs,
         measure_seconds=config.measure.max_seconds if isinstance(config.measure, PairedOptions) else 0.0,
+        derived=composed.derived,
     )
 
 
@@ -217,14 +220,14 @@ def _side_faults(grid: OverrideGrid, sides: Sequence[Sequence[Override]]) -> lis
 
 def _composed(
     loader: CellLoader, master: DictConfig, words: list[str], reader: CellReader, faults: dict[str, None]
-) -> tuple[dict[str, Any], Config] | None:
+) -> tuple[dict[str, Any], Config, frozenset[str]] | None:
     try:
         cfg = loader.load_sweep_config(master, words)
         unknown = unknown_settings(cfg)
         if unknown:
             faults.update(dict.fromkeys(unknown))
             return None
-        return reader.read(cfg)
+        return *reader.read(cfg), frozenset(derived_names(cfg))
     except (HydraException, OmegaConfBaseException) as error:
         found, rest = loader.diagnose(master, words)
         faults.update(dict.fromkeys(found or [_composition_fault(error)]))

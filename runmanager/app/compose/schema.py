@@ -1,6 +1,7 @@
 """The settings of a cell with types and defaults, registered with Hydra, and read from its configurations."""
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 import runmanager
-from runmanager.launching.hydra_internals import get_node, raw_value, without_migration_warnings
+from runmanager.launching.hydra_internals import get_node, is_none, raw_value, without_migration_warnings
 from runmanager.launching.plan import Resume
 from runmanager.records.files.paths import storage_faults
 from runmanager.records.settings.secrets import is_secret
@@ -24,6 +25,7 @@ __all__ = [
     "Config",
     "choices_with_setting",
     "conf_folder",
+    "derived_names",
     "group_choices",
     "plain_config",
     "read_config",
@@ -194,6 +196,16 @@ def plain_config(cfg: DictConfig) -> dict[str, Any]:
         if isinstance(value, dict):
             _restore_interpolations(value, cfg[key], key)
     return plain
+
+
+def derived_names(config: DictConfig, prefix: str = "") -> Iterator[str]:
+    """Yield the dotted names of the settings whose values are interpolations, without those of Hydra."""
+    keys: list[Any] = list(config)
+    for key in keys:
+        if OmegaConf.is_interpolation(config, key):
+            yield f"{prefix}{key}"
+        elif isinstance(node := get_node(config, key), DictConfig) and key != "hydra" and not is_none(node):
+            yield from derived_names(node, f"{prefix}{key}.")
 
 
 def _restore_interpolations(plain: dict[str, Any], node: DictConfig, name: str) -> None:

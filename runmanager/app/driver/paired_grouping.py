@@ -15,9 +15,8 @@ from runmanager.errors import ConfigurationError, UsageError
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.local.turn_keeper import WARMUP_TURNS
 from runmanager.launching.plan import Action, PlannedRun, plan_of
-from runmanager.records.settings.values import differing_settings
 from runmanager.results.compare.cell_pairing import JOINT, default_baseline, find_axis, pair_cells
-from runmanager.results.load.cells import Cell, Cells
+from runmanager.results.load.cells import Cell, Cells, independent_settings
 from runmanager.results.stats.paired_speedup import MIN_ROUNDS
 from runmanager.text import pluralize
 from runmanager.training.options.groups import PairedOptions
@@ -194,7 +193,7 @@ def _groups(grid: CellGrid, name: str) -> list[Sides]:
     cells = Cells(
         [Cell(each.run, each.signature, each.settings, None) for each in planned],
         {},
-        differing_settings([each.settings for each in planned]),
+        independent_settings([each.settings for each in planned], grid.derived),
     )
     try:
         axis = find_axis(cells, name, "measure.axis")

@@ -199,7 +199,8 @@ class SweepDriver:
         workers = self._launcher.options.workers if isinstance(self._launcher, LocalLauncher) else 1
         existing = [each for each in plan if each.action is not Action.SKIP]
         earlier = read_sweep_record(sweep) if sweep else None
-        cells = add_cells(earlier, PlannedCells(existing), axes=grid.axes, command=command_line())
+        planned = PlannedCells(existing)
+        cells = add_cells(earlier, planned, axes=grid.axes, command=command_line(), derived=grid.derived)
         stored = read_sweep(sweep) if sweep else SweepContents(SweepPaths(Path()), [])
         measured = most_measured_epochs(existing, stored.runs)
         table = plan_table(

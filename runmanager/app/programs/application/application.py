@@ -177,6 +177,7 @@ class HydraApplication:
             unsigned=unsigned,
             command=masked_words((*self._command, *self._unsigned_word(flat), *words)),
             variables=recorded_variables(dict.fromkeys(read)),
+            derived=frozenset(identity.derived),
         )
 
     def _unsigned_word(self, settings: Mapping[str, Any]) -> list[str]:
