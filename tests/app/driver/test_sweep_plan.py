@@ -182,7 +182,7 @@ def test_a_setting_that_follows_from_another_splits_no_pairs_until_a_command_giv
     (row,) = found.compare("dataset.size").to_dict("records")
     assert "too few epochs" in row["reason"]
     assert "dataset.val_size" not in sweep("sizes").rows()[0]
-    with pytest.raises(UsageError, match=r"'dataset\.val_size', which follows from others; what varies here: dataset\.s"):
+    with pytest.raises(UsageError, match=r"'dataset\.val_size', which follows from others; what varies here: data"):
         found.compare("dataset.val_size")
     assert len(found.compare("dataset.size+dataset.val_size")) == 1
     assert command(*words, "dataset.size=20", "dataset.val_size=9").status == 0
