@@ -4,9 +4,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from runmanager.app.script_command_line import after_separator
+from runmanager.app.script_command_line import after_separator, split_fixed
 from runmanager.app.sweeper_flags import SweeperFlags
-from runmanager.cli.fixed_arguments import split_fixed
 from runmanager.text import format_value
 
 if TYPE_CHECKING:
