@@ -45,6 +45,7 @@ def show_results(
     from runmanager.results.compare.comparison import compare_with_stand_in
     from runmanager.results.findings.answer_sentences import answers
     from runmanager.results.load.loader import read_results
+    from runmanager.results.metrics.metric_lookup import finished_without_metrics
     from runmanager.results.tables.results_table import result_rows
 
     contents, plan = read_results(sweep, observer=observer)
@@ -54,7 +55,7 @@ def show_results(
         console, f"Again: {command_on(sweep, 'table')}", f"TensorBoard: {command_on(sweep, 'tensorboard')}"
     )
     said = answers(results, comparison, runs=contents.runs, metric=metric)
-    lacking = _runs_without_any_metric(contents.runs)
+    lacking = finished_without_metrics(contents.runs)
     if lacking and (advice := without_metrics(lacking[-1].paths)):
         said.append(advice)
     elif metric is not None and _is_missing(metric, contents.runs):
@@ -125,13 +126,6 @@ def _pairs_with_answer(sweep: SweepPaths, comparison: "ComparisonTable") -> "Com
 def _without_notes(pairs: "ComparisonTable") -> "ComparisonTable":
     rows = [dataclasses.replace(row, values=row.values | {"reason": None}) for row in pairs.rows]
     return dataclasses.replace(pairs, rows=rows, notes=(), legend="")
-
-
-def _runs_without_any_metric(runs: Sequence[StoredRun]) -> list[StoredRun]:
-    """The finished runs if no run recorded any metric, else none."""
-    from runmanager.results.metrics.metric_lookup import has_metrics
-
-    return [] if has_metrics(runs) else [run for run in runs if run.record.status is Status.FINISHED]
 
 
 def _is_missing(metric: str, runs: Sequence[StoredRun]) -> bool:

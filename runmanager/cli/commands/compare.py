@@ -20,6 +20,7 @@ from runmanager.cli.completion import (
 )
 from runmanager.cli.gate.conditions import FailIfOption, Verdict, answer_conditions, options_of_table
 from runmanager.cli.gate.proposed_duel import duel_of_sides, duel_of_sweeps
+from runmanager.cli.metric_advice import advice_without_metrics
 from runmanager.cli.printing import console, print_text, print_warning, render, warn_damaged
 from runmanager.cli.table_formats import DATA_FORMATS, MAX_TEXT_ROWS, TableFormat, format_table
 from runmanager.errors import UsageError
@@ -179,6 +180,7 @@ def compare(
         if metric is None:
             shown = dataclasses.replace(shown, notes=(*shown.notes, *_other_question(pairing, options)))
         answers = [*found, "", *crossing] if crossing else found
+        answers = [*answers, *advice_without_metrics(pairing.contents.runs)]
         _show_pairs(shown, sentences, answers, show_all=show_all)
         print_text("".join(f"{printable(line)}\n" for line in verdict.lines))  # not wrapped: they hold commands
     elif format_ is CompareFormat.GITHUB:
