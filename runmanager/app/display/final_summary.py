@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from runmanager.app.display.run_line import has_metric
+from runmanager.app.display.run_line import has_instead, has_metric
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.status import Status
@@ -59,7 +59,8 @@ def show_results(
     if lacking and (advice := without_metrics(lacking[-1].paths)):
         said.append(advice)
     elif metric is not None and _is_missing(metric, contents.runs):
-        said.append(f"No finished run has the metric {metric}, by which cells were to be ranked.")
+        have = has_instead(metric, contents.runs, verb="have")
+        said.append(f"No finished run has the metric {metric}, by which cells were to be ranked: they {have}")
     lines = [_line(line, console) for line in (*where, *again, "", *said)]
     console.print()
     tables = _tables_that_fit(sweep, results, comparison, console, num_lines_below=_height(lines, console))

@@ -233,7 +233,7 @@ def test_the_first_run_that_finishes_says_that_it_lacks_the_requested_metric(
     )
     assert shown.count("without the metric") == 1
     assert shown.index(said) < re.search(r"✓ (2/2 )?lr=0.2 ", shown).start()
-    assert "No finished run has the metric scroe, by which cells were to be ranked." in shown
+    assert f"No finished run has the metric scroe, by which cells were to be ranked: they have {said[-28:]}" in shown
     known = begin("sweep", *options[:4], "--metric", "score", "--better", "max", "train.py", "lr=0.1", program=COMMAND)
     assert known.end() == 0 and "metric" not in known.shown
 
