@@ -77,7 +77,8 @@ def prepare_cells(
         loader, master, combinations, varying=varying, given=given, faults=faults, grid=grid, earlier=earlier
     )
     if sides and len({cell.signature for cell in cells}) < len(cells):
-        raise ConfigurationError(["The sides of a duel must differ, got the same settings on both."])
+        defaults = "" if _set_the_same(of_sides) else "; what one side leaves out has its default there"
+        raise ConfigurationError([f"The sides of a duel must differ, got the same settings on both{defaults}."])
     names = [key.lstrip("+~") for key in between]
     between = [name for name in names if name != "seed"]
     num_excluded = len(combinations) - len(cells)
@@ -201,6 +202,11 @@ def _combine_with_sides(cells: list[list[str]], sides: Sequence[Sequence[Overrid
         return cells
     side_words = [[f"{each.get_key_element()}={each.get_value_element_as_str()}" for each in side] for side in sides]
     return [[*cell, *side] for cell in cells for side in side_words]
+
+
+def _set_the_same(sides: Sequence[Sequence[Override]]) -> bool:
+    """Whether both sides of a duel give the same settings."""
+    return len({frozenset(each.get_key_element() for each in side) for side in sides}) == 1
 
 
 def _side_faults(grid: OverrideGrid, sides: Sequence[Sequence[Override]]) -> list[str]:

@@ -171,7 +171,8 @@ def pairing_notices(grid: CellGrid, pairing: Pairing | None) -> list[str]:
         epochs = pluralize(max(cell.epochs for cell in grid.cells), "epoch")
         at_most = pairing.options.max_seconds
         notices.append(
-            f"Each side trains {epochs}; then they take turns for `measure.max_seconds`={at_most:g} at most."
+            f"Each side first trains {epochs}, which takes as long as it takes; then they take turns for "
+            f"`measure.max_seconds`={at_most:g} at most."
         )
     max_members = max(len(frozenset().union(*group) & grid.in_epochs) for group in pairing.groups)
     max_members *= 1 if pairing.duel is None else 2
