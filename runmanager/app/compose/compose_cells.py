@@ -12,7 +12,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.grid_rules import GridRules, KnownSettings
 from runmanager.app.compose.override_grid import OverrideGrid, parse_overrides, read_override_grid
-from runmanager.app.compose.schema import CellReader, Config, derived_names, read_config, unknown_settings
+from runmanager.app.compose.schema import CellReader, Config, read_config, unknown_settings
 from runmanager.app.compose.user_presets import PRESETS
 from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Cell
@@ -233,7 +233,7 @@ def _composed(
         if unknown:
             faults.update(dict.fromkeys(unknown))
             return None
-        return *reader.read(cfg), frozenset(derived_names(cfg))
+        return reader.read(cfg)
     except (HydraException, OmegaConfBaseException) as error:
         found, rest = loader.diagnose(master, words)
         faults.update(dict.fromkeys(found or [_composition_fault(error)]))

@@ -1,7 +1,6 @@
 """The settings of a cell with types and defaults, registered with Hydra, and read from its configurations."""
 
 import dataclasses
-from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 import runmanager
-from runmanager.launching.hydra_internals import get_node, is_none, raw_value, without_migration_warnings
+from runmanager.launching.hydra_internals import get_node, interpolated_names, raw_value, without_migration_warnings
 from runmanager.launching.plan import Resume
 from runmanager.records.files.paths import storage_faults
 from runmanager.records.settings.secrets import is_secret
@@ -25,7 +24,6 @@ __all__ = [
     "Config",
     "choices_with_setting",
     "conf_folder",
-    "derived_names",
     "group_choices",
     "plain_config",
     "read_config",
@@ -141,9 +139,12 @@ class CellReader:
         self._scalars: dict[tuple[type[Any], str], Any] = {}
         self._plain: dict[tuple[str, Any, str], Any] = {}
         self._options: dict[tuple[str, Any, str], Any] = {}
+        self._derived: dict[frozenset[str], frozenset[str]] = {}
 
-    def read(self, cfg: DictConfig) -> tuple[dict[str, Any], Config]:
+    def read(self, cfg: DictConfig) -> tuple[dict[str, Any], Config, frozenset[str]]:
         """Return a composed cell as its run stores it (`plain_settings`), and as `read_config` returns it.
+
+        Also the names of its settings whose values are interpolations.
 
         Raises OmegaConf's errors.
         """
@@ -160,7 +161,9 @@ class CellReader:
                 self._plain[identity] = plain_settings({name: value})[name]
                 self._options[identity] = OmegaConf.to_object(cfg[name])
             plain[name], values[name] = self._plain[identity], self._options[identity]
-        return plain, Config(**{name: values[name] if name in values else cfg[name] for name in _names(Config)})
+        config = Config(**{name: values[name] if name in values else cfg[name] for name in _names(Config)})
+        derived = frozenset(interpolated_names(cfg))
+        return plain, config, self._derived.setdefault(derived, derived)
 
 
 def unknown_settings(cfg: DictConfig) -> list[str]:
@@ -196,16 +199,6 @@ def plain_config(cfg: DictConfig) -> dict[str, Any]:
         if isinstance(value, dict):
             _restore_interpolations(value, cfg[key], key)
     return plain
-
-
-def derived_names(config: DictConfig, prefix: str = "") -> Iterator[str]:
-    """Yield the dotted names of the settings whose values are interpolations, without those of Hydra."""
-    keys: list[Any] = list(config)
-    for key in keys:
-        if OmegaConf.is_interpolation(config, key):
-            yield f"{prefix}{key}"
-        elif isinstance(node := get_node(config, key), DictConfig) and key != "hydra" and not is_none(node):
-            yield from derived_names(node, f"{prefix}{key}.")
 
 
 def _restore_interpolations(plain: dict[str, Any], node: DictConfig, name: str) -> None:

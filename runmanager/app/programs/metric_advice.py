@@ -1,13 +1,15 @@
 """How to get a metric from a program whose runs recorded none, by its kind."""
 
+from collections.abc import Sequence
+
 from runmanager.app.program_kind import ProgramKind, kind_of_program
 from runmanager.app.programs.script.output.scalar_example import scalar_example
 from runmanager.app.script_command_line import split_fixed
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.storage.reader import read_record
+from runmanager.records.storage.reader import StoredRun, read_record
 
-__all__ = ["metric_advice"]
+__all__ = ["advice_without_metrics", "metric_advice"]
 
 _LOGGED = "No metric was found: runmanager.log(NAME=value) logs one."
 _OF_APPLICATION = (
@@ -34,6 +36,14 @@ def metric_advice(run: RunPaths) -> str:
             own, _ = split_fixed(record.cell_command or ())
             return _WITHOUT_MATCHES if "--scalar" in own else _of_script(run)
     return ""
+
+
+def advice_without_metrics(runs: Sequence[StoredRun]) -> list[str]:
+    """Return how to get a metric, as a line, where runs finished and none of them has one; else nothing."""
+    from runmanager.results.metrics.metric_lookup import finished_without_metrics  # late: drivers do not need it
+
+    lacking = finished_without_metrics(runs)
+    return [line] if lacking and (line := metric_advice(lacking[-1].paths)) else []
 
 
 def _of_script(run: RunPaths) -> str:

@@ -8,7 +8,6 @@ import typer
 
 from runmanager.cli.arguments import AtOption, BetterOption, RunFormat, RunFormatOption, SweepNames, TrustOption
 from runmanager.cli.completion import complete_metrics
-from runmanager.cli.metric_advice import advice_without_metrics
 from runmanager.cli.printing import print_text, print_warning, warn_damaged, wrap_lines
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths
@@ -42,6 +41,7 @@ def best(
     format_: RunFormatOption = RunFormat.TEXT,
 ) -> None:
     """Show the best cell by its mean over seeds, how certain that is, its command, and where its weights are."""
+    from runmanager.app.programs.metric_advice import advice_without_metrics
     from runmanager.app.reproduce_command import reproduce as command_for
     from runmanager.results.findings.best_text import best_headline, best_sections, best_sentences, best_to_json
     from runmanager.results.load.loader import read_results

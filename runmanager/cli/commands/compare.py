@@ -19,7 +19,6 @@ from runmanager.cli.completion import (
     complete_sweeps,
 )
 from runmanager.cli.gate.conditions import FailIfOption, Verdict, answer_conditions, options_of_table
-from runmanager.cli.metric_advice import advice_without_metrics
 from runmanager.cli.printing import console, print_text, print_warning, render, warn_damaged
 from runmanager.cli.table_formats import DATA_FORMATS, MAX_TEXT_ROWS, TableFormat, format_table
 from runmanager.errors import UsageError
@@ -128,6 +127,7 @@ def compare(
 
     Of two sweeps, commit, library versions, host and device may differ: they are what is compared.
     """
+    from runmanager.app.programs.metric_advice import advice_without_metrics
     from runmanager.results.compare.options import CompareOptions
     from runmanager.results.compare.sweep_question import with_metric_of_untimed
     from runmanager.results.findings.crossover import crossover_answers
