@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from runmanager.app.compose.override_quoting import format_override
+from runmanager.app.program_kind import GROUPS, ProgramKind, kind_of_program
+from runmanager.app.script_command_line import split_fixed
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.records.host.gpus import gpu_names
 from runmanager.records.host.process import usable_cores
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["Reproduction", "current_environment", "job_overrides", "reproduce"]
 
 _PROGRAM = ("python", "-m", "runmanager")
-_GROUPS = ("dataset", "model", "optimizer", "scheduler", "loader", "measure")
 _LOCATION_SETTINGS = frozenset({"name", "output_root", "resume", "rerun_changed", "hydra"})
 """Settings that say where the old run is and how it was launched; the new run gets a new folder."""
 
@@ -80,16 +81,16 @@ def reproduce(
     `_target_` that is not a network of a known package, unless `trust` is set, and for a secret that was not recorded.
     """
     _refuse_masked(record)
-    if record.adopted is not msgspec.UNSET:
+    kind = kind_of_program(record)
+    if kind is ProgramKind.ADOPTED:
         raise UsageError(
             f"Run {record.name} must be one of runmanager's to be reproduced, got one adopted from {record.adopted}, "
             "whose command was not recorded."
         )
     if record.cell_command:
-        dry_run = "--dry-run" if record.cell_command[0] == "runmanager" else "hydra.sweeper.dry_run=true"
-        remark = _OTHER_PROGRAM.format(dry_run=dry_run, short=short_signature(record.signature))
+        remark = _OTHER_PROGRAM.format(dry_run=kind.dry_run(), short=short_signature(record.signature))
         return Reproduction(_with_seeds(record.cell_command, seeds), False, (remark,))
-    if not _is_of_application(record.config):
+    if kind is ProgramKind.LOOP:
         reason = "It was made by a custom loop, so the command is the original one; its settings are the loop's."
         return _original_command(record, reason, shown)
     if not trust:
@@ -117,7 +118,7 @@ def job_overrides(record: RunRecord, *, shown: Collection[str] = ()) -> list[str
 
     None for a run of another program, for settings that are rejected today, and for secrets, which were not recorded.
     """
-    if record.cell_command or not _is_of_application(record.config) or masked_names(record.config):
+    if kind_of_program(record) is not ProgramKind.BUILT_IN or masked_names(record.config):
         return None
     try:
         return _overrides(record.config, shown)
@@ -128,8 +129,8 @@ def job_overrides(record: RunRecord, *, shown: Collection[str] = ()) -> list[str
 def _with_seeds(cell_command: tuple[str, ...], seeds: Sequence[Any]) -> tuple[str, ...]:
     """The command of another program's cell with all of several seeds, where it has one as a whole number."""
     grid = list(dict.fromkeys(seeds))
-    end = cell_command.index("--") if "--" in cell_command else len(cell_command)
-    given = [at for at, word in enumerate(cell_command[:end]) if word.startswith("seed=")]
+    own, _ = split_fixed(cell_command)
+    given = [at for at, word in enumerate(own) if word.startswith("seed=")]
     if len(grid) < 2 or not given or not all(isinstance(each, int) for each in grid):
         return cell_command
     words = list(cell_command)
@@ -160,11 +161,6 @@ def _original_command(record: RunRecord, why: str, shown: Collection[str]) -> Re
     return Reproduction(full_command(record.environment.command), False, (why, *cell))
 
 
-def _is_of_application(config: Mapping[str, Any]) -> bool:
-    """Whether the application made the run: each group then has the name of its choice."""
-    return all(isinstance(config.get(group), Mapping) and "name" in config[group] for group in _GROUPS)
-
-
 def _overrides(config: Mapping[str, Any], shown: Collection[str]) -> list[str]:
     """The overrides that turn today's defaults into `config`, and `shown` settings even at their defaults.
 
@@ -174,7 +170,7 @@ def _overrides(config: Mapping[str, Any], shown: Collection[str]) -> list[str]:
     defaults = _flat([])
     # A setting that the run did not know may have another default today.
     wanted |= {name: value for name, value in with_later_settings(wanted).items() if name in defaults}
-    kinds = {group: f"{group}.name" for group in _GROUPS}
+    kinds = {group: f"{group}.name" for group in GROUPS}
     _refuse_unsafe_names(wanted, defaults, kinds)
     choices = [
         f"{group}={wanted[kind]}" for group, kind in kinds.items() if wanted[kind] != defaults[kind] or kind in shown

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["ScriptCommandLine", "ScriptFlags", "after_separator"]
+__all__ = ["ScriptCommandLine", "ScriptFlags", "after_separator", "split_fixed"]
 
 
 @dataclass(frozen=True)
@@ -78,3 +78,9 @@ class ScriptCommandLine:
 def after_separator(fixed: Sequence[str]) -> tuple[str, ...]:
     """Return the end of a command with these arguments of its script: `--` and the arguments, or nothing."""
     return ("--", *fixed) if fixed else ()
+
+
+def split_fixed(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the words of a command before the first `--`, and those after it."""
+    index = words.index("--") if "--" in words else len(words)
+    return list(words[:index]), list(words[index + 1 :])

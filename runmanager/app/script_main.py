@@ -15,8 +15,8 @@ from runmanager.app.compose.grid_rules import GridRules
 from runmanager.app.display.error_line import print_error
 from runmanager.app.driver.program import Storage
 from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
+from runmanager.app.programs.metric_advice import metric_advice
 from runmanager.app.programs.script.hydra_call import hydra_command
-from runmanager.app.programs.script.output.scalar_example import scalar_example
 from runmanager.app.programs.script.output.scalar_pattern import parse_scalars
 from runmanager.app.programs.script.script import Script, find_script
 from runmanager.app.programs.script.script_cell import ResumeSetting
@@ -27,7 +27,6 @@ from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.plan import Resume
 from runmanager.launching.slurm.launcher import SlurmLauncher
 from runmanager.launching.slurm.options import SlurmOptions
-from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.metric_direction import BETTER, MAX, MIN, parse_better, prefers_larger
 from runmanager.records.settings.secrets import declare_secrets, masked_words, refuse_masks
 from runmanager.tracking.environment.environment import environment_for_children
@@ -43,10 +42,6 @@ _OF_EACH_CELL = (
 )
 _NUMBERS = re.compile(r"[1-9]\d*(,[1-9]\d*)*")
 _PRELOAD = "runmanager.app.programs.script.script_cell"
-_WITHOUT_MATCHES = (
-    "No metric was found: what the runs printed matched no --scalar expression that they were given. Finished runs are "
-    "kept as they are, and not searched again; another --name, or --resume never, runs them again."
-)
 
 
 def main(line: ScriptCommandLine) -> int:
@@ -77,19 +72,10 @@ def main(line: ScriptCommandLine) -> int:
         restore=flags.restore,
         named=lambda command, name: (*command[:2], "--name", name, *command[2:]),
         metric=_metric(flags),
-        without_metrics=lambda run: _WITHOUT_MATCHES if flags.scalar else _without_metrics(run),
+        without_metrics=metric_advice,
     )
     with environment_for_children(line.words):
         return _drive(SweepDriver(program, launcher_of(flags), driver), debug=line.debug)
-
-
-def _without_metrics(run: RunPaths) -> str:
-    """How to get a metric from a script whose `run` has none."""
-    example = f", as {found}" if (found := scalar_example(run.log)) else ""
-    return (
-        f"No metric was found: --scalar NAME=REGEX reads one that the script prints{example}; "
-        "runmanager.log(NAME=value) in the script logs one."
-    )
 
 
 def program_of(line: ScriptCommandLine, script: Script) -> ScriptProgram:

@@ -1,11 +1,11 @@
 """Arguments after `--`: those of a script, the same in all its runs."""
 
-from collections.abc import Sequence
 from typing import Any
 
+from runmanager.app.script_command_line import split_fixed
 from runmanager.cli.repeated_options import UniqueOptionsCommand
 
-__all__ = ["FixedArgumentsCommand", "fixed_arguments", "split_fixed"]
+__all__ = ["FixedArgumentsCommand", "fixed_arguments"]
 
 _FIXED = "runmanager.fixed"
 
@@ -23,9 +23,3 @@ class FixedArgumentsCommand(UniqueOptionsCommand):
 def fixed_arguments(ctx: Any) -> tuple[str, ...]:
     """Return the arguments after `--` of the command that Typer's context `ctx` is of."""
     return tuple(ctx.meta[_FIXED])
-
-
-def split_fixed(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the words before the first `--`, and those after it."""
-    index = words.index("--") if "--" in words else len(words)
-    return list(words[:index]), list(words[index + 1 :])

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from runmanager import __version__
+from runmanager.app.script_command_line import split_fixed
 from runmanager.cli.commands.adopt import adopt
 from runmanager.cli.commands.best import best
 from runmanager.cli.commands.compare import compare
@@ -33,7 +34,7 @@ from runmanager.cli.commands.tensorboard import tensorboard
 from runmanager.cli.commands.tune import tune
 from runmanager.cli.commands.ui import ui
 from runmanager.cli.commands.watch import watch
-from runmanager.cli.fixed_arguments import FixedArgumentsCommand, split_fixed
+from runmanager.cli.fixed_arguments import FixedArgumentsCommand
 from runmanager.cli.grid_commands import DemoCommand, DuelCommand
 from runmanager.cli.hydra_application import PASS_THROUGH
 from runmanager.cli.printing import print_error

@@ -47,6 +47,7 @@ __all__ = [
     "groups_without_copies",
     "hydra_config_set",
     "hydra_words",
+    "interpolated_names",
     "is_none",
     "job_context",
     "job_exception",
@@ -218,6 +219,16 @@ def secrets_masked_in_files() -> Iterator[None]:
 def raw_value(node: Any) -> Any:
     """Return the value of a node as it was written: the text of an interpolation."""
     return node._value()
+
+
+def interpolated_names(config: DictConfig, prefix: str = "") -> Iterator[str]:
+    """Yield the dotted names of the settings whose values are interpolations, without those of Hydra."""
+    content: Any = config._content
+    for key, node in content.items():
+        if node._is_interpolation():
+            yield f"{prefix}{key}"
+        elif isinstance(node, DictConfig) and isinstance(node._content, dict) and key != "hydra":
+            yield from interpolated_names(node, f"{prefix}{key}.")
 
 
 def hydra_words(master: DictConfig) -> list[str]:

@@ -31,6 +31,7 @@ from runmanager.launching.hydra_internals import (
     flush_loggers,
     get_node,
     groups_without_copies,
+    interpolated_names,
     job_context,
     job_exception,
     overrides_dirname,
@@ -151,6 +152,13 @@ def test_nodes_and_declared_types_of_a_structured_config() -> None:
     assert declared_type(config, "width") == DeclaredType(int, is_optional=True)
     with pytest.raises(ConfigAttributeError):
         declared_type(config, "depth")
+
+
+def test_the_names_of_interpolations_are_those_of_settings_at_any_depth() -> None:
+    text = "{a: 1, b: '${a}', c: {d: 'x${a}', e: '${c.f}', f: 2, g: null, h: '???'}, i: ['${a}'], hydra: {j: '${a}'}}"
+    config = OmegaConf.create(text)
+    assert isinstance(config, DictConfig)
+    assert list(interpolated_names(config)) == ["b", "c.d", "c.e"]
 
 
 def test_a_key_that_a_plain_config_lacks_has_no_node_and_no_type() -> None:

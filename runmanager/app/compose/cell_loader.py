@@ -19,6 +19,7 @@ from runmanager.launching.hydra_internals import (
     OWN_CALLBACK,
     BaseConfigLoader,
     declared_type,
+    get_node,
     hydra_words,
     overrides_dirname,
 )
@@ -50,11 +51,12 @@ class CellLoader(BaseConfigLoader):
     """Hydra's loader for the cells of one sweep.
 
     Each distinct choice of groups is composed once and copied; values are then applied to the copy. A test compares the
-    result with Hydra's own.
+    result with Hydra's own. Faults of a configuration that `is_built_in` name what its groups offer.
     """
 
-    def __init__(self, loader: ConfigLoader) -> None:
+    def __init__(self, loader: ConfigLoader, *, is_built_in: bool = True) -> None:
         super().__init__(loader)
+        self._is_built_in = is_built_in
         self._bases: dict[tuple[str, ...], Callable[[], DictConfig]] = {}
         self._choices: dict[str, bool] = {}
         self._words: dict[str, Override] = {}
@@ -115,7 +117,7 @@ class CellLoader(BaseConfigLoader):
 
     def _base(self, master: DictConfig, parsed: Sequence[Override]) -> DictConfig:
         chosen = [each for each in parsed if self._is_choice(each)]
-        if any(not each.is_delete() and not isinstance(each.value(), str | list) for each in chosen):
+        if not all(isinstance(each.value(), str | None if each.is_delete() else str | list) for each in chosen):
             raise ConfigCompositionException("a choice of a group is not a name")  # Hydra raises a ValueError
         choices = tuple(each.input_line or "" for each in chosen)
         if self._known is not None and self._known.choices == choices and self._known.keys <= _changed_keys(parsed):
@@ -161,7 +163,7 @@ class CellLoader(BaseConfigLoader):
             return []
         value = format_value(value)
         way_out = did_you_mean(value, options)
-        if group == "model" and not way_out:
+        if self._is_built_in and group == "model" and not way_out:
             way_out = "torchvision's classifiers are `model=torchvision model.architecture=NAME`"
         return [fault(group, f"be one of {', '.join(options)}", value, way_out)]
 
@@ -174,13 +176,15 @@ class CellLoader(BaseConfigLoader):
             return []
         first = override.key_or_group.split(".")[0]
         known = [str(key) for key in master]
-        return [] if first in known or override.is_add() else [_unknown_key(override, known)]
+        if first in known or override.is_add():
+            return []
+        return [_unknown_key(override, known, is_built_in=self._is_built_in)]
 
     def _bad_value(self, override: Override, config: DictConfig) -> list[str]:
         try:
             self.apply_overrides([override], config)
         except (ConfigCompositionException, OmegaConfBaseException) as error:
-            return [_explained(override, config, error, self._groups())]
+            return [_explained(override, config, error, self._groups(), is_built_in=self._is_built_in)]
         return []
 
     def _groups(self) -> list[str]:
@@ -213,13 +217,16 @@ def _note_overrides(config: DictConfig, parsed: Sequence[Override]) -> None:
             config.hydra.job.override_dirname = dirname
 
 
-def _explained(override: Override, config: DictConfig, error: Exception, groups: Sequence[str]) -> str:
+def _explained(
+    override: Override, config: DictConfig, error: Exception, groups: Sequence[str], *, is_built_in: bool
+) -> str:
     key = override.key_or_group
     if isinstance(error, ValidationError) or isinstance(error.__cause__, ValidationError):
         return fault(key, _type_rule(config, key), repr(override.get_value_element_as_str()))
     if "Could not override" in str(error) or "looks like" in str(error):
-        known = flatten({str(name): _plain(node) for name, node in config.items() if name != "hydra"})
-        return _unknown_key(override, [*known, *groups], of_hydra=_settings_of_hydra(config))
+        known = flatten({str(name): _plain(get_node(config, name)) for name in config if name != "hydra"})
+        of_hydra = _settings_of_hydra(config)
+        return _unknown_key(override, [*known, *groups], of_hydra=of_hydra, is_built_in=is_built_in)
     return f"`{override.input_line}` cannot be applied: {message_line(error)}"
 
 
@@ -233,11 +240,14 @@ def _settings_of_hydra(config: DictConfig) -> list[str]:
     return [f"hydra.{name}" for name in flatten(parts) if not name.endswith("._target_")]
 
 
-def _unknown_key(override: Override, known: Sequence[str], *, of_hydra: Sequence[str] = ()) -> str:
+def _unknown_key(override: Override, known: Sequence[str], *, of_hydra: Sequence[str] = (), is_built_in: bool) -> str:
     key = override.key_or_group
     if key.startswith("hydra."):
         way_out = did_you_mean(key, of_hydra, cutoff=0.8) or "see --hydra-help."
         return f"`{key}` must be a setting of Hydra, got an unknown name; {way_out}"
+    if not is_built_in:
+        way_out = did_you_mean(key, known) or f"+{key}=… adds it."
+        return f"`{key}` must be a setting, got an unknown name; {way_out}"
     from runmanager.app.compose.schema import choices_with_setting, settings_of_choices  # late: only faults need it
 
     if choices := choices_with_setting(key):

@@ -77,7 +77,8 @@ def prepare_cells(
         loader, master, combinations, varying=varying, given=given, faults=faults, grid=grid, earlier=earlier
     )
     if sides and len({cell.signature for cell in cells}) < len(cells):
-        raise ConfigurationError(["The sides of a duel must differ, got the same settings on both."])
+        defaults = "" if _set_the_same(of_sides) else "; what one side leaves out has its default there"
+        raise ConfigurationError([f"The sides of a duel must differ, got the same settings on both{defaults}."])
     names = [key.lstrip("+~") for key in between]
     between = [name for name in names if name != "seed"]
     num_excluded = len(combinations) - len(cells)
@@ -118,7 +119,7 @@ def _read_cells(
     for each in composed:
         faults.update(each.faults)
         if each.config is not None:
-            cells.append(_cell(each.plain, each.config, each.words, varying))
+            cells.append(_cell(each, each.config, varying))
             configs.append(each.config)
     if len(configs) == len(composed):  # an invalid cell might use a setting that the others do not
         faults.update(dict.fromkeys(unused_setting_faults(configs, given)))
@@ -135,6 +136,7 @@ class _Composed:
     plain: dict[str, Any]
     config: Config | None
     faults: dict[str, None]
+    derived: frozenset[str] = frozenset()
 
 
 def _compose(
@@ -151,9 +153,9 @@ def _compose(
         composed = _composed(loader, master, words, reader, faults)
     if composed is None:
         return _Composed(words, {}, None, faults)
-    plain, config = composed
+    plain, config, derived = composed
     faults.update(dict.fromkeys(config.faults()))
-    return _Composed(words, plain, config, faults)
+    return _Composed(words, plain, config, faults, derived)
 
 
 def _remaining(
@@ -174,16 +176,18 @@ def _remaining(
     return remaining
 
 
-def _cell(plain: dict[str, Any], config: Config, words: Sequence[str], varying: Sequence[str]) -> Cell:
+def _cell(composed: _Composed, config: Config, varying: Sequence[str]) -> Cell:
+    plain = composed.plain
     identity = signature(plain)
     return Cell(
         identity,
         f"{readable_name(_shown(plain, varying))}-{short_signature(identity)}",
         plain,
-        tuple(words),
+        tuple(composed.words),
         device=config.device,
         epochs=config.epochs,
         measure_seconds=config.measure.max_seconds if isinstance(config.measure, PairedOptions) else 0.0,
+        derived=composed.derived,
     )
 
 
@@ -198,6 +202,11 @@ def _combine_with_sides(cells: list[list[str]], sides: Sequence[Sequence[Overrid
         return cells
     side_words = [[f"{each.get_key_element()}={each.get_value_element_as_str()}" for each in side] for side in sides]
     return [[*cell, *side] for cell in cells for side in side_words]
+
+
+def _set_the_same(sides: Sequence[Sequence[Override]]) -> bool:
+    """Whether both sides of a duel give the same settings."""
+    return len({frozenset(each.get_key_element() for each in side) for side in sides}) == 1
 
 
 def _side_faults(grid: OverrideGrid, sides: Sequence[Sequence[Override]]) -> list[str]:
@@ -217,7 +226,7 @@ def _side_faults(grid: OverrideGrid, sides: Sequence[Sequence[Override]]) -> lis
 
 def _composed(
     loader: CellLoader, master: DictConfig, words: list[str], reader: CellReader, faults: dict[str, None]
-) -> tuple[dict[str, Any], Config] | None:
+) -> tuple[dict[str, Any], Config, frozenset[str]] | None:
     try:
         cfg = loader.load_sweep_config(master, words)
         unknown = unknown_settings(cfg)

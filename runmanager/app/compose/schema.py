@@ -9,7 +9,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 import runmanager
-from runmanager.launching.hydra_internals import get_node, raw_value, without_migration_warnings
+from runmanager.launching.hydra_internals import get_node, interpolated_names, raw_value, without_migration_warnings
 from runmanager.launching.plan import Resume
 from runmanager.records.files.paths import storage_faults
 from runmanager.records.settings.secrets import is_secret
@@ -139,9 +139,12 @@ class CellReader:
         self._scalars: dict[tuple[type[Any], str], Any] = {}
         self._plain: dict[tuple[str, Any, str], Any] = {}
         self._options: dict[tuple[str, Any, str], Any] = {}
+        self._derived: dict[frozenset[str], frozenset[str]] = {}
 
-    def read(self, cfg: DictConfig) -> tuple[dict[str, Any], Config]:
+    def read(self, cfg: DictConfig) -> tuple[dict[str, Any], Config, frozenset[str]]:
         """Return a composed cell as its run stores it (`plain_settings`), and as `read_config` returns it.
+
+        Also the names of its settings whose values are interpolations.
 
         Raises OmegaConf's errors.
         """
@@ -158,7 +161,9 @@ class CellReader:
                 self._plain[identity] = plain_settings({name: value})[name]
                 self._options[identity] = OmegaConf.to_object(cfg[name])
             plain[name], values[name] = self._plain[identity], self._options[identity]
-        return plain, Config(**{name: values[name] if name in values else cfg[name] for name in _names(Config)})
+        config = Config(**{name: values[name] if name in values else cfg[name] for name in _names(Config)})
+        derived = frozenset(interpolated_names(cfg))
+        return plain, config, self._derived.setdefault(derived, derived)
 
 
 def unknown_settings(cfg: DictConfig) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from runmanager.app.display.run_line import has_metric
+from runmanager.app.display.run_line import has_instead, has_metric
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.run_record import RunRecord
@@ -49,6 +49,7 @@ def show_results(
     from runmanager.results.findings.answer_sentences import answers
     from runmanager.results.findings.sample_size import too_little_to_compare
     from runmanager.results.load.loader import read_results
+    from runmanager.results.metrics.metric_lookup import finished_without_metrics
     from runmanager.results.tables.results_table import result_rows
 
     contents, plan = read_results(sweep, observer=observer)
@@ -59,11 +60,12 @@ def show_results(
     )
     *said, count = answers(results, comparison, runs=contents.runs, metric=metric)
     said += [*too_little_to_compare(contents, plan), *_failures(contents.runs, sweep), count]
-    lacking = _runs_without_any_metric(contents.runs)
+    lacking = finished_without_metrics(contents.runs)
     if lacking and (advice := without_metrics(lacking[-1].paths)):
         said.append(advice)
     elif metric is not None and _is_missing(metric, contents.runs):
-        said.append(f"No finished run has the metric {metric}, by which cells were to be ranked.")
+        have = has_instead(metric, contents.runs, verb="have")
+        said.append(f"No finished run has the metric {metric}, by which cells were to be ranked: they {have}")
     lines = [_line(line, console) for line in (*where, *again, "", *said)]
     console.print()
     tables = _tables_that_fit(sweep, results, comparison, console, num_lines_below=_height(lines, console))
@@ -149,13 +151,6 @@ def _failures(runs: Sequence[StoredRun], sweep: SweepPaths) -> list[str]:
         log = f"{in_backticks(show)} has the log and the error"
         lines.append(f"{which if len(bad) > 1 else 'The run'} ended badly: {cause} ({log}).")
     return lines
-
-
-def _runs_without_any_metric(runs: Sequence[StoredRun]) -> list[StoredRun]:
-    """The finished runs if no run recorded any metric, else none."""
-    from runmanager.results.metrics.metric_lookup import has_metrics
-
-    return [] if has_metrics(runs) else [run for run in runs if run.record.status is Status.FINISHED]
 
 
 def _is_missing(metric: str, runs: Sequence[StoredRun]) -> bool:

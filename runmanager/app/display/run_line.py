@@ -17,6 +17,7 @@ from runmanager.validation import did_you_mean
 
 __all__ = [
     "end_reason",
+    "has_instead",
     "has_metric",
     "is_without_metrics",
     "logged_results",
@@ -120,11 +121,16 @@ def missing_metric(name: str, run: StoredRun) -> str:
     """Return a sentence that says that a finished run lacks the metric, and what it has; empty if it has it."""
     if has_metric(name, run):
         return ""
-    names = _recorded(run)
+    has = f"it {has_instead(name, [run], verb='has')}" if _recorded(run) else "it logged and printed none."
+    return f"{run_label(run.paths)} has finished without the metric {name}, by which cells are ranked: {has}"
+
+
+def has_instead(name: str, runs: Sequence[StoredRun], *, verb: str) -> str:
+    """Return the end of a sentence on runs without the metric `name`: those that they have, and which may be meant."""
+    names = list(dict.fromkeys(each for run in runs for each in _recorded(run)))
     shown = ", ".join(names[:_MAX_NAMED]) + (", …" if len(names) > _MAX_NAMED else "")
     hint = did_you_mean(name, names, max_names=1)
-    has = f"it has {shown}{f'; {hint}' if hint else '.'}" if names else "it logged and printed none."
-    return f"{run_label(run.paths)} has finished without the metric {name}, by which cells are ranked: {has}"
+    return f"{verb} {shown or 'none'}{f'; {hint}' if hint else '.'}"
 
 
 def is_without_metrics(run: StoredRun) -> bool:

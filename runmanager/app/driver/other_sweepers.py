@@ -22,6 +22,7 @@ from runmanager.app.driver.host_capacity import check_host_capacity
 from runmanager.app.driver.preflight import check_cells, refuse_literal_secrets, require_output_root
 from runmanager.errors import ConfigurationError, RecordError, RunFailedError, SweepError, UsageError
 from runmanager.launching.hydra_internals import job_exception
+from runmanager.launching.plan import derived_settings
 from runmanager.records.files.folder_identity import FolderIdentity
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.run_record import RunRecord
@@ -127,7 +128,8 @@ class OtherSweeper:
         settings = [cell.settings for cell in self._cells]
         axes = {name: [each[name] for each in settings if name in each] for name in differing_settings(settings)}
         with require_output_root(folder.parent):
-            write_cells(self._sweep, self._cells, axes=axes, command=command_line())
+            derived = derived_settings(grid.cells)
+            write_cells(self._sweep, self._cells, axes=axes, command=command_line(), derived=derived)
         self._folder = self._folder or FolderIdentity(folder)
 
     def launched(self, returns: Sequence[JobReturn], first: int) -> None:

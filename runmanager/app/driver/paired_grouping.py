@@ -15,9 +15,8 @@ from runmanager.errors import ConfigurationError, UsageError
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.local.turn_keeper import WARMUP_TURNS
 from runmanager.launching.plan import Action, PlannedRun, plan_of
-from runmanager.records.settings.values import differing_settings
 from runmanager.results.compare.cell_pairing import JOINT, default_baseline, find_axis, pair_cells
-from runmanager.results.load.cells import Cell, Cells
+from runmanager.results.load.cells import Cell, Cells, independent_settings
 from runmanager.results.stats.paired_speedup import MIN_ROUNDS
 from runmanager.text import pluralize
 from runmanager.training.options.groups import PairedOptions
@@ -172,7 +171,8 @@ def pairing_notices(grid: CellGrid, pairing: Pairing | None) -> list[str]:
         epochs = pluralize(max(cell.epochs for cell in grid.cells), "epoch")
         at_most = pairing.options.max_seconds
         notices.append(
-            f"Each side trains {epochs}; then they take turns for `measure.max_seconds`={at_most:g} at most."
+            f"Each side first trains {epochs}, which takes as long as it takes; then they take turns for "
+            f"`measure.max_seconds`={at_most:g} at most."
         )
     max_members = max(len(frozenset().union(*group) & grid.in_epochs) for group in pairing.groups)
     max_members *= 1 if pairing.duel is None else 2
@@ -194,7 +194,7 @@ def _groups(grid: CellGrid, name: str) -> list[Sides]:
     cells = Cells(
         [Cell(each.run, each.signature, each.settings, None) for each in planned],
         {},
-        differing_settings([each.settings for each in planned]),
+        independent_settings([each.settings for each in planned], grid.derived),
     )
     try:
         axis = find_axis(cells, name, "measure.axis")

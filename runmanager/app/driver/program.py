@@ -5,12 +5,13 @@ Planning, launching, recording, resuming, showing and comparing know a program b
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import msgspec
 from hydra.plugins.launcher import Launcher
 
-from runmanager.launching.plan import RERUN_CHANGED, Cell, PlannedRun, Resume
+from runmanager.launching.plan import RERUN_CHANGED, Cell, PlannedRun, Resume, derived_settings
 from runmanager.launching.work import Work
 from runmanager.records.files.paths import RunPaths, SweepPaths, storage_faults
 from runmanager.records.run.run_record import RunRecord
@@ -73,6 +74,11 @@ class CellGrid:
     code_folder: str | None = None
     extension_obstacle: Callable[[Cell, RunRecord], str] | None = None
     defaults: Mapping[str, Any] | None = None
+
+    @cached_property
+    def derived(self) -> frozenset[str]:
+        """The settings that follow from others in all cells (see `SweepRecord`)."""
+        return derived_settings(self.cells, self.axes)
 
 
 class Program(Protocol):

@@ -101,7 +101,6 @@ class SweepDriver:
         self._queued: dict[str, str] = {}
         self._console = console or make_console()
         self._pairing: Pairing | None = None
-        self._is_advised = False
 
     def run(self) -> Sequence[JobReturn]:
         """Run the cells that are missing, and return their results in order; none for a dry run."""
@@ -207,7 +206,8 @@ class SweepDriver:
         workers = self._launcher.options.workers if isinstance(self._launcher, LocalLauncher) else 1
         existing = [each for each in plan if each.action is not Action.SKIP]
         earlier = read_sweep_record(sweep) if sweep else None
-        cells = add_cells(earlier, PlannedCells(existing), axes=grid.axes, command=command_line())
+        planned = PlannedCells(existing)
+        cells = add_cells(earlier, planned, axes=grid.axes, command=command_line(), derived=grid.derived)
         stored = read_sweep(sweep) if sweep else SweepContents(SweepPaths(Path()), [])
         measured = most_measured_epochs(existing, stored.runs)
         here = {each.cell.signature for each in existing}
@@ -253,7 +253,7 @@ class SweepDriver:
                 quiet=self._options.quiet,
                 observer=self._observer,
                 metric=self._options.metric,
-                without_metrics=self._without_metrics,
+                without_metrics=self._options.without_metrics,
                 skipped=skipped,
                 show=show_duel if grid.sides else self._show_results,
                 resuming=self._resuming_command(grid, sweep),
@@ -282,12 +282,7 @@ class SweepDriver:
 
     def _show_results(self, sweep: SweepPaths, console: Console, is_written: bool) -> None:
         options = self._options
-        show_results(sweep, console, is_written, metric=options.metric, without_metrics=self._without_metrics)
-
-    def _without_metrics(self, run: RunPaths) -> str:
-        """How to get a metric; said once in a command."""
-        said, self._is_advised = self._is_advised, True
-        return "" if said else self._options.without_metrics(run)
+        show_results(sweep, console, is_written, metric=options.metric, without_metrics=options.without_metrics)
 
     def _resuming_command(self, grid: CellGrid, sweep: SweepPaths) -> Sequence[str]:
         command = command_line()

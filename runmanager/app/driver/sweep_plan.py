@@ -139,6 +139,7 @@ def write_plan(
         default_device=grid.default_device,
         metric=metric,
         defaults=grid.defaults,
+        derived=grid.derived,
     )
     return {cell.signature: cell.run for cell in record.planned}
 

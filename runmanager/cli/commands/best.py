@@ -41,8 +41,10 @@ def best(
     format_: RunFormatOption = RunFormat.TEXT,
 ) -> None:
     """Show the best cell by its mean over seeds, how certain that is, its command, and where its weights are."""
+    from runmanager.app.programs.metric_advice import advice_without_metrics
     from runmanager.app.reproduce_command import reproduce as command_for
     from runmanager.results.findings.best_text import best_headline, best_sections, best_sentences, best_to_json
+    from runmanager.results.load.loader import read_results
     from runmanager.results.load.several_sweeps import SWEEP, name_sweeps
     from runmanager.results.table_model.sections import Section, format_sections
     from runmanager.results.tables.query import TableQuery
@@ -51,7 +53,11 @@ def best(
     query = TableQuery.parse(where=where)
     named = name_sweeps([find_sweep(each) for each in sweeps])
     find = _best_of_several if len(named) > 1 else _best_of_one
-    found, damaged = find(list(named.values()), query, metric=metric, better=better, at=at)
+    try:
+        found, damaged = find(list(named.values()), query, metric=metric, better=better, at=at)
+    except UsageError as error:
+        stored = [run for paths in named.values() for run in read_results(paths)[0].runs]
+        raise UsageError(" ".join([str(error), *advice_without_metrics(stored)])) from None
     runs = [run.record for run, _ in found.winner.runs]
     seeds = sorted_values(run.config.get("seed") for run in runs)
     words, line, remarks = None, list[str](), list[str]()

@@ -3,14 +3,14 @@
 import dataclasses
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from runmanager.cli.arguments import AtOption, BetterOption, SweepName
+from runmanager.cli.compared_sweeps import OneSweep, SweepPair
 from runmanager.cli.completion import (
     complete_axes,
     complete_baselines,
@@ -19,20 +19,15 @@ from runmanager.cli.completion import (
     complete_sweeps,
 )
 from runmanager.cli.gate.conditions import FailIfOption, Verdict, answer_conditions, options_of_table
-from runmanager.cli.gate.proposed_duel import duel_of_sides, duel_of_sweeps
 from runmanager.cli.printing import console, print_text, print_warning, render, warn_damaged
 from runmanager.cli.table_formats import DATA_FORMATS, TableFormat, format_table, max_text_rows
 from runmanager.errors import UsageError
-from runmanager.records.sweep.lookup import find_sweep
-from runmanager.text import printable
+from runmanager.text import in_backticks, printable
 
 if TYPE_CHECKING:
-    from runmanager.records.storage.reader import SweepContents
-    from runmanager.records.sweep.sweep_record import SweepRecord
-    from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
+    from runmanager.results.compare.comparison_table import ComparisonTable
     from runmanager.results.compare.matched_pairs import Matches
     from runmanager.results.compare.options import CompareOptions
-    from runmanager.results.gate.sweep_pairs import TwoSweeps
 
 __all__ = ["compare"]
 
@@ -132,6 +127,7 @@ def compare(
 
     Of two sweeps, commit, library versions, host and device may differ: they are what is compared.
     """
+    from runmanager.app.programs.metric_advice import advice_without_metrics
     from runmanager.results.compare.options import CompareOptions
     from runmanager.results.compare.sweep_question import with_metric_of_untimed
     from runmanager.results.findings.crossover import crossover_answers
@@ -145,7 +141,7 @@ def compare(
         )
     query = TableQuery.parse(where=where)
     conditions = [parse_condition(text) for text in fail_if or ()]
-    pairing = _OneSweep.read(sweep) if candidate is None else _SweepPair.read(sweep, candidate)
+    pairing = OneSweep.read(sweep) if candidate is None else SweepPair.read(sweep, candidate)
     requested = CompareOptions(axis, baseline, better=better, at=at, drift=drift, margin=margin)
     if metric is not None:
         requested = dataclasses.replace(requested, metric=metric)
@@ -179,6 +175,7 @@ def compare(
         if metric is None:
             shown = dataclasses.replace(shown, notes=(*shown.notes, *_other_question(pairing, options)))
         answers = [*found, "", *crossing] if crossing else found
+        answers = [*answers, *advice_without_metrics(pairing.contents.runs)]
         _show_pairs(shown, sentences, answers, show_all=show_all)
         print_text("".join(f"{printable(line)}\n" for line in verdict.lines))  # not wrapped: they hold commands
     elif format_ is CompareFormat.GITHUB:
@@ -200,128 +197,22 @@ def _sentences(matches: "Matches") -> list[str]:
     return [*bottleneck_notes(matches), *roofline_lines(matches)]
 
 
-def _other_question(pairing: "_OneSweep | _SweepPair", options: "CompareOptions") -> list[str]:
+def _other_question(pairing: "OneSweep | SweepPair", options: "CompareOptions") -> list[str]:
     """Say how to compare by quality instead of speed, or the reverse, where no metric was named."""
     from runmanager.results.compare.sweep_question import other_metric
 
     other = other_metric(pairing.contents.runs, pairing.plan, options.metric)
-    text = (
-        f"No metric was named, so this compares {options.metric}; for {other}: `--metric {shlex.quote(other or '')}`."
-    )
-    return [text] if other else []
-
-
-@dataclasses.dataclass(frozen=True)
-class _OneSweep:
-    """The pairs within one sweep."""
-
-    contents: "SweepContents"
-    plan: "SweepRecord | None"
-    title: str
-
-    @classmethod
-    def read(cls, name: str) -> "_OneSweep":
-        from runmanager.results.load.loader import read_results
-
-        paths = find_sweep(name)
-        return cls(*read_results(paths), f"Comparison of {paths.name}")
-
-    def with_metric(self, options: "CompareOptions") -> "CompareOptions":
-        from runmanager.results.compare.sweep_question import with_metric_of_sweep
-
-        return with_metric_of_sweep(self.contents, self.plan, options)
-
-    def match(self, options: "CompareOptions") -> "Matches":
-        from runmanager.results.compare.matched_pairs import match_sides
-
-        return match_sides(self.contents, self.plan, options)
-
-    def in_turn(self, options: "CompareOptions", matches: "Matches") -> "tuple[CompareOptions, Matches]":
-        from runmanager.results.compare.sweep_question import in_turn
-
-        return in_turn(self.contents, self.plan, options, matches)
-
-    def along_only_axis(self, options: "CompareOptions", matches: "Matches") -> "tuple[CompareOptions, Matches]":
-        from runmanager.results.compare.sweep_question import along_only_axis
-
-        return along_only_axis(self.contents, self.plan, options, matches)
-
-    def compare(self, matches: "Matches", options: "CompareOptions") -> "ComparisonTable":
-        from runmanager.results.compare.comparison import compare_matches
-
-        return compare_matches(self.contents, matches, options)
-
-    def answers(self, pairs: "ComparisonTable", options: "CompareOptions") -> list[str]:
-        from runmanager.results.findings.answer_sentences import answers
-        from runmanager.results.metrics.metric_lookup import requested_metric
-        from runmanager.results.tables.results_table import result_rows
-
-        runs = self.contents.runs
-        metric = requested_metric(options.metric, runs)
-        by = options.metric if metric is not None and metric.effect == "difference" else None  # the best is no speed
-        return answers(result_rows(self.contents, self.plan), pairs, runs=runs, metric=by)
-
-    @property
-    def duel(self) -> "Callable[[ComparisonRow], str]":
-        return partial(duel_of_sides, runs=self.contents.runs)
-
-
-@dataclasses.dataclass(frozen=True)
-class _SweepPair:
-    """The pairs across two sweeps."""
-
-    sweeps: "TwoSweeps"
-
-    @classmethod
-    def read(cls, baseline: str, candidate: str) -> "_SweepPair":
-        from runmanager.results.gate.sweep_pairs import read_two_sweeps
-
-        return cls(read_two_sweeps(find_sweep(baseline), find_sweep(candidate)))
-
-    @property
-    def contents(self) -> "SweepContents":
-        return self.sweeps.together
-
-    @property
-    def plan(self) -> "SweepRecord | None":
-        return self.sweeps.plans[1]
-
-    @property
-    def title(self) -> str:
-        return f"Comparison of {self.sweeps.names[1]} with {self.sweeps.names[0]}"
-
-    def with_metric(self, options: "CompareOptions") -> "CompareOptions":
-        from runmanager.results.compare.sweep_question import with_metric_of_untimed
-
-        return with_metric_of_untimed(self.contents.runs, self.plan, options)
-
-    def match(self, options: "CompareOptions") -> "Matches":
-        return self.sweeps.match(options)
-
-    def in_turn(self, options: "CompareOptions", matches: "Matches") -> "tuple[CompareOptions, Matches]":
-        return options, matches  # two sweeps have one axis: themselves
-
-    def along_only_axis(self, options: "CompareOptions", matches: "Matches") -> "tuple[CompareOptions, Matches]":
-        return options, matches
-
-    def compare(self, matches: "Matches", options: "CompareOptions") -> "ComparisonTable":
-        return self.sweeps.compare_matches(matches, options)
-
-    def answers(self, pairs: "ComparisonTable", options: "CompareOptions") -> list[str]:
-        from runmanager.results.findings.comparison_findings import comparison_answers
-
-        return [line for lines in comparison_answers(pairs.rows, pairs) for line in lines]
-
-    @property
-    def duel(self) -> "Callable[[ComparisonRow], str]":
-        runs = [each.runs for each in self.sweeps.contents]
-        return partial(duel_of_sweeps, runs=runs, command=() if self.plan is None else self.plan.command)
+    if not other:
+        return []
+    along = [] if options.axis is None else ["--axis", options.axis]
+    command = shlex.join(["runmanager", "compare", *pairing.typed_names, *along, "--metric", other])
+    return [f"No metric was named, so this compares {options.metric}; for {other}: {in_backticks(command)}."]
 
 
 def _print_file(
     pairs: "ComparisonTable",
     format_: TableFormat,
-    pairing: _OneSweep | _SweepPair,
+    pairing: OneSweep | SweepPair,
     sentences: Sequence[str],
     verdict: Verdict,
     *,

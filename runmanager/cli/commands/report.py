@@ -66,11 +66,17 @@ def _rebuild(paths: SweepPaths, kinds: "Sequence[FigureKind]") -> None:
 
     with require_writable("SWEEP", paths.root, way_out="`runmanager table` and `compare` write nothing"):
         written = write_tables(paths, figures=kinds)
-    tables = ", ".join(path.name for path in (paths.results("csv"), paths.epochs_csv, paths.comparison("csv")))
-    lines = [str(paths.report), f"In the same folder: {tables}, also as .json, .md and .html."]
+    tables = "; ".join(map(_kinds_of, (paths.results("csv"), paths.comparison("csv"), paths.epochs_csv)))
+    lines = [str(paths.report), f"In the same folder: {tables}."]
     if kinds:
         lines.append(_figure_line(written))
     print_text("".join(f"{line}\n" for line in lines))
+
+
+def _kinds_of(table: Path) -> str:
+    """The name of a table's file, with the other kinds that were written: `results.csv, .json`."""
+    others = (suffix for suffix in (".json", ".md", ".html") if table.with_suffix(suffix).exists())
+    return ", ".join([table.name, *others])
 
 
 def _figure_line(written: Sequence[Path]) -> str:

@@ -36,7 +36,8 @@ def rm(
 ) -> None:
     """Move a sweep or a run into the trash, OUTPUT_ROOT/.trash. Nothing that may be alive is touched.
 
-    A rerun of the sweep leaves a removed cell out unless it is given `--restore`.
+    A rerun of the sweep leaves a removed cell out unless it is given `--restore` (of a Hydra application
+    `hydra.sweeper.restore=true`, of a custom loop `overwrite=True`).
     """
     if (target is None) != empty_trash:
         raise UsageError("`rm` must have either a SWEEP or RUN, or `--empty-trash`, got " + _got(target) + ".")
@@ -54,20 +55,21 @@ def _got(target: str | None) -> str:
 
 def _remove(found: SweepPaths | RunPaths, *, yes: bool) -> None:
     from runmanager.app.manage.sweep_folders import remove_run, remove_sweep, require_rest
+    from runmanager.app.program_kind import kind_of_sweep
     from runmanager.records.storage.reader import run_names
 
-    is_run = isinstance(found, RunPaths)
     require_rest(found.sweep, found) if isinstance(found, RunPaths) else require_rest(found)
     what = str(found.root)
     if isinstance(found, SweepPaths):
         what += f" with {pluralize(len(run_names(found)), 'run')}"
     _confirm(f"Move {what} into the trash?", yes=yes)
+    kind = kind_of_sweep(found.sweep) if isinstance(found, RunPaths) else None
     with require_writable("SWEEP", found.root.parent, way_out="what is removed is moved, not deleted"):
         target = remove_run(found) if isinstance(found, RunPaths) else remove_sweep(found)
     if isinstance(found, RunPaths):
         _rebuild(found.sweep)
-    again = "; a rerun of the sweep leaves its cell out unless it is given --restore" if is_run else ""
-    print_text(f"{found.root} is now in {target}{again}.\n")
+    again = kind.restored_with() if kind else ""
+    print_text(f"{found.root} is now in {target}{'; ' if again else ''}{again}.\n")
 
 
 def _rebuild(sweep: SweepPaths) -> None:

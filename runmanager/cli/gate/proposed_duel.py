@@ -4,9 +4,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from runmanager.app.script_command_line import after_separator
+from runmanager.app.script_command_line import after_separator, split_fixed
 from runmanager.app.sweeper_flags import SweeperFlags
-from runmanager.cli.fixed_arguments import split_fixed
+from runmanager.records.host.gpus import is_device_missing
 from runmanager.text import format_value
 
 if TYPE_CHECKING:
@@ -45,10 +45,13 @@ def duel_of_sides(row: "ComparisonRow", runs: "Sequence[StoredRun]") -> str:
         return _NO_SIDES
     left_out = {*_NOT_OF_A_DUEL, _SEED, *compared, *(name.removesuffix(".name") for name in compared)}
     settings = [word for word in words if left_out.isdisjoint(_names(word))]
-    sides = shlex.join(["runmanager", "duel", *(_side(row["axis"], row[side]) for side in ("baseline", "candidate"))])
+    sides = ["runmanager", "duel", *(_side(row["axis"], row[side]) for side in ("baseline", "candidate"))]
+    missing = [word for word in (*sides, *settings) if word.startswith("device=") and is_device_missing(word[7:])]
+    where = f" on a machine with {missing[0][7:]}" if missing else ""
     if any("_target_=" in word for word in settings):
-        return could_say(f"`{sides}` with the other settings of the sweep, whose `_target_` is not repeated here.")
-    return could_say(f"`{' '.join([sides, shlex.join(settings)]).rstrip()}`")
+        rest = "with the other settings of the sweep, whose `_target_` is not repeated here."
+        return could_say(f"`{shlex.join(sides)}`{where} {rest}")
+    return could_say(f"`{shlex.join([*sides, *settings])}`{where}")
 
 
 def duel_of_sweeps(row: "ComparisonRow", runs: "Sequence[Sequence[StoredRun]]", command: Sequence[str]) -> str:

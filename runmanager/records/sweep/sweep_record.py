@@ -56,7 +56,8 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
     now; a killed one stays until the next one begins. `removed` are the signatures of cells whose runs were removed by
     command, which a rerun leaves out. `metric` is the one that a command has asked to rank cells by. `defaults` are
     those with which the sweep began, of settings whose default has changed since the first version
-    (`CHANGED_DEFAULTS`); an older sweep, and one of another program, has none.
+    (`CHANGED_DEFAULTS`); an older sweep, and one of another program, has none. `derived` are the settings that no
+    command gave: in all cells that have them their values are interpolations of other settings.
     """
 
     schema_version: Int64 = SCHEMA_VERSION
@@ -74,6 +75,7 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
     removed: tuple[str, ...] = ()
     metric: str | msgspec.UnsetType = msgspec.UNSET
     defaults: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    derived: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.commands:  # a record written before there was a list
@@ -135,20 +137,22 @@ def write_cells(
     default_device: str | msgspec.UnsetType | None = msgspec.UNSET,
     metric: str | None = None,
     defaults: Mapping[str, Any] | None = None,
+    derived: Collection[str] = (),
 ) -> SweepRecord:
     """Add `cells` to sweep.json after those of earlier commands for the same sweep; a removed one is so no longer.
 
     A known cell keeps the name of its run, so that two drivers never give one cell two folders. `cells` is iterated
     twice; an iterable that creates cells on demand saves memory. Equal values of `axes` are stored once; with None the
     axes are the settings in which all cells so far differ. `default_device` is stored as given, `metric` if there is
-    one, `defaults` if the sweep begins with this command. `driver` is a process that will run cells until it calls
+    one, `defaults` if the sweep begins with this command. `derived` are the settings that follow from others in all
+    `cells`. `driver` is a process that will run cells until it calls
     `leave_sweep`.
     """
     refuse_linked_runs(paths)
     make_folder(paths.runs)
     with locked_folder(paths.root):  # two commands for one sweep may run at the same time
         earlier = read_sweep_record(paths)
-        record = add_cells(earlier, cells, axes=axes, command=command)
+        record = add_cells(earlier, cells, axes=axes, command=command, derived=derived)
         record = msgspec.structs.replace(record, default_device=default_device, metric=metric or record.metric)
         if earlier is None and defaults is not None:
             record = msgspec.structs.replace(record, defaults=dict(defaults))
@@ -182,6 +186,7 @@ def add_cells(
     *,
     axes: Mapping[str, Sequence[Any]] | None,
     command: Sequence[str],
+    derived: Collection[str] = (),
 ) -> SweepRecord:
     """Return the `earlier` record with the cells of one more command added (see `write_cells`)."""
     known = [] if earlier is None else [_with_shared(cell, earlier.settings) for cell in earlier.planned]
@@ -219,7 +224,17 @@ def add_cells(
         removed=tuple(removed),
         metric=earlier.metric if earlier else msgspec.UNSET,
         defaults=earlier.defaults if earlier else msgspec.UNSET,
+        derived=_derived(known, earlier.derived if earlier else (), cells, derived),
     )
+
+
+def _derived(
+    known: Iterable[PlannedCell], before: Collection[str], cells: Iterable[PlannedCell], now: Collection[str]
+) -> tuple[str, ...]:
+    """Return the settings that are derived in all cells that have them, of those `before` and of this command."""
+    one_sided = ((set(now).difference(before), known), (set(before).difference(now), cells))
+    given = {name for names, others in one_sided if names for cell in others for name in names & cell.settings.keys()}
+    return tuple(sorted({*before, *now} - given))
 
 
 def _differing_values(cells: Sequence[PlannedCell]) -> dict[str, list[Any]]:

@@ -58,10 +58,18 @@ class Pair:
 def find_axis(cells: Cells, name: str, option: str = "--axis") -> Axis:
     """Return the axis of that name: a setting, a group (`model` or `model.name`) with all its settings, or several.
 
-    Raises `UsageError`, which names `option`, for a name that no cell has.
+    Raises `UsageError`, which names `option`, for a name that no cell has, and for a setting that follows from others.
     """
     if JOINT in name:
-        return _joint_axis(name, [find_axis(cells, part, option) for part in name.split(JOINT)], cells)
+        return _joint_axis(name, [_single_axis(cells, part, option) for part in name.split(JOINT)], cells)
+    axis = _single_axis(cells, name, option)
+    if len(axis.values) > 1 and axis.members.isdisjoint(cells.varying):
+        rule = f"`{option}` must be a setting that varies by itself, got '{name}', which follows from others;"
+        raise UsageError(f"{rule} {_what_varies(cells)}")
+    return axis
+
+
+def _single_axis(cells: Cells, name: str, option: str) -> Axis:
     settings = cells.names()
     group = name.removesuffix(".name")
     members = [each for each in settings if each.startswith(f"{group}.")]
@@ -131,9 +139,12 @@ def _text(value: Any) -> str:
 
 
 def _unknown_axis(cells: Cells, name: str, settings: Sequence[str], option: str) -> str:
-    varying = f"what varies here: {', '.join(cells.varying) or 'nothing'}."
-    way_out = f"{did_you_mean(name, settings, max_names=1)} {varying}".strip()
+    way_out = f"{did_you_mean(name, settings, max_names=1)} {_what_varies(cells)}".strip()
     return f"`{option}` must be a setting of the runs, got '{name}'; {way_out}"
+
+
+def _what_varies(cells: Cells) -> str:
+    return f"what varies here: {', '.join(cells.varying) or 'nothing'}."
 
 
 def default_baseline(axis: Axis) -> int:

@@ -40,7 +40,9 @@ def obstacles(sides: tuple[Side, Side], options: CompareOptions) -> list[str]:
     if metric == RUN_TIME and any(side.paired for side in sides):
         found.append("run_seconds of paired runs include their rounds, which take both sides equally long")
     measured = ", ".join(f"{count} of {side.label}" for side, count in zip(sides, counts, strict=True))
-    if metric.per_epoch:
+    if metric.per_epoch and not any(run.epochs for side in sides for run in side.finished):
+        found.append("no epochs were recorded")
+    elif metric.per_epoch:
         if min(counts) < options.min_epochs:
             found.append(f"{TOO_FEW_EPOCHS}: {measured} measured, {options.min_epochs} needed")
     elif lacking := [side for side in sides if side.without_values]:

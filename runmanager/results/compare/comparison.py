@@ -79,6 +79,7 @@ def compare_matches(sweep: SweepContents, matches: Matches, options: CompareOpti
             *damage_notes(sweep.damaged),
         ),
         legend=" ".join([*_standing_in(sweep, matches, options), _legend(matches), _verdicts(matches.metric, options)]),
+        command=_commands(sweep, matches.axes[-1:], options) if matches.is_picked else "",
     )
 
 
@@ -207,9 +208,9 @@ def _standing_in(sweep: SweepContents, matches: Matches, options: CompareOptions
     if matches.instead_of is None:
         return []
     compared = matches.axes[-1]
-    name = f"{compared.name.removesuffix('.name')}, along which the medians differ most"
+    name = compared.name.removesuffix(".name") + (", along which the medians differ most" if matches.is_picked else "")
     if len(matches.axes) > 1:
-        text = f"No two devices can be compared, so {name}, is compared as well"
+        text = f"No two devices can be compared, so {name}{',' if matches.is_picked else ''} is compared as well"
     else:
         text = f"As {_only_value(matches.instead_of)}, what is compared is {name}"
     compared_names = (compared.name, matches.instead_of.name)

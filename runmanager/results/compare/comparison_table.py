@@ -47,9 +47,13 @@ class ComparisonRow(Row):
 
 @dataclass(frozen=True)
 class ComparisonTable(Table):
-    """A comparison, one row a matched pair."""
+    """A comparison, one row a matched pair.
+
+    `command` compares along the stand-in axis alone, where that was picked from several by what they show.
+    """
 
     rows: Sequence[ComparisonRow]
+    command: str = ""
 
 
 def rows_by_sides(rows: Sequence[ComparisonRow]) -> dict[tuple[str, str], list[ComparisonRow]]:

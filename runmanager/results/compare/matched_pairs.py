@@ -56,7 +56,7 @@ class Matches:
 
     `instead_of` is the requested axis where that gives no answer. Then the last of `axes` stands in for it, and the
     others are the requested axis alone, if it has pairs. It was picked by its effect from axes that have `among` pairs
-    with an answer.
+    with an answer; `is_picked` says whether there was more than one.
     """
 
     cells: Cells
@@ -65,6 +65,7 @@ class Matches:
     pairs: Sequence[Match]
     instead_of: Axis | None = None
     among: int = 0
+    is_picked: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -81,7 +82,7 @@ class Matches:
         if self.instead_of is None:
             return self
         pairs = [match for match in self.pairs if not self.is_stand_in(match)]
-        return dataclasses.replace(self, axes=[self.instead_of], pairs=pairs, instead_of=None, among=0)
+        return dataclasses.replace(self, axes=[self.instead_of], pairs=pairs, instead_of=None, among=0, is_picked=False)
 
     @property
     def runs(self) -> dict[str, list[StoredRun]]:
@@ -165,7 +166,14 @@ def _with_stand_in(matches: Matches, options: CompareOptions) -> Matches:
         return matches
     _, axis, pairs = max(found, key=lambda each: each[0])
     axes = [*([requested] if matches.pairs else []), axis]
-    return dataclasses.replace(matches, axes=axes, pairs=[*matches.pairs, *pairs], instead_of=requested, among=among)
+    return dataclasses.replace(
+        matches,
+        axes=axes,
+        pairs=[*matches.pairs, *pairs],
+        instead_of=requested,
+        among=among,
+        is_picked=len(found) > 1,
+    )
 
 
 def _distance(match: Match) -> float:

@@ -25,6 +25,7 @@ from runmanager.results.findings.outcomes import outcomes
 from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.table_model.columns import Row, Table, setting_name
 from runmanager.results.table_model.formatting import number
+from runmanager.results.table_model.headings import metric_in_words
 from runmanager.results.tables.sorting import sorted_values
 from runmanager.text import format_value, pluralize
 
@@ -36,9 +37,11 @@ __all__ = ["parallel_figures"]
 
 _MIN_SETTINGS = 2
 _MIN_CELLS = 6
-_MAX_SETTINGS = 5
+_MAX_SETTINGS = 7
 _MAX_LINES = 300
 _MAX_TICKS = 6
+_CHARACTERS = 84  # of the names of all axes side by side
+_MAX_CHARACTERS = 12
 _SPREAD = 0.05  # of an axis' height, over which the lines through one value spread in the order of their outcome
 
 
@@ -93,8 +96,11 @@ def parallel_figures(results: Table, runs: Sequence[StoredRun] = ()) -> list[Swe
 
 def _measured(results: Table, runs: Sequence[StoredRun]) -> list[_Result]:
     """What was measured: the throughput, then the outcome, which decides which cell is best."""
-    throughput = _Result(THROUGHPUT.name, lambda row: row[THROUGHPUT.name], THROUGHPUT.more_is_better)
-    found = (_Result(each.name, each.of_run, each.metric.more_is_better) for each in outcomes(results, runs))
+    speed = metric_in_words(THROUGHPUT.name)
+    throughput = _Result(speed, lambda row: row[THROUGHPUT.name], THROUGHPUT.more_is_better)
+    found = (
+        _Result(metric_in_words(each.name), each.of_run, each.metric.more_is_better) for each in outcomes(results, runs)
+    )
     outcome = next((each for each in found if _is_measured(each, results)), None)
     return [each for each in (throughput, outcome) if each is not None and _is_measured(each, results)]
 
@@ -150,7 +156,7 @@ def _caption(settings: Sequence[str], outcomes: Sequence[str], num_cells: int, n
     omitted = f" Omitted: {pluralize(missing, 'cell')} without a result." if missing else ""
     hidden = f" Only the first {_MAX_SETTINGS} of {len(settings)} settings." if len(settings) > _MAX_SETTINGS else ""
     shown = sample_note(num_cells, _MAX_LINES, " of the outcome")
-    ends = join_names([name.replace("_", " ") for name in outcomes])
+    ends = join_names(outcomes)
     return (
         f"Each line is a cell{shown}, through its settings to its {ends}; seeds are one line, by their mean. The "
         f"colour shows the value on the last axis, where better is at the top.{hidden}{omitted}"
@@ -181,9 +187,9 @@ def _draw(scales: Sequence[_Scale], lines: Sequence[_Line]) -> "Figure":
             label = shortened(label_text(text), 12)
             axes.text(x - 0.05, y, label, ha="right", va="center", size="small", color=TEXT, zorder=4, bbox=background)
     _draw_shades(axes, len(scales) - 1)
-    axes.set_xticks(
-        range(len(scales)), [wrapped_name(setting_name(scale.name), 12) for scale in scales], fontsize="small"
-    )
+    width = min(_MAX_CHARACTERS, _CHARACTERS // len(scales))
+    names = [wrapped_name(setting_name(scale.name), width) for scale in scales]
+    axes.set_xticks(range(len(scales)), names, fontsize="small")
     axes.set_xlim(-0.35, len(scales) - 0.9)
     axes.set_ylim(-0.03, 1.03)
     return figure

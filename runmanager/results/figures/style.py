@@ -57,6 +57,7 @@ _ON_WHITE, _ON_DARK, _NUM_SHADES = (0.9, 0.0), (0.3, 1.0), 7
 
 _LINE_CHARACTERS = 30  # less than half the width
 _LABEL_CHARACTERS = 150
+_MAX_WORD = 12
 
 
 class SeriesStyle(NamedTuple):
@@ -185,10 +186,10 @@ def wrapped(text: str, characters: int = _LINE_CHARACTERS) -> str:
 
 
 def wrapped_name(name: str, characters: int) -> str:
-    """A name broken into lines after dots and underscores."""
+    """A name broken into lines after dots, underscores and spaces; longer words have a line each."""
     lines = [""]
-    for part in re.findall("[^._]+[._]*|[._]+", label_text(name)):
-        if lines[-1] and len(lines[-1] + part) > characters:
+    for part in re.findall("[^._ ]+[._ ]*|[._ ]+", label_text(name)):
+        if lines[-1] and len((lines[-1] + part).rstrip()) > characters:
             lines.append("")
-        lines[-1] += shortened(part, characters)
-    return "\n".join(lines)
+        lines[-1] += shortened(part, max(characters, _MAX_WORD))
+    return "\n".join(line.rstrip() for line in lines)

@@ -25,6 +25,7 @@ from runmanager.results.metrics.metric_lookup import (
     any_direction,
     default_metrics,
     find_metric,
+    finished_without_metrics,
     known_metrics,
     requested_metric,
 )
@@ -172,6 +173,8 @@ def find_best(
     if not ranked:
         known = (any_direction(other, sweep.runs) for other in known_metrics(sweep.runs))
         named = [each.name for each in known if _with_values(cells_by(each))]
+        if metric is None and finished_without_metrics(sweep.runs):
+            raise UsageError(f"The best must be by a metric that runs recorded, got none; there is {', '.join(named)}.")
         raise UsageError(_why_none(ranked_by, all_cells, named, is_requested=metric is not None))
     sign = -1 if ranked_by.more_is_better else 1
     winner, *others = sorted(ranked, key=lambda each: sign * float(each.spread))

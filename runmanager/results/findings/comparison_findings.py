@@ -42,6 +42,9 @@ def stand_in_answer(rows: Rows, comparison: ComparisonTable) -> list[str]:
     measured = [row for row in rows if row["verdict"] != NOT_MEASURED]
     if not measured:
         return []
+    of_sides = rows_by_sides(rows)
+    if len(of_sides) == 1 and not comparison.command:  # as where it is the one that was asked for
+        return comparison_answers(rows, comparison)[0]
     different = [row for row in measured if row["verdict"] in DIFFERENT]
     if not different:
         what, axis = _metric_name(measured[0]), setting_name(measured[0]["axis"])
@@ -49,9 +52,8 @@ def stand_in_answer(rows: Rows, comparison: ComparisonTable) -> list[str]:
         if are_equal:
             text = f"No difference in {what} along {axis}{_of(measured)}."
         else:
-            text = _open_answer(measured, what, axis)
+            text = _open_answer(measured, what, axis, comparison.command)
         return [text + caution_text(measured)]
-    of_sides = rows_by_sides(rows)
     sides = next(sides for sides, pairs in of_sides.items() if max(different, key=_size) in pairs)
     others = len(of_sides) - 1
     more = f" The comparison has {pluralize(others, 'other value')}." if others else ""
@@ -59,13 +61,12 @@ def stand_in_answer(rows: Rows, comparison: ComparisonTable) -> list[str]:
     return [_answer(of_sides[sides], *sides, comparison, _num_measured(of_sides)) + chosen + more]
 
 
-def _open_answer(measured: Rows, what: str, axis: str) -> str:
+def _open_answer(measured: Rows, what: str, axis: str, command: str) -> str:
     """Say that a stand-in axis has no answer. Its pairs are judged alone, as it was chosen by what they show."""
     answer = f"A difference in {what} along {axis} is neither shown nor ruled out"
     if len(measured) == 1 or len(rows_by_sides(measured)) > 1:
         return f"{answer}{_of(measured)}."
-    name = setting_name(measured[0]["axis"])
-    return f"{answer} by any of {len(measured)} pairs alone; `compare --axis {name}` judges them together."
+    return f"{answer} by any of {len(measured)} pairs alone; {command} judges them together."
 
 
 def _num_measured(of_sides: Mapping[Any, Rows]) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.settings.values import differing_settings, hashable
+from runmanager.records.settings.values import hashable
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.changed_defaults import CHANGED_DEFAULTS
 from runmanager.records.sweep.sweep_record import SweepRecord
@@ -16,7 +16,7 @@ from runmanager.results.compare.comparison_side import Side, label_of
 from runmanager.results.compare.comparison_table import ComparisonTable
 from runmanager.results.compare.matched_pairs import Match, Matches
 from runmanager.results.compare.options import CompareOptions
-from runmanager.results.load.cells import Cell, Cells, gather_cells
+from runmanager.results.load.cells import Cell, Cells, gather_cells, independent_settings
 from runmanager.results.load.loader import read_results
 from runmanager.results.metrics.metric import Metric
 from runmanager.results.metrics.metric_lookup import find_metric
@@ -85,7 +85,8 @@ class TwoSweeps:
             for cell in each.cells:
                 own = {name: value for name, value in {**each.shared, **cell.own}.items() if name not in left_out}
                 cells.append(replace(cell, own=own))
-        varying = differing_settings([cell.own for cell in cells])
+        derived = frozenset.intersection(*(frozenset(plan.derived if plan else ()) for plan in self.plans))
+        varying = independent_settings([cell.own for cell in cells], derived)
         devices = {each.default_device for each in gathered}
         value_at = [at for at, each in enumerate(gathered) for _ in each.cells]
         axis = Axis(_SWEEP_AXIS, frozenset(), self.names, value_at)

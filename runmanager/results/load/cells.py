@@ -1,6 +1,6 @@
 """The cells of a sweep, started or pending, and the settings in which they differ."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar
@@ -13,7 +13,7 @@ from runmanager.records.storage.reader import Damage, StoredRun
 from runmanager.records.sweep.sweep_record import PlannedCell, SweepRecord
 from runmanager.results.table_model.columns import BASE_SETTINGS
 
-__all__ = ["Cell", "CellWith", "Cells", "CellsWith", "continued_runs", "gather_cells"]
+__all__ = ["Cell", "CellWith", "Cells", "CellsWith", "continued_runs", "gather_cells", "independent_settings"]
 
 
 class _Run(Protocol):
@@ -66,7 +66,8 @@ class CellWith(Generic[_R]):
 class CellsWith(Generic[_R]):
     """All cells of a sweep: the runs in order of start, then pending cells in the order of the plan.
 
-    `shared` are the settings that all cells have in common according to the plan; it is empty without one.
+    `shared` are the settings that all cells have in common according to the plan; it is empty without one. `varying`
+    are those in which the cells differ, without those that follow from others.
     `default_device` is the device of a cell without that setting, None if it is unknown. With `has_ranks` a run was
     made by several ranks, and each has the setting `world_size`.
     """
@@ -135,7 +136,22 @@ def gather_cells(runs: Sequence[_R], damaged: Iterable[Damage], plan: SweepRecor
     cells = [CellWith(run.name, run.signature, settings, run) for run, settings in zip(runs, own, strict=True)]
     cells += [CellWith(cell.run, cell.signature, settings, None) for cell, settings in waiting]
     device = _DEVICE if plan is None or plan.default_device is msgspec.UNSET else plan.default_device
-    return CellsWith(cells, shared, differing_settings([cell.own for cell in cells]), device, has_ranks)
+    varying = independent_settings([cell.own for cell in cells], () if plan is None else plan.derived)
+    return CellsWith(cells, shared, varying, device, has_ranks)
+
+
+def independent_settings(cells: Sequence[Mapping[str, Any]], derived: Collection[str]) -> list[str]:
+    """Return the settings in which flat cells differ, without those of `derived` whose values the others tell."""
+    differing = differing_settings(cells)
+    following = [name for name in differing if name in derived]
+    others = [name for name in differing if name not in derived]
+    keys = [tuple(hashable(cell.get(name, _ABSENT)) for name in others) for cell in cells] if following else []
+    for name in following:
+        values: dict[Hashable, Hashable] = {}
+        told = (hashable(cell.get(name, _ABSENT)) for cell in cells)
+        if any(values.setdefault(key, value) != value for key, value in zip(keys, told, strict=True)):
+            others.append(name)
+    return [name for name in differing if name in others]
 
 
 class _Continuing(Protocol):

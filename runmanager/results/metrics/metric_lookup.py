@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from runmanager.errors import UsageError
+from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.load.run_summary import OVERALL_RATE, measured_epochs, overall_rate
 from runmanager.results.metrics.logged_metrics import (
@@ -26,7 +27,8 @@ from runmanager.validation import did_you_mean, fault
 
 __all__ = [
     *("MEMORY", "METRIC_NAMES", "RUN_TIME", "SPEEDS"),
-    *("any_direction", "default_metrics", "find_metric", "has_metrics", "is_of_training", "known_metrics"),
+    *("any_direction", "default_metrics", "find_metric", "finished_without_metrics", "has_metrics", "is_of_training"),
+    "known_metrics",
     *("recorded_names", "requested_metric"),
 ]
 
@@ -156,6 +158,11 @@ def has_metrics(runs: Sequence[StoredRun]) -> bool:
     return any(run.record.summary for run in runs) or any(
         epoch.metrics or any(getattr(epoch, name) is not None for name in OUTCOMES) for epoch in epochs
     )
+
+
+def finished_without_metrics(runs: Sequence[StoredRun]) -> list[StoredRun]:
+    """Return the finished runs if no run recorded any metric, else none."""
+    return [] if has_metrics(runs) else [run for run in runs if run.record.status is Status.FINISHED]
 
 
 def _losses(runs: Sequence[StoredRun]) -> list[str]:

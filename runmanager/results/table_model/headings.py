@@ -11,6 +11,7 @@ _WORDS = {
     "val_accuracy": "validation accuracy",
     "val_loss": "validation loss",
     "samples_per_second": "samples per second",
+    "overall_samples_per_second": "overall samples per second",
     "epoch_seconds": "seconds per epoch",
     "run_seconds": "seconds of the run",
     "peak_memory_bytes": "peak memory",
@@ -34,7 +35,6 @@ _IN_HEADINGS = _WORDS | {
 _BYTES = "_bytes"  # of columns whose values are printed with their unit
 _IN_SENTENCES = _WORDS | {reason: reason.replace("_", " ") for reason in Reason if "_" in reason}
 _IN_SENTENCE = re.compile(rf"\b({'|'.join(_IN_SENTENCES)})\b")
-_IN_CODE = _IN_HEADINGS | {"overall_samples_per_second": "overall samples per second"}
 
 
 def heading(column: str, table: Table) -> str:
@@ -67,7 +67,7 @@ def in_words(text: str) -> str:
     """
     parts = re.split(r"(`+[^`]*`+)", text)
     return "".join(
-        _IN_CODE.get(part.strip("`"), part)
+        _IN_HEADINGS.get(part.strip("`"), part)
         if part.startswith("`")
         else _IN_SENTENCE.sub(lambda name: _IN_SENTENCES[name[0]], part)
         for part in parts

@@ -216,8 +216,10 @@ def test_equal_values_of_several_cells_are_read_once(loaders: tuple[ConfigLoader
     for words in ("lr=1", "lr=2", "model=mlp model.hidden=[3]", "model=mlp model.hidden=[4]", "dataset.holdout=0.5"):
         cfg = ours.load_sweep_config(master, words.split())
         read.append(reader.read(cfg))
-        assert read[-1] == (plain_config(cfg), read_config(cfg))
-    (first, first_config), (second, second_config) = read[:2]
+        assert read[-1] == (plain_config(cfg), read_config(cfg), {"data_root", "dataset.val_size"})
+    (first, first_config, derived), (second, second_config, same) = read[:2]
+    assert derived is same
+    assert reader.read(ours.load_sweep_config(master, ["dataset.val_size=9"]))[2] == {"data_root"}
     assert first["optimizer"] is second["optimizer"]
     assert first["data_root"] is second["data_root"]
     assert first_config.optimizer is second_config.optimizer
@@ -229,7 +231,7 @@ def test_numbers_that_json_lacks_are_read_as_a_run_stores_them(
     hydras, ours = loaders
     master = hydras.load_configuration("config", [], RunMode.MULTIRUN)
     cfg = ours.load_sweep_config(master, ["model=custom", "model._target_=own.Net", "+model.clip=inf"])
-    plain, config = CellReader().read(cfg)
+    plain, config, _ = CellReader().read(cfg)
     assert plain == plain_settings(plain_config(cfg))
     assert plain["model"]["clip"] == "inf"
     assert config.model["clip"] == float("inf")

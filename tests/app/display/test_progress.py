@@ -209,10 +209,18 @@ def test_a_sweep_without_any_metric_says_how_to_get_one(begin: Begin, tmp_path: 
     said = r"No metric was found: --scalar NAME=REGEX reads one that the script prints, as --scalar 'loss=loss ("
     shown = screen.shown
     assert shown.index(f"lr=0.1 has finished. {said}") < re.search(r"✓ .*lr=0.2 ", shown).start()
-    assert shown.count(said) == 1
+    assert shown.count(said) == 2, "where it can be mended soon, and at the end"
     single = begin("run", "train.py", "lr=0.3", program=COMMAND, columns=200)
     assert single.end() == 0
     assert single.shown.count(said) == 1
+    (sweep,) = (each.name for each in (tmp_path / "outputs").iterdir() if len(list((each / "runs").iterdir())) == 2)
+    compared = begin("compare", sweep, program=COMMAND, columns=200)
+    assert compared.end() == 0
+    assert "could not be compared: no epochs were recorded." in compared.shown and said in compared.shown
+    best = begin("best", sweep, program=COMMAND, columns=400)
+    assert best.end() == 2
+    assert "error: The best must be by a metric that runs recorded, got none; there is run_seconds" in best.shown
+    assert said in best.shown
 
 
 @pytest.mark.parametrize("term", ["xterm-256color", "dumb"], ids=["live table", "plain lines"])
@@ -229,7 +237,7 @@ def test_the_first_run_that_finishes_says_that_it_lacks_the_requested_metric(
     )
     assert shown.count("without the metric") == 1
     assert shown.index(said) < re.search(r"✓ (2/2 )?lr=0.2 ", shown).start()
-    assert "No finished run has the metric scroe, by which cells were to be ranked." in shown
+    assert f"No finished run has the metric scroe, by which cells were to be ranked: they have {said[-28:]}" in shown
     known = begin("sweep", *options[:4], "--metric", "score", "--better", "max", "train.py", "lr=0.1", program=COMMAND)
     assert known.end() == 0 and "metric" not in known.shown
 

@@ -59,6 +59,10 @@ REFUSED = {
         ["hydra.sweeper.sides=['lr=0.1','lr=0.10']"],
         "The sides of a duel must differ, got the same settings on both.",
     ),
+    "sides that give other settings, at their defaults": (
+        ["hydra.sweeper.sides=['lr=0.01','seed=0']"],
+        "got the same settings on both; what one side leaves out has its default there.",
+    ),
     "blocks with workers": (
         ["num_workers=0,2", "measure.block_steps=5"],
         "`measure.block_steps` must be null where `num_workers` is above 0, got 5; "

@@ -11,6 +11,7 @@ import pytest
 from runmanager import Sweep
 from runmanager.app.reproduce_command import reproduce
 from runmanager.cli.main import run_command
+from runmanager.errors import UsageError
 from runmanager.records.storage.reader import read_epochs
 
 from ..conftest import sweep_in
@@ -177,3 +178,22 @@ def test_a_sweep_of_random_images_keeps_the_validation_images_that_it_began_with
     assert command(*words, "dataset.size=60,4", "lr=0.1", "device=cpu", "name=new").status == 0
     sizes = {each.settings["dataset.size"]: each.settings["dataset.val_size"] for each in sweep("new").records}
     assert sizes == {60: 6, 4: 1}
+
+
+def test_a_setting_that_follows_from_another_splits_no_pairs_until_a_command_gives_it(
+    command: Callable[..., Any], sweep: Callable[[str], Any]
+) -> None:
+    words = ("-m", "dataset=fake", "dataset.in_shape=[1,2,2]", "model=logistic", "epochs=1", "batch_size=60")
+    words = (*words, "device=cpu", "name=sizes")
+    assert command(*words, "dataset.size=60,40").status == 0
+    found = Sweep(sweep("sizes").paths.root)
+    (row,) = found.compare("dataset.size").to_dict("records")
+    assert "too few epochs" in row["reason"]
+    assert "dataset.val_size" not in sweep("sizes").rows()[0]
+    with pytest.raises(UsageError, match=r"'dataset\.val_size', which follows from others; what varies here: data"):
+        found.compare("dataset.val_size")
+    assert len(found.compare("dataset.size+dataset.val_size")) == 1
+    assert command(*words, "dataset.size=20", "dataset.val_size=9").status == 0
+    assert len(Sweep(sweep("sizes").paths.root).compare("dataset.size")) > 2
+    assert command(*words, "dataset.size=60,40").status == 0
+    assert len(Sweep(sweep("sizes").paths.root).compare("dataset.size")) > 2

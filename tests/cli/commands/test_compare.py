@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -129,10 +129,10 @@ def test_without_anything_to_compare_no_table_is_printed(command: Callable, swee
     assert "speedup" not in text
 
 
-def write_script_sweep(root: Path, *, seeds: int) -> SweepPaths:
+def write_script_sweep(root: Path, *, seeds: int, lr: Sequence[float] = (0.1, 0.2)) -> SweepPaths:
     """Write a sweep over two settings, of a script that has no device and counts no samples."""
     paths, cells = SweepPaths(root / "outputs" / "two"), []
-    axes = {"lr": [0.1, 0.2], "width": [8, 16], "seed": list(range(seeds))}
+    axes = {"lr": list(lr), "width": [8, 16], "seed": list(range(seeds))}
     for params in expand_grid(**axes):
         config = {"lr": params.lr, "width": params.width, "seed": params.seed}
         signed = signature(config)
@@ -180,6 +180,16 @@ def test_the_commands_for_other_settings_are_complete(
     assert "0.2 / 0.1" in command(*shown.split()[1:]).out
 
 
+def test_the_only_setting_that_varies_is_answered_as_where_it_is_named(
+    command: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_script_sweep(tmp_path, seeds=3, lr=[0.1])
+    open_, named = (command("compare", "two", *words).out for words in ((), ("--axis", "width")))
+    assert open_.splitlines()[-3:] == named.splitlines()[-3:] and "width=16" in named.splitlines()[-3]
+    assert "differ most" not in open_
+
+
 def test_comparison_formats(command: Callable, sweep: SweepPaths) -> None:
     axes = [row["axis"] for row in json.loads(command("compare", "grid", "--format", "json").out)]
     assert axes == ["device", "device"]
@@ -196,6 +206,7 @@ def test_the_answer_comes_last_and_alone_and_the_other_question_is_named(
     assert answers.startswith("The best ") and answers.endswith("4 runs: 2 finished, 2 skipped.")
     text = " ".join(lines)
     assert text.count("No metric was named, so this compares samples_per_second; for val_accuracy: ") == 1
-    assert any("`--metric val_accuracy`" in line for line in lines)  # whole, so it can be copied
+    # Whole, so it can be copied.
+    assert any("`runmanager compare grid --metric val_accuracy`" in line for line in lines)
     assert text.count("N/A is not measured") == 1
     assert "No metric was named" not in command("compare", "grid", "--metric", "samples_per_second").out

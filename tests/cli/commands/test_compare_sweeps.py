@@ -179,7 +179,9 @@ def test_names_in_a_comment_notify_and_link_to_nothing(command: Callable, tmp_pa
     assert r"[new]\(https:evil)" in out and "](https" not in out
 
 
-def test_conditions_within_one_sweep_name_the_duel_of_both_sides(command: Callable, tmp_path: Path) -> None:
+def test_conditions_within_one_sweep_name_the_duel_of_both_sides(
+    command: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is a duel of the same job: its settings are all that differ from the defaults, however they were given."""
     write(tmp_path / "one", 2.0, seeds=20, config=composed("model=mlp", "model.hidden=[8]", "lr=0.5", "device=cpu"))
     words = "compare", str(tmp_path / "one"), "--axis", "batch_size", "--fail-if", "slower", "--format", "json"
@@ -188,7 +190,11 @@ def test_conditions_within_one_sweep_name_the_duel_of_both_sides(command: Callab
     open_ = command(*words[:4], "--drift", "0.5", "--fail-if", "slower:0.01%")
     assert open_.status == 3
     job = "model=mlp lr=0.5 num_workers=0 device=cpu 'model.hidden=[8]'"
-    assert f"`runmanager duel batch_size=100 batch_size=1000 {job}`" in open_.out
+    assert f"`runmanager duel batch_size=100 batch_size=1000 {job}`\n" in open_.out
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    write(tmp_path / "two", 2.0, config=composed("device=cuda"))
+    words = ("compare", str(tmp_path / "two"), "--axis", "batch_size", "--fail-if", "slower:0.01%")
+    assert command(*words).out.endswith("num_workers=0 device=cuda` on a machine with cuda\n")
 
 
 def test_a_stored_target_is_not_in_a_command_that_is_proposed(command: Callable, tmp_path: Path) -> None:

@@ -12,7 +12,11 @@ from ..conftest import write_sweep
 
 def test_report_is_rebuilt(command: Callable, sweep: SweepPaths) -> None:
     done = command("report", "grid")
-    assert done.out.startswith("outputs/grid/report.html\n")
+    report, said = done.out.splitlines()
+    assert report == "outputs/grid/report.html"
+    named = (table.split(", ") for table in said.removesuffix(".").partition(": ")[2].split("; "))
+    files = {f"{first.partition('.')[0]}{kind}" for first, *kinds in named for kind in (".csv", *kinds)}
+    assert files == {path.name for path in sweep.root.iterdir() if path.stem in ("results", "comparison", "epochs")}
     assert "<html" in sweep.report.read_text()
     assert sweep.results("csv").exists()
 

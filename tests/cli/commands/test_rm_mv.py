@@ -6,6 +6,7 @@ import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -141,11 +142,35 @@ def test_a_renamed_sweep_reads_as_before(command: Callable, sweep: SweepPaths) -
     write_sweep(sweep.root.with_name("taken"))
     assert "outputs/taken exists" in command("mv", "grid", "taken").err
     done = command("mv", "grid", "renamed")
-    said = "outputs/grid is now outputs/renamed; its command continues it under the name renamed.\n"
-    assert (done.status, done.out) == (0, said)
+    assert (done.status, done.out.partition("; ")[0]) == (0, "outputs/grid is now outputs/renamed")
     renamed = SweepPaths(sweep.root.with_name("renamed"))
     assert not sweep.root.exists()
     assert files_of(renamed.runs) == before
     assert command("table", "renamed", "--format", "csv").out == tables
     assert "<title>renamed</title>" in renamed.report.read_text()
     assert json.loads(renamed.labels.read_text())["tags"] == ["paper"]
+
+
+GROUPS = {key: {"name": "one"} for key in ("dataset", "model", "optimizer", "scheduler", "loader", "measure")}
+APPLICATION = ("python", "train.py", "-m", "hydra/sweeper=runmanager", "lr=0.1")
+
+
+@pytest.mark.parametrize(
+    ("fields", "continued", "restored"),
+    [
+        ({"config": GROUPS}, "with name=new", "is given --restore"),
+        ({"cell_command": ("runmanager", "run", "train.py", "lr=0.1")}, "with --name new", "is given --restore"),
+        ({"cell_command": APPLICATION}, "with hydra.sweeper.name=new", "is given hydra.sweeper.restore=true"),
+        ({}, "`start_run` is given the folder outputs/new", "unless `RunManager` is given `overwrite=True`"),
+        ({"adopted": "logs/first"}, "", ""),
+    ],
+)
+def test_the_way_back_is_that_of_the_kind_of_program(
+    command: Callable, sweep: SweepPaths, fields: dict[str, Any], continued: str, restored: str
+) -> None:
+    for run in sweep.runs.iterdir():
+        change(RunPaths(run), **fields)
+    moved = command("mv", "grid", "new").out
+    removed = command("rm", f"new/{run.name}", "--yes").out
+    for said, way in ((moved, continued), (removed, restored)):
+        assert said.endswith(f"{way}.\n") and ("; " in said) == bool(way)

@@ -16,19 +16,18 @@ def test_each_setting_and_the_outcome_have_an_axis(contents, timed):
     ]
     drawn = figures_in(finished(contents, timed, cells))["parallel"]
     texts = texts_of(drawn)
-    assert [name for name in ("lr", "batch_size", "model", "val_accuracy") if name in texts] == [
-        "lr",
-        "batch_size",
-        "model",
-        "val_accuracy",
-    ]
+    axes = ("lr", "batch_size", "model", "samples per", "second", "validation", "accuracy")
+    assert [text for text in texts if text in axes] == list(axes)
     assert {"0.001", "0.01", "0.1", "100", "200", "a", "b"} <= set(texts)
-    assert "The best val_accuracy is 0.893" in drawn.description
+    assert "The best validation accuracy is 0.893" in drawn.description
     assert "without a result" not in drawn.caption
 
 
-@pytest.mark.parametrize(("metric", "best"), [("val_accuracy", 0.9), ("val_loss", 0.1)])
-def test_the_best_cells_are_at_the_top_and_drawn_last(contents, timed, metric, best):
+@pytest.mark.parametrize(
+    ("metric", "words", "best"),
+    [("val_accuracy", "validation accuracy", 0.9), ("val_loss", "validation loss", 0.1)],
+)
+def test_the_best_cells_are_at_the_top_and_drawn_last(contents, timed, metric, words, best):
     missing = dict.fromkeys(("accuracy", "val_accuracy", "loss", "val_loss"))
 
     def epochs(value):
@@ -37,7 +36,7 @@ def test_the_best_cells_are_at_the_top_and_drawn_last(contents, timed, metric, b
     runs = [({"lr": lr, "batch_size": size}, epochs(lr), {}) for lr in (0.1, 0.5, 0.9) for size in (1, 2)]
     failed = ({"lr": 0.7, "batch_size": 1}, [], {"status": Status.FAILED, "reason": Reason.EXCEPTION})
     drawn = figures_in(contents(*runs, failed))["parallel"]
-    assert f"The best {metric} is {best}, with lr={best}" in drawn.description
+    assert f"The best {words} is {best}, with lr={best}" in drawn.description
     assert "Omitted: 1 cell without a result." in drawn.caption
     last = [line for line in drawn.draw().axes[0].lines if len(line.get_xdata()) > 2]
     ends = [max(y for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True) if x == 3) for line in last]

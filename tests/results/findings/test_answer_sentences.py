@@ -190,7 +190,7 @@ def test_stand_in_axis_is_answered_by_one_candidate_after_the_best(answers_of):
     cells = [{"lr": lr, "batch_size": size} for lr in range(3) for size in range(2)]
     assert answers_of(*((cell, 1.0 + cell["batch_size"] / 4, {}) for cell in cells))[1] == (
         "A difference in speed along batch_size is neither shown nor ruled out by any of 3 pairs alone; "
-        "`compare --axis batch_size` judges them together."
+        "`runmanager compare mine --axis batch_size` judges them together."
     )
 
 

@@ -40,6 +40,7 @@ def test_sentences_have_words_for_columns_and_reasons_but_not_in_commands() -> N
         "device_unavailable", "device unavailable"
     )
     assert in_words(text) == told
+    assert in_words("overall_samples_per_second is lower") == "overall samples per second is lower"
     assert in_words("see `overall_samples_per_second`, `flop_share`") == (
         "see overall samples per second, FLOP, share of the best"
     )

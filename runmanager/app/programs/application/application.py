@@ -45,7 +45,8 @@ _PROCESSES = "hydra.launcher.processes_per_run"  # counts as a setting where it 
 _DEVICE_SETTINGS = ("device", "trainer.accelerator")
 _DEVICE_KINDS = ("auto", "cpu", "cuda", "mps", "xpu")
 _UNSIGNED = "hydra.sweeper.unsigned"
-_KEPT = ("hydra/sweeper=", "hydra.sweeper.secrets=", f"{_PROCESSES}=")
+_KEPT_SETTINGS = tuple(f"hydra.sweeper.{name}=" for name in ("secrets", "metric", "better", "resume_with"))
+_KEPT = ("hydra/sweeper=", *_KEPT_SETTINGS, f"{_PROCESSES}=")
 _ANY_GPU = "gpu"  # Lightning's name for whichever there is
 _RUN_DIR = "{run_dir}"
 
@@ -149,7 +150,8 @@ class HydraApplication:
         try:
             config = self._loader.load_sweep_config(self._master, words, notes_overrides=False)
         except (HydraException, OmegaConfBaseException) as error:
-            return _Composed(words, None, faults=(message_line(error),))
+            faults, _ = self._loader.diagnose(self._master, words)
+            return _Composed(words, None, faults=tuple(faults or [message_line(error)]))
         with open_dict(config):
             config.hydra.job.id, config.hydra.job.num = "0", 0
             config.hydra.runtime.output_dir = _RUN_DIR
@@ -177,6 +179,7 @@ class HydraApplication:
             unsigned=unsigned,
             command=masked_words((*self._command, *self._unsigned_word(flat), *words)),
             variables=recorded_variables(dict.fromkeys(read)),
+            derived=frozenset(identity.derived),
         )
 
     def _unsigned_word(self, settings: Mapping[str, Any]) -> list[str]:
@@ -274,7 +277,7 @@ def _own_command(master: DictConfig) -> tuple[str, ...]:
     given = list(sys.orig_argv)
     program = given[1 : len(given) - len(sys.argv) + 1]
     config = [word for word in sys.argv[1:] if word.startswith(("--config", "-c"))]
-    kept = [word for word in hydra_words(master) if word.startswith(_KEPT)]
+    kept = [word for word in hydra_words(master) if word.lstrip("+").startswith(_KEPT)]
     return ("python", *program, *config, "-m", *kept)
 
 

@@ -83,7 +83,7 @@ class ApplicationSweeper(Sweeper):
         given = self._given
         rules = GridRules.read(zip_=given["zip"], points=given["points"], exclude=given["exclude"], key=_key)
         forget_notification(self._master)
-        loader = CellLoader(self._context.config_loader)
+        loader = CellLoader(self._context.config_loader, is_built_in=False)
         loader.remember(self._master)
         task, launcher = self._task, self._own_launcher(loader)
         if launcher is None:

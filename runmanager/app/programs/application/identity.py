@@ -19,7 +19,7 @@ from runmanager.launching.hydra_internals import (
     resolvers,
     without_migration_warnings,
 )
-from runmanager.records.settings.values import plain_settings
+from runmanager.records.settings.values import flatten, plain_settings
 
 __all__ = ["Identity", "read_identity"]
 
@@ -34,6 +34,8 @@ _CHOICE = "runtime.choices."
 class Identity:
     """A cell's settings as they count, nested and plain, with the environment variables that they read by dotted name.
 
+    `derived` are the dotted names of those whose values are interpolations.
+
     An interpolation counts by its value, but by its text if it leads to Hydra's runtime, the clock, or the environment,
     directly or through others, or if it has another value when it is resolved again. `faults` are messages on settings
     that are missing or cannot be resolved.
@@ -41,6 +43,7 @@ class Identity:
 
     settings: dict[str, Any] = field(default_factory=dict)
     variables: dict[str, list[str]] = field(default_factory=dict)
+    derived: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
 
@@ -104,7 +107,9 @@ class _Walk:
         text = str(raw_value(node))
         if variables := _VARIABLE.findall(text):
             self._identity.variables[name] = variables
-        return self._resolved(parent, key, name, text)
+        value = self._resolved(parent, key, name, text)
+        self._identity.derived += flatten({name: value})
+        return value
 
     def _plain(self, node: Any, name: str) -> Any:
         if isinstance(node, DictConfig):

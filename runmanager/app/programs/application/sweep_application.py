@@ -18,6 +18,7 @@ from runmanager.app.driver.program import Storage
 from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
 from runmanager.app.programs.application.application import ApplicationOptions, HydraApplication
 from runmanager.app.programs.application.supervised_task import SupervisedTask
+from runmanager.app.programs.metric_advice import metric_advice
 from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Resume
 from runmanager.records.run.metric_direction import parse_better
@@ -25,10 +26,6 @@ from runmanager.tracking.environment.environment import environment_for_children
 from runmanager.validation import fault
 
 __all__ = ["sweep_application"]
-
-_WITHOUT_METRICS = (
-    "No metric was found: the task may return numbers by name, or log them with runmanager.log(NAME=value)."
-)
 
 
 def sweep_application(
@@ -99,7 +96,7 @@ def _driver_options(given: Mapping[str, Any]) -> DriverOptions:
         restore_name=_key("restore"),
         named=lambda command, name: (*command, f"{_key('name')}={name}"),
         metric=given["metric"],
-        without_metrics=lambda _: _WITHOUT_METRICS,
+        without_metrics=metric_advice,
     )
 
 

@@ -1,15 +1,16 @@
 """What `--scalar` of a command means for a sweep whose stored runs were given others."""
 
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
 from runmanager.app.display.run_line import has_metric
 from runmanager.app.driver.program import Storage
+from runmanager.app.script_command_line import split_fixed
+from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Cell, Resume
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun, read_sweep
 from runmanager.text import pluralize
@@ -20,18 +21,30 @@ _OPTION = "--scalar"
 
 
 def stored_scalar_notes(cells: Sequence[Cell], storage: Storage, names: Collection[str]) -> list[str]:
-    """Say which values the runs of a named sweep will lack, where a command reads `names` and earlier ones others."""
-    if storage.name is None or storage.resume is Resume.NEVER:
+    """Say which values the runs of a named sweep will lack, where a command reads `names` and earlier ones others.
+
+    Raises `ConfigurationError` where an earlier one has read a name by another expression: the values would be ranked
+    together.
+    """
+    if storage.name is None:
         return []
     sweep = SweepPaths(Path(storage.output_root) / storage.name)
     if not sweep.record.exists():
         return []
     stored = read_sweep(sweep, epochs_of=lambda record: not set(names) <= set(record.summary or ())).runs
-    finished = {run.record.signature: run for run in stored if run.record.status is Status.FINISHED}
+    again = {cell.signature for cell in cells} if storage.resume is Resume.NEVER else ()
+    finished = {
+        run.record.signature: run
+        for run in stored
+        if run.record.status is Status.FINISHED and run.record.signature not in again
+    }
+    now = _options(cells[0].command)
+    if faults := dict.fromkeys(line for run in finished.values() for line in _other_expressions(run, now)):
+        raise ConfigurationError(faults)
     kept = [finished[cell.signature] for cell in cells if cell.signature in finished]
-    notes = [_lacking(name, kept) for name in names]
+    notes = [_lacking(name, kept) for name in names if storage.resume is not Resume.NEVER]
     if len(kept) < len(cells):
-        earlier = {option.partition("=")[0]: option for run in finished.values() for option in _options(run.record)}
+        earlier = {name: option for run in finished.values() for name, option in _stored_options(run).items()}
         left_out = [shlex.join([_OPTION, option]) for name, option in earlier.items() if name not in names]
         if left_out:
             notes.append(
@@ -51,7 +64,21 @@ def _lacking(name: str, kept: Sequence[StoredRun]) -> str:
     )
 
 
-def _options(record: RunRecord) -> Iterator[str]:
-    """The values of `--scalar` by which a run was searched."""
-    words = record.cell_command or ()
-    return (value for option, value in pairwise(words) if option == _OPTION)
+def _other_expressions(run: StoredRun, now: Mapping[str, str]) -> Iterator[str]:
+    """A fault for each metric that a run has by another expression than a command, whose options are `now`."""
+    for name, option in _stored_options(run).items():
+        if now.get(name, option) != option and has_metric(name, run):
+            yield (
+                f"`{_OPTION} {now[name]}` must have the expression that finished runs of this sweep were given, "
+                f"`{option}`, got another; another name for the metric or for the sweep keeps the two apart."
+            )
+
+
+def _stored_options(run: StoredRun) -> dict[str, str]:
+    return _options(run.record.cell_command or ())
+
+
+def _options(command: Sequence[str]) -> dict[str, str]:
+    """The values of `--scalar` in the command of a cell, by the name of the metric."""
+    own, _ = split_fixed(command)
+    return {value.partition("=")[0].strip(): value for option, value in pairwise(own) if option == _OPTION}

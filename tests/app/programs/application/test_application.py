@@ -155,6 +155,11 @@ def test_all_cells_are_checked_before_the_first_runs(application: Application) -
     assert "error: `lr` must be given, got nothing; add `lr=…`." in lines
     assert sum("`other` must have a value" in line for line in lines) == 2
     assert application.started() == [] and not (application.folder / "outputs").exists()
+    done = application.run("lrr=0.1,0.2", "model=bgi,small")
+    assert done.status == 2 and done.err.splitlines() == [
+        "error: `model` must be one of big, small, got bgi; did you mean 'big'?",
+        "error: `lrr` must be a setting, got an unknown name; did you mean 'lr'?",
+    ]
     done = application.run("hydra.launcher.workers=0", "lr=1")
     assert (done.status, done.err) == (2, "error: `hydra.launcher.workers` must be at least 1, got 0.\n")
     done = application.run(
@@ -273,7 +278,8 @@ def test_other_launchers_of_hydra_record_the_same(application: Application) -> N
 
 
 def test_commands_read_such_a_sweep(application: Application) -> None:
-    assert application.run("hydra.sweeper.name=read", "lr=0.1,0.2").status == 0
+    ranked = ("hydra.sweeper.metric=score", "hydra.sweeper.better=min")
+    assert application.run("hydra.sweeper.name=read", *ranked, "lr=0.1,0.2").status == 0
     name = next(iter(Path(application.sweep("read").runs).iterdir())).name
 
     def runmanager(*words: str) -> str:
@@ -291,7 +297,10 @@ def test_commands_read_such_a_sweep(application: Application) -> None:
     assert "2 finished" in runmanager("watch", "outputs/read")
     assert "printed by the task" in runmanager("show", f"outputs/read/runs/{name}")
     lr = name.partition("-")[0]
-    command = f"python train.py -m hydra/sweeper=runmanager {lr}"
+    command = f"python train.py -m hydra/sweeper=runmanager {' '.join(ranked)} {lr}"
+    assert f"python train.py -m hydra/sweeper=runmanager {' '.join(ranked)} lr=0.1" in runmanager(
+        "best", "outputs/read"
+    )
     reproduced = runmanager("reproduce", f"outputs/read/runs/{name}")
     assert command in reproduced
     short = name.rpartition("-")[2]

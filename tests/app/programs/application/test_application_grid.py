@@ -2,6 +2,11 @@
 
 import json
 
+import pytest
+
+from runmanager import Sweep
+from runmanager.errors import UsageError
+
 from ....file_schemas import check_sweep_files
 from ....standin_apprise import write_standin
 from .conftest import Application
@@ -16,7 +21,7 @@ def test_zip_points_and_exclude(application: Application) -> None:
         "hydra.sweeper.points=points.yaml",
         "hydra.sweeper.exclude=lr>0.15 and model==big",  # without quotes, which a shell takes
     )
-    axes = ("lr=0.1,0.2,0.3", "checkpoint.every=1,2,3")
+    axes = ("lr=0.1,0.2,0.3", "checkpoint.every=1,2,3", "+peak=${lr}")
     python_path = write_standin(application.folder / "standin")
     done = application.run(
         "hydra.sweeper.name=grid",
@@ -38,7 +43,13 @@ def test_zip_points_and_exclude(application: Application) -> None:
     assert not [path for path in files if b"a-secret" in path.read_bytes()]
     assert check_sweep_files(application.folder / "outputs" / "grid") >= 5
 
-    single = ("lr=0.2", "checkpoint.every=2", "model=small", "+extra=1")
+    assert application.plan("grid")["derived"] == ["copy", "kind", "out", "peak", "when"]
+    table = Sweep(application.sweep("grid").root)
+    refused_axis = "'peak', which follows from others; what varies here: lr, checkpoint.every, model.width, extra"
+    with pytest.raises(UsageError, match=refused_axis):
+        table.compare("peak", metric="score", better="max")
+
+    single = ("lr=0.2", "checkpoint.every=2", "model=small", "+extra=1", "+peak=${lr}")
     again = application.run("hydra.sweeper.name=grid", "hydra.sweeper.dry_run=true", *single)
     assert "keep" in again.out and "1 cell: 1 keep" in again.out
     refused = application.run("hydra.sweeper.exclude=rl>1", "hydra.sweeper.dry_run=true", "lr=1,2")

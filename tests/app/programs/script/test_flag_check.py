@@ -212,11 +212,14 @@ def test_choices_that_are_not_the_texts_that_a_script_takes_are_not_checked(tmp_
         "parser = argparse.ArgumentParser()\n"
         "parser.add_argument('--kind', type=Kind, choices=list(Kind))\n"
         "parser.add_argument('--fast', type=lambda text: text == 'yes', choices=[True, False])\n"
-        "parser.add_argument('--any', metavar='{a,b}|N')\n"
+        "metavars = '{a,b}|N', '{a,b,...}', '{a, b}', '<int|auto>', '[auto|N]', 'auto|N', '{auto,N}', '[a|b]'\n"
+        "for number, metavar in enumerate(metavars):\n"
+        "    parser.add_argument(f'--any{number}', metavar=metavar)\n"
         "parser.parse_args()\n"
     )
     script = written(tmp_path, source)
-    (cell,) = parse_settings(["kind=small", "fast=yes", "any=3"]).combinations()
+    any_of_them = [f"any{number}=3" for number in range(8)]
+    (cell,) = parse_settings(["kind=small", "fast=yes", *any_of_them]).combinations()
     flags = check_flags(script, list(cell)).flags
     assert flags is not None and argument_faults(cell, None, flags) == []
     call(script, make_arguments(cell, flags=flags))

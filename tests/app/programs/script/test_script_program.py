@@ -256,6 +256,20 @@ def test_a_sweep_says_which_values_its_runs_lack_as_other_runs_were_given_scalar
     assert [each.summary for each in records_of(folder, "read").values()] == [{"acc": 0.5}] * 3
 
 
+def test_another_expression_for_a_metric_of_finished_runs_is_refused(folder: Folder) -> None:
+    folder.write("train.py", "print('acc: 0.5 of 50')")
+    named = ("sweep", "--name", "read", "--unchecked")
+    given, other, none = (("--scalar", rf"acc={each}") for each in (r"acc: (\S+)", r"of (\S+)", r"nothing (\S+)"))
+    assert folder.run(*named, *none, "train.py", "lr=1,3", "--", *other).status == 0
+    assert folder.run(*named, *given, "train.py", "lr=2", "--", *other).status == 0  # the others match nothing
+    for resume in ("auto", "never"):
+        refused = folder.run(*named, *other, "--resume", resume, "train.py", "lr=3")
+        said = r"error: `--scalar acc=of (\S+)` must have the expression that finished runs of this sweep were given,"
+        assert refused.status == 2 and refused.err.startswith(rf"{said} `acc=acc: (\S+)`, got another;"), refused.err
+    assert folder.run(*named, *other, "--resume", "never", "train.py", "lr=2", "--", *other).status == 0
+    assert [each.summary or None for each in records_of(folder, "read").values()] == [None, None, {"acc": 50}]
+
+
 def test_kept_cells_with_one_reason_share_a_line(folder: Folder) -> None:
     words = ("sweep", "--name", "kept", "train.py", "lr=1,2,3")
     folder.write("train.py", "print('acc: 0.5')")

@@ -20,11 +20,16 @@ _EMPTY_LINE = re.compile(r"\n[ \t]*\n")
 _COLUMNS = re.compile(r"[ \t│|]{2,}")
 _SEPARATORS = " \t,/|"
 _MAX_USAGE_LINES = 200
-_CHOICES = re.compile(  # `{a,b}` of argparse and those built on it, `[a|b]` of click, `<a|b>` of typer and absl
-    r":? ?\[?(?:\{(?P<by_comma>[^{}]+)\}|[<\[](?P<by_bar>[^<>\[\]]+\|[^<>\[\]]+)[>\]])(?=$|[\s:,\]])"
+_BY_BAR = ("click", "typer", "absl")  # `[a|b]` or `<a|b>`; the others list choices as argparse does, as `{a,b}`
+_CHOICES_BY_BAR = re.compile(r":? ?[<\[](?P<all>[^<>\[\]]+\|[^<>\[\]]+)[>\]](?=$|[\s:,\]])")
+_CHOICES = re.compile(r"\[?\{(?P<all>[^{}]+)\}(?=$|[\s:,\]])")
+# Not a text that the script takes: what it makes of one, such as a member of an enum; a format of dates; or a word of a
+# help text that somebody wrote, as in `[auto|N]` and `{adam, sgd, ...}`.
+_NO_TEXT = re.compile(
+    r"True|False|None|[A-Za-z_]\w*(\.[A-Za-z_]\w*)+|.*[%<>'\"()].*|\s.*|.*\s|.*(\.\.\.|…).*|N|"
+    r"(?i:int(eger)?|float|num(ber)?|str(ing)?|text|bool(ean)?|path|file|dir)",
+    re.DOTALL,
 )
-# What the script makes of a text, such as a member of an enum, and not a text that it takes; or a format of dates.
-_NO_TEXT = re.compile(r"True|False|None|[A-Za-z_]\w*(\.[A-Za-z_]\w*)+|.*[%<>'\"()].*")
 
 
 class Arity(Enum):
@@ -155,16 +160,17 @@ def _from_definition(line: str, library: str) -> tuple[dict[str, Arity], Sequenc
     ends = [*(found.start() for found, _ in flags[1:]), len(definition)]
     rests = [definition[found.end() : end].strip(_SEPARATORS) for (found, _), end in zip(flags, ends, strict=True)]
     metavar = next((rest for rest in rests if rest and not rest.startswith("-")), "")
-    choices = _choices(metavar)
+    choices = _choices(metavar, library)
     arity = Arity.REQUIRED if choices and metavar.startswith("[") and "|" in metavar else _arity(metavar, library)
     return {name: Arity.NONE if found["no"] else arity for found, name in flags}, choices
 
 
-def _choices(metavar: str) -> Sequence[str]:
-    found = _CHOICES.match(metavar)
+def _choices(metavar: str, library: str) -> Sequence[str]:
+    expression, separator = (_CHOICES_BY_BAR, "|") if library in _BY_BAR else (_CHOICES, ",")
+    found = expression.match(metavar)
     if found is None:
         return ()
-    choices = found["by_comma"].split(",") if found["by_comma"] else found["by_bar"].split("|")
+    choices = found["all"].split(separator)
     return () if any(map(_NO_TEXT.fullmatch, choices)) else choices
 
 

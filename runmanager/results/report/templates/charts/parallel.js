@@ -1,6 +1,6 @@
 // The sweep at a glance: a line for each cell through its settings to what it measured; an axis can be brushed.
 
-const MAX_SETTINGS = 5,
+const MAX_SETTINGS = 7,
   MAX_LINES = 300,
   MAX_FADED = 100,
   MAX_TICKS = 6,
