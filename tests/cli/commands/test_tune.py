@@ -87,7 +87,7 @@ if __name__ == "__main__":
 
 
 def tune(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    variables = os.environ | {"OMP_NUM_THREADS": "1"}
+    variables = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "240"}
     return subprocess.run(
         [*CLI, "tune", *words], cwd=folder, env=variables, capture_output=True, text=True, timeout=300
     )

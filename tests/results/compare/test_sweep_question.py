@@ -91,7 +91,7 @@ def test_runs_without_epochs_are_compared_by_their_final_metric(printed):
     table = compare_with_stand_in(printed, None)
     (row,) = table.rows
     assert (row["axis"], row["metric"], row["verdict"]) == ("width", "val_accuracy", "worse")
-    verdict, best, count = answers(result_rows(printed, None), table, runs=printed.runs)
+    best, verdict, count = answers(result_rows(printed, None), table, runs=printed.runs)
     assert verdict.startswith("width=16 is worse than width=8: its val_accuracy is 0.3050 below width=8's [")
     assert best.startswith("The best val_accuracy is 0.9150 ") and count == "8 runs: 8 finished."
     asked = compare(printed, None, CompareOptions("width", metric="val_accuracy"))
