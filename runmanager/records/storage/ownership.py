@@ -13,6 +13,7 @@ import msgspec
 from runmanager.errors import RecordError, RunBusyError, UsageError
 from runmanager.records.files.atomic_files import make_folder, remove_left_over, replace_file, sync_folder
 from runmanager.records.files.file_errors import explain_disk_full
+from runmanager.records.files.links import refuse_linked_run
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import Beat, HeartbeatObserver, read_beat
@@ -20,7 +21,7 @@ from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.claims import claim_attempt, release_claim
 from runmanager.records.storage.driven_sweep import require_driven_sweep
-from runmanager.records.storage.reader import read_record, refuse_linked_run, with_known_report
+from runmanager.records.storage.reader import read_record, with_known_report
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.storage.versioned_file import encode_record
 

@@ -37,8 +37,6 @@ __all__ = [
     "read_sweep",
     "read_tolerantly",
     "readable_names",
-    "refuse_linked_run",
-    "refuse_linked_runs",
     "require_epochs",
     "run_names",
     "with_known_report",
@@ -338,18 +336,6 @@ def readable_names(paths: SweepPaths, damaged: list[Damage]) -> list[str]:
     names, links = _scan(paths)
     damaged += (Damage(path, f"{path} must be a folder, got a link, which is not followed.") for path in links)
     return names
-
-
-def refuse_linked_run(paths: RunPaths) -> None:
-    """Raise `RecordError` if the run's folder is a link: it may lead into another sweep, whose run would be changed."""
-    if paths.root.is_symlink():
-        raise RecordError(f"{paths.root} must be a folder, got a link, which is not followed; move it away.")
-
-
-def refuse_linked_runs(paths: SweepPaths) -> None:
-    """Raise `RecordError` if the sweep's `runs` is a link, through which its runs would be written elsewhere."""
-    if paths.runs.is_symlink():
-        raise RecordError(f"{paths.runs} must be a folder, got a link; move what it leads to in its place.")
 
 
 def _scan(paths: SweepPaths) -> tuple[list[str], list[Path]]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from runmanager.errors import RecordError, RunBusyError
 from runmanager.records.files.atomic_files import replace_file
+from runmanager.records.files.links import refuse_linked_run
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import HeartbeatObserver
@@ -23,7 +24,7 @@ from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.claims import release_claim
 from runmanager.records.storage.ownership import claim_next_attempt
-from runmanager.records.storage.reader import read_last_sign_of_life, read_record, refuse_linked_run, with_known_report
+from runmanager.records.storage.reader import read_last_sign_of_life, read_record, with_known_report
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.storage.versioned_file import encode_record
 

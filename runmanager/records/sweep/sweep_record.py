@@ -11,13 +11,14 @@ import msgspec
 
 from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.atomic_files import locked_folder, make_folder, replace_file, sync_folder
+from runmanager.records.files.links import refuse_linked_runs
 from runmanager.records.files.paths import SweepPaths, dated_name, is_folder_name
 from runmanager.records.files.whole_numbers import Int64
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import SCHEMA_VERSION
 from runmanager.records.settings.signature import UNSIGNED, with_later_settings, without_unsigned
 from runmanager.records.settings.values import differing_settings, flatten
-from runmanager.records.storage.reader import refuse_linked_runs, run_names
+from runmanager.records.storage.reader import run_names
 from runmanager.records.storage.versioned_file import decode_file, encode_record
 from runmanager.text import truncated
 
