@@ -315,6 +315,8 @@ def _decide(
             return Action.START_AGAIN, f"finished with other versions: {changes}"
         case Status.FINISHED:
             return Action.KEEP, state + (f", with other versions: {changes}" if changes else "")
+        case _ if run.is_damaged:
+            return Action.START_AGAIN, f"{state}; its epochs cannot be read"
         case _ if record.is_resumable and can_continue(run.paths):
             why = f"{state} after epoch {run.epochs[-1].epoch if run.epochs else 0}"
             if not run.epochs and not run.paths.checkpoint.exists():

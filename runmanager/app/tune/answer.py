@@ -25,6 +25,7 @@ _HEADER = ("setting", "value", "speed", "95% interval", "result")
 _VALUE, _RESULT = 1, 4  # columns
 _GAP = "  "
 _RESTLESS = 2.0  # the end of an interval that says nothing
+_LEAST, _MOST = 0.01, 100  # ratios shown by their digits
 _WIDE = 1.1  # the end of one that says little
 _ABOUT_INTERVALS = (
     "Speed: how many times as fast as with the settings found by then. The intervals of one setting hold together. "
@@ -95,7 +96,11 @@ def _times(gain: Estimate) -> str:
 
 
 def _ratio(value: float) -> str:
-    """A ratio with two decimals; one that is not 1 is not rounded to it."""
+    """A ratio with two decimals; one that is not 1 is not rounded to it, and none has digits that say nothing."""
+    if value > _MOST:
+        return f"over {_MOST}"
+    if value < _LEAST:
+        return f"under {_LEAST}"
     text = f"{value:.2f}"
     return text if text != "1.00" or value == 1 else f"{value:.4f}"
 

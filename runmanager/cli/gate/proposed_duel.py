@@ -17,6 +17,7 @@ __all__ = ["could_say", "duel_of_sides", "duel_of_sweeps"]
 
 _NOT_OF_A_DUEL = ("name", "output_root", "resume", "rerun_changed", "measure")
 _SEED = "seed"  # a duel has one, and a row is of all
+_OF_SEEDS = "No `runmanager duel` could say: its sides differ in more than the seed. More runs narrow the interval."
 _MAX_SETTING_CHARACTERS = 200
 _NO_SIDES = (
     "No `runmanager duel` could say: its two sides are settings of the built-in job, or commits or environments. More "
@@ -39,6 +40,8 @@ def duel_of_sides(row: "ComparisonRow", runs: "Sequence[StoredRun]") -> str:
     from runmanager.app.reproduce_command import job_overrides
 
     compared = row["axis"].split("+")
+    if compared == [_SEED]:
+        return _OF_SEEDS
     of_row = next((run.record for run in runs if _is_in(run, row)), None)
     words = None if of_row is None else job_overrides(of_row, shown=set(row.values) - set(row.absent_settings))
     if words is None:

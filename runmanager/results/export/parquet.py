@@ -1,6 +1,7 @@
 """Export to Parquet (`export --to parquet`): the three tables of a sweep."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +15,14 @@ if TYPE_CHECKING:
 
 __all__ = ["export_to_parquet"]
 
+_MAX_INTEGER = 2**63 - 1
+
 
 def export_to_parquet(paths: SweepPaths, *, folder: Path | None = None) -> ExportResult:
     """Write runs.parquet, epochs.parquet and comparison.parquet atomically into `folder` (None: the sweep's folder).
 
-    A setting that is a number in one run and a text in another becomes text, and so do lists.
+    A setting that is a number in one run and a text in another becomes text, and so do lists and integers that need
+    more than 64 bits.
     Raises `UsageError` if pyarrow is not installed.
     """
     import_optional("pyarrow", extra="parquet")
@@ -33,13 +37,15 @@ def export_to_parquet(paths: SweepPaths, *, folder: Path | None = None) -> Expor
 
 
 def _with_uniform_types(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Convert columns with values of several types, lists or mappings to text: Parquet has one type per column."""
-    mixed = [name for name in frame.columns if frame[name].dtype == object and _is_mixed(list(frame[name].dropna()))]
-    return frame.assign(**{name: frame[name].map(_text, na_action="ignore") for name in mixed})
+    """Convert columns without one type of Parquet to text: several types, lists, mappings, or very large integers."""
+    as_text = [name for name in frame.columns if frame[name].dtype == object and not _have_type(frame[name].dropna())]
+    return frame.assign(**{name: frame[name].map(_text, na_action="ignore") for name in as_text})
 
 
-def _is_mixed(values: list[Any]) -> bool:
-    return len({type(value) for value in values}) > 1 or any(isinstance(value, list | dict) for value in values)
+def _have_type(values: Iterable[Any]) -> bool:
+    kinds = {type(value) for value in values}
+    are_too_large = kinds == {int} and any(abs(value) > _MAX_INTEGER for value in values)
+    return len(kinds) <= 1 and not any(issubclass(kind, list | dict) for kind in kinds) and not are_too_large
 
 
 def _text(value: Any) -> str:

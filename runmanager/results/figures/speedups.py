@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["VERDICT_MARKS", "measured_pairs", "speedup_figures"]
+__all__ = ["VERDICT_MARKS", "effect_limits", "measured_pairs", "speedup_figures"]
 
 _LABEL_CHARACTERS = 40  # of the x label, as the row labels make the frame narrow
+_MAX_REACH = 10.0  # of a ratio's interval, in times the outermost ratios: few runs give limits that hide all others
 
 VERDICT_MARKS = {
     **dict.fromkeys(("faster", "better"), (series_style(0).colour, ">")),
@@ -46,6 +47,7 @@ def speedup_figures(comparison: ComparisonTable) -> list[SweepFigure]:
     caption = (
         f"The {effect} of each pair{sample_note(len(measured), MAX_ROWS)} with its 95% interval. A "
         f"difference is reported if the whole interval lies {condition}.{unmeasured}"
+        f"{' Intervals that reach the frame go on beyond it.' if _exceeds_limits(shown) else ''}"
     )
     title = f"{effect.capitalize()} of each pair"
     return [
@@ -63,6 +65,22 @@ def measured_pairs(comparison: ComparisonTable) -> tuple[list[ComparisonRow], li
     have_same_sides = len(set(map(_sides, measured))) == 1
     labels = [_label(row, comparison, with_sides=not have_same_sides) for row in measured]
     return measured, labels, _axis_label(measured)
+
+
+def effect_limits(rows: Sequence[ComparisonRow]) -> tuple[float, float]:
+    """The smallest and the largest value to draw of these pairs: of a ratio, no more than its widest intervals need."""
+    ends = [row[end] for row in rows for end in ("ci_low", "ci_high")]
+    effect = rows[0].metric.effect
+    values = [row[effect] for row in rows]
+    low, high = min(ends), max(ends)
+    if effect == "difference":
+        return low, high
+    return max(low, min(1.0, *values) / _MAX_REACH), min(high, max(1.0, *values) * _MAX_REACH)
+
+
+def _exceeds_limits(rows: Sequence[ComparisonRow]) -> bool:
+    low, high = effect_limits(rows)
+    return any(row["ci_low"] < low or row["ci_high"] > high for row in rows)
 
 
 def _axis_label(rows: Sequence[ComparisonRow]) -> str:
@@ -117,6 +135,8 @@ def _draw(rows: Sequence[ComparisonRow], labels: Sequence[str]) -> "Figure":
             axes.barh(at, 2 * reach, left=no_effect - reach, height=1.0, color=GREY, alpha=0.25, linewidth=0)
     for verdict, (colour, marker) in VERDICT_MARKS.items():
         _draw_verdict(axes, rows, verdict, colour, marker)
+    if _exceeds_limits(rows):
+        axes.set_xlim(*effect_limits(rows))
     set_number_scale(axes, "x", log=not is_difference)
     axes.set_xlabel(wrapped(_axis_label(rows), _LABEL_CHARACTERS))
     add_legend_below(figure, columns=3)

@@ -8,7 +8,7 @@ import msgspec
 
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.figures.cell_grid import grid_cells, varying_columns
-from runmanager.results.figures.speedups import VERDICT_MARKS, measured_pairs
+from runmanager.results.figures.speedups import VERDICT_MARKS, effect_limits, measured_pairs
 from runmanager.results.figures.style import series_style, shades, shades_on_dark
 from runmanager.results.figures.throughput import rate_quartiles
 from runmanager.results.findings.outcomes import outcomes
@@ -161,7 +161,7 @@ def _pairs(snapshot: SweepSnapshot, places: dict[str, int]) -> dict[str, Any] | 
         }
         for row, label in zip(measured, labels, strict=True)
     ]
-    return {"effect": effect, "label": printable(x_label), "rows": rows}
+    return {"effect": effect, "label": printable(x_label), "limits": effect_limits(measured), "rows": rows}
 
 
 def _styles() -> dict[str, Any]:

@@ -44,7 +44,7 @@ def open_run(
 
     A finished run is kept, unless `overwrite` is set. With `can_resume` a run that was broken off is resumed, if it has
     a checkpoint or does not need one (`needs_checkpoint`), and with `reopens_finished` a finished one too. Any other
-    run is restarted, its old files in attempts/.
+    run is restarted, its old files in attempts/, and so is one whose epochs cannot be read.
     `may_hold_files`: see `claim_run`. Raises `RunBusyError` if a living process owns the folder.
     """
     folder = claim_run(paths, record, observer=observer, may_hold_files=may_hold_files)
@@ -57,7 +57,7 @@ def open_run(
         folder.release()
         folder.record = read_record(paths)
         return OpenedRun(folder, is_kept=True)
-    if is_resumable and (status is Status.FINISHED or _has_broken_off(stored)):
+    if is_resumable and (status is Status.FINISHED or _has_broken_off(stored)) and _has_readable_epochs(paths):
         _put_error_aside(paths, stored.attempt - 1)
         assert record.started_at is not None
         folder.resumed_from = read_record(paths)
@@ -110,7 +110,7 @@ def attempt_of(paths: RunPaths, stored: RunRecord, *, now: str) -> Attempt:
     try:
         epochs = read_epochs(paths)
     except RecordError:
-        epochs = []  # the error is raised when they are restored
+        epochs = []
     return Attempt(
         started_at=stored.resumed_at or stored.started_at or now,
         ended_at=stored.ended_at or read_last_sign_of_life(paths, stored) or now,
@@ -126,6 +126,14 @@ def _put_error_aside(paths: RunPaths, attempt: int) -> None:
         aside = paths.attempts / str(attempt)
         aside.mkdir(parents=True, exist_ok=True)
         os.replace(paths.error, aside / paths.error.name)
+
+
+def _has_readable_epochs(paths: RunPaths) -> bool:
+    try:
+        read_epochs(paths)
+    except RecordError:
+        return False
+    return True
 
 
 def _has_broken_off(stored: RunRecord) -> bool:

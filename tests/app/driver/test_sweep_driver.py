@@ -13,10 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from runmanager.app.compose.schema import conf_folder
+from runmanager.records.run.status import Reason, Status
 from runmanager.records.settings.values import flatten
+from runmanager.records.storage.reader import read_epochs
+from runmanager.records.storage.versioned_file import encode_record
 from runmanager.records.sweep.sweep_record import fresh_sweep_folder
 
 RESULT_COLUMNS = [
@@ -246,6 +250,29 @@ def test_a_finished_run_that_has_lost_epochs_is_kept_and_named(
     assert epochs == {cut.name: ("finished", "", False), whole.name: ("finished", "2", True)}
     path.write_bytes(b"".join(lines))
     assert "damaged" not in command(*cells, "--dry-run").out
+
+
+def test_a_killed_run_whose_epochs_cannot_be_read_starts_again_and_keeps_its_files(
+    command: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
+) -> None:
+    cell = ("-m", *tiny, "lr=0.1", "name=torn")
+    assert command(*cell).status == 0
+    (record,) = sweep("torn").records
+    paths = sweep("torn").paths.run(record.name)
+    killed = msgspec.structs.replace(
+        record, status=Status.KILLED, reason=Reason.SIGNAL, message="SIGKILL", num_records=msgspec.UNSET
+    )
+    paths.record.write_bytes(encode_record(killed))
+    damaged = b"\x00" + paths.epochs.read_bytes()
+    paths.epochs.write_bytes(damaged)
+    assert paths.checkpoint.exists(), "it could be resumed"
+    planned = " ".join(command(*cell, "--dry-run").out.split())
+    assert "1 start again" in planned and "killed (signal); its epochs cannot be read" in planned
+    done = command(*cell)
+    assert done.status == 0, done.out
+    (again,) = sweep("torn").records
+    assert (again.status, again.attempt, len(read_epochs(paths, again))) == ("finished", 2, 2)
+    assert (paths.attempts / "1" / paths.epochs.name).read_bytes() == damaged
 
 
 def test_resume_never_runs_again_and_keeps_earlier_files(

@@ -168,6 +168,8 @@ def test_a_machine_that_is_busy_is_named_beside_a_gain_that_was_not_shown() -> N
         "Not shown to be faster: the best settings found are 1.50 times [0.50, 4.50] as fast as with batch_size=100, "
         "on a machine too restless to say more (is it busy?). To use them all the same:"
     )
+    (first, *_) = answer(Tuning(CHOSEN, Estimate(1.5, 1e-9, 5584335.47))).lines()
+    assert "1.50 times [under 0.01, over 100] as fast" in first
 
 
 def test_why_a_value_was_not_measured_stands_in_its_row() -> None:

@@ -195,6 +195,8 @@ def test_conditions_within_one_sweep_name_the_duel_of_both_sides(
     write(tmp_path / "two", 2.0, config=composed("device=cuda"))
     words = ("compare", str(tmp_path / "two"), "--axis", "batch_size", "--fail-if", "slower:0.01%")
     assert command(*words).out.endswith("num_workers=0 device=cuda` on a machine with cuda\n")
+    of_seeds = command(*words[:2], "--axis", "seed", *words[4:]).out
+    assert "No `runmanager duel` could say: its sides differ in more than the seed." in " ".join(of_seeds.split())
 
 
 def test_a_stored_target_is_not_in_a_command_that_is_proposed(command: Callable, tmp_path: Path) -> None:

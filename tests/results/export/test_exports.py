@@ -32,7 +32,7 @@ def needs(*packages: str) -> pytest.MarkDecorator:
 def stored(sweep: Any, timed: Callable[..., list[EpochRecord]]) -> SweepPaths:
     """A finished and a failed run, with a setting of several types."""
     noted = {"deviations": ("batch split in halves",), "notes": ("a note", "n" * 9000)}
-    settings = {"lr": 0.1, "hidden": [3, 4], "model": {"name": "cnn"}}
+    settings = {"lr": 0.1, "hidden": [3, 4], "width": 10**20, "model": {"name": "cnn"}}
     sweep.run(settings, timed([9.0, 2.0, 2.0]), num_parameters=7, **noted)
     failed = {"status": Status.FAILED, "reason": Reason.DIVERGED, "message": "the loss was nan"}
     sweep.run({"lr": "auto", "hidden": None, "model": {"name": "mlp"}}, timed([9.0]), **failed)
@@ -71,6 +71,7 @@ def test_parquet_has_the_three_tables(stored: SweepPaths, tmp_path: Path) -> Non
         assert [row["status"] for row in runs] == ["finished", "failed"]
         assert [row["lr"] for row in runs] == ["0.1", "auto"]
         assert [row["hidden"] for row in runs] == ["[3, 4]", None]
+        assert [row["width"] for row in runs] == [str(10**20), None]
         assert [row["epoch"] for row in epochs] == [1, 2, 3, 1]
         assert comparison == []
 

@@ -52,3 +52,20 @@ def test_an_even_sample_of_many_pairs_is_drawn(contents, timed):
     assert "(24 of 50, at even steps)" in drawn.caption
     labels = [text for text in texts_of(drawn) if text.startswith("lr=")]
     assert (len(labels), labels[0], labels[-1]) == (24, "lr=50", "lr=1")
+
+
+def test_intervals_of_very_few_runs_do_not_hide_the_others(contents, timed):
+    seconds = {"cpu": (2.0, 4.0), "cuda": (1.0, 9.0)}
+    cells = [
+        ({"batch_size": size, "device": device, "seed": seed}, seconds[device][seed if size == 100 else 0])
+        for size in (100, 1000)
+        for seed in (0, 1)
+        for device in ("cpu", "cuda")
+    ]
+    sweep = finished(contents, timed, cells)
+    drawn = figures_in(sweep)["speedups"]
+    widest = max(row["ci_high"] for row in compare(sweep, None).rows)
+    (axes,) = drawn.draw().axes
+    low, high = axes.get_xlim()
+    assert high < 25 < widest and low > 0.02
+    assert drawn.caption.endswith("Intervals that reach the frame go on beyond it.")

@@ -13,7 +13,7 @@ const speedups = {
   controls: () => [],
 
   draw(figure, colours) {
-    const { rows, effect, label } = data.pairs,
+    const { rows, effect, label, limits } = data.pairs,
       isDifference = effect === "difference",
       off = new Set(listInView("speedups.off"));
     const inSelection = rows.filter((row) => row.runs.some((run) => selected.has(run)) && !off.has(row.verdict));
@@ -33,7 +33,9 @@ const speedups = {
         {
           title: label,
           isLog: !isDifference,
-          values: [noEffect, ...dots.flatMap((dot) => [dot.low, dot.value, dot.high])],
+          values: [noEffect, ...dots.flatMap((dot) => [dot.low, dot.value, dot.high])].map((value) =>
+            value === null ? null : Math.min(limits[1], Math.max(limits[0], value)),
+          ),
         },
         ({ dataIndex }) => {
           const row = dots[dataIndex];
