@@ -29,7 +29,7 @@ EXPECTED = STORED / "expected"
 # Its command has the defaults of that version, which are others today.
 DEFAULTS_THEN = ["channels_last=false", "micro_batch=null"]
 REWORDED = {
-    "cannot be told from": "may be as good as",
+    "cannot be told from": "is not shown to be worse than",
     "epochs=7 dataset.size": f"epochs=7 {' '.join(DEFAULTS_THEN)} dataset.size",
     "dataset.size=5000": "dataset.size=5000 dataset.val_size=null",
 }

@@ -194,15 +194,17 @@ def hidden_cost_notes(rows: Sequence[Row]) -> list[str]:
 def hidden_cost_caveats(sides: Sequence[Side]) -> list[str]:
     """Name the sides whose overall rate is far from their median epoch, with the speedup by the overall rates.
 
-    Empty for metrics that are not compared by medians of epochs.
+    Runs below their median and runs above it are named apart. Empty for metrics that are not medians of epochs.
     """
     if not sides[0].metric.per_epoch:
         return []
     rates = [[known for run in side.finished if (known := _rates(run))] for side in sides]
     lines = []
     for side, of_side in zip(sides, rates, strict=True):
-        if shares := [share for known in of_side if (share := _apart(*known))]:
-            lines.append(_hidden_cost_caveat(side.label, shares, len(side.finished)))
+        shares = [_apart(*known) for known in of_side]
+        for of_direction in ([share for share in shares if share < 0], [share for share in shares if share > 0]):
+            if of_direction:
+                lines.append(_hidden_cost_caveat(side.label, of_direction, len(side.finished)))
     if lines and all(rates):
         overall, middle = (_speedup([[each[at] for each in of_side] for of_side in rates]) for at in (0, 1))
         if _apart(overall, middle):

@@ -10,7 +10,7 @@ from runmanager.records.sweep.lookup import typed_name
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.cell_pairing import Axis, varying_axes
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
-from runmanager.results.compare.matched_pairs import Match, Matches, match_sides
+from runmanager.results.compare.matched_pairs import Match, Matches, match_sides, paired_axes
 from runmanager.results.compare.options import CompareOptions
 from runmanager.results.compare.sweep_question import with_metric_of_sweep
 from runmanager.results.compare.verdict import Judgement, judge
@@ -214,7 +214,7 @@ def _standing_in(sweep: SweepContents, matches: Matches, options: CompareOptions
     else:
         text = f"As {_only_value(matches.instead_of)}, what is compared is {name}"
     compared_names = (compared.name, matches.instead_of.name)
-    others = [axis for axis in varying_axes(matches.cells) if axis.name not in compared_names]
+    others = [axis for axis in paired_axes(matches) if axis.name not in compared_names]
     commands = _commands(sweep, others, options)
     return [f"{text}{f'; what else varies is compared with {commands}' if commands else ''}."]
 
@@ -224,8 +224,10 @@ def _nothing_to_compare(sweep: SweepContents, matches: Matches, options: Compare
         return []
     if not matches.axes:
         return ["Nothing to compare: no setting but the seed varies."]
-    commands = _commands(sweep, varying_axes(matches.cells), options)
-    varies = f"; what varies is compared with {commands}" if commands else ""
+    if commands := _commands(sweep, paired_axes(matches), options):
+        varies = f"; what varies is compared with {commands}"
+    else:
+        varies = "; no two cells with runs differ in one setting alone" if varying_axes(matches.cells) else ""
     return [f"Nothing to compare: {_only_value(matches.axes[0])}{varies}."]
 
 

@@ -29,7 +29,7 @@ from runmanager.results.metrics.metric_lookup import find_metric
 from runmanager.results.stats.descriptive import median
 from runmanager.text import format_value
 
-__all__ = ["MAX_STAND_IN_PAIRS", "Match", "Matches", "match_sides"]
+__all__ = ["MAX_STAND_IN_PAIRS", "Match", "Matches", "match_sides", "paired_axes"]
 
 _DEVICE = "device"
 MAX_STAND_IN_PAIRS = 200
@@ -127,6 +127,12 @@ def match_sides(sweep: SweepContents, plan: SweepRecord | None, options: Compare
     matches = Matches(cells, metric, axes, pairs)
     is_open = options.axis is None and options.baseline is None and _measured_axis(cells) is None
     return _with_stand_in(matches, options) if is_open and not any(map(_may_answer, matches.pairs)) else matches
+
+
+def paired_axes(matches: Matches) -> list[Axis]:
+    """The settings of the matched cells that vary between two sides with runs which differ in nothing else."""
+    cells, metric = matches.cells, matches.metric
+    return [axis for axis in varying_axes(cells) if any(map(_may_answer, _along(cells, axis, metric, None)))]
 
 
 def _measured_axis(cells: Cells) -> str | None:

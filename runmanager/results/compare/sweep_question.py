@@ -8,7 +8,7 @@ from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.cell_pairing import JOINT, varying_axes
 from runmanager.results.compare.comparability import obstacles
-from runmanager.results.compare.matched_pairs import MAX_STAND_IN_PAIRS, Matches, match_sides
+from runmanager.results.compare.matched_pairs import MAX_STAND_IN_PAIRS, Matches, match_sides, paired_axes
 from runmanager.results.compare.options import ANY_AXIS, CompareOptions
 from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.metrics.metric_lookup import default_metrics, recorded_names, requested_metric
@@ -109,12 +109,12 @@ def _outcome(runs: Sequence[StoredRun], plan: SweepRecord | None) -> str | None:
 
 
 def _compared(matches: Matches, options: CompareOptions) -> list[str]:
-    """The axes that the comparison is about; none where two devices are compared or the runs took turns."""
+    """The axes that the comparison could be about; none where two devices are compared or the runs took turns."""
     if options.axis is not None:
         return [options.axis]
     if matches.instead_of is None:
         return []
-    return [axis.name for axis in varying_axes(matches.cells) if axis.name != matches.instead_of.name]
+    return [axis.name for axis in paired_axes(matches) if axis.name != matches.instead_of.name]
 
 
 def _is_of_quality(name: str) -> bool:

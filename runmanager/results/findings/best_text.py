@@ -98,11 +98,13 @@ def _describe_lost(best: BestCell) -> list[str]:
 
 
 def _describe_rivals(best: BestCell) -> list[str]:
-    """Name the cells that may as well be the best, with the reason for the doubt where there is one."""
+    """Name the cells that are not shown to be worse, with the reason for the doubt where there is one."""
     if not best.rivals:
         return []
-    count = f"{len(best.rivals)} cells" if len(best.rivals) > 1 else "One cell"
-    lines = [f"{count} may be as good as the best one: {_name(best.rivals)}."]
+    count = f"{len(best.rivals)} cells are" if len(best.rivals) > 1 else "One cell is"
+    lines = [f"{count} not shown to be worse than the best one: {_name(best.rivals)}."]
+    if best.num_cells > 2:
+        lines.append("The intervals hold for all pairs of cells together: they are wider than those of `compare`.")
     is_about_rivals = best.reason and best.verdict not in (*DIFFERENT, NOT_MEASURED)
     return [*lines, f"({best.reason}.)"] if is_about_rivals else lines
 

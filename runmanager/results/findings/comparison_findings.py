@@ -24,6 +24,7 @@ __all__ = [
 Rows = Sequence[ComparisonRow]
 
 _MAX_CAUSES = 2
+_MAX_CANDIDATES = 5
 
 
 def comparison_answers(rows: Rows, comparison: ComparisonTable) -> tuple[list[str], list[str]]:
@@ -55,10 +56,28 @@ def stand_in_answer(rows: Rows, comparison: ComparisonTable) -> list[str]:
             text = _open_answer(measured, what, axis, comparison.command)
         return [text + caution_text(measured)]
     sides = next(sides for sides, pairs in of_sides.items() if max(different, key=_size) in pairs)
-    others = len(of_sides) - 1
-    more = f" The comparison has {pluralize(others, 'other value')}." if others else ""
+    others = {candidate: pairs for (candidate, _), pairs in of_sides.items() if candidate != sides[0]}
+    more = _other_candidates(others, max(different, key=_size)["verdict"])
     chosen = " It is shown because it differs most, which makes it look larger than it may be." if len(rows) > 1 else ""
     return [_answer(of_sides[sides], *sides, comparison, _num_measured(of_sides)) + chosen + more]
+
+
+def _other_candidates(pairs_of: Mapping[str, Rows], shown: str) -> str:
+    """Name the other candidates by the verdict of their one measured pair; count them where one has several."""
+    named: dict[str, list[str]] = {verdict: [] for verdict in (shown, *VERDICTS, NOT_MEASURED)}
+    for candidate, pairs in pairs_of.items():
+        verdicts = [row["verdict"] for row in pairs if row["verdict"] != NOT_MEASURED] or [NOT_MEASURED]
+        if len(verdicts) > 1:
+            return f" The comparison has {pluralize(len(pairs_of), 'other value')}."
+        named[verdicts[0]].append(candidate)
+    return "".join(f" {_named_as(verdict, names, shown)}." for verdict, names in named.items() if names)
+
+
+def _named_as(verdict: str, names: Sequence[str], shown: str) -> str:
+    more = len(names) - _MAX_CANDIDATES
+    others = f", and {more} more" if more > 0 else ""
+    word = f"Also {verdict}" if verdict == shown else verdict.capitalize()
+    return f"{word}: {', '.join(names[:_MAX_CANDIDATES])}{others}"
 
 
 def _open_answer(measured: Rows, what: str, axis: str, command: str) -> str:

@@ -62,9 +62,10 @@ def without_unmeasured_sides(table: ComparisonTable, shown_by: str = ALL_SHOWS) 
 
 
 def pairs_with_answer(table: ComparisonTable) -> ComparisonTable:
-    """Return a comparison without the pairs that are not measured, and the inconclusive ones of a stand-in axis."""
-    rows = [row for row in table.rows if row.effect and not (row.is_stand_in and row["verdict"] == INCONCLUSIVE)]
-    return dataclasses.replace(table, rows=rows)
+    """Return a comparison without the pairs that are not measured, and without a stand-in axis that has no answer."""
+    measured = [row for row in table.rows if row.effect]
+    has_answer = any(row.is_stand_in and row["verdict"] != INCONCLUSIVE for row in measured)
+    return dataclasses.replace(table, rows=[row for row in measured if has_answer or not row.is_stand_in])
 
 
 def _what_sets_apart(table: Table, rows: Sequence[Row], others: Sequence[Row]) -> str:

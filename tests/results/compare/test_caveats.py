@@ -78,6 +78,13 @@ def test_hidden_costs_of_several_runs_have_their_count_and_maximum(contents, tim
     runs[-1] = (runs[-1][0], timed(STEADY), {})
     (row,) = compare(contents(*runs), None, CompareOptions(axis="lr")).rows
     assert f"lr=2: overall up to 50% below its median epoch in 2 of 3 runs ({HIDDEN})" in row["reason"]
+    runs[-1] = (runs[-1][0], timed([9.0] + [1.0] * 8 + [0.1]), {})
+    (row,) = compare(contents(*runs), None, CompareOptions(axis="lr")).rows
+    for each in (
+        f"up to 50% below its median epoch in 2 of 3 runs ({HIDDEN})",
+        "up to 11% above its median epoch in 1",
+    ):
+        assert f"lr=2: overall {each}" in row["reason"]
 
 
 def test_runs_are_compared_by_overall_rate(contents, timed):

@@ -10,6 +10,7 @@ from runmanager.results.compare.options import CompareOptions
 from runmanager.results.compare.sweep_question import other_metric, with_metric_of_sweep
 from runmanager.results.findings.answer_sentences import answers
 from runmanager.results.findings.recommendations import next_steps
+from runmanager.results.tables.omitted_rows import pairs_with_answer
 from runmanager.results.tables.results_table import result_rows
 
 
@@ -53,6 +54,34 @@ def test_a_missing_device_does_not_hide_the_results(graded):
     gone = [({"lr": lr, "seed": seed, "device": "cuda"}, [], skipped) for seed in range(3) for lr in (0.1, 0.01)]
     rows = compare_with_stand_in(graded(*gone), None).rows
     assert [(row["axis"], row["verdict"]) for row in rows][-1] == ("lr", "worse")
+
+
+def test_cells_that_differ_in_several_settings_do_not_change_the_question(graded, timed):
+    """Such cells, which a later command has added, have nothing to be compared with."""
+    added = ({"lr": 0.1, "seed": 0, "device": "cpu", "model": "cnn", "batch_size": 7}, timed([1.0] * 6), {})
+    table = compare_with_stand_in(graded(added), None)
+    assert {(row["axis"], row["metric"]) for row in table.rows} == {("lr", "val_accuracy")}
+    assert "--axis" not in table.legend + " ".join(table.notes), "no other axis has a pair"
+
+
+def test_all_values_are_shown_and_named_where_one_has_an_answer(graded, timed):
+    noisy = [
+        (
+            {"lr": 0.2, "seed": seed, "device": "cpu"},
+            [_with_accuracy(epoch, accuracy) for epoch in timed([1.0] * 6)],
+            {},
+        )
+        for seed, accuracy in enumerate((0.8, 0.9, 0.95))
+    ]
+    sweep = graded(*noisy)
+    table = compare_with_stand_in(sweep, None)
+    verdicts = [(row["candidate"], row["verdict"]) for row in pairs_with_answer(table).rows]
+    assert verdicts == [(0.01, "worse"), (0.2, "inconclusive")]
+    assert any(line.endswith(" Inconclusive: lr=0.2.") for line in answers(result_rows(sweep, None), table))
+
+
+def _with_accuracy(epoch, accuracy):
+    return msgspec.structs.replace(epoch, val_accuracy=accuracy)
 
 
 @pytest.mark.parametrize(

@@ -175,13 +175,13 @@ def test_stand_in_axis_is_answered_by_one_candidate_after_the_best(answers_of):
     assert answers_of(*runs) == [
         "The best val_accuracy is 0.8750 with batch_size=3, and 2 other runs reached the same.",
         "batch_size=3 is 4.0 times as fast as batch_size=1 [2.6, 6.1]. It is shown because it differs most, which "
-        "makes it look larger than it may be. The comparison has 1 other value.",
+        "makes it look larger than it may be. Also faster: batch_size=2.",
         "3 runs: 3 finished.",
     ]
     skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
     assert answers_of(*runs, *(({**config, "device": "cuda"}, 1.0, skipped) for config, _, _ in runs))[1:3] == [
         "batch_size=3 is 4.0 times as fast as batch_size=1 at device=cpu [2.6, 6.1]. It is shown because it differs "
-        "most, which makes it look larger than it may be. The comparison has 1 other value.",
+        "most, which makes it look larger than it may be. Also faster: batch_size=2.",
         "cuda and cpu could not be compared: cuda: skipped (device_unavailable).",
     ]
     assert answers_of(*(({"lr": lr}, 1.0, {}) for lr in range(9)))[1] == (

@@ -67,7 +67,7 @@ def test_clear_winner_is_outside_the_noise(seeds: Callable[..., SweepContents]) 
 def test_runner_up_within_the_noise_is_a_rival(seeds: Callable[..., SweepContents]) -> None:
     found = find_best(seeds(one=[0.85, 0.95, 0.90], two=[0.86, 0.94, 0.89]), None, **OPTIONS)
     assert found.verdict == "inconclusive"
-    assert "One cell may be as good as the best one: lr=two." in best_sentences(found)
+    assert "One cell is not shown to be worse than the best one: lr=two." in best_sentences(found)
 
 
 def test_cells_are_ranked_and_compared_by_one_estimand(seeds: Callable[..., SweepContents]) -> None:
@@ -85,7 +85,7 @@ def test_all_indistinguishable_cells_are_named(seeds: Callable[..., SweepContent
     found = find_best(sweep, None, **OPTIONS)
     assert found.winner.settings == {"lr": "d"}
     assert [each.settings["lr"] for each in found.rivals] == ["a", "b"]
-    assert "2 cells may be as good as the best one: lr=a; lr=b." in best_sentences(found)
+    assert "2 cells are not shown to be worse than the best one: lr=a; lr=b." in best_sentences(found)
     assert json.loads(best_to_json(found, command=["python"]))["rivals"] == [{"lr": "a"}, {"lr": "b"}]
 
 
@@ -95,18 +95,18 @@ def test_rival_is_named_though_the_runner_up_is_significantly_behind(seeds: Call
     found = find_best(seeds(**quiet, wild=[0.99, 0.70, 0.95, 0.76]), None, **OPTIONS)
     assert found.verdict == "better" and found.runner_up is not None
     assert found.runner_up.settings == {"lr": "q1"}
-    assert "One cell may be as good as the best one: lr=wild." in best_sentences(found)
+    assert "One cell is not shown to be worse than the best one: lr=wild." in best_sentences(found)
 
 
 def test_cells_with_too_few_runs_are_named(seeds: Callable[..., SweepContents]) -> None:
     found = find_best(seeds(a=[0.90, 0.92, 0.94], b=[0.91, 0.92, 0.92], c=[0.91], d=[0.1, 0.12, 0.11]), None, **OPTIONS)
     text = best_sentences(found)
-    assert "One cell may be as good as the best one: lr=b." in text
+    assert "One cell is not shown to be worse than the best one: lr=b." in text
     assert "One more cell could not be compared: lr=c." in text
     assert json.loads(best_to_json(found, command=None))["unmeasured"] == [{"lr": "c"}]
     of_next = find_best(seeds(a=[0.90, 0.92, 0.94], b=[0.915, 0.921], c=[0.91, 0.92, 0.915]), None, **OPTIONS)
     assert of_next.verdict == "not measured"
-    assert "One cell may be as good as the best one: lr=c." in best_sentences(of_next)
+    assert "One cell is not shown to be worse than the best one: lr=c." in best_sentences(of_next)
 
 
 def test_size_of_the_selection_bias(seeds: Callable[..., SweepContents]) -> None:
