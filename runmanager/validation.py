@@ -88,10 +88,10 @@ def _initials(name: str) -> str | None:
     return "".join(word[0] for word in words) if len(words) > 1 else None
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
+def suggestion(name: str, known: Iterable[str], *, cutoff: float = 0.5) -> str:
     """Suggest the closest known names, or list the known names if none is close."""
     names = list(known)
-    close = did_you_mean(name, names)
+    close = did_you_mean(name, names, cutoff=cutoff)
     if close:
         return close
     more = f" and {len(names) - 20} more" if len(names) > 20 else ""
@@ -211,5 +211,5 @@ class GroupOptions:
         name = getattr(self, "name", default)
         if name == default:
             return []
-        way_out = f"choose another one with `{self.group}={name}`"
+        way_out = f"`{self.group}=…` chooses another one, `runmanager help {self.group}` lists them"
         return [fault(f"{self.group}.name", f"stay {default!r}", repr(name), way_out)]

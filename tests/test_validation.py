@@ -90,7 +90,7 @@ def test_all_fields_are_checked_together_in_their_order():
 def test_a_choice_of_a_group_cannot_be_renamed():
     renamed = _Options(name="ball", width=0)
     assert renamed.faults() == [
-        "`shape.name` must stay 'box', got 'ball'; choose another one with `shape=ball`.",
+        "`shape.name` must stay 'box', got 'ball'; `shape=…` chooses another one, `runmanager help shape` lists them.",
         "`shape.width` must be at least 1, got 0.",
     ]
 

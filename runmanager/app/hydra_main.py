@@ -6,7 +6,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from runmanager.app.compose.override_quoting import quote_raw
@@ -193,7 +193,11 @@ def _meant(word: str, following: deque[str]) -> str:
     value = _own_value(word, following)
     if option in _OF_SCRIPTS:
         return f"it goes with a script, as in `runmanager sweep {option} … train.py`."
-    return f"a setting is written {option.lstrip('-').replace('-', '_')}={value or '…'}."
+    from runmanager.app.compose.schema import Config  # late: it takes time, and few commands are wrong
+
+    name = option.lstrip("-").replace("-", "_")
+    near = nearest_names(name, [each.name for each in fields(Config)], max_names=1, cutoff=0.7)
+    return f"a setting is written {next(iter(near), name)}={value or '…'}."
 
 
 def _own_value(word: str, following: deque[str]) -> str:

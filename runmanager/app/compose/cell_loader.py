@@ -5,7 +5,7 @@ import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, get_origin
 
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -283,8 +283,12 @@ def _type_rule(config: DictConfig, key: str) -> str:
     parent, _, last = key.rpartition(".")
     owner = OmegaConf.select(config, parent) if parent else config
     declared = declared_type(owner, last) if isinstance(owner, DictConfig) else None
-    if declared is None or declared.type not in _TYPE_WORDS:
+    if declared is None:
         return "be of the right type"
+    if get_origin(declared.type) is list:
+        return "be a list, as [1,2]"
+    if declared.type not in _TYPE_WORDS:  # settings of its own
+        return f"be given by its parts, as {key}.NAME=value"
     words = list(_TYPE_WORDS[declared.type])
     if declared.is_optional:
         words.append("null")

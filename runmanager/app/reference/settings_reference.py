@@ -128,4 +128,4 @@ def find(name: str) -> tuple[Section, tuple[Setting, ...]]:
         if section.name in _OWN_ARGUMENTS and plain.startswith(f"{section.name}."):
             return section, ()
     names = [key for each in known for key in (each.name, *(setting.key for setting in each.settings)) if key]
-    raise UsageError(f"`help` must name a setting or a command, got {plain!r}; {suggestion(plain, names)}")
+    raise UsageError(f"`help` must name a setting or a command, got {plain!r}; {suggestion(plain, names, cutoff=0.6)}")

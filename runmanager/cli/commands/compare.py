@@ -172,7 +172,7 @@ def compare(
     if format_ is CompareFormat.TEXT:
         found = pairing.answers(pairs, options)
         shown = pairs if show_all or where is not None else without_unmeasured_sides(without_shorter_runs(pairs))
-        if metric is None:
+        if metric is None and every_pair.rows:
             shown = dataclasses.replace(shown, notes=(*shown.notes, *_other_question(pairing, options)))
         answers = [*found, "", *crossing] if crossing else found
         answers = [*answers, *advice_without_metrics(pairing.contents.runs)]

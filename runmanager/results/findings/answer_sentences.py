@@ -19,6 +19,7 @@ from runmanager.results.findings.comparison_findings import (
     without_contention,
 )
 from runmanager.results.findings.outcomes import Outcome, outcomes
+from runmanager.results.metrics.metric_lookup import undirected_names
 from runmanager.results.table_model.columns import Row, Table
 from runmanager.results.table_model.formatting import human
 from runmanager.results.tables.seeds import SEEDS, collapse_seeds, seed_groups
@@ -27,6 +28,8 @@ from runmanager.text import pluralize
 __all__ = [
     *("BestRow", "answers", "best_row", "duel_answers", "duel_rates", "finished_cells"),
 ]
+
+_MAX_NAMES = 3
 
 
 def answers(
@@ -123,7 +126,7 @@ def finished_cells(cells: Table) -> list[Row]:
 def _best_answer(results: Table, runs: Sequence[StoredRun], metric: str | None) -> list[str]:
     best = best_row(results, runs, metric=metric)
     if best is None:
-        return []
+        return _undirected_answer(runs)
     settings = named_settings(best.row, best.cells)
     ties = len(best.equally_good) - 1
     others = pluralize(ties, "other cell" if SEEDS in best.row.values else "other run")
@@ -136,6 +139,17 @@ def _best_answer(results: Table, runs: Sequence[StoredRun], metric: str | None) 
         return [text]
     left_out = pluralize(best.num_left_out, "other cell is", "other cells are")
     return [f"{text} {left_out} left out, as not every finished run there has one."]
+
+
+def _undirected_answer(runs: Sequence[StoredRun]) -> list[str]:
+    """Say how cells can be ranked where the names of all recorded metrics leave open which is better."""
+    finished = [run for run in runs if run.status == Status.FINISHED]
+    names = undirected_names(finished)
+    if not names:
+        return []
+    which = f"{names[0]}" if len(names) == 1 else f"{', '.join(names[:_MAX_NAMES])}{' …' if names[_MAX_NAMES:] else ''}"
+    ways = f"`--metric {names[0]} --better max`, or `min`, ranks by {'it' if len(names) == 1 else names[0]}"
+    return [f"No cell is ranked, as it is not known whether more or less {which} is better: {ways}."]
 
 
 def _count_answer(results: Table) -> str:

@@ -28,6 +28,7 @@ from runmanager.results.metrics.metric_lookup import (
     finished_without_metrics,
     known_metrics,
     requested_metric,
+    undirected_names,
 )
 from runmanager.results.stats.descriptive import mean, median
 from runmanager.results.table_model.columns import OUTCOMES, setting_name
@@ -173,6 +174,11 @@ def find_best(
     if not ranked:
         known = (any_direction(other, sweep.runs) for other in known_metrics(sweep.runs))
         named = [each.name for each in known if _with_values(cells_by(each))]
+        if metric is None and (names := undirected_names(sweep.runs)):
+            raise UsageError(
+                f"`--metric` must be given with `--better`, as it is not known whether more or less {names[0]} is "
+                f"better, got neither; as in `--metric {names[0]} --better max`."
+            )
         if metric is None and finished_without_metrics(sweep.runs):
             raise UsageError(f"The best must be by a metric that runs recorded, got none; there is {', '.join(named)}.")
         raise UsageError(_why_none(ranked_by, all_cells, named, is_requested=metric is not None))

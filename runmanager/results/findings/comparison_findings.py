@@ -41,9 +41,9 @@ def comparison_answers(rows: Rows, comparison: ComparisonTable) -> tuple[list[st
 def stand_in_answer(rows: Rows, comparison: ComparisonTable) -> list[str]:
     """Describe a stand-in axis: the candidate that differs most, or that none does."""
     measured = [row for row in rows if row["verdict"] != NOT_MEASURED]
-    if not measured:
-        return []
     of_sides = rows_by_sides(rows)
+    if not measured:
+        return comparison_answers(rows, comparison)[1] if len(of_sides) == 1 else []
     if len(of_sides) == 1 and not comparison.command:  # as where it is the one that was asked for
         return comparison_answers(rows, comparison)[0]
     different = [row for row in measured if row["verdict"] in DIFFERENT]

@@ -153,7 +153,7 @@ def _lines(matches: Matches, plan: SweepRecord | None, axis: str) -> list[str]:
     value = f"value of {name}{', all else equal' if len({repr(each.settings) for each in pairs}) > 1 else ''}"
     needed = runs_needed(_EFFECT, deviation=deviation, share=_TARGET_POWER, rows=len(pairs))
     if runs == 1:
-        way = f", as with `seed=range({needed})` as the first axis," if has_seed and needed else " in turns"
+        way = f", as with `'seed=range({needed})'` as the first axis," if has_seed and needed else " in turns"
         return [f"With one run for each {value}, {only_larger}; {_enough(needed, way)} ({basis})."]
     indices = {signature: index for index, signature in enumerate(plan.cells)} if plan else {}
     if not all(took_turns(*(_start_times(side, indices) for side in match.sides)) for match in pairs):

@@ -29,7 +29,7 @@ __all__ = [
     *("MEMORY", "METRIC_NAMES", "RUN_TIME", "SPEEDS"),
     *("any_direction", "default_metrics", "find_metric", "finished_without_metrics", "has_metrics", "is_of_training"),
     "known_metrics",
-    *("recorded_names", "requested_metric"),
+    *("recorded_names", "requested_metric", "undirected_names"),
 ]
 
 _TIME_TO_ACCURACY = "time_to_accuracy"
@@ -142,6 +142,12 @@ def default_metrics(runs: Sequence[StoredRun]) -> Iterator[str]:
     yield from (name for name in built_in if name not in OF_THE_LOSS or len(_losses(runs)) < 2)
     columns = sorted(_logged(runs).metrics.items(), key=lambda each: is_of_training(each[0]))
     yield from (column for name, column in columns if directions.known(name) is not None)
+
+
+def undirected_names(runs: Sequence[StoredRun]) -> list[str]:
+    """Return the names of the recorded metrics if no direction of any is known, so that none ranks by default."""
+    names = recorded_names(runs)
+    return [] if set(default_metrics(runs)) & set(names) else names
 
 
 def requested_metric(name: str, runs: Sequence[StoredRun]) -> Metric | None:

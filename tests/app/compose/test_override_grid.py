@@ -92,6 +92,8 @@ def test_points_are_checked_as_overrides_are(composed: tuple[CellLoader, DictCon
     assert "one of Hydra's" in faults("[{hydra.launcher.workers: 2}]")
     assert "`name` must have one value" in faults("[{name: a}, {name: b}]")
     assert "`lr` must be a number" in faults("[{lr: '1,2'}]")
+    assert "`metrics` must be given by its parts, as metrics.NAME=value" in faults("[{metrics: foo}]")
+    assert "`model.hidden` must be a list, as [1,2]" in faults("[{model: mlp, model.hidden: x}]")
 
 
 def test_a_condition_that_holds_for_all_cells_is_refused(composed: tuple[CellLoader, DictConfig]) -> None:

@@ -6,9 +6,12 @@ import msgspec
 import pytest
 
 from runmanager.errors import UsageError
+from runmanager.results.compare.comparison import compare
+from runmanager.results.findings.answer_sentences import answers
 from runmanager.results.findings.best import find_best
 from runmanager.results.findings.best_text import best_headline, best_sections, best_sentences, best_to_json
 from runmanager.results.table_model.sections import format_sections
+from runmanager.results.tables.results_table import result_rows
 
 COLUMNS = dict.fromkeys(("loss", "accuracy", "val_loss", "val_accuracy"))
 
@@ -45,8 +48,11 @@ def test_a_logged_metric_is_the_default_where_no_cell_has_a_column(logged):
 
 
 def test_a_default_needs_a_known_direction(logged):
-    with pytest.raises(UsageError, match=r"got 'val_accuracy' and a run without it in every cell; there is .*, zeal\."):
-        find_best(logged({"low": 0.5}, name="zeal"), None)
+    undirected = logged({"low": 0.5}, name="zeal")
+    with pytest.raises(UsageError, match=r"whether more or less zeal is better.*as in `--metric zeal --better max`\."):
+        find_best(undirected, None)
+    said = answers(result_rows(undirected, None), compare(undirected, None), runs=undirected.runs)
+    assert said[0].startswith("No cell is ranked, as it is not known whether more or less zeal is better: `--metric ")
     assert find_best(logged({"low": 0.5}, name="zeal", better={"zeal": "min"}), None).metric.name == "zeal"
 
 

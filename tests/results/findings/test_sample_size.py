@@ -50,7 +50,7 @@ def test_plan_without_power_describes_a_way_out(planned):
     # By hand: 1.1 of the drift x the factor of 1.40 that the interval of one run a side has.
     assert alone.startswith(
         "With one run for each value of device, only differences in speed above about 54% can be seen; 18 runs each, "
-        "as with `seed=range(18)` as the first axis, would show one of 3% with a chance of 80% (if "
+        "as with `'seed=range(18)'` as the first axis, would show one of 3% with a chance of 80% (if "
     )
     assert of_metrics == (
         "Accuracies and losses can be compared from 3 runs a side on, as with `seed=0,1,2`: cpu has 1."

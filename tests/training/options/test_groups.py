@@ -149,5 +149,6 @@ def test_all_faults_are_reported_together(options, faults):
 def test_a_choice_cannot_be_renamed():
     renamed = dataclasses.replace(MnistOptions(), name="cifar10")
     assert renamed.faults() == [
-        "`dataset.name` must stay 'mnist', got 'cifar10'; choose another one with `dataset=cifar10`."
+        "`dataset.name` must stay 'mnist', got 'cifar10'; `dataset=…` chooses another one, "
+        "`runmanager help dataset` lists them."
     ]
