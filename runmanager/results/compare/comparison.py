@@ -18,7 +18,7 @@ from runmanager.results.load.cells import continued_runs
 from runmanager.results.load.contention import contention, exposure_of
 from runmanager.results.load.run_summary import damage_notes
 from runmanager.results.metrics.metric import LAST, THROUGHPUT, Metric
-from runmanager.results.table_model.columns import MISSING, column_of
+from runmanager.results.table_model.columns import MISSING, column_of, setting_name
 from runmanager.results.table_model.directions import Directions
 from runmanager.text import in_backticks
 
@@ -247,5 +247,6 @@ def _commands(sweep: SweepContents, axes: Sequence[Axis], options: CompareOption
     name = typed_name(sweep.paths)
     asked = [] if options.metric == THROUGHPUT.name else ["--metric", options.metric]  # by itself lr asks for another
     asked += [] if options.at == LAST else ["--at", options.at]
-    commands = [["runmanager", "compare", name, "--axis", axis.name, *asked] for axis in axes if axis.values]
+    along = [setting_name(axis.name) for axis in axes if axis.values]
+    commands = [["runmanager", "compare", name, "--axis", each, *asked] for each in along]
     return " or ".join(in_backticks(shlex.join(words)) for words in commands)
