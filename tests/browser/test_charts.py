@@ -224,6 +224,10 @@ def test_many_dots_are_one_path_that_knows_its_runs(visit: OpenPage, tmp_path: P
     paths = write_stored_sweep(tmp_path / "many", num_runs=320, num_epochs=2, lr=[0.1 / each for each in range(1, 21)])
     write_tables(paths)
     page = visit(paths.report.as_uri()).page
+    figure(page, "curves").evaluate("figure => figure.scrollIntoView({ behavior: 'instant' })")
+    expect(figure(page, "curves").locator(".chart")).to_contain_text("epoch")
+    axis = 'figures.get("curves").chart.getModel().getComponent("xAxis").axis.scale.getTicks()'
+    assert [tick["value"] for tick in page.evaluate(axis)] == [1, 2], "an epoch is a whole number"
     scatter = figure(page, "scatter")
     scatter.get_by_label("Colour").select_option("none")
     assert scatter.locator(".chart svg path").count() < 50

@@ -77,6 +77,7 @@ const learningCurves = {
         isLog: isLogX,
         values: extents.flatMap((extent) => extent.slice(0, 2)),
         ...BELOW,
+        ...(isLogX || x === "seconds" ? {} : { minInterval: 1 }),
         splitLine: { show: false },
       }),
       yAxis: numberAxis(colours, {
