@@ -156,7 +156,9 @@ $(STAMP): $(if $(wildcard $(BIN)/python),,FORCE)
 	@$(PYTHON) -m venv $(VENV) || \
 		{ echo "error: $(PYTHON) must be able to create virtual environments; on Debian and Ubuntu: apt install python3-venv" >&2; \
 		  exit 2; }
-	$(BIN)/python -m pip install --editable '.[dev]' --constraint constraints.txt
+	$(BIN)/python -m pip install --no-compile --editable '.[dev]' --constraint constraints.txt
+	@# pip would compile with one core. What packages have for other versions of Python cannot be compiled.
+	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib > /dev/null 2>&1 || true
 	@rm -f $(VENV)/.installed-*
 	@touch $@
 
