@@ -81,6 +81,7 @@ class RunDisplay:
         self._skipped = frozenset(skipped)
         self._running: dict[str, RunningRun] = {}
         self._max_at_once = 1
+        self._is_stopping = False
         self._seen: dict[str, tuple[object, ...]] = {}
         self._began = time.monotonic()
         self.is_live = console.is_interactive and not quiet  # False for a terminal that cannot move its cursor
@@ -138,20 +139,24 @@ class RunDisplay:
         running = list(self._running.values())  # a copy, as a thread redraws the table
         shown = running[: max(1, self._console.height - _OTHER_LINES)]
         layout = self._fit()
-        group = _group_of(running)
-        rows = [layout.row(each.row(now, self._times, group=group)) for each in shown]
+        lefts = self._seconds_left(running, now)
+        rows = [layout.row(run.row(now, seconds_left=left)) for run, left in zip(shown, lefts, strict=False)]
         if not self._has_header:
             rows = [*layout.legend(), layout.header(), *rows]
         if len(shown) < len(running):
             rows.append(Text(f"… and {len(running) - len(shown)} more running", style="dim"))
-        return Group(*rows, self._footer(running, now))
+        return Group(*rows, self._footer(running, lefts))
 
-    def _footer(self, running: Sequence[RunningRun], now: float) -> Text:
+    def _seconds_left(self, running: Sequence[RunningRun], now: float) -> list[float | None]:
+        if self._is_stopping:
+            return [each.seconds_to_epoch_end(now) for each in running]
+        group = sum(each.takes_turns for each in running)
+        return [each.seconds_left(now, self._times, group=group) for each in running]
+
+    def _footer(self, running: Sequence[RunningRun], lefts: Sequence[float | None]) -> Text:
         ended = list(self._ended.values())
-        num_waiting = max(0, self._num_runs - len(ended) - len(running))
+        num_waiting = 0 if self._is_stopping else max(0, self._num_runs - len(ended) - len(running))
         counts = [(word, ended.count(word)) for word in dict.fromkeys(ended)]
-        group = _group_of(running)
-        lefts = [each.seconds_left(now, self._times, group=group) for each in running]
         waiting = self._waiting(num_waiting, running)
         left = sweep_seconds_left(lefts, waiting=waiting, at_once=self._max_at_once)
         counts += [("running", len(running)), ("to come", num_waiting)]
@@ -317,6 +322,10 @@ class RunDisplay:
             self.say(f"  {line[:_ERROR_WIDTH]}{'…' if len(line) > _ERROR_WIDTH else ''}")
         self.say(f"  the whole error: {paths.error}")
 
+    def stopping(self) -> None:
+        """Count the time left to the end of each epoch under way, and no runs to come."""
+        self._is_stopping = True
+
     def dropped(self, paths: RunPaths) -> None:
         """Stop showing a run as running."""
         self._running.pop(paths.name, None)
@@ -339,8 +348,3 @@ def _mark(path: Path) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return stat.st_mtime_ns, stat.st_size
-
-
-def _group_of(running: Sequence[RunningRun]) -> int:
-    """How many of the runs take turns."""
-    return sum(each.takes_turns for each in running)
