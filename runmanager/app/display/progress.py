@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -15,6 +14,7 @@ from runmanager.app.display.live_region import LiveRegion, terminal_region
 from runmanager.app.display.live_table import Layout, LiveRow, footer
 from runmanager.app.display.run_line import (
     end_reason,
+    error_excerpt,
     is_without_metrics,
     logged_results,
     missing_metric,
@@ -33,6 +33,7 @@ from runmanager.app.display.run_times import (
 )
 from runmanager.app.display.running_run import RunningRun
 from runmanager.errors import RecordError
+from runmanager.records.files.atomic_files import file_stamp
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import EpochRecord, RunRecord, counted_word
 from runmanager.records.run.status import Status
@@ -41,8 +42,6 @@ from runmanager.text import printable, wrapped
 
 __all__ = ["RunDisplay"]
 
-_ERROR_LINES = 20
-_ERROR_WIDTH = 1000  # characters of such a line: an error may quote its data
 _OTHER_LINES = 5  # of the live region in addition to its rows, and room for the cursor
 
 
@@ -82,6 +81,7 @@ class RunDisplay:
         self._running: dict[str, RunningRun] = {}
         self._max_at_once = 1
         self._is_stopping = False
+        self._waits_for = ""
         self._seen: dict[str, tuple[object, ...]] = {}
         self._began = time.monotonic()
         self.is_live = console.is_interactive and not quiet  # False for a terminal that cannot move its cursor
@@ -145,7 +145,8 @@ class RunDisplay:
             rows = [*layout.legend(), layout.header(), *rows]
         if len(shown) < len(running):
             rows.append(Text(f"… and {len(running) - len(shown)} more running", style="dim"))
-        return Group(*rows, self._footer(running, lefts))
+        rows.append(self._footer(running, lefts))
+        return Group(*rows, *([Text(self._waits_for, style="dim")] if self._waits_for else []))
 
     def _seconds_left(self, running: Sequence[RunningRun], now: float) -> list[float | None]:
         if self._is_stopping:
@@ -180,16 +181,23 @@ class RunDisplay:
         return [*seconds, *[None] * number][:number]
 
     def started(
-        self, paths: RunPaths, planned: int, *, measure_seconds: float = 0.0, since: float | None = None
+        self,
+        paths: RunPaths,
+        planned: int,
+        *,
+        measure_seconds: float = 0.0,
+        since: float | None = None,
+        is_resumed: bool = False,
     ) -> None:
         """Show a run as running, if it is not shown yet: a paired run has several processes.
 
         `planned` is its number of epochs, `measure_seconds` the limit of its measurement after them, `since` when its
-        process began, in seconds since 1970, by default now.
+        process began, in seconds since 1970, by default now. A line says of a run that was shown as ended that it runs
+        again, `is_resumed` or from its start.
         """
         if paths.name in self._running or paths.name in self._skipped:
             return
-        self._ended.pop(paths.name, None)  # an earlier attempt may have ended badly
+        has_ended = self._ended.pop(paths.name, None) is not None
         began = time.time() if since is None else min(since, time.time())
         to_come = self._to_come.get(paths.name)
         self._running[paths.name] = RunningRun(
@@ -201,8 +209,11 @@ class RunDisplay:
             seen_at=began,
         )
         self._max_at_once = max(self._max_at_once, len(self._running))
+        how = ("resumed" if is_resumed else "started again") if has_ended else "started"
         if not self._quiet and not self.is_live:
-            self.say(f"[{len(self._ended) + len(self._running)}/{self._num_runs}] {run_label(paths)} started")
+            self.say(f"[{len(self._ended) + len(self._running)}/{self._num_runs}] {run_label(paths)} {how}")
+        elif has_ended and not self._quiet:
+            self._print_again(paths, how)
 
     def follow(self, running: Sequence[RunPaths]) -> None:
         """Read what the running runs have recorded meanwhile."""
@@ -219,7 +230,7 @@ class RunDisplay:
             self._running[paths.name] = known.with_share()
 
     def _has_changed(self, paths: RunPaths) -> bool:
-        marks = tuple(_mark(path) for path in (paths.epochs, paths.record, paths.reported))
+        marks = tuple(file_stamp(path) for path in (paths.epochs, paths.record, paths.reported))
         changed = self._seen.get(paths.name) != marks
         self._seen[paths.name] = marks
         return changed
@@ -303,24 +314,28 @@ class RunDisplay:
     def retrying(self, paths: RunPaths, end_reason: str) -> None:
         """Print a permanent line for a run that ended badly and is retried, and its error."""
         self.dropped(paths)
-        self._print(Text.assemble(("↻", "yellow"), f" {run_label(paths)}  {end_reason}"))
+        self._print_again(paths, end_reason)
         if paths.error.exists():
             self._show_error(paths)
+
+    def _print_again(self, paths: RunPaths, how: str) -> None:
+        self._print(Text.assemble(("↻", "yellow"), f" {run_label(paths)}  {how}"))
 
     def _show_error(self, paths: RunPaths) -> None:
         try:
             text = paths.error.read_text(encoding="utf-8", errors="replace")
         except OSError:
             return  # it is being moved, or was deleted
-        lines = text.splitlines()
-        if text in self._printed:
-            lines = ["the same error as above"]
+        for line in ["the same error as above"] if text in self._printed else error_excerpt(text):
+            self.say(f"  {line}")
         self._printed.add(text)
-        if len(lines) > _ERROR_LINES:
-            lines = ["…", *lines[-_ERROR_LINES:]]
-        for line in lines:
-            self.say(f"  {line[:_ERROR_WIDTH]}{'…' if len(line) > _ERROR_WIDTH else ''}")
         self.say(f"  the whole error: {paths.error}")
+
+    def waiting(self, line: str) -> None:
+        """Show what the runs to come wait for, empty for nothing: below the running rows, elsewhere as a line."""
+        self._waits_for = line
+        if line and not self.is_live:
+            self.say(line)
 
     def stopping(self) -> None:
         """Count the time left to the end of each epoch under way, and no runs to come."""
@@ -339,12 +354,3 @@ class RunDisplay:
     def count_to(self, num_runs: int) -> None:
         """Set the total number of runs."""
         self._num_runs = num_runs
-
-
-def _mark(path: Path) -> tuple[int, int] | None:
-    """What changes with each write of a file; None where there is none."""
-    try:
-        stat = path.stat()
-    except FileNotFoundError:
-        return None
-    return stat.st_mtime_ns, stat.st_size

@@ -17,6 +17,7 @@ from runmanager.validation import did_you_mean
 
 __all__ = [
     "end_reason",
+    "error_excerpt",
     "has_instead",
     "has_metric",
     "is_without_metrics",
@@ -32,6 +33,8 @@ __all__ = [
 
 _MAX_LOGGED = 3  # logged metrics in a line
 _MAX_NAMED = 8
+_ERROR_LINES = 20
+_ERROR_WIDTH = 1000  # characters of such a line: an error may quote its data
 
 _SYMBOLS = {"finished": ("✓", "green"), "skipped": ("-", "yellow"), "running": (">", "cyan")}
 
@@ -90,6 +93,13 @@ def end_reason(record: RunRecord, *, with_reason: bool = True) -> str:
     """Return the reason and message of a run's end, the reason only with `with_reason`; empty if it just finished."""
     parts = (str(record.reason) if record.reason is not None and with_reason else None, record.message)
     return printable(": ".join(part for part in parts if part))
+
+
+def error_excerpt(text: str) -> list[str]:
+    """Return the last lines of an error, long ones shortened."""
+    lines = text.splitlines()
+    last = [f"{line[:_ERROR_WIDTH]}{'…' if len(line) > _ERROR_WIDTH else ''}" for line in lines[-_ERROR_LINES:]]
+    return last if len(lines) <= _ERROR_LINES else ["…", *last]
 
 
 def progress_text(record: RunRecord, epochs: Sequence[EpochRecord]) -> str:
