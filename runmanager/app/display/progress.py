@@ -22,6 +22,7 @@ from runmanager.app.display.run_line import (
     run_label,
     run_line,
     run_rate,
+    run_seconds,
 )
 from runmanager.app.display.run_times import (
     RunTimes,
@@ -275,6 +276,7 @@ class RunDisplay:
 
     def _print_row(self, paths: RunPaths, record: RunRecord, epochs: Sequence[EpochRecord]) -> None:
         epoch = epochs[-1] if epochs and epochs[-1].epoch > 0 else None
+        seconds = run_seconds(record)
         row = LiveRow(
             run_label(paths),
             record.status,
@@ -284,7 +286,7 @@ class RunDisplay:
             metrics=logged_results(record, epochs),
             counted=counted_word(record),
             planned=planned_epochs(record),
-            seconds=own_seconds(record.run_seconds, epochs, last_copied_epoch(record)) if record.run_seconds else None,
+            seconds=own_seconds(seconds, epochs, last_copied_epoch(record)) if seconds else None,
         )
         self._columns.note(row)
         layout = self._fit()

@@ -29,6 +29,7 @@ __all__ = [
     "run_label",
     "run_line",
     "run_rate",
+    "run_seconds",
 ]
 
 _MAX_LOGGED = 3  # logged metrics in a line
@@ -65,6 +66,11 @@ def run_rate(record: RunRecord, epochs: Sequence[EpochRecord]) -> float | None:
     return median(rates) if rates else None
 
 
+def run_seconds(record: RunRecord) -> float | None:
+    """Return the seconds of a run; None if it took turns, whose record has those of the last of its processes alone."""
+    return record.run_seconds if record.session is None else None
+
+
 def _metrics(record: RunRecord, epochs: Sequence[EpochRecord]) -> str:
     epoch, rate = epochs[-1], run_rate(record, epochs)
     values: Mapping[str, Any] = {"loss": epoch.loss, "acc": epoch.accuracy, "val_acc": epoch.val_accuracy}
@@ -82,8 +88,8 @@ def _summary(record: RunRecord, epochs: Sequence[EpochRecord], metric: str | Non
     parts += [f"{name} {human(value, 'loss')}" for name, value in logged[:_MAX_LOGGED]]
     if record.config.get("device") == "auto" and record.environment.device_name:
         parts.append(f"on {record.environment.device_name}")
-    if record.run_seconds is not None and record.status is Status.FINISHED:
-        parts.append(f"{record.run_seconds:.1f} s")
+    if (seconds := run_seconds(record)) is not None and record.status is Status.FINISHED:
+        parts.append(f"{seconds:.1f} s")
     if record.message and record.reason is not Reason.DEVICE_UNAVAILABLE:  # the reason says it all
         parts.append(printable(record.message))
     return "  ".join(parts)

@@ -130,13 +130,12 @@ class RunningRun:
     def seconds(self, now: float) -> float | None:
         """Return how long it has taken at `now`, without the epochs that another run has made.
 
-        Of a run that takes turns, its own time up to its last epoch; None before that.
+        None for a run that takes turns: it has waited for others, and began again in each pair of processes.
         """
-        before = (self.epochs[-1].run_seconds if self.epochs else None) or 0.0
-        own = own_seconds(before, self.epochs, self.copied)
         if self.takes_turns:
-            return own or None
-        return own + max(0.0, now - self.seen_at)
+            return None
+        before = (self.epochs[-1].run_seconds if self.epochs else None) or 0.0
+        return own_seconds(before, self.epochs, self.copied) + max(0.0, now - self.seen_at)
 
     def seconds_left(self, now: float, times: RunTimes | None = None, *, group: int = 1) -> float | None:
         """Estimate how long it will take from `now`, by its own epochs, else by the `times` of others; None if unknown.
