@@ -189,9 +189,7 @@ class Follower:
                 since = datetime.datetime.fromisoformat(began).timestamp() if began else None
                 planned = planned_epochs(cell.record)
                 is_resumed = cell.record.resumed_at is not None
-                self._display.started(
-                    cell.paths, planned, measure_seconds=seconds, since=since, is_resumed=is_resumed
-                )
+                self._display.started(cell.paths, planned, measure_seconds=seconds, since=since, is_resumed=is_resumed)
             elif (
                 cell.is_ended
                 and self._ended.get(name, _NOT_ENDED) != cell.record

@@ -223,7 +223,7 @@ def test_a_live_table_says_that_a_run_is_resumed_and_no_longer_that_cells_wait(d
         lambda: sweep.end(1),
         lambda: (sweep.begin(2), sweep.end(2), leave_sweep(sweep.paths, ME)),
     )
-    waits = "1 cell waits for a driver; Ctrl-C leaves.".split()
+    waits = ["1", "cell", "waits", "for", "a", "driver;", "Ctrl-C", "leaves."]
     assert [waits in each for each in drawn] == [True, False, False, False, False]
     assert [line.split()[:3] for line in lines if line[:1] in tuple("✗↻✓")] == [
         ["✗", "lr=0", "killed"],
