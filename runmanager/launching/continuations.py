@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from runmanager.launching.plan import Action, Cell, Code, Continuation, PlannedRun
+from runmanager.launching.plan import Action, Cell, Code, Continuation, PlannedRun, lost_epochs
 from runmanager.records.run.environment_changes import changed_code
 from runmanager.records.run.run_record import Environment, RunRecord
 from runmanager.records.run.status import Reason, Status
@@ -113,6 +113,8 @@ def _obstacle(shorter: StoredRun, now: Environment, code_of: Callable[[Code], Co
         return "it was stopped early, and would be again"
     if not shorter.paths.checkpoint.exists():
         return "it has no checkpoint"
+    if next(lost_epochs([shorter]), None) is not None:
+        return "it has lost epochs"
     then = shorter.record.environment
     code = code_of(then.code)
     today = msgspec.structs.replace(now, code=None if code is None else dict(code))

@@ -225,7 +225,8 @@ def _with_damage(planned: PlannedRun, damage: Damage | None) -> PlannedRun:
 
 
 def _with_way_out(damage: Damage) -> str:
-    return f"{damage.message.removesuffix('.')}; move its folder away to run the cell again"
+    what = "it" if damage.path.is_symlink() else "its folder"
+    return f"{damage.message.removesuffix('.')}; move {what} away to run the cell again"
 
 
 def lost_epochs(runs: Iterable[StoredRun]) -> Iterator[Damage]:

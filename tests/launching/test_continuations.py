@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from runmanager.launching.continuations import with_continuations
@@ -14,7 +15,8 @@ from runmanager.records.run.run_record import Environment, RunRecord
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.settings.signature import signature
 from runmanager.records.storage.ownership import claim_run
-from runmanager.records.storage.reader import read_sweep
+from runmanager.records.storage.reader import read_record, read_sweep
+from runmanager.records.storage.versioned_file import encode_record
 
 THEN = Environment(commit="0123456789abcdef", libraries={"torch": "2.15.0", "numpy": "2.3"}, code={"own.py": "aa"})
 
@@ -85,6 +87,16 @@ def test_only_finished_runs_are_continued(sweep: SweepPaths, store: Callable[...
     store(cell(3), status)
     (longer,) = plan(sweep, cell(6))
     assert (longer.action, longer.why, longer.continuation) == (Action.START, "new", None)
+
+
+def test_a_run_that_has_lost_epochs_is_not_continued(sweep: SweepPaths, store: Callable[..., None]) -> None:
+    store(cell(3))
+    paths = sweep.run(cell(3).name)
+    record = msgspec.structs.replace(read_record(paths), num_records=3)
+    paths.record.write_bytes(encode_record(record))
+    paths.epochs.write_text("{}\n{}\n")
+    (longer,) = plan(sweep, cell(6))
+    assert (longer.action, longer.why) == (Action.START, f"new; does not continue {cell(3).name}: it has lost epochs")
 
 
 CHANGED = Environment(commit=THEN.commit, libraries={"torch": "2.16.0", "numpy": "2.3"})

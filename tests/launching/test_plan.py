@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from runmanager.errors import RecordError
 from runmanager.launching.plan import Action, Cell, PlannedRun, Resume, is_still_to_run, plan_runs
+from runmanager.records.files.links import refuse_linked_run
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import Environment, EpochRecord, RunRecord
@@ -201,6 +203,18 @@ def test_a_cell_with_an_unreadable_folder_says_so(sweep: SweepPaths) -> None:
     planned = plan_one(sweep, damaged=[Damage(folder, "run.json is damaged.")])
     assert (planned.action, planned.paths.root) == (Action.START, folder)  # where it will fail and the files stay
     assert planned.why == "will be refused: run.json is damaged; move its folder away to run the cell again"
+
+
+def test_a_cell_with_a_link_in_the_place_of_its_folder_says_so_in_the_words_of_its_run(
+    sweep: SweepPaths, tmp_path: Path
+) -> None:
+    link = sweep.run(f"lr=0.1-{short_signature(cell(0.1).signature)}")
+    link.root.parent.mkdir(parents=True)
+    link.root.symlink_to(tmp_path)
+    with pytest.raises(RecordError) as refused:
+        refuse_linked_run(link)
+    planned = plan_one(sweep, damaged=read_sweep(sweep).damaged)
+    assert planned.why == f"will be refused: {str(refused.value).removesuffix('.')} to run the cell again"
 
 
 def test_equal_cells_are_planned_once_in_the_order_of_the_first(sweep: SweepPaths) -> None:

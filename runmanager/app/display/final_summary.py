@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from runmanager.app.display.run_line import has_instead, has_metric
+from runmanager.app.display.run_line import has_instead, has_metric, run_label
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.run_record import RunRecord
@@ -28,6 +28,7 @@ __all__ = ["show_duel", "show_results"]
 
 _MAX_ROWS = (10, 5, 3)  # of each table: in a low terminal fewer, so that all of the end is on the screen
 _MAX_CAUSES, _MAX_CAUSE = 2, 300  # of bad ends, and the characters of one
+_MAX_DAMAGED = 3
 _LINES_BESIDE = 3  # two empty ones, and the prompt
 
 
@@ -59,7 +60,8 @@ def show_results(
         console, f"Again: {command_on(sweep, 'table')}", f"TensorBoard: {command_on(sweep, 'tensorboard')}"
     )
     *said, count = answers(results, comparison, runs=contents.runs, metric=metric)
-    said += [*too_little_to_compare(contents, plan), *_failures(contents.runs, sweep), count]
+    said += [*too_little_to_compare(contents, plan), *_failures(contents.runs, sweep), *_damaged(contents.runs, sweep)]
+    said.append(count)
     lacking = finished_without_metrics(contents.runs)
     if lacking and (advice := without_metrics(lacking[-1].paths)):
         said.append(advice)
@@ -143,14 +145,28 @@ def _failures(runs: Sequence[StoredRun], sweep: SweepPaths) -> list[str]:
     for record in bad:
         if record.message and record.reason is not Reason.INTERRUPTED:
             by_cause.setdefault(record.message, []).append(record)
+    shown = sorted(by_cause.items(), key=lambda each: -len(each[1]))[:_MAX_CAUSES]
     lines = []
-    for message, failed in sorted(by_cause.items(), key=lambda each: -len(each[1]))[:_MAX_CAUSES]:
-        which = f"{len(failed)} of {len(bad)} runs" if len(failed) < len(bad) else f"All {len(bad)} runs"
+    for message, failed in shown:
+        all_of_them = "Both runs" if len(bad) == 2 else f"All {len(bad)} runs"
+        which = f"{len(failed)} of {len(bad)} runs" if len(failed) < len(bad) else all_of_them
         cause = message.rstrip(".") if len(message) <= _MAX_CAUSE else f"{message[:_MAX_CAUSE]}…"
         show = shell_command(["runmanager", "show", f"{typed_name(sweep)}/{short_signature(failed[0].signature)}"])
         log = f"{in_backticks(show)} has the log and the error"
         lines.append(f"{which if len(bad) > 1 else 'The run'} ended badly: {cause} ({log}).")
+    if lines and (others := len(bad) - sum(len(failed) for _, failed in shown)):
+        lines.append(f"{pluralize(others, 'other run')} ended badly too.")
     return lines
+
+
+def _damaged(runs: Sequence[StoredRun], sweep: SweepPaths) -> list[str]:
+    """Name the finished runs whose epochs could not be read."""
+    names = [run_label(run.paths) for run in runs if run.is_damaged and run.record.status is Status.FINISHED]
+    if not names:
+        return []
+    shown = [*names[:_MAX_DAMAGED], *(["…"] if len(names) > _MAX_DAMAGED else [])]
+    which = pluralize(len(names), "finished run is", "finished runs are")
+    return [f"{which} damaged: {', '.join(shown)} ({in_backticks(command_on(sweep, 'table'))} says how)."]
 
 
 def _is_missing(metric: str, runs: Sequence[StoredRun]) -> bool:

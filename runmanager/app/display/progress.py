@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -15,6 +14,7 @@ from runmanager.app.display.live_region import LiveRegion, terminal_region
 from runmanager.app.display.live_table import Layout, LiveRow, footer
 from runmanager.app.display.run_line import (
     end_reason,
+    error_excerpt,
     is_without_metrics,
     logged_results,
     missing_metric,
@@ -22,6 +22,7 @@ from runmanager.app.display.run_line import (
     run_label,
     run_line,
     run_rate,
+    run_seconds,
 )
 from runmanager.app.display.run_times import (
     RunTimes,
@@ -33,6 +34,7 @@ from runmanager.app.display.run_times import (
 )
 from runmanager.app.display.running_run import RunningRun
 from runmanager.errors import RecordError
+from runmanager.records.files.atomic_files import file_stamp
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import EpochRecord, RunRecord, counted_word
 from runmanager.records.run.status import Status
@@ -41,8 +43,6 @@ from runmanager.text import printable, wrapped
 
 __all__ = ["RunDisplay"]
 
-_ERROR_LINES = 20
-_ERROR_WIDTH = 1000  # characters of such a line: an error may quote its data
 _OTHER_LINES = 5  # of the live region in addition to its rows, and room for the cursor
 
 
@@ -81,6 +81,8 @@ class RunDisplay:
         self._skipped = frozenset(skipped)
         self._running: dict[str, RunningRun] = {}
         self._max_at_once = 1
+        self._is_stopping = False
+        self._waits_for = ""
         self._seen: dict[str, tuple[object, ...]] = {}
         self._began = time.monotonic()
         self.is_live = console.is_interactive and not quiet  # False for a terminal that cannot move its cursor
@@ -138,20 +140,25 @@ class RunDisplay:
         running = list(self._running.values())  # a copy, as a thread redraws the table
         shown = running[: max(1, self._console.height - _OTHER_LINES)]
         layout = self._fit()
-        group = _group_of(running)
-        rows = [layout.row(each.row(now, self._times, group=group)) for each in shown]
+        lefts = self._seconds_left(running, now)
+        rows = [layout.row(run.row(now, seconds_left=left)) for run, left in zip(shown, lefts, strict=False)]
         if not self._has_header:
             rows = [*layout.legend(), layout.header(), *rows]
         if len(shown) < len(running):
             rows.append(Text(f"… and {len(running) - len(shown)} more running", style="dim"))
-        return Group(*rows, self._footer(running, now))
+        rows.append(self._footer(running, lefts))
+        return Group(*rows, *([Text(self._waits_for, style="dim")] if self._waits_for else []))
 
-    def _footer(self, running: Sequence[RunningRun], now: float) -> Text:
+    def _seconds_left(self, running: Sequence[RunningRun], now: float) -> list[float | None]:
+        if self._is_stopping:
+            return [each.seconds_to_epoch_end(now) for each in running]
+        group = sum(each.takes_turns for each in running)
+        return [each.seconds_left(now, self._times, group=group) for each in running]
+
+    def _footer(self, running: Sequence[RunningRun], lefts: Sequence[float | None]) -> Text:
         ended = list(self._ended.values())
-        num_waiting = max(0, self._num_runs - len(ended) - len(running))
+        num_waiting = 0 if self._is_stopping else max(0, self._num_runs - len(ended) - len(running))
         counts = [(word, ended.count(word)) for word in dict.fromkeys(ended)]
-        group = _group_of(running)
-        lefts = [each.seconds_left(now, self._times, group=group) for each in running]
         waiting = self._waiting(num_waiting, running)
         left = sweep_seconds_left(lefts, waiting=waiting, at_once=self._max_at_once)
         counts += [("running", len(running)), ("to come", num_waiting)]
@@ -175,16 +182,23 @@ class RunDisplay:
         return [*seconds, *[None] * number][:number]
 
     def started(
-        self, paths: RunPaths, planned: int, *, measure_seconds: float = 0.0, since: float | None = None
+        self,
+        paths: RunPaths,
+        planned: int,
+        *,
+        measure_seconds: float = 0.0,
+        since: float | None = None,
+        is_resumed: bool = False,
     ) -> None:
         """Show a run as running, if it is not shown yet: a paired run has several processes.
 
         `planned` is its number of epochs, `measure_seconds` the limit of its measurement after them, `since` when its
-        process began, in seconds since 1970, by default now.
+        process began, in seconds since 1970, by default now. A line says of a run that was shown as ended that it runs
+        again, `is_resumed` or from its start.
         """
         if paths.name in self._running or paths.name in self._skipped:
             return
-        self._ended.pop(paths.name, None)  # an earlier attempt may have ended badly
+        has_ended = self._ended.pop(paths.name, None) is not None
         began = time.time() if since is None else min(since, time.time())
         to_come = self._to_come.get(paths.name)
         self._running[paths.name] = RunningRun(
@@ -196,8 +210,11 @@ class RunDisplay:
             seen_at=began,
         )
         self._max_at_once = max(self._max_at_once, len(self._running))
+        how = ("resumed" if is_resumed else "started again") if has_ended else "started"
         if not self._quiet and not self.is_live:
-            self.say(f"[{len(self._ended) + len(self._running)}/{self._num_runs}] {run_label(paths)} started")
+            self.say(f"[{len(self._ended) + len(self._running)}/{self._num_runs}] {run_label(paths)} {how}")
+        elif has_ended and not self._quiet:
+            self._print_again(paths, how)
 
     def follow(self, running: Sequence[RunPaths]) -> None:
         """Read what the running runs have recorded meanwhile."""
@@ -214,7 +231,7 @@ class RunDisplay:
             self._running[paths.name] = known.with_share()
 
     def _has_changed(self, paths: RunPaths) -> bool:
-        marks = tuple(_mark(path) for path in (paths.epochs, paths.record, paths.reported))
+        marks = tuple(file_stamp(path) for path in (paths.epochs, paths.record, paths.reported))
         changed = self._seen.get(paths.name) != marks
         self._seen[paths.name] = marks
         return changed
@@ -259,6 +276,7 @@ class RunDisplay:
 
     def _print_row(self, paths: RunPaths, record: RunRecord, epochs: Sequence[EpochRecord]) -> None:
         epoch = epochs[-1] if epochs and epochs[-1].epoch > 0 else None
+        seconds = run_seconds(record)
         row = LiveRow(
             run_label(paths),
             record.status,
@@ -268,7 +286,7 @@ class RunDisplay:
             metrics=logged_results(record, epochs),
             counted=counted_word(record),
             planned=planned_epochs(record),
-            seconds=own_seconds(record.run_seconds, epochs, last_copied_epoch(record)) if record.run_seconds else None,
+            seconds=own_seconds(seconds, epochs, last_copied_epoch(record)) if seconds else None,
         )
         self._columns.note(row)
         layout = self._fit()
@@ -298,24 +316,32 @@ class RunDisplay:
     def retrying(self, paths: RunPaths, end_reason: str) -> None:
         """Print a permanent line for a run that ended badly and is retried, and its error."""
         self.dropped(paths)
-        self._print(Text.assemble(("↻", "yellow"), f" {run_label(paths)}  {end_reason}"))
+        self._print_again(paths, end_reason)
         if paths.error.exists():
             self._show_error(paths)
+
+    def _print_again(self, paths: RunPaths, how: str) -> None:
+        self._print(Text.assemble(("↻", "yellow"), f" {run_label(paths)}  {how}"))
 
     def _show_error(self, paths: RunPaths) -> None:
         try:
             text = paths.error.read_text(encoding="utf-8", errors="replace")
         except OSError:
             return  # it is being moved, or was deleted
-        lines = text.splitlines()
-        if text in self._printed:
-            lines = ["the same error as above"]
+        for line in ["the same error as above"] if text in self._printed else error_excerpt(text):
+            self.say(f"  {line}")
         self._printed.add(text)
-        if len(lines) > _ERROR_LINES:
-            lines = ["…", *lines[-_ERROR_LINES:]]
-        for line in lines:
-            self.say(f"  {line[:_ERROR_WIDTH]}{'…' if len(line) > _ERROR_WIDTH else ''}")
         self.say(f"  the whole error: {paths.error}")
+
+    def waiting(self, line: str) -> None:
+        """Show what the runs to come wait for, empty for nothing: below the running rows, elsewhere as a line."""
+        self._waits_for = line
+        if line and not self.is_live:
+            self.say(line)
+
+    def stopping(self) -> None:
+        """Count the time left to the end of each epoch under way, and no runs to come."""
+        self._is_stopping = True
 
     def dropped(self, paths: RunPaths) -> None:
         """Stop showing a run as running."""
@@ -330,17 +356,3 @@ class RunDisplay:
     def count_to(self, num_runs: int) -> None:
         """Set the total number of runs."""
         self._num_runs = num_runs
-
-
-def _mark(path: Path) -> tuple[int, int] | None:
-    """What changes with each write of a file; None where there is none."""
-    try:
-        stat = path.stat()
-    except FileNotFoundError:
-        return None
-    return stat.st_mtime_ns, stat.st_size
-
-
-def _group_of(running: Sequence[RunningRun]) -> int:
-    """How many of the runs take turns."""
-    return sum(each.takes_turns for each in running)

@@ -17,6 +17,7 @@ from runmanager.validation import did_you_mean
 
 __all__ = [
     "end_reason",
+    "error_excerpt",
     "has_instead",
     "has_metric",
     "is_without_metrics",
@@ -28,10 +29,13 @@ __all__ = [
     "run_label",
     "run_line",
     "run_rate",
+    "run_seconds",
 ]
 
 _MAX_LOGGED = 3  # logged metrics in a line
 _MAX_NAMED = 8
+_ERROR_LINES = 20
+_ERROR_WIDTH = 1000  # characters of such a line: an error may quote its data
 
 _SYMBOLS = {"finished": ("✓", "green"), "skipped": ("-", "yellow"), "running": (">", "cyan")}
 
@@ -62,6 +66,11 @@ def run_rate(record: RunRecord, epochs: Sequence[EpochRecord]) -> float | None:
     return median(rates) if rates else None
 
 
+def run_seconds(record: RunRecord) -> float | None:
+    """Return the seconds of a run; None if it took turns, whose record has those of the last of its processes alone."""
+    return record.run_seconds if record.session is None else None
+
+
 def _metrics(record: RunRecord, epochs: Sequence[EpochRecord]) -> str:
     epoch, rate = epochs[-1], run_rate(record, epochs)
     values: Mapping[str, Any] = {"loss": epoch.loss, "acc": epoch.accuracy, "val_acc": epoch.val_accuracy}
@@ -79,8 +88,8 @@ def _summary(record: RunRecord, epochs: Sequence[EpochRecord], metric: str | Non
     parts += [f"{name} {human(value, 'loss')}" for name, value in logged[:_MAX_LOGGED]]
     if record.config.get("device") == "auto" and record.environment.device_name:
         parts.append(f"on {record.environment.device_name}")
-    if record.run_seconds is not None and record.status is Status.FINISHED:
-        parts.append(f"{record.run_seconds:.1f} s")
+    if (seconds := run_seconds(record)) is not None and record.status is Status.FINISHED:
+        parts.append(f"{seconds:.1f} s")
     if record.message and record.reason is not Reason.DEVICE_UNAVAILABLE:  # the reason says it all
         parts.append(printable(record.message))
     return "  ".join(parts)
@@ -90,6 +99,13 @@ def end_reason(record: RunRecord, *, with_reason: bool = True) -> str:
     """Return the reason and message of a run's end, the reason only with `with_reason`; empty if it just finished."""
     parts = (str(record.reason) if record.reason is not None and with_reason else None, record.message)
     return printable(": ".join(part for part in parts if part))
+
+
+def error_excerpt(text: str) -> list[str]:
+    """Return the last lines of an error, long ones shortened."""
+    lines = text.splitlines()
+    last = [f"{line[:_ERROR_WIDTH]}{'…' if len(line) > _ERROR_WIDTH else ''}" for line in lines[-_ERROR_LINES:]]
+    return last if len(lines) <= _ERROR_LINES else ["…", *last]
 
 
 def progress_text(record: RunRecord, epochs: Sequence[EpochRecord]) -> str:

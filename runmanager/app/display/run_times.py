@@ -1,4 +1,4 @@
-"""How long runs and their sweep take: by a run's own epochs, or as learnt from finished runs with such settings."""
+"""How long runs and their sweep take: by a run's own epochs, or as learnt from other runs with such settings."""
 
 import contextlib
 import heapq
@@ -98,9 +98,9 @@ class RunTime:
 
     @classmethod
     def of(cls, seconds: float, record: RunRecord, epochs: Sequence[EpochRecord]) -> "RunTime | None":
-        """Return that of a finished run, which took so many seconds itself; None if its epochs were not counted.
+        """Return that of a run that took so many seconds itself; None if its epochs were not counted.
 
-        Without `epochs`, it made all that it planned.
+        Without `epochs`, it made all that it planned. An unfinished run would have gone on.
         """
         copied = last_copied_epoch(record)
         planned = planned_epochs(record) - copied
@@ -110,7 +110,8 @@ class RunTime:
         per_epoch = seconds_per_epoch(epochs, copied=copied)
         if per_epoch is None:
             per_epoch = seconds / made
-        return cls(max(0.0, seconds - made * per_epoch), per_epoch, min(1.0, made / planned) if planned > 0 else 1.0)
+        share = min(1.0, made / planned) if planned > 0 and record.status is Status.FINISHED else 1.0
+        return cls(max(0.0, seconds - made * per_epoch), per_epoch, share)
 
 
 @dataclass(frozen=True)
@@ -122,21 +123,22 @@ class RunToCome:
 
 
 class RunTimes:
-    """The times of finished runs, by their work."""
+    """The times of runs, by their work; unfinished ones count where no run of that work has finished."""
 
     def __init__(self) -> None:
         self._first: dict[str, Any] | None = None
         self._whole: dict[Work, list[RunTime]] = defaultdict(list)
         self._by_epoch: dict[Work, list[RunTime]] = defaultdict(list)  # by all settings but the number of epochs
+        self._unfinished: dict[Work, RunTime] = {}  # as `_by_epoch`
         self._known: dict[RunToCome, float | None] = {}
         self._num_scaled = 0
 
     @classmethod
     def of_plan(cls, plan: Sequence[PlannedRun], sweep: SweepPaths) -> "RunTimes":
-        """Return those of the runs that a plan keeps or continues."""
+        """Return those of the stored runs of a plan, and of the runs that it continues."""
         times = cls()
         for each in plan:
-            if each.action is Action.KEEP and each.stored is not None:
+            if each.stored is not None:
                 times.note_stored(each.paths, each.stored)
             elif each.continuation is not None:
                 shorter = sweep.run(each.continuation.run)
@@ -158,20 +160,29 @@ class RunTimes:
         return RunToCome(work, max(0, run.cell.epochs - _epochs_done(run, sweep)) if run.cell.epochs else None)
 
     def note(self, record: RunRecord, epochs: Sequence[EpochRecord] = ()) -> None:
-        """Learn from a run, if it has finished and was timed."""
-        if record.status is not Status.FINISHED or record.run_seconds is None:
+        """Learn from a run, as far as it was timed."""
+        is_finished = record.status is Status.FINISHED
+        total = record.run_seconds if is_finished else epochs[-1].run_seconds if epochs else None
+        if total is None:
             return
-        seconds, work = own_seconds(record.run_seconds, epochs, last_copied_epoch(record)), self.work(record.settings)
-        self._whole[work].append(RunTime(0.0, seconds))
-        if (time := RunTime.of(seconds, record, epochs)) is not None:
+        seconds, work = own_seconds(total, epochs, last_copied_epoch(record)), self.work(record.settings)
+        time = RunTime.of(seconds, record, epochs)
+        if is_finished:
+            self._whole[work].append(RunTime(0.0, seconds))
+        if time is not None and is_finished:
             self._by_epoch[without_epochs(work)].append(time)
+        elif time is not None:
+            self._unfinished[without_epochs(work)] = time
         self._known.clear()
         self._num_scaled = 0
 
     def note_stored(self, run: RunPaths, record: RunRecord) -> None:
-        """Learn from a stored run; its epochs are read unless enough runs of the same work are known."""
+        """Learn from a stored run; its epochs are read unless enough is known of such runs."""
+        work = self.work(record.settings)
+        is_finished = record.status is Status.FINISHED
+        is_known = len(self._whole.get(work, ())) >= _MANY if is_finished else without_epochs(work) in self._unfinished
         epochs: Sequence[EpochRecord] = ()
-        if record.status is Status.FINISHED and len(self._whole.get(self.work(record.settings), ())) < _MANY:
+        if not is_known:
             with contextlib.suppress(RecordError):
                 epochs = read_epochs(run)
         self.note(record, epochs)
@@ -185,8 +196,11 @@ class RunTimes:
         if run not in self._known:
             self._known[run] = self._estimate(run)
         seconds = self._known[run]
-        time = None if running is None or run.epochs is None else running.get(without_epochs(run.work))
-        return seconds if time is None or without_epochs(run.work) in self._by_epoch else time.seconds(run.epochs or 0)
+        work = without_epochs(run.work)
+        time = (running or {}).get(work) or self._unfinished.get(work)
+        if time is None or run.epochs is None or work in self._by_epoch:
+            return seconds
+        return time.seconds(run.epochs)
 
     def share(self, work: Work) -> float:
         """Return how many of their planned epochs runs of the same work have made: 1, unless they stopped early."""

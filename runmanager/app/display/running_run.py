@@ -24,8 +24,9 @@ from runmanager.records.storage.reader import read_epochs, read_record, with_pro
 __all__ = ["RunningRun"]
 
 _MARKS_PER_STEP = 2  # of the progress in a heartbeat: the batch, and that it was tracked
-_LEAST_SHARE = 0.05  # of the first epoch, from which its length is estimated
-_LEAST_EPOCH_SECONDS = 10 * BEAT_SECONDS  # of epochs in which heartbeats show how far one is
+_FIRST_STEPS = 3  # of a run, which take longer than the others
+_LEAST_SHARE, _LEAST_SECONDS = 0.1, 10.0  # of the first epoch after these; either tells its length
+_LEAST_EPOCH_SECONDS = 2 * BEAT_SECONDS  # of epochs in which heartbeats show how far one is
 _CLOCK_SECONDS = 2.0  # a heartbeat has whole seconds
 
 
@@ -35,8 +36,8 @@ class RunningRun:
 
     `measure_seconds` is the limit of its measurement side by side, after its epochs; `since` the time (seconds since
     1970) at which its process began. `copied` is the last epoch that another run has made, `before` the last one of
-    earlier attempts. `share` is how much of the epoch under way is done, as its heartbeat said at `share_at`;
-    `moves_from` is when its last heartbeat without a step of that epoch was written.
+    earlier attempts. `share` is how much of the epoch under way is done, as its heartbeat said at `share_at`; of
+    `first_share` and the time before `first_at`, with the first steps, no pace is taken.
     """
 
     paths: RunPaths
@@ -52,9 +53,10 @@ class RunningRun:
     metrics: Mapping[str, float | None] = field(default_factory=dict)  # the last values that it logged or printed
     share: float = 0.0
     share_at: float = 0.0
-    moves_from: float = 0.0
+    first_share: float = 0.0
+    first_at: float = 0.0
     steps: int | None = None  # of an epoch, where the run has said so
-    progress: int | None = 0  # of its heartbeat at the end of the last epoch; None if that was not seen
+    progress: int | None = 0  # at the end of the last epoch, by its heartbeats; None if that was not seen
     per_epoch: int | None = None  # progress in an epoch, evaluation included
 
     def as_read(self) -> "RunningRun":
@@ -80,13 +82,16 @@ class RunningRun:
         ended_at = time.time() - _age(self.paths.epochs)
         if 0 < last == self.before:  # epochs of earlier attempts
             return replace(self, epochs=epochs, seen_at=max(self.since, ended_at), progress=0)
-        now = self._beat()
-        per_epoch = self.per_epoch
-        if now is not None and self.progress is not None and last == known + 1:
-            per_epoch = now.progress - self.progress
-        is_first_look = not self.epochs and last > self.before + 1
-        progress = None if now is None or is_first_look else now.progress
-        return replace(self, epochs=epochs, seen_at=ended_at, progress=progress, per_epoch=per_epoch, share=0.0)
+        ended = replace(self, epochs=epochs, seen_at=ended_at, progress=None, share=0.0)
+        if (beat := self._beat()) is None:
+            return ended
+        at, number, wall = time.time() - _age(self.paths.heartbeat), last - known, epochs[-1].wall_seconds or 0.0
+        seconds = at - (ended_at - number * wall)  # in which that progress was made
+        if self.progress is None or not number * wall or seconds <= 0:
+            is_first_look = not self.epochs and number > 0
+            return ended if is_first_look else replace(ended, progress=beat.progress)
+        per_epoch = round((beat.progress - self.progress) * wall / seconds)  # the heartbeat is not of the very end
+        return replace(ended, progress=self.progress + number * per_epoch, per_epoch=per_epoch)
 
     def with_share(self) -> "RunningRun":
         """Return the run with the share of its epoch that its heartbeat shows; of short epochs it shows none."""
@@ -99,10 +104,13 @@ class RunningRun:
         if beat is None:
             return self
         at = time.time() - _age(self.paths.heartbeat)
-        if beat.progress == self.progress:
-            return replace(self, moves_from=at)  # it still starts up
-        share = min(0.99, (beat.progress - self.progress) / whole)
-        return replace(self, share=share, share_at=at) if share > self.share else self
+        done = beat.progress - self.progress
+        share = min(0.99, done / whole)
+        if share <= self.share:
+            return self
+        is_first = not self.share or done <= _FIRST_STEPS * _MARKS_PER_STEP
+        known = replace(self, first_share=share, first_at=at) if is_first else self
+        return replace(known, share=share, share_at=at)
 
     def _beat(self) -> Beat | None:
         """The last heartbeat of this process: one of an earlier attempt may still be there."""
@@ -122,13 +130,12 @@ class RunningRun:
     def seconds(self, now: float) -> float | None:
         """Return how long it has taken at `now`, without the epochs that another run has made.
 
-        Of a run that takes turns, its own time up to its last epoch; None before that.
+        None for a run that takes turns: it has waited for others, and began again in each pair of processes.
         """
-        before = (self.epochs[-1].run_seconds if self.epochs else None) or 0.0
-        own = own_seconds(before, self.epochs, self.copied)
         if self.takes_turns:
-            return own or None
-        return own + max(0.0, now - self.seen_at)
+            return None
+        before = (self.epochs[-1].run_seconds if self.epochs else None) or 0.0
+        return own_seconds(before, self.epochs, self.copied) + max(0.0, now - self.seen_at)
 
     def seconds_left(self, now: float, times: RunTimes | None = None, *, group: int = 1) -> float | None:
         """Estimate how long it will take from `now`, by its own epochs, else by the `times` of others; None if unknown.
@@ -149,6 +156,12 @@ class RunningRun:
             left = times.expected(RunToCome(self.work, self.planned - self.num_done if self.planned else None))
         return None if left is None else max(0.0, left - since)
 
+    def seconds_to_epoch_end(self, now: float) -> float | None:
+        """Estimate how long the epoch under way will take from `now`, by its own pace; None if unknown."""
+        if self.takes_turns:
+            return None
+        return replace(self, planned=min(self.planned, self.num_done + 1), work=None).seconds_left(now)
+
     def _epochs_left(self, times: RunTimes | None) -> float:
         """The epochs that it still makes: as many as others, which may have stopped early, else all."""
         share = 1.0 if times is None or self.work is None else times.share(self.work)
@@ -162,10 +175,11 @@ class RunningRun:
         if (per_epoch := self._per_epoch) is not None:
             own = own_seconds(self.epochs[-1].run_seconds or 0.0, self.epochs, self.copied)
             return RunTime(max(0.0, own - per_epoch * (self.num_done - self.copied)), per_epoch)
-        if self.takes_turns or self.share < _LEAST_SHARE:
+        share, seconds = self.share - self.first_share, self.share_at - self.first_at
+        if self.takes_turns or share <= 0 or (share < _LEAST_SHARE and seconds < _LEAST_SECONDS):
             return None
-        moves_from = max(self.seen_at, self.moves_from)
-        return RunTime(moves_from - self.seen_at, max(0.0, self.share_at - moves_from) / self.share)
+        per_epoch = seconds / share
+        return RunTime(max(0.0, self.first_at - self.seen_at - self.first_share * per_epoch), per_epoch)
 
     @property
     def _per_epoch(self) -> float | None:
@@ -181,8 +195,8 @@ class RunningRun:
     def _has_trained(self) -> bool:
         return 0 < self.planned <= self.num_done
 
-    def row(self, now: float, times: RunTimes | None = None, *, group: int = 1) -> LiveRow:
-        """Return its row at `now`; `group` as in `seconds_left`."""
+    def row(self, now: float, *, seconds_left: float | None = None) -> LiveRow:
+        """Return its row at `now`."""
         return LiveRow(
             run_label(self.paths),
             "running",
@@ -192,7 +206,7 @@ class RunningRun:
             counted=self.counted,
             planned=self.planned,
             seconds=self.seconds(now),
-            seconds_left=self.seconds_left(now, times, group=group),
+            seconds_left=seconds_left,
             share=self.share,
             is_measuring=self.takes_turns and self._has_trained,
         )

@@ -159,6 +159,7 @@ class SweepListener(Listener):
         how = " after this epoch"
         if any(run.cell.command for run in self._running.values()):  # another program; most end at once
             how = ": the program is asked to end (SIGTERM)"
+        self._display.stopping()
         self._display.say("Stopping at once." if at_once else f"Stopping{how}; Ctrl-C again stops at once.")
 
     def finalize(self, ending: ProcessExit) -> None:

@@ -117,7 +117,7 @@ class SweepDriver:
         storage = grid.storage
         sweep = None if storage.name is None else SweepPaths(Path(storage.output_root) / storage.name)
         grid = named_in_sweep(grid, sweep)
-        for line in (*grid.notes, *mixing_notices(grid, sweep), *pairing_notices(grid, self._pairing)):
+        for line in (*grid.notes, *mixing_notices(grid, sweep)):
             self._print_line(line)
         plan = self._planned(grid, sweep)
         to_run = [each for each in plan if each.is_to_run]
@@ -128,6 +128,7 @@ class SweepDriver:
             if isinstance(self._launcher, SlurmLauncher):
                 self._launcher.check()
             self._program.check(self._launcher, to_run, needs_all=self._needs_all(grid), is_dry_run=True)
+            self._print_pairing_notices(grid)
             self._show(predict_skipped(self._launcher, plan, needs_all=self._needs_all(grid)), sweep, grid)
             return []
         if end_silent_runs(plan, self._observer, apart_from=self._queued, say=self._print_line):
@@ -137,6 +138,7 @@ class SweepDriver:
         skipped = self._to_be_skipped(to_run)
         with require_output_root(Path(storage.output_root)):
             sweep = sweep or fresh_sweep_folder(Path(storage.output_root))
+        self._print_pairing_notices(grid)
         return self._run(grid, plan, sweep, skipped)
 
     def _to_be_skipped(self, to_run: Sequence[PlannedRun]) -> dict[str, str]:
@@ -172,6 +174,10 @@ class SweepDriver:
         if not self._options.quiet:
             text = wrapped(line, self._console.width) if self._console.is_terminal else line
             self._console.print(text, markup=False, soft_wrap=True)
+
+    def _print_pairing_notices(self, grid: CellGrid) -> None:
+        for line in pairing_notices(grid, self._pairing):
+            self._print_line(line)
 
     def _planned(self, grid: CellGrid, sweep: SweepPaths | None) -> list[PlannedRun]:
         plan = plan_sweep(self._program, grid, sweep)

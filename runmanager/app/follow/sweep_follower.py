@@ -188,7 +188,8 @@ class Follower:
                 began = cell.record.resumed_at or cell.record.started_at
                 since = datetime.datetime.fromisoformat(began).timestamp() if began else None
                 planned = planned_epochs(cell.record)
-                self._display.started(cell.paths, planned, measure_seconds=seconds, since=since)
+                is_resumed = cell.record.resumed_at is not None
+                self._display.started(cell.paths, planned, measure_seconds=seconds, since=since, is_resumed=is_resumed)
             elif (
                 cell.is_ended
                 and self._ended.get(name, _NOT_ENDED) != cell.record
@@ -209,14 +210,13 @@ class Follower:
         return True
 
     def _show_waiting_cells(self, state: SweepState) -> None:
-        """While no run and no driver is at work, print what the waiting cells wait for, once for each change."""
+        """While no run and no driver is at work, show what the waiting cells wait for; a line for each change."""
         is_idle = state.is_driven is False and not self._running
         waiting = [cell for cell in state.cells if cell.is_waiting] if is_idle else []
         reasons = Counter(_WAITS_FOR[cell.is_queued] for cell in waiting)
-        if reasons and reasons.keys() != self._printed_reasons:
-            self._display.say(
-                "; ".join(pluralize(number, *words) for words, number in reasons.items()) + "; Ctrl-C leaves."
-            )
+        if self._display.is_live or reasons.keys() != self._printed_reasons:
+            line = "; ".join(pluralize(number, *words) for words, number in reasons.items())
+            self._display.waiting(f"{line}; Ctrl-C leaves." if line else "")
         self._printed_reasons = set(reasons)
 
 

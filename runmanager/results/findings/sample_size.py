@@ -60,14 +60,14 @@ def too_little_to_compare(sweep: SweepContents, plan: SweepRecord | None) -> lis
     outcome = other_metric(sweep.runs, plan, THROUGHPUT.name)
     if outcome and all(min(len(side.finished) for side in match.sides) < needed for match in pairs):
         with_seeds = f"as with `{ENOUGH_SEEDS}`{_if_seeded(matches)}"
-        said.append(f"{outcome} is not compared: each cell needs {needed} runs, {with_seeds}.")
+        said.append(f"A comparison of {outcome} needs {needed} runs of each cell, {with_seeds}.")
     needed = CompareOptions.min_epochs
     most = max(min(sum(map(len, side.values)) for side in match.sides) for match in pairs)
     is_timed = any(map(was_timed, sweep.runs)) and not any(side.in_turns for match in pairs for side in match.sides)
     if is_timed and most < needed:
         enough = _enough_epochs(matches, pairs, most)
         how = f", as with {enough}" if enough else ""
-        said.append(f"Speeds are not compared: each cell needs {needed} measured epochs{how}.")
+        said.append(f"A comparison of speeds needs {needed} measured epochs of each cell{how}.")
     return said
 
 

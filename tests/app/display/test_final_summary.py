@@ -5,15 +5,18 @@ import io
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from rich.console import Console
 
 from benchmarks.stored_sweep import write_stored_sweep
 from runmanager.app.display.final_summary import show_results
-from runmanager.records.files.paths import SweepPaths
+from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.ownership import claim_run
+from runmanager.records.storage.reader import read_record
+from runmanager.records.storage.versioned_file import encode_record
 from runmanager.records.sweep.sweep_record import plan_cell, write_cells
 
 
@@ -50,15 +53,17 @@ def test_the_end_fits_into_the_terminal(num_runs: int, tmp_path_factory: pytest.
     ("messages", "said"),
     [
         (["no disk."], ["The run ended badly: no disk (`runmanager show bad/00000000` has the log and the error)."]),
+        (["no disk"] * 2, ["Both runs ended badly: no disk (`runmanager show bad/00000000` has the log and"]),
         (["no disk"] * 3, ["All 3 runs ended badly: no disk (`runmanager show bad/00000000` has the log and"]),
         (
             ["no disk", "no net", "no net", "other"],
             [
                 "2 of 4 runs ended badly: no net (`runmanager show bad/11111111`",
                 "1 of 4 runs ended badly: no disk (`runmanager show bad/00000000`",
+                "1 other run ended badly too.",
             ],
         ),
-        (["no disk", ""], ["1 of 2 runs ended badly: no disk"]),
+        (["no disk", ""], ["1 of 2 runs ended badly: no disk", "1 other run ended badly too."]),
         (["no disk", None], []),
     ],
 )
@@ -82,3 +87,20 @@ def test_where_no_run_finished_each_cause_is_said_once_at_the_end(
     show_results(sweep, Console(file=text, width=10_000))
     found = [line for line in text.getvalue().splitlines() if "ended badly" in line]
     assert [line[: len(start)] for line, start in zip(found, said, strict=True)] == said
+
+
+def test_finished_runs_whose_epochs_are_lost_are_named_before_the_counts(tmp_path: Path) -> None:
+    with contextlib.chdir(tmp_path):
+        sweep = write_stored_sweep(Path("outputs/first"), num_runs=2, num_epochs=8)
+        (first, _) = sorted(sweep.runs.iterdir())
+        lines = (first / "epochs.jsonl").read_bytes().splitlines(keepends=True)
+        record = read_record(RunPaths(first))
+        (first / "run.json").write_bytes(encode_record(msgspec.structs.replace(record, num_records=len(lines))))
+        (first / "epochs.jsonl").write_bytes(b"".join(lines[:-1]))
+        text = io.StringIO()
+        show_results(sweep, Console(file=text, width=10_000))
+    label = first.name.rpartition("-")[0]
+    assert text.getvalue().splitlines()[-2:] == [
+        f"1 finished run is damaged: {label} (`runmanager table first` says how).",
+        "2 runs: 2 finished.",
+    ]

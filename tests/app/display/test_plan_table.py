@@ -12,7 +12,7 @@ from runmanager.app.display.plan_table import plan_table
 from runmanager.cli.main import run_command
 from runmanager.launching.plan import Action, Cell, PlannedRun
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.run.run_record import RunRecord
+from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.ownership import claim_run
 from runmanager.tracking.environment.environment import git_commit
@@ -46,6 +46,20 @@ def test_the_estimate_of_runs_with_more_epochs_is_by_epoch(tmp_path: Path) -> No
     plan = [PlannedRun(cell, Action.START, "new", sweep.run(cell.name))]
     Console(width=200, file=out).print(plan_table(plan, sweep, workers=1))
     assert "About 40s one after the other, judging by the runs of this sweep." in out.getvalue()
+
+
+def test_the_epochs_of_a_killed_run_give_an_estimate(tmp_path: Path) -> None:
+    sweep = SweepPaths(tmp_path / "grid")
+    record = RunRecord(name="x", signature="y", status=Status.KILLED, config={}, epochs_planned=5)
+    folder = claim_run(sweep.run("x"), record)
+    for number in (1, 2):
+        folder.append(EpochRecord(epoch=number, wall_seconds=10.0, run_seconds=10.0 * number))
+    folder.close()
+    stored = PlannedRun(Cell("y", "x", {}, (), epochs=5), Action.RESUME, "", sweep.run("x"), stored=record)
+    new = PlannedRun(Cell("z", "z", {}, (), epochs=5), Action.START, "new", sweep.run("z"))
+    out = io.StringIO()
+    Console(width=200, file=out).print(plan_table([stored, new], sweep))
+    assert "About 1:20 one after the other, judging by the runs of this sweep." in out.getvalue()
 
 
 def estimate_of(tmp_path: Path, *configs: dict[str, Any], epochs: int = 0) -> str:

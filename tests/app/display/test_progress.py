@@ -2,6 +2,7 @@
 
 import io
 import re
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -163,6 +164,21 @@ def test_the_time_left_is_estimated_from_the_first_run_and_then_from_earlier_one
     screen.wait_for(lambda now: re.search(r"1 finished .* 1 running .* about .* left", now.shown), "the time left")
     gates[1].unlink()
     assert screen.end() == 0, screen.shown
+
+
+def test_after_ctrl_c_no_run_is_to_come_and_the_time_left_is_that_of_the_epoch(
+    begin: Begin, halted_grid: tuple[str, ...], tmp_path: Path
+) -> None:
+    screen = begin(*halted_grid, "epochs=1000")
+    screen.wait_for(lambda now: re.search(r"1 running · 3 to come .* left", now.shown), "the time left of the run")
+    screen.process.send_signal(signal.SIGINT)
+    screen.wait_for_text("Stopping after this epoch")
+    screen.wait_for(
+        lambda now: re.search(r"^ *1 running · [\d.]+s so far · about 0\.0s left$", now.shown, re.M),
+        "the end of an epoch that takes longer than the one before",
+    )
+    (tmp_path / "gate").unlink()
+    assert screen.end() == 130, screen.shown
 
 
 PRINTS = """

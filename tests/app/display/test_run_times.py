@@ -26,8 +26,9 @@ def note(
     planned: int = 0,
     startup: float = 2.0,
     copied: int = 0,
+    status: Status = Status.FINISHED,
 ) -> None:
-    """Let the times know a finished run whose epochs took these `seconds`, of which another run made the `copied`."""
+    """Let the times know a run whose epochs took these `seconds`, of which another run made the `copied`."""
     ends = [startup + sum(seconds[: number + 1]) for number in range(len(seconds))]
     epochs = [
         EpochRecord(epoch=number, wall_seconds=took, run_seconds=end, warmup=number <= max(1, copied))
@@ -37,7 +38,7 @@ def note(
     record = RunRecord(
         name="",
         signature="",
-        status=Status.FINISHED,
+        status=status,
         config=dict(settings),
         run_seconds=ends[-1] if ends else startup,
         epochs_planned=planned or len(seconds) or None,
@@ -115,6 +116,16 @@ def test_a_run_under_way_counts_until_one_of_its_work_has_finished() -> None:
     assert times.expected(run, running=running) == 9.0
     note(times, SETTINGS, 1.0, 1.0, startup=0.0)
     assert times.expected(run, running=running) == 4.0
+
+
+def test_a_run_that_was_killed_counts_until_one_of_its_work_has_finished() -> None:
+    times = RunTimes()
+    note(times, SETTINGS, 3.0, 1.0, planned=4, status=Status.KILLED)
+    assert expected(times, 4, seed=1) == 4.0 + 4 * 1.0
+    assert expected(times, 2) == 4.0 + 2 * 1.0, "it is resumed"
+    assert expected(times, None, seed=1) is None
+    note(times, SETTINGS, 5.0, 5.0, startup=0.0)
+    assert expected(times, 4, seed=1) == 20.0
 
 
 def epoch(number: int, seconds: float | None, *, warmup: bool = False) -> EpochRecord:

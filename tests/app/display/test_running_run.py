@@ -65,36 +65,70 @@ def run(tmp_path: Path) -> Run:
 
 def test_the_first_epoch_advances_with_the_steps_of_its_loader(run: Run) -> None:
     run.beat(5)  # each step is taken and tracked: 20 in an epoch
-    seen = run.look()
-    assert seen.share == 0.25
-    assert seen.seconds_left(BEGAN + 50) == pytest.approx(4 * 200 - 50)
+    assert run.look().share == 0.25
     run.beat(100)  # it evaluates
     assert run.look().share == 0.99
 
 
+def test_the_time_left_is_known_once_steps_after_the_first_ones_were_timed(run: Run) -> None:
+    for progress, at in ((0, 30), (1, 32), (5, 70)):  # the process starts, then it compiles
+        run.beat(progress, at=BEGAN + at)
+        assert run.look().seconds_left(BEGAN + at) is None
+    run.beat(10, at=BEGAN + 80)  # two seconds for each
+    assert run.look().seconds_left(BEGAN + 80) == pytest.approx(10 * 2 + 3 * 40)
+
+
+def test_a_long_first_epoch_tells_its_time_after_some_seconds(run: Run) -> None:
+    run.followed = dataclasses.replace(run.followed, per_epoch=20_000)
+    paces = []
+    for progress, at in ((100, 10), (200, 15), (300, 20)):
+        run.beat(progress, at=BEGAN + at)
+        paces.append(run.look().pace())
+    assert paces[:2] == [None, None]
+    assert paces[2] is not None and paces[2].per_epoch == pytest.approx(1000)
+
+
 def test_the_time_left_never_rises_between_two_heartbeats(run: Run) -> None:
-    run.beat(5, at=BEGAN + 50)
-    run.look()
-    left = [run.look().seconds_left(BEGAN + after) for after in (50, 60, 70)]
-    assert left == pytest.approx([750, 740, 730])
-    run.beat(15, at=BEGAN + 90)  # it has become faster
-    assert run.look().seconds_left(BEGAN + 100) == pytest.approx(4 * 120 - 100)
-
-
-def test_the_start_of_a_run_is_not_counted_as_steps(run: Run) -> None:
-    run.beat(0, at=BEGAN + 30)
-    run.look()
-    run.beat(10, at=BEGAN + 40)
-    assert run.look().seconds_left(BEGAN + 40) == pytest.approx(30 + 4 * 20 - 40, abs=0.1)
+    for progress, at in ((5, 50), (10, 100)):
+        run.beat(progress, at=BEGAN + at)
+        run.look()
+    left = [run.look().seconds_left(BEGAN + after) for after in (100, 110, 120)]
+    assert left == pytest.approx([700, 690, 680])
+    run.beat(15, at=BEGAN + 125)  # it has become faster
+    assert run.look().seconds_left(BEGAN + 130) == pytest.approx(50 + 15 * 7.5 + 3 * 150 - 130)
 
 
 def test_a_later_epoch_advances_as_the_one_before(run: Run) -> None:
-    run.beat(30)  # 20 of training, 10 of evaluation
+    run.beat(30, at=BEGAN + 100)  # 20 of training, 10 of evaluation
     run.end_epochs(100.0)
     assert run.look().share == 0.0
-    run.beat(45)
+    run.beat(45, at=BEGAN + 150)
     assert run.look().share == 0.5
     assert run.followed.seconds_left(BEGAN + 150) == pytest.approx(3 * 100 - 50)
+
+
+def test_a_run_that_is_to_stop_takes_until_the_end_of_its_epoch(run: Run) -> None:
+    assert run.look().seconds_to_epoch_end(BEGAN + 10) is None
+    run.end_epochs(100.0)
+    assert run.look().seconds_to_epoch_end(BEGAN + 130) == pytest.approx(70)
+    run.end_epochs(100.0, 200.0, 300.0, 400.0)
+    assert run.look().seconds_to_epoch_end(BEGAN + 430) == 0
+
+
+def test_epochs_of_a_few_heartbeats_advance_from_the_moment_when_the_one_before_ended(run: Run) -> None:
+    run.beat(80, at=BEGAN + 11)  # of 100, as the epoch has ended two seconds later
+    run.end_epochs(13.0, wall_seconds=10.0)
+    assert run.look().share == 0.0
+    for seconds in (1, 3, 5, 7, 9):
+        run.beat(100 + 10 * seconds, at=BEGAN + 13 + seconds)
+        assert run.look().share == pytest.approx(seconds / 10)
+
+
+def test_a_run_that_is_first_seen_in_a_later_epoch_advances(run: Run) -> None:
+    run.beat(250, at=BEGAN + 25)
+    run.end_epochs(10.0, 20.0, wall_seconds=10.0)
+    run.look()
+    assert run.look().share == 0.5
 
 
 def test_an_evaluation_before_training_is_no_part_of_an_epoch(run: Run) -> None:
@@ -107,7 +141,8 @@ def test_an_evaluation_before_training_is_no_part_of_an_epoch(run: Run) -> None:
     run.beat(15, at=BEGAN + 75)
     assert run.look().share == 0.25
     assert run.followed.seconds(BEGAN + 75) == pytest.approx(75, abs=0.1)
-    assert run.followed.seconds_left(BEGAN + 75) == pytest.approx(4 * 200 - 50, abs=1)
+    run.beat(20, at=BEGAN + 125)
+    assert run.look().seconds_left(BEGAN + 125) == pytest.approx(4 * 200 - 100, abs=1)
 
 
 def test_others_that_stopped_early_shorten_the_time_left_until_it_has_made_more(run: Run) -> None:
@@ -151,19 +186,20 @@ def test_epochs_that_another_run_has_made_are_neither_its_time_nor_its_speed(run
     assert run.look().share == 0.5
 
 
-def test_a_run_that_takes_turns_has_its_own_time_and_waits_for_the_others(run: Run) -> None:
+def test_a_run_that_takes_turns_waits_for_the_others(run: Run) -> None:
     run.followed = RunningRun(run.paths, 4, measure_seconds=60.0, since=BEGAN, seen_at=BEGAN)
     run.beat(5)
-    first = run.look().row(BEGAN + 50, group=2)
-    assert (first.seconds, first.seconds_left) == (None, None), "how much of it was waiting is not known"
+    first = run.look()
+    assert first.seconds_left(BEGAN + 50, group=2) is None
     run.end_epochs(100.0)
-    trained = run.look().row(BEGAN + 180, group=2)
-    assert (trained.seconds, trained.seconds_left) == (100.0, 660.0)  # three epochs of both, and the measurement
-    assert not trained.is_measuring
+    trained = run.look()
+    assert trained.seconds_left(BEGAN + 180, group=2) == 660.0  # three epochs of both, and the measurement
+    assert not trained.row(BEGAN + 180).is_measuring
     run.end_epochs(100.0, 200.0, 300.0, 400.0)
-    measuring = run.look().row(BEGAN + 430, group=2)
-    assert (measuring.seconds, measuring.is_measuring) == (400.0, True)
-    assert measuring.seconds_left == pytest.approx(30.0, abs=0.01)
+    measuring = run.look()
+    assert measuring.row(BEGAN + 430).is_measuring
+    assert measuring.seconds_left(BEGAN + 430, group=2) == pytest.approx(30.0, abs=0.01)
+    assert {each.seconds(BEGAN + 450) for each in (first, trained, measuring)} == {None}, "it also waited"
 
 
 def test_a_run_that_was_not_followed_from_its_start_has_run_since_its_last_epoch(run: Run) -> None:

@@ -148,15 +148,31 @@ class Region:
         return [line.split() for line in capture.get().splitlines()]
 
 
-def test_a_live_table_shows_logged_metrics_and_steps(disk: Callable[[int], Disk]) -> None:
-    sweep = disk(2)
+def watch_live(
+    sweep: Disk, *moments: Callable[[], object], metric: str | None = None
+) -> tuple[list[list[list[str]]], list[str]]:
+    """Follow a sweep in a terminal; return the live region before each of the `moments`, and the permanent lines."""
     console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None, force_interactive=True)
     regions: list[Region] = []
     drawn: list[list[list[str]]] = []
+    coming = iter(moments)
 
     def live_region(console: Console, render: Callable[[], Any]) -> Region:
         regions.append(Region(console, render))
         return regions[0]
+
+    def wait(_: float) -> None:
+        drawn.append(regions[0].lines())
+        next(coming)()
+
+    observer = HeartbeatObserver(clock=lambda: float(len(drawn)), wait=wait)
+    reader = SweepReader(sweep.paths, observer=observer)
+    follow_runs(reader, console, observer=observer, live_region=live_region, metric=metric)
+    return drawn, console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+
+
+def test_a_live_table_shows_logged_metrics_and_steps(disk: Callable[[int], Disk]) -> None:
+    sweep = disk(2)
 
     def by_steps() -> None:  # what a program reports, not its supervisor
         report = ProgramReport(attempt=1, interval="steps")
@@ -167,32 +183,58 @@ def test_a_live_table_shows_logged_metrics_and_steps(disk: Callable[[int], Disk]
         sweep.folders[0].write(interval="steps", summary={"psnr": 31.0})
         sweep.end(0)
 
-    coming = iter(
-        [
-            lambda: sweep.begin(0),
-            by_steps,
-            lambda: sweep.epoch(0, 2400, loss=None, samples=0, metrics={"val/f1": 0.75}),
-            merge_and_end,
-            lambda: sweep.begin(1),
-            lambda: sweep.end(1, Status.SKIPPED, Reason.DEVICE_UNAVAILABLE),
-            lambda: leave_sweep(sweep.paths, ME),
-        ]
+    drawn, lines = watch_live(
+        sweep,
+        lambda: sweep.begin(0),
+        by_steps,
+        lambda: sweep.epoch(0, 2400, loss=None, samples=0, metrics={"val/f1": 0.75}),
+        merge_and_end,
+        lambda: sweep.begin(1),
+        lambda: sweep.end(1, Status.SKIPPED, Reason.DEVICE_UNAVAILABLE),
+        lambda: leave_sweep(sweep.paths, ME),
+        metric="val/f1",
     )
-
-    def wait(_: float) -> None:
-        drawn.append(regions[0].lines())
-        next(coming)()
-
-    observer = HeartbeatObserver(clock=lambda: float(len(drawn)), wait=wait)
-    reader = SweepReader(sweep.paths, observer=observer)
-    follow_runs(reader, console, observer=observer, live_region=live_region, metric="val/f1")
     assert drawn[1][0] == ["run", "state", "epoch", "loss", "val_acc", "samples/s", "took", "left"]
     assert drawn[3][:2] == [
         ["run", "state", "step", "val/f1", "psnr", "fid", "took", "left"],
         [">", "lr=0", "running", "2400", "0.75", "30", "N/A", *drawn[3][1][-1:]],
     ]
-    ended = next(line.split() for line in console.file.getvalue().splitlines() if line.startswith("✓"))  # type: ignore[attr-defined]
+    ended = next(line.split() for line in lines if line.startswith("✓"))
     assert ended[:7] == ["✓", "lr=0", "finished", "2400", "0.75", "31", "N/A"]
+
+
+def test_a_live_table_says_that_a_run_is_resumed_and_no_longer_that_cells_wait(disk: Callable[[int], Disk]) -> None:
+    sweep = disk(3)
+    for number in (0, 1):
+        sweep.begin(number)
+        sweep.end(number, Status.KILLED, Reason.INTERRUPTED)
+    leave_sweep(sweep.paths, ME)
+
+    def resume() -> None:
+        sweep.plan(driver=ME)
+        sweep.folders[0].record = msgspec.structs.replace(sweep.folders[0].record, resumed_at=AT)
+        sweep.folders[0].write(resumed_at=AT, status=Status.RUNNING, reason=None, ended_at=None)
+
+    drawn, lines = watch_live(
+        sweep,
+        resume,
+        lambda: sweep.end(0),
+        lambda: sweep.begin(1, attempt=2),
+        lambda: sweep.end(1),
+        lambda: (sweep.begin(2), sweep.end(2), leave_sweep(sweep.paths, ME)),
+    )
+    waits = ["1", "cell", "waits", "for", "a", "driver;", "Ctrl-C", "leaves."]
+    assert [waits in each for each in drawn] == [True, False, False, False, False]
+    assert [line.split()[:3] for line in lines if line[:1] in tuple("✗↻✓")] == [
+        ["✗", "lr=0", "killed"],
+        ["✗", "lr=1", "killed"],
+        ["↻", "lr=0", "resumed"],
+        ["✓", "lr=0", "finished"],
+        ["↻", "lr=1", "started"],
+        ["✓", "lr=1", "finished"],
+        ["✓", "lr=2", "finished"],
+    ]
+    assert not any("Ctrl-C" in line for line in lines)
 
 
 def test_the_state_of_a_run_by_steps(disk: Callable[[int], Disk]) -> None:
@@ -221,7 +263,8 @@ def test_following_continues_while_a_driver_starts_the_next_run(disk: Callable[[
     assert [line for line in lines if "killed" in line][1:] == [
         f"✗ {n + 1}/2  lr={n}  killed (interrupted)" for n in (0, 1)
     ]
-    assert [line for line in lines if line.endswith("started")] == ["[2/2] lr=0 started", "[2/2] lr=1 started"]
+    again = ["[2/2] lr=0 started again", "[2/2] lr=1 started again"]
+    assert [line for line in lines if " started" in line] == again
     assert [line for line in lines if "  finished" in line and "✓" in line] == [
         f"✓ 2/2  lr={n}  finished" for n in (0, 1)
     ]

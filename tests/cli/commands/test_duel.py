@@ -38,6 +38,7 @@ def test_a_side_with_a_missing_device_is_rejected_before_the_other_runs(
     done = process("duel", "device=cpu", "device=cuda", *TINY[:-1], "name=d", *also, CUDA_VISIBLE_DEVICES="")
     assert done.status == 2
     assert "Device 'cuda' was asked for but PyTorch sees no CUDA device" in done.err
+    assert "Each side first trains" not in done.out + done.err
     assert not (tmp_path / "outputs").exists()
 
 
@@ -61,6 +62,8 @@ def test_a_duel_of_any_settings_ends_in_one_sentence(process: Callable, tmp_path
     assert row["baseline"].startswith("batch_size=16, optimizer=sgd")
     assert row["verdict"] == match[3]
     rates = [line for line in before if line.endswith(" samples per second")]
+    ended = [line for line in before if line.startswith("✓")]
+    assert len(ended) == 2 and not any(line.endswith(" s") for line in ended), "the time of one pair of many"
     assert [line.partition(": ")[0] for line in rates] == [row["baseline"], row["candidate"]]
     # One answer: no warm-up epochs, no best accuracy, and no second table.
     assert not any(word in line for line in before for word in ("warm-up", "best", "times", "speedup"))

@@ -105,8 +105,8 @@ def test_what_finished_cells_lack_to_be_compared_is_said(contents, timed):
         return {"lr": lr, "seed": seed, "epochs": num_epochs + 1}, timed([1.0] * (num_epochs + 1)), {}
 
     assert said(run(0.1, 0, 2)) == said() == []
-    seeds = "val_accuracy is not compared: each cell needs 3 runs, as with `seed=0,1,2`."
-    epochs = "Speeds are not compared: each cell needs 5 measured epochs, as with `epochs=7`."
+    seeds = "A comparison of val_accuracy needs 3 runs of each cell, as with `seed=0,1,2`."
+    epochs = "A comparison of speeds needs 5 measured epochs of each cell, as with `epochs=7`."
     assert said(run(0.1, 0, 2), run(0.2, 0, 2)) == [seeds, epochs]
     assert said(run(0.1, 0, 5), run(0.2, 0, 5)) == [seeds]
     assert said(*(run(lr, seed, 1) for lr in (0.1, 0.2) for seed in range(3))) == [epochs]

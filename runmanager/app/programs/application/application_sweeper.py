@@ -19,6 +19,7 @@ from runmanager.app.compose.grid_rules import GridRules
 from runmanager.app.compose.override_grid import read_override_grid
 from runmanager.app.display.error_line import print_error
 from runmanager.app.programs.notification_setting import forget_notification
+from runmanager.app.programs.plugin_settings import unknown_names
 from runmanager.errors import ConfigurationError, RunManagerError, SweepError, error_chain
 from runmanager.launching.hydra_internals import hydra_words
 from runmanager.launching.hydra_launcher import LocalLauncher, default_preload
@@ -81,6 +82,8 @@ class ApplicationSweeper(Sweeper):
         refuse_several_ranks()
         self._refuse_folders()
         given = self._given
+        if faults := unknown_names(given, part="sweeper", config="SweeperConfig"):
+            raise ConfigurationError(faults)  # Hydra lets `+` add any name
         rules = GridRules.read(zip_=given["zip"], points=given["points"], exclude=given["exclude"], key=_key)
         forget_notification(self._master)
         loader = CellLoader(self._context.config_loader, is_built_in=False)

@@ -167,6 +167,8 @@ def test_all_cells_are_checked_before_the_first_runs(application: Application) -
     )
     assert done.status == 2 and len(done.err.splitlines()) == 3
     assert "must be left to" in application.run("hydra.sweep.dir=elsewhere").err
+    done = application.run("+hydra.sweeper.nam=first", "lr=1")
+    assert done.status == 2 and "`hydra.sweeper.nam` must be a setting of Hydra, got an unknown name;" in done.err
 
 
 def test_dry_run_and_one_cell(application: Application) -> None:

@@ -117,6 +117,12 @@ def test_a_hydra_application_is_started_as_one(folder: Folder) -> None:
     ]
     refused = folder.run("sweep", "--processes", "1,2", "train.py", "+lr=1", PYTHONPATH=path)
     assert refused.status == 2 and "`--processes` must be one number of at least 1 for train.py" in refused.err
+    misspelled = ("hydra.sweeper.nam=x", "+hydra.launcher.worker=2", "hydra.sweeper.params.a=1", "lr=1")
+    refused = folder.run("sweep", "train.py", *misspelled, PYTHONPATH=path)
+    assert refused.status == 2 and refused.err.splitlines() == [
+        "error: `hydra.sweeper.nam` must be a setting of Hydra, got an unknown name; did you mean 'name'?",
+        "error: `hydra.launcher.worker` must be a setting of Hydra, got an unknown name; did you mean 'workers'?",
+    ]
 
 
 def test_words_of_the_built_in_job_are_never_taken_for_a_script(folder: Folder) -> None:
