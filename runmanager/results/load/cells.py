@@ -141,16 +141,18 @@ def gather_cells(runs: Sequence[_R], damaged: Iterable[Damage], plan: SweepRecor
 
 
 def independent_settings(cells: Sequence[Mapping[str, Any]], derived: Collection[str]) -> list[str]:
-    """Return the settings in which flat cells differ, without those of `derived` whose values the others tell."""
+    """Return the settings in which flat cells differ, without those of `derived` whose values the others tell.
+
+    Where others do not tell them all, those with the fewest values count first: they may tell the rest.
+    """
     differing = differing_settings(cells)
-    following = [name for name in differing if name in derived]
     others = [name for name in differing if name not in derived]
-    keys = [tuple(hashable(cell.get(name, _ABSENT)) for name in others) for cell in cells] if following else []
-    for name in following:
-        values: dict[Hashable, Hashable] = {}
-        told = (hashable(cell.get(name, _ABSENT)) for cell in cells)
-        if any(values.setdefault(key, value) != value for key, value in zip(keys, told, strict=True)):
+    values = {name: [hashable(cell.get(name, _ABSENT)) for cell in cells] for name in differing if name in derived}
+    keys = [tuple(hashable(cell.get(name, _ABSENT)) for name in others) for cell in cells] if values else []
+    for name, of_cells in sorted(values.items(), key=lambda each: len(set(each[1]))):
+        if len(set(keys)) < len(set(zip(keys, of_cells, strict=True))):
             others.append(name)
+            keys = [(*key, value) for key, value in zip(keys, of_cells, strict=True)]
     return [name for name in differing if name in others]
 
 

@@ -193,6 +193,8 @@ def test_a_setting_that_follows_from_another_splits_no_pairs_until_a_command_giv
     with pytest.raises(UsageError, match=r"'dataset\.val_size', which follows from others; what varies here: data"):
         found.compare("dataset.val_size")
     assert len(found.compare("dataset.size+dataset.val_size")) == 1
+    assert command(*words, "dataset.size=30").status == 0
+    assert sweep("sizes").record(**{"dataset.size": 30}).name.startswith("dataset.size=30-")
     assert command(*words, "dataset.size=20", "dataset.val_size=9").status == 0
     assert len(Sweep(sweep("sizes").paths.root).compare("dataset.size")) > 2
     assert command(*words, "dataset.size=60,40").status == 0
