@@ -6,6 +6,9 @@ import pytest
 
 from runmanager import Sweep
 from runmanager.errors import UsageError
+from runmanager.results.load.loader import read_summary
+from runmanager.results.tables.results_table import result_rows
+from runmanager.results.tables.seeds import seed_groups
 
 from ....file_schemas import check_sweep_files
 from ....standin_apprise import write_standin
@@ -82,6 +85,8 @@ def test_what_follows_from_others_splits_no_pairs_in_lists_and_chains_either(app
     found = Sweep(application.sweep("arch").root)
     (row,) = found.compare("arch", metric="loss").to_dict("records")
     assert row["baseline_runs"] == row["candidate_runs"] == 3
+    table = result_rows(*read_summary(application.sweep("arch")))
+    assert table.derived == ("sizes", "title") and len(seed_groups(table)) == 2
 
     done = application.run("hydra.sweeper.name=list", "base=5", "seed=0")
     assert done.status == 0, done.err
