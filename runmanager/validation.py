@@ -7,7 +7,7 @@ import numbers
 import operator
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -31,6 +31,7 @@ __all__ = [
 MAX_COUNT = 2**31 - 1
 """The largest count that every part of PyTorch accepts: some store it in a signed 32-bit integer."""
 
+_MAX_INT64 = 2**63 - 1
 _LIMITS = "limits"
 _ALLOWED = "allowed"
 _DERIVED = "derived"
@@ -148,13 +149,13 @@ def allowed_values(each: "dataclasses.Field[Any]") -> str:
 def field_faults(options: "DataclassInstance", prefix: str = "") -> list[str]:
     """Check every field of a dataclass that has `limits`: one fault for each value outside them, in field order.
 
-    Names in messages begin with `prefix`. None is always allowed, and so is a string in a field without `choices`,
-    unless the field's type is that of a number.
+    Names in messages begin with `prefix`. None is allowed where the field's type says so, a string in a field without
+    `choices` unless its type is that of a number, and a whole number up to 64 bits.
     """
     faults = []
     for each in dataclasses.fields(options):
         limit, value = each.metadata.get(_LIMITS), getattr(options, each.name)
-        if limit is None or value is None:
+        if limit is None or (value is None and type(None) in get_args(each.type)):
             continue
         key = limit["key"] or f"{prefix}{each.name}"
         if limit["choices"] is not None:
@@ -162,8 +163,12 @@ def field_faults(options: "DataclassInstance", prefix: str = "") -> list[str]:
         elif (kind := _NUMBERS.get(each.type)) is not None and not _is_number(value, *kind):
             faults.append(fault(key, f"be {kind[1]}", repr(value), limit["way_out"]))
         elif not isinstance(value, str):
-            faults += range_faults(key, value, **limit["bounds"], way_out=limit["way_out"])
+            faults += range_faults(key, value, **limit["bounds"], way_out=limit["way_out"]) or _size_faults(key, value)
     return faults
+
+
+def _size_faults(key: str, value: float) -> list[str]:
+    return range_faults(key, value, le=_MAX_INT64) if isinstance(value, numbers.Integral) else []
 
 
 def _is_number(value: object, kind: type, _: str) -> bool:

@@ -87,6 +87,18 @@ def test_all_fields_are_checked_together_in_their_order():
     assert field_faults(_Options(depth="auto", colour="blue")) == []
 
 
+def test_only_fields_whose_type_says_so_may_be_none_and_whole_numbers_have_at_most_64_bits():
+    assert field_faults(_Options(depth=None, colour=None, width=2**63 - 1)) == []
+    assert field_faults(_Options(width=None, share=None)) == [
+        "`width` must be a whole number, got None.",
+        "`--share` must be a number, got None; 0.1 means 10%.",
+    ]
+    assert field_faults(_Options(width=2**63, depth=10**30)) == [
+        f"`width` must be at most {2**63 - 1}, got {2**63}.",
+        f"`depth` must be at most {2**63 - 1}, got {10**30}.",
+    ]
+
+
 def test_a_choice_of_a_group_cannot_be_renamed():
     renamed = _Options(name="ball", width=0)
     assert renamed.faults() == [
@@ -141,6 +153,10 @@ def test_known_names_are_listed_if_none_is_close():
         ({"log_every": -1}, "`log_every` must be at least 0"),
         ({"log_every": 2.0}, "`log_every` must be a whole number"),
         ({"warmup_epochs": True}, "`warmup_epochs` must be a whole number"),
+        ({"warmup_epochs": None}, "`warmup_epochs` must be a whole number"),
+        ({"warmup_epochs": 10**30}, "`warmup_epochs` must be at most 9223372036854775807"),
+        ({"log_every": None}, "`log_every` must be a whole number"),
+        ({"rank_timeout": None}, "`rank_timeout` must be a number"),
         ({"record_every": 0}, "`record_every` must be at least 1"),
         ({"checkpoint_seconds": math.inf}, "`checkpoint_seconds` must be at least 0 and finite"),
         ({"checkpoint_seconds": "1"}, "`checkpoint_seconds` must be a number"),

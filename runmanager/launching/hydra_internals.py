@@ -9,7 +9,7 @@ import copy
 import importlib
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from functools import cache, wraps
@@ -221,14 +221,27 @@ def raw_value(node: Any) -> Any:
     return node._value()
 
 
-def interpolated_names(config: DictConfig, prefix: str = "") -> Iterator[str]:
-    """Yield the dotted names of the settings whose values are interpolations, without those of Hydra."""
+def interpolated_names(config: DictConfig) -> Iterator[str]:
+    """Yield the dotted names of the settings whose values are interpolations, without those of Hydra.
+
+    An element of a list has its index, as in `sizes[0]`.
+    """
+    for key, node in _nodes(config):
+        if key != "hydra":
+            yield from _interpolated(node, str(key))
+
+
+def _interpolated(node: Any, name: str) -> Iterator[str]:
+    if node._is_interpolation():
+        yield name
+    elif isinstance(node, DictConfig | ListConfig):
+        for key, each in _nodes(node):
+            yield from _interpolated(each, f"{name}[{key}]" if isinstance(node, ListConfig) else f"{name}.{key}")
+
+
+def _nodes(config: DictConfig | ListConfig) -> Iterable[tuple[Any, Any]]:
     content: Any = config._content
-    for key, node in content.items():
-        if node._is_interpolation():
-            yield f"{prefix}{key}"
-        elif isinstance(node, DictConfig) and isinstance(node._content, dict) and key != "hydra":
-            yield from interpolated_names(node, f"{prefix}{key}.")
+    return content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
 
 
 def hydra_words(master: DictConfig) -> list[str]:

@@ -1,7 +1,7 @@
 """The plan of a sweep: for each cell what to do and why, given what is stored of its run."""
 
 import datetime
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -16,7 +16,6 @@ from runmanager.records.run.run_record import Environment, RunRecord
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.run.variables import is_digest
 from runmanager.records.settings.signature import UNSIGNED, short_signature
-from runmanager.records.settings.values import flatten
 from runmanager.records.storage.reader import Damage, StoredRun, require_epochs
 from runmanager.records.sweep.sweep_record import PlannedCell, plan_cell
 
@@ -28,7 +27,6 @@ __all__ = [
     "PlannedCells",
     "PlannedRun",
     "Resume",
-    "derived_settings",
     "is_still_to_run",
     "lost_epochs",
     "needs_epochs",
@@ -77,7 +75,8 @@ class Cell:
     What is known of it beforehand: `device`, the one that it asks for (None if unknown); `epochs`, the planned number
     (0 if unknown), and `measure_seconds`, the limit of a measurement after them; `processes`, the number of its ranks;
     `unsigned`, the settings that are not part of its identity (see `RunRecord`); `command`, which runs it alone;
-    `variables`, the environment variables that it reads; `derived`, the settings whose values are interpolations.
+    `variables`, the environment variables that it reads; `derived`, the settings whose values are interpolations, with
+    the elements of lists (`sizes[0]`).
     """
 
     signature: str
@@ -156,15 +155,6 @@ def plan_of(cell: Cell, run: str) -> PlannedCell:
     """Return the cell as sweep.json has it, with the name of its run."""
     unsigned = UNSIGNED if cell.unsigned is None else cell.unsigned
     return plan_cell(cell.signature, run, cell.config, unsigned=unsigned)
-
-
-def derived_settings(cells: Sequence[Cell], axes: Collection[str] = ()) -> frozenset[str]:
-    """Return the settings that are interpolations in all cells that have them, without the `axes` of the command."""
-    found = frozenset().union(*(cell.derived for cell in cells)).difference(axes)
-    for cell in cells:
-        if given := found - cell.derived:
-            found -= given & flatten(cell.config).keys()
-    return found
 
 
 def plan_runs(

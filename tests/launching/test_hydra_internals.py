@@ -155,10 +155,12 @@ def test_nodes_and_declared_types_of_a_structured_config() -> None:
 
 
 def test_the_names_of_interpolations_are_those_of_settings_at_any_depth() -> None:
-    text = "{a: 1, b: '${a}', c: {d: 'x${a}', e: '${c.f}', f: 2, g: null, h: '???'}, i: ['${a}'], hydra: {j: '${a}'}}"
+    text = "{a: 1, b: '${a}', c: {d: 'x${a}', e: '${c.f}', f: 2, g: null, h: '???'}, hydra: {j: '${a}'}}"
     config = OmegaConf.create(text)
     assert isinstance(config, DictConfig)
-    assert list(interpolated_names(config)) == ["b", "c.d", "c.e"]
+    config.i = [1, "${a}", {"j": "${a}"}, ["${a}", None]]
+    config.k = "${i}"
+    assert list(interpolated_names(config)) == ["b", "c.d", "c.e", "i[1]", "i[2].j", "i[3][0]", "k"]
 
 
 def test_a_key_that_a_plain_config_lacks_has_no_node_and_no_type() -> None:

@@ -751,6 +751,23 @@ def test_one_process_per_cell_makes_the_same_sweep_as_one_process(
     assert ",lr=0.2-" in runs[1].name and ",lr=0.3-" in runs[2].name, "their names hold the settings that differ"
 
 
+SCALE = 1
+
+
+def test_a_lambda_counts_by_the_globals_that_it_uses_and_secrets_of_a_partial_are_in_no_file(
+    tmp_path: Path, network: nn.Module, loader: Any, train: Body, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = partial(argparse.Namespace, api_key="sk-live-12345678")
+    for scale in (1, 2, 1):  # the last one is kept
+        monkeypatch.setitem(globals(), "SCALE", scale)
+        with quiet(tmp_path / "sweep").run({"act": lambda x: x * SCALE, "client": client}, network, loader) as run:
+            train(run, network, loader, epochs=1)
+    assert [run.record.attempt for run in stored_runs(tmp_path / "sweep")] == [1, 1]
+    files = [path for path in (tmp_path / "sweep").rglob("*") if path.is_file()]
+    assert len(files) > 10
+    assert not [path for path in files if "sk-live" in path.name or b"sk-live" in path.read_bytes()]
+
+
 def test_concurrent_runs_in_threads(
     tmp_path: Path, train: Body, capsys: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
 ) -> None:

@@ -21,8 +21,8 @@ from runmanager.app.driver.driver_faults import DriverFaults, require_sweep_fold
 from runmanager.app.driver.host_capacity import check_host_capacity
 from runmanager.app.driver.preflight import check_cells, refuse_literal_secrets, require_output_root
 from runmanager.errors import ConfigurationError, RecordError, RunFailedError, SweepError, UsageError
+from runmanager.launching.derived_settings import derived_settings
 from runmanager.launching.hydra_internals import job_exception
-from runmanager.launching.plan import derived_settings
 from runmanager.records.files.folder_identity import FolderIdentity
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.run_record import RunRecord

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 import msgspec
 from hydra.plugins.launcher import Launcher
 
-from runmanager.launching.plan import RERUN_CHANGED, Cell, PlannedRun, Resume, derived_settings
+from runmanager.launching.derived_settings import derived_settings
+from runmanager.launching.plan import RERUN_CHANGED, Cell, PlannedRun, Resume
 from runmanager.launching.work import Work
 from runmanager.records.files.paths import RunPaths, SweepPaths, storage_faults
 from runmanager.records.run.run_record import RunRecord

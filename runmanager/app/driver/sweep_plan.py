@@ -13,9 +13,9 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import Environment
 from runmanager.records.settings.naming import MAX_NAME_BYTES, readable_name
-from runmanager.records.settings.values import differing_settings
 from runmanager.records.storage.reader import StoredRun, read_sweep
-from runmanager.records.sweep.sweep_record import read_sweep_record, settings_of_cells, write_cells
+from runmanager.records.sweep.sweep_record import add_cells, read_sweep_record, settings_of_cells, write_cells
+from runmanager.results.load.cells import independent_settings
 from runmanager.text import format_value
 from runmanager.tracking.environment.code_hashes import CodeRehasher
 from runmanager.tracking.environment.environment import command_line, git_commit, library_versions
@@ -68,13 +68,15 @@ def named_in_sweep(grid: CellGrid, sweep: SweepPaths | None) -> CellGrid:
     known = frozenset(earlier.cells) if earlier else frozenset()
     if earlier is None or all(cell.signature in known for cell in grid.cells):
         return grid
-    settings = [plan_of(cell, cell.name).settings for cell in grid.cells]
-    more = _without_parts_of_groups(differing_settings([*settings_of_cells(earlier), *settings]), grid.axes)
+    planned = [plan_of(cell, cell.name) for cell in grid.cells]
+    together = add_cells(earlier, planned, axes={}, command=(), derived=grid.derived)
+    differing = independent_settings(settings_of_cells(together), together.derived)
+    more = _without_parts_of_groups(differing, grid.axes)
     first = [name for name in more if name in earlier.axes or name.removesuffix(".name") in earlier.axes]
     last = [name for name in more if name not in first]
     cells = [
-        replace(cell, name=_longer_name(cell.name, values, first, last))
-        for cell, values in zip(grid.cells, settings, strict=True)
+        replace(cell, name=_longer_name(cell.name, each.settings, first, last))
+        for cell, each in zip(grid.cells, planned, strict=True)
     ]
     return replace(grid, cells=cells)
 

@@ -5,20 +5,20 @@ import dataclasses
 import hashlib
 import json
 import math
-import re
 import types
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from runmanager.errors import UsageError
-from runmanager.records.settings.objects import object_settings, qualified_name
+from runmanager.records.settings.objects import object_settings
 from runmanager.records.settings.secrets import masked_settings
 
 __all__ = ["differing_settings", "find_targets", "flatten", "hashable", "plain_settings"]
 
 _TARGET_KEY = "_target_"
 _MAX_BITS = 1_023  # of a whole number: no larger one has a float
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_MAX_LEVELS = 100  # of nested settings
 _MAX_ELEMENTS = 10_000  # of an array, which is stored as its digest from there on
 
 
@@ -27,9 +27,10 @@ def plain_settings(params: Any) -> dict[str, Any]:
 
     NumPy's numbers become Python's, arrays and tensors lists (of over 10,000 elements a digest), nested objects of the
     same kinds mappings, functions their qualified name, and other values that JSON cannot express (a `torch.device`, a
-    path, infinity, a number of hundreds of digits) their text, or what it says without an address (`object_settings`).
+    path, infinity, a number of hundreds of digits) their text, or what they consist of (`object_settings`).
     The texts of secrets are masked, here and so in all that is stored. Raises `UsageError` for anything else, for keys
-    that are not strings, for text that UTF-8 cannot encode, and for a value that contains itself.
+    that are not strings, for text that UTF-8 cannot encode, for a value that contains itself or is nested in more than
+    100 levels, and for one that cannot be read.
     """
     if params is None:
         return {}
@@ -51,16 +52,23 @@ def _plain_setting(name: str, value: Any) -> Any:
         raise UsageError(
             f"Setting {name!r} must be text that UTF-8 can encode, got {text!r}; leave out what it cannot."
         ) from None
-    except RecursionError:
-        kind = type(value).__name__
-        raise UsageError(f"Setting {name!r} must not contain itself, got a {kind} that does.") from None
+    except UsageError:
+        raise
+    except _NestingError as error:
+        rule, instead = error.args
+        raise UsageError(f"Setting {name!r} must {rule}, got a {type(value).__name__} that {instead}.") from None
+    except Exception as error:  # an object may raise anything when it is read
+        kind, why = type(value).__name__, " ".join(f"{type(error).__name__}: {error}".split())
+        raise UsageError(f"Setting {name!r} must be one that can be read, got a {kind} that raises {why}.") from error
 
 
 def _unpacked(value: Any) -> Any:
     """The fields of a named tuple, a dataclass or a namespace; any other value as it is."""
+    if isinstance(value, type):
+        return value
     if hasattr(value, "_asdict"):
         return value._asdict()
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if dataclasses.is_dataclass(value):
         return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
     return vars(value) if isinstance(value, argparse.Namespace | types.SimpleNamespace) else value
 
@@ -71,7 +79,7 @@ def _key(key: Any) -> str:
     return key
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, within: tuple[Any, ...] = ()) -> Any:
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else str(value)  # JSON turns others into null
     if value is None or isinstance(value, bool):
@@ -87,18 +95,23 @@ def _plain(value: Any) -> Any:
         return _plain_array(value)
     if isinstance(value, bytes | bytearray):
         return str(bytes(value))  # text, so that it is masked where it is a secret
+    if any(value is each for each in within):
+        raise _NestingError("not contain itself", "does")
+    if len(within) == _MAX_LEVELS:
+        raise _NestingError(f"be nested in at most {_MAX_LEVELS} levels", "is nested too deeply")
+    inner = partial(_plain, within=(*within, value))
     value = _unpacked(value)
     if isinstance(value, Mapping):
-        return {_text(_key(key)): _plain(item) for key, item in value.items()}
+        return {_text(_key(key)): inner(item) for key, item in value.items()}
     if isinstance(value, set | frozenset):
-        return sorted(map(_plain, value), key=repr)  # their order changes from process to process
+        return sorted(map(inner, value), key=repr)  # their order changes from process to process
     if isinstance(value, Sequence):
-        return [_plain(item) for item in value]
-    if isinstance(value, types.FunctionType | types.BuiltinFunctionType) and "<" not in value.__qualname__:
-        return qualified_name(value)
-    text = _text(str(value))
-    stable = object_settings(value) if _ADDRESS.search(text) else None
-    return text if stable is None else _plain(stable)
+        return [inner(item) for item in value]
+    return inner(object_settings(value, within=within))
+
+
+class _NestingError(Exception):
+    """A rule for nested settings, and what a value does instead."""
 
 
 def _text(text: str) -> str:

@@ -30,6 +30,7 @@ _OUTLIER_SHARE = 0.1  # of the median: nearer runs are within the usual spread o
 _MIN_HIDDEN_COST = 0.05
 """Smallest distance of the overall rate from the median that is reported, as a share of the median."""
 _MAX_NAMED = 5
+_MAX_FOLLOWING = 3  # settings that follow from others, and values of one
 _SLOWER, _FASTER = "periodic or one-off costs that the median hides", "faster epochs that the median hides"
 _OVERALL_SPEEDUP = f"by `{OVERALL_RATE}` the speedup is"
 
@@ -49,7 +50,8 @@ def contention_caveats(sides: Sequence[Side], shared_host: ContentionCauses) -> 
 def pair_caveats(sides: Sequence[Side], *, is_compared: bool) -> list[str]:
     """Return what a reader must know about two sides though they can be compared; empty before both have finished.
 
-    Of sides that are not compared, what settings of `auto` became would read as the cause, and is left out.
+    Of sides that are not compared, what settings of `auto` became, and what follows from others, would read as the
+    cause, and is left out.
     """
     if not all(side.finished for side in sides):
         return []
@@ -70,7 +72,7 @@ def pair_caveats(sides: Sequence[Side], *, is_compared: bool) -> list[str]:
         *outlier_caveats(sides),
         *_deviations(sides),
         *_unlike_precision(sides),
-        *(_unlike_choices(sides) if is_compared else []),
+        *([*_unlike_choices(sides), *_unlike_following(sides)] if is_compared else []),
         *environment,
         *uncommitted,
         *partial,
@@ -132,6 +134,29 @@ def _unlike_values(sides: Sequence[Side], name: str) -> str:
     text = ", ".join(f"{' and '.join(values)} ({label})" for label, values in found.items())
     are_auto = all(run.record.settings.get(name) == "auto" for side in sides for run in side.finished)
     return f"{name}=auto became {text}" if are_auto else f"{name} differs: {text}"
+
+
+def _unlike_following(sides: Sequence[Side]) -> list[str]:
+    """Name the settings that differ between the sides although they are not compared: they follow from others."""
+    lines = []
+    for name in dict.fromkeys(name for side in sides for name in side.following):
+        found = {side.label: _values_of(name, side) for side in sides}
+        if len({frozenset(values) for values in found.values()}) > 1:
+            text = ", ".join(f"{_listed(values)} ({label})" for label, values in found.items())
+            lines.append(f"{name} differs as well: {text}")
+    more = len(lines) - _MAX_FOLLOWING
+    return [*lines[:_MAX_FOLLOWING], *([f"and {more} more"] if more > 0 else [])]
+
+
+def _values_of(name: str, side: Side) -> list[str]:
+    finished = {run.signature for run in side.finished}
+    values = (cell.own[name] for cell in side.cells if cell.signature in finished and name in cell.own)
+    return list(dict.fromkeys(map(format_value, values)))
+
+
+def _listed(values: Sequence[str]) -> str:
+    """The first few values."""
+    return " and ".join([*values[:_MAX_FOLLOWING], *(["others"] if values[_MAX_FOLLOWING:] else [])]) or "not set"
 
 
 def _value_used(record: RunRecord, name: str) -> str:

@@ -32,7 +32,8 @@ class Side:
 
     `paired` is whether every cell asks for paired measurement, along any axis; `in_turns` is whether every cell does so
     along the compared axis, which interleaves the two sides. `is_sweep`: the side is a sweep of its own, so the commit,
-    libraries and machine in which it differs from the other are what is compared.
+    libraries and machine in which it differs from the other are what is compared. `following` are the settings that
+    differ between cells because they follow from others, and are not compared.
     """
 
     label: str
@@ -41,6 +42,7 @@ class Side:
     paired: bool = False
     in_turns: bool = False
     is_sweep: bool = False
+    following: Sequence[str] = ()
 
     @cached_property
     def started(self) -> list[StoredRun]:

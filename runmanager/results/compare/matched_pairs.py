@@ -199,6 +199,7 @@ def _in_order_of_plan(cells: Cells, plan: SweepRecord | None) -> Cells:
 
 def _along(cells: Cells, axis: Axis, metric: Metric, baseline_value: Any) -> Iterator[Match]:
     index = default_baseline(axis) if baseline_value is None else axis.index(baseline_value)
+    following = [name for name in cells.following if name not in axis.members]
     for pair in pair_cells(cells, axis, index):
         values = _as_field(axis.values[index]), _as_field(pair.candidate)
         members = pair.baseline_cells, pair.candidate_cells
@@ -209,6 +210,7 @@ def _along(cells: Cells, axis: Axis, metric: Metric, baseline_value: Any) -> Ite
                 metric,
                 paired=_are_paired(cells, of_side),
                 in_turns=_are_in_turns(cells, of_side, axis.name),
+                following=following,
             )
             for value, of_side in zip(values, members, strict=True)
         )

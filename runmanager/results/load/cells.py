@@ -67,7 +67,7 @@ class CellsWith(Generic[_R]):
     """All cells of a sweep: the runs in order of start, then pending cells in the order of the plan.
 
     `shared` are the settings that all cells have in common according to the plan; it is empty without one. `varying`
-    are those in which the cells differ, without those that follow from others.
+    are those in which the cells differ, without those that follow from others, which are `following`.
     `default_device` is the device of a cell without that setting, None if it is unknown. With `has_ranks` a run was
     made by several ranks, and each has the setting `world_size`.
     """
@@ -77,6 +77,7 @@ class CellsWith(Generic[_R]):
     varying: Sequence[str]
     default_device: str | None = _DEVICE
     has_ranks: bool = False
+    following: Sequence[str] = ()
 
     def names(self) -> list[str]:
         """Return the dotted names of all settings that any cell has."""
@@ -107,6 +108,11 @@ class CellsWith(Generic[_R]):
         ranks = [_WORLD_SIZE] if self.has_ranks else []
         return list(dict.fromkeys([*BASE_SETTINGS, *self.varying, *ranks]))
 
+    @property
+    def file_columns(self) -> list[str]:
+        """The settings that a table for programs has: the `columns`, and those that follow from others."""
+        return [*self.columns, *self.following]
+
 
 Cell = CellWith[StoredRun]
 Cells = CellsWith[StoredRun]
@@ -136,21 +142,26 @@ def gather_cells(runs: Sequence[_R], damaged: Iterable[Damage], plan: SweepRecor
     cells = [CellWith(run.name, run.signature, settings, run) for run, settings in zip(runs, own, strict=True)]
     cells += [CellWith(cell.run, cell.signature, settings, None) for cell, settings in waiting]
     device = _DEVICE if plan is None or plan.default_device is msgspec.UNSET else plan.default_device
-    varying = independent_settings([cell.own for cell in cells], () if plan is None else plan.derived)
-    return CellsWith(cells, shared, varying, device, has_ranks)
+    derived = () if plan is None else plan.derived
+    varying = independent_settings([cell.own for cell in cells], derived)
+    of_derived = [{name: cell.own[name] for name in derived if name in cell.own} for cell in cells] if derived else []
+    following = [name for name in differing_settings(of_derived) if name not in (*varying, *BASE_SETTINGS)]
+    return CellsWith(cells, shared, varying, device, has_ranks, following)
 
 
 def independent_settings(cells: Sequence[Mapping[str, Any]], derived: Collection[str]) -> list[str]:
-    """Return the settings in which flat cells differ, without those of `derived` whose values the others tell."""
+    """Return the settings in which flat cells differ, without those of `derived` whose values the others tell.
+
+    Where others do not tell them all, those with the fewest values count first: they may tell the rest.
+    """
     differing = differing_settings(cells)
-    following = [name for name in differing if name in derived]
     others = [name for name in differing if name not in derived]
-    keys = [tuple(hashable(cell.get(name, _ABSENT)) for name in others) for cell in cells] if following else []
-    for name in following:
-        values: dict[Hashable, Hashable] = {}
-        told = (hashable(cell.get(name, _ABSENT)) for cell in cells)
-        if any(values.setdefault(key, value) != value for key, value in zip(keys, told, strict=True)):
+    values = {name: [hashable(cell.get(name, _ABSENT)) for cell in cells] for name in differing if name in derived}
+    keys = [tuple(hashable(cell.get(name, _ABSENT)) for name in others) for cell in cells] if values else []
+    for name, of_cells in sorted(values.items(), key=lambda each: len(set(each[1]))):
+        if len(set(keys)) < len(set(zip(keys, of_cells, strict=True))):
             others.append(name)
+            keys = [(*key, value) for key, value in zip(keys, of_cells, strict=True)]
     return [name for name in differing if name in others]
 
 

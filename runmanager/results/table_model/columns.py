@@ -79,18 +79,20 @@ class Row:
 class Table:
     """Rows under named columns.
 
-    `settings` are the columns that hold settings. `shown` are the columns for people, the most important first where
-    the width is limited; files for programs have all columns. Shown columns that are empty in every row are left out,
-    unless `shows_empty`. `foreign` are columns of numbers that another program measured and named, `logged` those of
-    the metrics and rates that the runs' own programs logged; `directions` are those that were declared, by column.
-    `notes` are lines about the whole table, `legend` explains its values. `num_unread` counts the
-    runs without a row, whose records cannot be read. `labels` are the columns with the tags and notes of people.
-    `metric` is the one that a command for the sweep has asked to rank cells by.
+    `settings` are the columns that hold settings; `derived` are those of them whose values follow from others. `shown`
+    are the columns for people, the most important first where the width is limited; files for programs have all
+    columns. Shown columns that are empty in every row are left out, unless `shows_empty`. `foreign` are columns of
+    numbers that another program measured and named, `logged` those of the metrics and rates that the runs' own programs
+    logged; `directions` are those that were declared, by column. `notes` are lines about the whole table, `legend`
+    explains its values. `num_unread` counts the runs without a row, whose records cannot be read. `labels` are the
+    columns with the tags and notes of people. `metric` is the one that a command for the sweep has asked to rank cells
+    by.
     """
 
     columns: list[str]
     rows: Sequence[Row]
     settings: tuple[str, ...] = ()
+    derived: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
     logged: tuple[str, ...] = ()
     directions: Directions = field(default_factory=Directions)

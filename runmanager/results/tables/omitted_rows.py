@@ -70,7 +70,7 @@ def pairs_with_answer(table: ComparisonTable) -> ComparisonTable:
 
 def _what_sets_apart(table: Table, rows: Sequence[Row], others: Sequence[Row]) -> str:
     """Return the settings that all of the `rows` share and none of the others has, as ` with device=cuda`."""
-    names = table.settings if others else ("device",)
+    names = [name for name in table.settings if name not in table.derived] if others else ["device"]
     found = []
     for name in names:
         values = {format_value(row.values.get(name)) for row in rows}

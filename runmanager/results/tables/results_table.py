@@ -82,7 +82,8 @@ def result_rows(
     summary = summarize(sweep, plan) if isinstance(sweep, SweepContents) else sweep
     runs = summary.runs
     cells = gather_cells(runs, summary.damaged, plan)
-    columns = [(name, column_of(name)) for name in _settings(cells, requested)]
+    asked = _requested_settings(cells, requested)
+    columns = [(name, column_of(name)) for name in dict.fromkeys([*cells.file_columns, *asked])]
     runs_folder = summary.paths.runs.name
     logged, of_names = _logged_columns(summary, cells, among)
     in_metrics, in_rates = tuple(logged.metrics.values()), tuple(logged.rates.values())
@@ -116,6 +117,7 @@ def result_rows(
         columns=[*RUN_COLUMNS, *settings, *RESULT_COLUMNS, *in_metrics, *in_rates],
         rows=rows,
         settings=settings,
+        derived=tuple(column_of(name) for name in cells.following if name not in asked),
         logged=(*in_metrics, *in_rates),
         directions=directions.of_columns(_metrics_of_columns(logged)),
         shown=shown_columns(_shown_settings(cells), in_metrics, in_rates),
@@ -168,7 +170,7 @@ def shown_columns(settings: Sequence[str], metrics: Sequence[str], rates: Sequen
 def epoch_rows(sweep: SweepContents, plan: SweepRecord | None = None) -> Table:
     """The rows of epochs.csv: every epoch of every run, runs in order of start."""
     cells = gather_cells(sweep.runs, sweep.damaged, plan)
-    names = [(name, column_of(name)) for name in cells.columns]
+    names = [(name, column_of(name)) for name in cells.file_columns]
     epochs = [epoch for run in sweep.runs for epoch in run.epochs]
     logged = logged_columns(metric_names(epochs), unit_names(epochs), cells.names())
     no_logged = dict.fromkeys((*logged.metrics.values(), *logged.counts.values()))
@@ -242,12 +244,9 @@ def _shown_settings(cells: CellsWith[RunSummary]) -> list[str]:
     return [column_of(name) for name in telling] or ["run"]
 
 
-def _settings(cells: CellsWith[RunSummary], requested: Sequence[str]) -> list[str]:
-    if not requested:
-        return cells.columns
-    names = frozenset(cells.names())
-    settings = (setting_of(word, names) for word in requested)
-    return list(dict.fromkeys([*cells.columns, *(name for name in settings if name is not None)]))
+def _requested_settings(cells: CellsWith[RunSummary], requested: Sequence[str]) -> list[str]:
+    names = frozenset(cells.names() if requested else ())
+    return [name for word in requested if (name := setting_of(word, names)) is not None]
 
 
 def row_notes(rows: Sequence[Row]) -> list[str]:

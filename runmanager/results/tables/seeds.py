@@ -60,7 +60,7 @@ def seed_groups(table: Table) -> list[list[Row]]:
     """Groups of rows of a results table that differ only in the seed, in the order of their first rows."""
     if SEED not in table.settings:
         return [[row] for row in table.rows]
-    settings = [name for name in table.settings if name != SEED]
+    settings = [name for name in table.settings if name != SEED and name not in table.derived]
     groups: dict[Hashable, list[Row]] = {}
     for row in table.rows:
         groups.setdefault(tuple(hashable(row[name]) for name in settings), []).append(row)

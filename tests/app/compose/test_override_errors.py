@@ -85,8 +85,12 @@ REFUSED = {
         ["`dataset` must fit the free memory, ", "got at least 81,136.8 GiB with size=99999999999"],
     ),
     "images beyond counting": (
-        ["dataset=fake", f"dataset.size={10**310}"],
-        ["`dataset` must fit the free memory, ", "got at least about 10^304 GiB with size=1000"],
+        ["dataset=fake", f"dataset.in_shape=[{10**310}]"],
+        ["`dataset` must fit the free memory, ", "got at least about 10^305 GiB with size=10000"],
+    ),
+    "a number beyond 64 bits": (
+        ["dataset=fake", f"dataset.data_seed={10**30}"],
+        ["`dataset.data_seed` must be at most 9223372036854775807, got 1000"],
     ),
     "many digits": (["dataset.size=99999999999"], ["`dataset` must fit the free memory, "]),
     "many points held out": (

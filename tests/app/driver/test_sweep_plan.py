@@ -13,6 +13,8 @@ from runmanager.app.reproduce_command import reproduce
 from runmanager.cli.main import run_command
 from runmanager.errors import UsageError
 from runmanager.records.storage.reader import read_epochs
+from runmanager.results.load.loader import read_summary
+from runmanager.results.tables.results_table import result_rows
 
 from ..conftest import sweep_in
 
@@ -189,10 +191,16 @@ def test_a_setting_that_follows_from_another_splits_no_pairs_until_a_command_giv
     found = Sweep(sweep("sizes").paths.root)
     (row,) = found.compare("dataset.size").to_dict("records")
     assert "too few epochs" in row["reason"]
-    assert "dataset.val_size" not in sweep("sizes").rows()[0]
+    sizes = {row["dataset.size"]: row["dataset.val_size"] for row in sweep("sizes").rows()}
+    assert sizes == {"60": "6", "40": "4"}
+    assert {row["dataset.val_size"] for row in sweep("sizes").rows("epochs.csv")} == {"6", "4"}
+    table = result_rows(*read_summary(sweep("sizes").paths))
+    assert "dataset.size" in table.shown and "dataset.val_size" not in table.shown
     with pytest.raises(UsageError, match=r"'dataset\.val_size', which follows from others; what varies here: data"):
         found.compare("dataset.val_size")
     assert len(found.compare("dataset.size+dataset.val_size")) == 1
+    assert command(*words, "dataset.size=30").status == 0
+    assert sweep("sizes").record(**{"dataset.size": 30}).name.startswith("dataset.size=30-")
     assert command(*words, "dataset.size=20", "dataset.val_size=9").status == 0
     assert len(Sweep(sweep("sizes").paths.root).compare("dataset.size")) > 2
     assert command(*words, "dataset.size=60,40").status == 0

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from argparse import Namespace
 from collections import namedtuple
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -73,7 +74,7 @@ def test_function_becomes_its_qualified_name() -> None:
 
 
 STORED_ELSEWHERE = """
-import functools, json, sys
+import enum, functools, json, math, pathlib, sys
 from runmanager.records.settings.values import plain_settings
 
 class Crop:
@@ -82,12 +83,38 @@ class Crop:
     def apply(self, image):
         return image
 
+class Slots:
+    __slots__ = ("a", "__dict__")
+    scale = 1
+    def __init__(self, a):
+        self.a = a
+
+class Colour(enum.Enum):
+    RED = 1
+
 def scaled(factor):
     return lambda x, power=2: x * factor if x in {"one", "two", "three"} else x ** power
 
+def with_class_attribute(scale):
+    Slots.scale = scale
+    return plain(Slots(1))
+
+def plain(value):
+    return plain_settings({"f": value})["f"]
+
 values = [scaled(2), scaled(3), lambda x: x, lambda x: -x, Crop(3), Crop(4), Crop(3).apply, Crop(4).apply]
 values += [functools.partial(scaled, 2), functools.partial(scaled, factor=2), functools.partial(Crop(3).apply, 1)]
-print(json.dumps([plain_settings({"f": value})["f"] for value in values]))
+values += [lambda *x: x, lambda *, x: x, Slots(1), Slots(2), ", ".join, "-".join, [lambda x: x, lambda x: -x]]
+stored = [plain(value) for value in values]
+plain_values = 1, True, 1.5, (1, 2), [1, 2], {"a": [1]}, {2, 1}, Colour.RED, pathlib.Path("a"), json, math
+objects = Crop(1), Slots(1), scaled(2), scaled(4), Crop(1).apply, functools.partial(scaled, 3)
+for SCALE in (*plain_values, *objects):
+    stored.append(plain(lambda x: x * SCALE))
+    stored.append(plain(lambda x: [SCALE for _ in x]))
+for math.ratio in (1, 2):
+    stored.append(plain(lambda x: math.sqrt(x) * math.ratio))
+stored += [with_class_attribute(2), with_class_attribute(3)]
+print(json.dumps(stored))
 """
 
 
@@ -97,26 +124,58 @@ def test_objects_without_a_text_of_their_own_are_equal_in_every_process_and_diff
         for _ in range(2)
     )
     assert first == second
-    assert len({json.dumps(each) for each in first}) == len(first) == 11
+    assert len({json.dumps(each) for each in first}) == len(first) == 56
     assert first[0].startswith("__main__.scaled.<locals>.<lambda> with code of sha256 ")
     crop = {"class": "__main__.Crop", "size": 3, "api_key": "***"}
     assert first[4] == crop
     assert first[6] == {"function": "__main__.Crop.apply", "args": [crop]}
     assert first[8] == {"function": "__main__.scaled", "args": [2], "keywords": {}}
+    assert first[13] == {"class": "__main__.Slots", "scale": 1, "a": 1}
+    assert first[15] == {"function": "str.join", "args": [", "]}
 
 
-def test_objects_that_may_differ_unseen_keep_the_text_that_tells_them_apart() -> None:
+def local_object(scale: float) -> object:
     class Model:
-        def __init__(self, weights: object) -> None:
-            self.weights = weights
+        def forward(self, x: float) -> float:
+            return x * scale
 
-    def using(model: object) -> object:
-        return lambda: model
+    return Model()
 
-    for make in (Model, using):
-        one, other = make(object()), make(object())
-        assert plain_settings({"x": one}) != plain_settings({"x": other})
-    assert plain_settings({"x": functools.partial(Namespace, a=1)})["x"] == str(functools.partial(Namespace, a=1))
+
+def returning(value: object) -> Callable[[], object]:
+    return lambda: value
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        local_object,
+        lambda scale: type(local_object(scale)),
+        lambda scale: local_object(scale).forward,  # type: ignore[attr-defined]
+        lambda scale: lambda: UNDEFINED,  # type: ignore[name-defined] # noqa: F821
+        lambda scale: object(),
+        lambda scale: returning(object()),
+        lambda scale: np.random.RandomState(int(scale)).normal,
+    ],
+)
+def test_objects_that_may_differ_unseen_are_never_equal(make: Callable[[float], object]) -> None:
+    """The next object may get the address of one that is gone."""
+    one, other = (plain_settings({"x": make(1.0)})["x"] for _ in range(2))
+    assert one != other
+
+
+def test_secrets_of_partials_and_in_the_texts_of_objects_are_masked() -> None:
+    class Client:
+        def __repr__(self) -> str:
+            return "Client(host='here', api_key='sk-live-12345678')"
+
+    plain = plain_settings({"c": functools.partial(Namespace, api_key="sk-live-12345678", size=1), "d": Client()})
+    assert plain["c"] == {
+        "function": "<class 'argparse.Namespace'>",
+        "args": [],
+        "keywords": {"api_key": "***", "size": 1},
+    }
+    assert plain["d"] == "Client(host='here', api_key=***)"
 
 
 def test_text_that_cannot_be_stored_and_values_that_contain_themselves_are_refused() -> None:
@@ -127,6 +186,24 @@ def test_text_that_cannot_be_stored_and_values_that_contain_themselves_are_refus
     cycle["inner"] = [cycle]
     with pytest.raises(UsageError, match="Setting 'config' must not contain itself, got a dict that does"):
         plain_settings({"config": cycle})
+
+
+def test_values_that_are_nested_too_deeply_or_cannot_be_read_are_refused() -> None:
+    class Broken:
+        def __repr__(self) -> str:
+            raise ValueError("no\ntext")
+
+    def nested(levels: int) -> object:
+        return {"a": nested(levels - 1)} if levels else 1
+
+    assert plain_settings({"config": nested(100)})["config"] == nested(100)
+    for levels in (101, 500):
+        with pytest.raises(
+            UsageError, match="'config' must be nested in at most 100 levels, got a dict that is nested"
+        ):
+            plain_settings({"config": nested(levels)})
+    with pytest.raises(UsageError, match="must be one that can be read, got a Broken that raises ValueError: no text"):
+        plain_settings({"x": Broken()})
 
 
 def test_settings_may_be_a_mapping_named_tuple_or_dataclass_or_none() -> None:

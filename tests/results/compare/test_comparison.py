@@ -8,6 +8,8 @@ import pytest
 from runmanager.errors import UsageError
 from runmanager.records.run.run_record import Environment, Measurements
 from runmanager.records.run.status import Reason, Status
+from runmanager.records.settings.signature import signature
+from runmanager.records.sweep.sweep_record import add_cells, plan_cell
 from runmanager.results.compare.comparison import (
     CompareOptions,
     compare,
@@ -403,6 +405,27 @@ def test_accuracies_are_compared_by_their_difference(learners):
     assert row["difference"] == pytest.approx(0.1)
     assert (row["verdict"], row["reason"], row["baseline_runs"], row["candidate_runs"]) == ("better", None, 3, 3)
     assert (row["ci_low"], row["ci_high"]) == pytest.approx((0.099, 0.101))  # accuracies have three digits
+
+
+def test_settings_that_follow_from_the_axis_are_named_in_the_reason(learners):
+    derived = ("loss_name", "out", "title", "val_size", "width")
+
+    def with_derived(run):
+        config = run.record.config
+        sizes = {"cpu": 33, "cuda": 67}[config["device"]]
+        more = {"val_size": sizes, "out": f"runs/{sizes}", "title": f"{config['seed']}", "width": -sizes}
+        config = config | more | {"loss_name": str(sizes)}
+        return msgspec.structs.replace(run.record, config=config, signature=signature(config))
+
+    runs = [dataclasses.replace(run, record=with_derived(run)) for run in learners.runs]
+    cells = [plan_cell(run.record.signature, run.record.name, run.record.config) for run in runs]
+    plan = add_cells(None, cells, axes={}, command=(), derived=derived)
+    (row,) = compare(dataclasses.replace(learners, runs=runs), plan, CompareOptions(metric="val_accuracy")).rows
+    assert row["verdict"] == "better"
+    assert row["reason"] == (
+        "loss_name differs as well: 33 (cpu), 67 (cuda); out differs as well: runs/33 (cpu), runs/67 (cuda); "
+        "val_size differs as well: 33 (cpu), 67 (cuda); and 1 more"
+    )
 
 
 def test_more_memory_is_worse(learners):

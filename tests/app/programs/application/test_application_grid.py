@@ -6,6 +6,9 @@ import pytest
 
 from runmanager import Sweep
 from runmanager.errors import UsageError
+from runmanager.results.load.loader import read_summary
+from runmanager.results.tables.results_table import result_rows
+from runmanager.results.tables.seeds import seed_groups
 
 from ....file_schemas import check_sweep_files
 from ....standin_apprise import write_standin
@@ -54,3 +57,38 @@ def test_zip_points_and_exclude(application: Application) -> None:
     assert "keep" in again.out and "1 cell: 1 keep" in again.out
     refused = application.run("hydra.sweeper.exclude=rl>1", "hydra.sweeper.dry_run=true", "lr=1,2")
     assert refused.status == 2 and "`hydra.sweeper.exclude` must name settings, got 'rl'" in refused.err
+
+
+DERIVED = """
+defaults: [_self_, {model: small}]
+lr: 0.1
+base: 1
+seed: 0
+sizes: ["${base}", 2, {width: "${seed}"}]
+title: "${arch} of seed ${seed}"
+arch: ${hydra:runtime.choices.model}
+"""
+
+
+def test_what_follows_from_others_splits_no_pairs_in_lists_and_chains_either(application: Application) -> None:
+    (application.folder / "conf" / "config.yaml").write_text(f"{DERIVED}way: fine\n")
+    for name in ("small", "big"):
+        (application.folder / "conf" / "model" / f"{name}.yaml").write_text("")
+    done = application.run("hydra.sweeper.name=list", "base=1,3", "seed=0,1,2")
+    assert done.status == 0, done.err
+    assert application.plan("list")["derived"] == ["arch", "sizes", "title"]
+    (row,) = Sweep(application.sweep("list").root).compare("base", metric="loss").to_dict("records")
+    assert row["baseline_runs"] == row["candidate_runs"] == 3
+
+    done = application.run("hydra.sweeper.name=arch", "model=small,big", "seed=0,1,2")
+    assert done.status == 0, done.err
+    found = Sweep(application.sweep("arch").root)
+    (row,) = found.compare("arch", metric="loss").to_dict("records")
+    assert row["baseline_runs"] == row["candidate_runs"] == 3
+    table = result_rows(*read_summary(application.sweep("arch")))
+    assert table.derived == ("sizes", "title") and len(seed_groups(table)) == 2
+
+    done = application.run("hydra.sweeper.name=list", "base=5", "seed=0")
+    assert done.status == 0, done.err
+    names = {each.settings["base"]: each.name for each in application.records("list")}
+    assert names[5].startswith("base=5,seed=0-")
