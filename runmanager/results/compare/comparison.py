@@ -241,9 +241,8 @@ def _only_value(axis: Axis) -> str:
 
 
 def _commands(sweep: SweepContents, axes: Sequence[Axis], options: CompareOptions) -> str:
-    """The commands that compare along each of the axes, by the metric that was asked for."""
-    name = typed_name(sweep.paths)
-    asked = [] if options.metric == THROUGHPUT.name else ["--metric", options.metric]  # by itself lr asks for another
-    asked += [] if options.at == LAST else ["--at", options.at]
-    commands = [["runmanager", "compare", name, "--axis", axis.name, *asked] for axis in axes if axis.values]
-    return " or ".join(in_backticks(shlex.join(words)) for words in commands)
+    """The commands that compare along each of the axes as was asked; a baseline is of another axis."""
+    call = ["runmanager", "compare", typed_name(sweep.paths)]
+    metric = [] if options.metric == THROUGHPUT.name else ["--metric", options.metric]  # by itself lr asks for another
+    along = [dataclasses.replace(options, axis=axis.name, baseline=None) for axis in axes if axis.values]
+    return " or ".join(in_backticks(shlex.join([*call, *each.words(), *metric])) for each in along)

@@ -199,7 +199,7 @@ def test_the_new_name_is_quoted_as_the_shell_needs_it(
 
 
 def test_a_sweep_of_several_kinds_of_program_has_several_ways(command: Callable, sweep: SweepPaths) -> None:
-    loop, script, application, adopted = sorted(sweep.runs.iterdir())
+    _, script, application, adopted = sorted(sweep.runs.iterdir())
     change(RunPaths(script), **SCRIPT)
     change(RunPaths(application), cell_command=APPLICATION)
     change(RunPaths(adopted), adopted="logs/first")
