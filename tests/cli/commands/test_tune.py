@@ -14,6 +14,7 @@ import pytest
 from runmanager.cli.main import run_command
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import read_sweep
+from runmanager.records.sweep.sweep_record import read_sweep_record
 
 from ...processes import discard, wait_for_output, wait_until
 
@@ -136,6 +137,11 @@ def test_whole_runs_of_a_script_race(tmp_path: Path) -> None:
         "seed=7" in line and "failed: exit: the script ended with status 1: not with seven" in line for line in lines
     )
     (sweep,) = (tmp_path / "kept").iterdir()
+    record = read_sweep_record(SweepPaths(sweep))
+    assert record is not None and record.command == (
+        *("runmanager", "tune", "--seconds", "60", "--output-root", "kept"),
+        *("slow.py", "delay=1,0", "seed=1,7"),
+    )
     speeds = {run.record.config["delay"] for run in read_sweep(SweepPaths(sweep)).runs}
     assert speeds == {1, 0}
 
