@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from runmanager.app.compose.override_quoting import format_override
-from runmanager.app.program_kind import GROUPS, ProgramKind, kind_of_program
 from runmanager.app.script_command_line import split_fixed
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.records.host.gpus import gpu_names
 from runmanager.records.host.process import usable_cores
+from runmanager.records.run.program_kind import GROUPS, ProgramKind, kind_of_program
 from runmanager.records.run.run_record import Environment, RunRecord
 from runmanager.records.settings.secrets import MASK, masked_names
 from runmanager.records.settings.signature import short_signature, signature, with_later_settings
@@ -88,7 +88,8 @@ def reproduce(
             "whose command was not recorded."
         )
     if record.cell_command:
-        remark = _OTHER_PROGRAM.format(dry_run=kind.dry_run(), short=short_signature(record.signature))
+        dry_run = "hydra.sweeper.dry_run=true" if kind is ProgramKind.APPLICATION else "--dry-run"
+        remark = _OTHER_PROGRAM.format(dry_run=dry_run, short=short_signature(record.signature))
         return Reproduction(_with_seeds(record.cell_command, seeds), False, (remark,))
     if kind is ProgramKind.LOOP:
         reason = "It was made by a custom loop, so the command is the original one; its settings are the loop's."

@@ -43,7 +43,7 @@ def _single_call(line: ScriptCommandLine) -> tuple[str, ...]:
 
 
 def _raced_values(grid: SettingGrid) -> RacedValues:
-    words = {each.name: {value.text: _word(each.name, value) for value in each.values} for each in grid.sets}
+    words = {each.name: [(value.text, _word(each.name, value)) for value in each.values] for each in grid.sets}
     return RacedValues(words, [each.name for each in grid.sets if each.is_axis])
 
 

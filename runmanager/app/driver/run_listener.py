@@ -39,9 +39,9 @@ class SweepListener(Listener):
     """Receives the engine's events of the runs, whose keys are their order in the calls of the launcher.
 
     Other drivers may run cells of the same sweep. Their cells are left to them and followed until they end; `observer`
-    judges runs on other hosts. `show` prints the results, `resuming` is the command that resumes the sweep. The live
-    table and lines have the requested `metric` first; `without_metrics` says how to get one. `skipped` says of runs why
-    they will be skipped: they are not counted. `faults` collects errors outside the runs.
+    judges runs on other hosts. `show` prints the results, `resuming` is the command that resumes the sweep, empty where
+    none does. The live table and lines have the requested `metric` first; `without_metrics` says how to get one.
+    `skipped` says of runs why they will be skipped: they are not counted. `faults` collects errors outside the runs.
     """
 
     def __init__(
@@ -276,7 +276,8 @@ class SweepListener(Listener):
                 write_end(paths, record)
         write_and_show_results(self._sweep, self._console, self.faults, quiet=self._quiet, show=self._show)
         if interrupted:
-            self._display.say_commands("Interrupted. To resume:", shell_command(self._resuming))
+            if self._resuming:
+                self._display.say_commands("Interrupted. To resume:", shell_command(self._resuming))
             return INTERRUPTED_STATUS
         records = [stored_record(run) for run in self._plan]
         is_good = all(record is not None and record.status.is_success for record in records)

@@ -62,7 +62,7 @@ class DriverOptions:
     command names its sweep, given the command and the name. `notify` is where the end is announced, `notify_name` the
     option's name for users. `restore`: whether cells that were removed are run again; `restore_name` is its name for
     users. `metric` comes first in the live table, and cells are ranked by it; `without_metrics` says how to get one,
-    given a run that recorded none.
+    given a run that recorded none. `resumes`: whether the command continues the sweep after an interrupt.
     """
 
     is_single: bool = False
@@ -75,6 +75,7 @@ class DriverOptions:
     notify_name: str = "--notify"
     restore: bool = False
     restore_name: str = "--restore"
+    resumes: bool = True
     metric: str | None = None
     without_metrics: Callable[[RunPaths], str] = lambda _: ""
     named: Callable[[Sequence[str], str], Sequence[str]] = lambda command, name: (*command, f"name={name}")
@@ -291,6 +292,8 @@ class SweepDriver:
         show_results(sweep, console, is_written, metric=options.metric, without_metrics=options.without_metrics)
 
     def _resuming_command(self, grid: CellGrid, sweep: SweepPaths) -> Sequence[str]:
+        if not self._options.resumes:
+            return ()
         command = command_line()
         return command if grid.storage.name is not None else self._options.named(command, sweep.name)
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from runmanager.app.program_kind import ProgramKind, kind_of_program
 from runmanager.app.programs.script.output.scalar_example import scalar_example
 from runmanager.app.script_command_line import split_fixed
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths
+from runmanager.records.run.program_kind import ProgramKind, kind_of_program
 from runmanager.records.storage.reader import StoredRun, read_record
 
 __all__ = ["advice_without_metrics", "metric_advice"]

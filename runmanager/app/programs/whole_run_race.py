@@ -1,5 +1,6 @@
 """A race of settings in whole runs that take turns, for programs of users."""
 
+import math
 import random
 import shlex
 import time
@@ -14,7 +15,7 @@ from runmanager.app.display.output_console import make_console
 from runmanager.app.driver.program import CellGrid, Program
 from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
 from runmanager.app.tune.answer import Answer, show_answer, write_tuning
-from runmanager.app.tune.heat import Factor, Heat, Settings
+from runmanager.app.tune.heat import Factor, Heat, Settings, repetition_faults
 from runmanager.app.tune.search import Search
 from runmanager.errors import ConfigurationError, SweepError
 from runmanager.launching.hydra_launcher import LocalLauncher
@@ -24,30 +25,36 @@ from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun, read_sweep
 from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.stats.descriptive import median
-from runmanager.results.stats.race import beaten, fastest_of, is_settled, race_speedup
+from runmanager.results.stats.race import LEAST_ROUNDS, beaten, fastest_of, is_settled, race_speedup
 from runmanager.signals import INTERRUPTED_STATUS
 from runmanager.validation import fault
 
 __all__ = ["RacedValues", "race_whole_runs", "runs_since", "speeds_of_rounds"]
 
-_LOOK_AT = (2, 3, 4, 6, 8, 12)  # rounds
+_LOOK_AT = (LEAST_ROUNDS, 4, 6, 8, 12)  # rounds
 _MAX_ROUNDS = 12
-_LEAST_ROUNDS = 2  # of a heat, where the time of all allows it
 
 
 class RacedValues:
     """The lists of values among a program's settings: each is a factor. `first` has the first value of every setting.
 
-    `words` are the values of each setting in order, as a table shows them, each with the word that sets it.
+    `words` are the values of each setting in order, as a table shows them, each with the word that sets it. Raises
+    `ConfigurationError` where no setting is `raced`, and for a value that is listed twice.
     """
 
-    def __init__(self, words: Mapping[str, Mapping[str, str]], raced: Sequence[str]) -> None:
+    def __init__(self, words: Mapping[str, Sequence[tuple[str, str]]], raced: Sequence[str]) -> None:
         if not raced:
             way_out = "write the values to race as num_workers=0,2,4"
             raise ConfigurationError([fault("The settings of a race", "hold a list of values", "none", way_out)])
-        self._words = words
+        if faults := [line for name in raced for line in repetition_faults(name, [value for value, _ in words[name]])]:
+            raise ConfigurationError(faults)
+        self._words = {name: dict(values) for name, values in words.items()}
         self._raced = raced
-        self.first = {name: next(iter(values)) for name, values in words.items()}
+        self.first = {name: next(iter(values)) for name, values in self._words.items()}
+
+    @property
+    def num_combinations(self) -> int:
+        return math.prod(map(len, self._words.values()))
 
     def words(self, settings: Settings) -> list[str]:
         """Return all settings as they are typed, those that are not in `settings` with their first value."""
@@ -100,7 +107,7 @@ def race_whole_runs(
     answer = Answer(found, command, device="", given=" ".join(values.words({})))
     write_tuning(track.sweep.root, answer)
     show_answer(answer, console)
-    return INTERRUPTED_STATUS if found.is_interrupted else 0
+    return answer.exit_status
 
 
 class _SomeCells:
@@ -128,6 +135,10 @@ class _WholeRuns:
         self._values = values
         self._launcher = launcher
         self._grid = program.compose()
+        if len({cell.signature for cell in self._grid.cells}) < values.num_combinations:
+            raise ConfigurationError(
+                ["The values of a race must differ from each other, got two that make equal runs."]
+            )
         storage = self._grid.storage
         assert storage.name is not None, "a race has a sweep of its own"
         self.sweep = SweepPaths(Path(storage.output_root) / storage.name)
@@ -137,7 +148,7 @@ class _WholeRuns:
         self._random = random.Random(0)  # noqa: S311  # an order of turns
 
     def needed(self, contenders: Sequence[Settings]) -> float:
-        return len(contenders) * self._run_seconds * _LEAST_ROUNDS
+        return len(contenders) * self._run_seconds * LEAST_ROUNDS
 
     def race(self, contenders: Sequence[Settings], *, seconds: float, is_last: bool = False) -> Heat:
         cells = [self._cell(settings) for settings in contenders]
@@ -163,7 +174,7 @@ class _WholeRuns:
                 running -= dropped
             if is_last and is_settled(race_speedup([rounds], 0, 1, rows=1, whole_runs=True)):
                 break
-            limit = deadline if len(finished) >= _LEAST_ROUNDS else self._until
+            limit = deadline if len(finished) >= LEAST_ROUNDS else self._until
             if time.monotonic() + len(running) * self._run_seconds > limit:
                 break
         rows = len(cells) - 1
@@ -180,7 +191,7 @@ class _WholeRuns:
     def _run_round(self, cells: Mapping[int, Cell]) -> dict[int, StoredRun | None]:
         """Run the cells in this order; return the run of each that began."""
         program = _SomeCells(self._program, self._grid, list(cells.values()))
-        driver = SweepDriver(program, self._launcher, DriverOptions(quiet=True, yes=True))
+        driver = SweepDriver(program, self._launcher, DriverOptions(quiet=True, yes=True, resumes=False))
         try:
             driver.run()
         except SweepError:

@@ -13,10 +13,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from runmanager.app.tune.heat import LEAST_GAIN, ON_TRIAL, TAKEN, Raced, label_of
+from runmanager.app.tune.heat import LEAST_GAIN, ON_TRIAL, RESTLESS, TAKEN, Raced, label_of, ratio_text
 from runmanager.app.tune.search import Tuning
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.results.stats.descriptive import Estimate
+from runmanager.signals import INTERRUPTED_STATUS
 from runmanager.text import printable, wrapped
 
 __all__ = ["Answer", "show_answer", "write_tuning"]
@@ -24,8 +25,6 @@ __all__ = ["Answer", "show_answer", "write_tuning"]
 _HEADER = ("setting", "value", "speed", "95% interval", "result")
 _VALUE, _RESULT = 1, 4  # columns
 _GAP = "  "
-_RESTLESS = 2.0  # the end of an interval that says nothing
-_LEAST, _MOST = 0.01, 100  # ratios shown by their digits
 _WIDE = 1.1  # the end of one that says little
 _ABOUT_INTERVALS = (
     "Speed: how many times as fast as with the settings found by then. The intervals of one setting hold together. "
@@ -35,6 +34,7 @@ _ABOUT_TRIALS = (
     "Taken on trial: it seems faster, though its interval includes 1; the gain at the end shows whether the settings "
     "found are."
 )
+_ABOUT_RESUMING = "A race is not resumed: the same command begins a new one."
 _ABOUT_REPEATS = (
     "A setting whose values are listed again was raced again, after another one had changed, or as little was known."
 )
@@ -60,6 +60,12 @@ class Answer:
         gain = self.found.gain
         return bool(self.found.chosen) and gain is not None and gain.value >= LEAST_GAIN
 
+    @property
+    def exit_status(self) -> int:
+        """1 where the settings given failed, so that nothing could be raced against them."""
+        found = self.found
+        return INTERRUPTED_STATUS if found.is_interrupted else int(bool(found.broken) and not found.chosen)
+
     def lines(self) -> list[str]:
         """The answer in sentences: the gain, and the command where there is one to use."""
         found, gain = self.found, self.found.gain
@@ -83,7 +89,7 @@ class Answer:
         if self.is_shown:
             return [f"{_times(gain)} as fast as with {self.given}. To use it:", f"  {self.command}"]
         first = f"Not shown to be faster: the best settings found are {_times(gain)} as fast as with {self.given}"
-        if gain.high > _RESTLESS * gain.value:
+        if gain.high > RESTLESS * gain.value:
             first += ", on a machine too restless to say more (is it busy?)"
         if not self.is_better:
             return [f"{first}; none of those raced is worth a change."]
@@ -91,18 +97,8 @@ class Answer:
 
 
 def _times(gain: Estimate) -> str:
-    value, low, high = map(_ratio, (gain.value, gain.low, gain.high))
+    value, low, high = map(ratio_text, (gain.value, gain.low, gain.high))
     return f"{value} times [{low}, {high}]"
-
-
-def _ratio(value: float) -> str:
-    """A ratio with two decimals; one that is not 1 is not rounded to it, and none has digits that say nothing."""
-    if value > _MOST:
-        return f"over {_MOST}"
-    if value < _LEAST:
-        return f"under {_LEAST}"
-    text = f"{value:.2f}"
-    return text if text != "1.00" or value == 1 else f"{value:.4f}"
 
 
 def _more_time(found: Tuning) -> str:
@@ -122,7 +118,7 @@ def _no_gain(found: Tuning) -> str:
         return f"No candidate stayed faster than the settings given{left_out}: what was taken lost in a later race."
     if highest <= 1:
         return f"No candidate is faster than the settings given{left_out}."
-    if highest > _RESTLESS:
+    if highest > RESTLESS:
         return f"No candidate was shown to be faster{left_out}, on a machine too restless to say more (is it busy?)."
     bound = f"{math.ceil(round(100 * (highest - 1), 6))}%"  # upwards: nothing may be above it
     if highest > _WIDE:
@@ -140,7 +136,8 @@ def show_answer(answer: Answer, console: Console) -> None:
     lines += [f"Not raced: {name}: {why}." for name, why in found.not_raced.items()]
     if found.enough_seconds is not None and any(each.estimate is not None for each in found.raced):
         lines.append(f"`--seconds {found.enough_seconds}` should do to race all settings.")
-    lines += ["Interrupted: this is what is known so far."] if found.is_interrupted else []
+    if found.is_interrupted:
+        lines += ["Interrupted: this is what is known so far.", _ABOUT_RESUMING]
     table = _table(found.raced, console.width)
     lines = [*([""] if table or lines else []), *table, *(wrapped(line, console.width) for line in lines), ""]
     for line in answer.lines():
@@ -179,7 +176,7 @@ def _table(raced: Sequence[Raced], width: int) -> list[str]:
 
 def _row(raced: Raced) -> tuple[str, ...]:
     each = raced.estimate
-    speed = ("", "") if each is None else (f"{each.value:.2f}", f"{each.low:.2f} to {each.high:.2f}")
+    speed = ("", "") if each is None else (ratio_text(each.value), f"{ratio_text(each.low)} to {ratio_text(each.high)}")
     result = f"{raced.result}: {raced.failure}" if raced.failure else raced.result
     return raced.factor, label_of(raced.settings), *speed, result
 

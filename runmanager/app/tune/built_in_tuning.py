@@ -23,15 +23,14 @@ from runmanager.app.driver.preflight import check_cells, require_output_root
 from runmanager.app.tune.answer import Answer, show_answer, write_tuning
 from runmanager.app.tune.built_in_track import BuiltInTrack, Entry
 from runmanager.app.tune.contender import Seen
-from runmanager.app.tune.heat import Factor, Settings
+from runmanager.app.tune.heat import Factor, Settings, repetition_faults
 from runmanager.app.tune.search import Search, Tuning
 from runmanager.app.tune.speed_settings import PRECISION, RACED, THREADS, Conditions, setting_now, speed_factors
-from runmanager.errors import ConfigurationError, UsageError
+from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_internals import hydra_words
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.records.files.paths import dated_name
 from runmanager.records.host.process import usable_cores
-from runmanager.signals import INTERRUPTED_STATUS
 from runmanager.text import format_value
 from runmanager.validation import fault, suggestion
 
@@ -68,6 +67,7 @@ class TuneRequest:
         ]
         if any(each < 1 for each in self.threads):
             faults.append(fault("threads", "be at least 1", min(self.threads)))
+        faults += repetition_faults("threads", list(map(str, self.threads)))
         if self.save is not None:
             faults += check_preset_name(self.save, overwrites=self.overwrites)
         if faults:
@@ -79,7 +79,8 @@ def tune_built_in(
 ) -> None:
     """Race the settings of the command `words`, and print and write what was found.
 
-    Raises `ConfigurationError` and `UsageError` before the race, and `SystemExit` after an interrupt.
+    Raises `ConfigurationError` and `UsageError` before anything runs, `SweepError` where the settings fail before the
+    race, and `SystemExit` after an interrupt and where they fail in it.
     """
     request = TuneRequest(**asked)
     if not isinstance(launcher, LocalLauncher):
@@ -95,7 +96,7 @@ def tune_built_in(
     track = BuiltInTrack(launcher, job.enter, seconds=request.seconds)
     seen = track.try_alone({})
     if seen.failure is not None:
-        raise UsageError(f"The settings must run to be raced, got {seen.failure.reason}: {seen.failure.message}")
+        raise SweepError(f"The settings must run to be raced, got {seen.failure.reason}: {seen.failure.message}")
     job.known = job.conditions(request, seen)
     search = Search(
         job,
@@ -131,8 +132,8 @@ def _finish(job: "_Job", request: TuneRequest, found: Tuning, folder: Path, cons
             save_preset(request.save or _free_name(), *_separated(words), overwrites=request.overwrites)
         except ConfigurationError as error:  # of settings that no preset can hold, where none was asked for
             console.print(f"No preset is written: {error.faults[0]}", markup=False, soft_wrap=True)
-    if found.is_interrupted:
-        raise SystemExit(INTERRUPTED_STATUS)
+    if answer.exit_status:
+        raise SystemExit(answer.exit_status)
 
 
 def _separated(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -160,7 +161,7 @@ class _Given:
 
     @classmethod
     def read(cls, overrides: Sequence[Override], request: TuneRequest, launcher: LocalLauncher) -> "_Given":
-        """Raise `ConfigurationError` for several values of a setting that is not raced."""
+        """Raise `ConfigurationError` for several values of a setting that is not raced, and for repeated values."""
         single: dict[str, str] = {}
         lists: dict[str, list[str]] = {}
         faults = []
@@ -173,6 +174,7 @@ class _Given:
             if name not in RACED:
                 way_out = "a race is between settings that change nothing but speed"
                 faults.append(fault(name, "have one value in a race", f"{len(values)}", way_out))
+            faults += repetition_faults(name, values)
             single[name], lists[name] = f"{name}={values[0]}", values
         if faults:
             raise ConfigurationError(faults)

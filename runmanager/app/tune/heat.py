@@ -4,19 +4,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from runmanager.results.stats.descriptive import Estimate
+from runmanager.validation import fault
 
 __all__ = [
     "LEAST_GAIN",
     "NOT_KNOWN",
     "ON_TRIAL",
+    "RESTLESS",
     "TAKEN",
     "TOO_LITTLE_TIME",
     "Factor",
     "Heat",
     "Raced",
     "Settings",
+    "is_guess",
     "label_of",
     "line_of",
+    "ratio_text",
+    "repetition_faults",
     "results_of",
 ]
 
@@ -29,7 +34,12 @@ ON_TRIAL = "taken on trial"
 """The result of a value that seems faster by as much, while its interval includes 1: the last heat decides."""
 
 NOT_KNOWN = "not known"
-"""The result of a value that does not seem faster by as much, while its interval says that it may be."""
+"""The result of a value that may be faster by as much: it does not seem so, or the interval says nothing."""
+
+RESTLESS = 2.0
+"""How many times as large as its value the end of an interval is that says nothing."""
+
+_LEAST, _MOST = 0.01, 100  # ratios shown by their digits
 
 TOO_LITTLE_TIME = "too little time"
 """Why a value was not measured, where neither an interrupt nor a failure is the reason."""
@@ -85,6 +95,27 @@ class Raced:
     failure: str = ""
 
 
+def repetition_faults(name: str, values: Sequence[str]) -> list[str]:
+    """Return the faults of a list of values that has one of them twice: it would race against itself."""
+    repeated = dict.fromkeys(value for at, value in enumerate(values) if value in values[:at])
+    return [fault(name, "have each value once in a race", f"{value} again") for value in repeated]
+
+
+def is_guess(estimate: Estimate) -> bool:
+    """Whether an interval includes 1 and is too wide to say anything."""
+    return estimate.low <= 1 and estimate.high > RESTLESS * estimate.value
+
+
+def ratio_text(value: float) -> str:
+    """Format a ratio with two decimals: without digits that say nothing, and rounded to 1 only where it is 1."""
+    if value > _MOST:
+        return f"over {_MOST}"
+    if value < _LEAST:
+        return f"under {_LEAST}"
+    text = f"{value:.2f}"
+    return text if text != "1.00" or value == 1 else f"{value:.4f}"
+
+
 def label_of(settings: Settings) -> str:
     """Return settings as they are typed."""
     return " ".join(f"{name}={value}" for name, value in settings.items())
@@ -119,6 +150,8 @@ def _result(estimate: Estimate, is_dropped: bool) -> str:
         return "slower"
     if is_dropped:
         return "dropped"
+    if is_guess(estimate):
+        return NOT_KNOWN
     if estimate.value >= LEAST_GAIN:
         return "not the fastest"
     return "no gain" if estimate.high <= LEAST_GAIN else NOT_KNOWN
@@ -132,6 +165,6 @@ def line_of(raced: Raced) -> str:
         )
     each = raced.estimate
     return (
-        f"{raced.factor}: {label_of(raced.settings)} is {each.value:.2f} times as fast "
-        f"[{each.low:.2f}, {each.high:.2f}], {raced.result}"
+        f"{raced.factor}: {label_of(raced.settings)} is {ratio_text(each.value)} times as fast "
+        f"[{ratio_text(each.low)}, {ratio_text(each.high)}], {raced.result}"
     )

@@ -24,6 +24,7 @@ from runmanager.app.tune.heat import (
     Heat,
     Raced,
     Settings,
+    is_guess,
     label_of,
     line_of,
     results_of,
@@ -252,7 +253,7 @@ class Search:
         self._raced_with[factor.name] = self._others(factor)
         self.found.is_interrupted |= heat.is_interrupted
         best = heat.estimates.get(heat.fastest)
-        taken = heat.fastest if best is not None and best.value >= LEAST_GAIN else 0
+        taken = heat.fastest if best is not None and best.value >= LEAST_GAIN and not is_guess(best) else 0
         results = results_of(factor, heat, taken)
         self.found.raced += results
         for each in results:

@@ -43,6 +43,7 @@ def best(
     """Show the best cell by its mean over seeds, how certain that is, its command, and where its weights are."""
     from runmanager.app.programs.metric_advice import advice_without_metrics
     from runmanager.app.reproduce_command import reproduce as command_for
+    from runmanager.results.findings.best import NoMetricError
     from runmanager.results.findings.best_text import best_headline, best_sections, best_sentences, best_to_json
     from runmanager.results.load.loader import read_results
     from runmanager.results.load.several_sweeps import SWEEP, name_sweeps
@@ -55,9 +56,9 @@ def best(
     find = _best_of_several if len(named) > 1 else _best_of_one
     try:
         found, damaged = find(list(named.values()), query, metric=metric, better=better, at=at)
-    except UsageError as error:
+    except NoMetricError as error:
         stored = [run for paths in named.values() for run in read_results(paths)[0].runs]
-        raise UsageError(" ".join([str(error), *advice_without_metrics(stored)])) from None
+        raise NoMetricError(" ".join([str(error), *advice_without_metrics(stored)])) from None
     runs = [run.record for run, _ in found.winner.runs]
     seeds = sorted_values(run.config.get("seed") for run in runs)
     words, line, remarks = None, list[str](), list[str]()

@@ -132,6 +132,7 @@ def compare(
     from runmanager.results.compare.sweep_question import with_metric_of_untimed
     from runmanager.results.findings.crossover import crossover_answers
     from runmanager.results.gate.fail_if import parse_condition
+    from runmanager.results.metrics.metric_lookup import any_direction
     from runmanager.results.tables.omitted_rows import without_shorter_runs, without_unmeasured_sides
     from runmanager.results.tables.query import TableQuery
 
@@ -173,9 +174,10 @@ def compare(
         found = pairing.answers(pairs, options)
         shown = pairs if show_all or where is not None else without_unmeasured_sides(without_shorter_runs(pairs))
         if metric is None and every_pair.rows:
-            shown = dataclasses.replace(shown, notes=(*shown.notes, *_other_question(pairing, options)))
+            shown = dataclasses.replace(shown, notes=(*shown.notes, *_other_question(pairing, options, where)))
         answers = [*found, "", *crossing] if crossing else found
-        answers = [*answers, *advice_without_metrics(pairing.contents.runs)]
+        if not any(map(any_direction(options.metric, pairing.contents.runs).values, pairing.contents.runs)):
+            answers = [*answers, *advice_without_metrics(pairing.contents.runs)]
         _show_pairs(shown, sentences, answers, show_all=show_all)
         print_text("".join(f"{printable(line)}\n" for line in verdict.lines))  # not wrapped: they hold commands
     elif format_ is CompareFormat.GITHUB:
@@ -197,15 +199,17 @@ def _sentences(matches: "Matches") -> list[str]:
     return [*bottleneck_notes(matches), *roofline_lines(matches)]
 
 
-def _other_question(pairing: "OneSweep | SweepPair", options: "CompareOptions") -> list[str]:
+def _other_question(pairing: "OneSweep | SweepPair", options: "CompareOptions", where: str | None) -> list[str]:
     """Say how to compare by quality instead of speed, or the reverse, where no metric was named."""
     from runmanager.results.compare.sweep_question import other_metric
+    from runmanager.results.metrics.metric import LAST, THROUGHPUT
 
     other = other_metric(pairing.contents.runs, pairing.plan, options.metric)
     if not other:
         return []
-    along = [] if options.axis is None else ["--axis", options.axis]
-    command = shlex.join(["runmanager", "compare", *pairing.typed_names, *along, "--metric", other])
+    asked = dataclasses.replace(options, at=LAST, better=None) if other == THROUGHPUT.name else options
+    among = [] if where is None else ["--where", where]
+    command = shlex.join(["runmanager", "compare", *pairing.typed_names, *asked.words(), "--metric", other, *among])
     return [f"No metric was named, so this compares {options.metric}; for {other}: {in_backticks(command)}."]
 
 

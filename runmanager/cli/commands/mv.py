@@ -16,8 +16,8 @@ def mv(
     sweep: SweepName, name: Annotated[str, typer.Argument(metavar="NAME", help="The new name, in the same folder.")]
 ) -> None:
     """Rename a sweep. Its command, with the new name, continues it. A sweep that may be alive is not touched."""
+    from runmanager.app.manage.continued_sweep import continued_with
     from runmanager.app.manage.sweep_folders import rename_sweep
-    from runmanager.app.program_kind import kind_of_sweep
     from runmanager.results.result_files import write_tables
 
     paths = find_sweep(sweep)
@@ -25,6 +25,5 @@ def mv(
         renamed = rename_sweep(paths, name)
     if renamed.results("csv").exists():
         write_tables(renamed, report=renamed.report.exists())  # they have the old name
-    kind = kind_of_sweep(renamed)
-    again = kind.continued_with(renamed) if kind else ""
+    again = continued_with(renamed)
     print_text(f"{paths.root} is now {renamed.root}{'; ' if again else ''}{again}.\n")

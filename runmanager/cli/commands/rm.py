@@ -8,7 +8,7 @@ import typer
 
 from runmanager.cli.completion import complete_targets
 from runmanager.cli.printing import print_text
-from runmanager.errors import UsageError
+from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.file_errors import require_writable
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.sweep.lookup import OUTPUT_ROOT, find_sweep_or_run
@@ -55,7 +55,6 @@ def _got(target: str | None) -> str:
 
 def _remove(found: SweepPaths | RunPaths, *, yes: bool) -> None:
     from runmanager.app.manage.sweep_folders import remove_run, remove_sweep, require_rest
-    from runmanager.app.program_kind import kind_of_sweep
     from runmanager.records.storage.reader import run_names
 
     require_rest(found.sweep, found) if isinstance(found, RunPaths) else require_rest(found)
@@ -63,13 +62,23 @@ def _remove(found: SweepPaths | RunPaths, *, yes: bool) -> None:
     if isinstance(found, SweepPaths):
         what += f" with {pluralize(len(run_names(found)), 'run')}"
     _confirm(f"Move {what} into the trash?", yes=yes)
-    kind = kind_of_sweep(found.sweep) if isinstance(found, RunPaths) else None
+    again = _way_back(found) if isinstance(found, RunPaths) else ""
     with require_writable("SWEEP", found.root.parent, way_out="what is removed is moved, not deleted"):
         target = remove_run(found) if isinstance(found, RunPaths) else remove_sweep(found)
     if isinstance(found, RunPaths):
         _rebuild(found.sweep)
-    again = kind.restored_with() if kind else ""
     print_text(f"{found.root} is now in {target}{'; ' if again else ''}{again}.\n")
+
+
+def _way_back(run: RunPaths) -> str:
+    """How the cell of a run that is removed runs again, as the end of a sentence; empty where that is not known."""
+    from runmanager.records.run.program_kind import kind_of_program, restored_with
+    from runmanager.records.storage.reader import read_record
+
+    try:
+        return restored_with({kind_of_program(read_record(run))}, "its cell")
+    except RecordError:
+        return ""
 
 
 def _rebuild(sweep: SweepPaths) -> None:

@@ -86,7 +86,10 @@ def tune(
         unchecked=unchecked,
     )
     program, *settings = given if module is None else [module, *given]
-    called = ("runmanager", "tune", *given, *after_separator(fixed))
+    options = {"--seconds": f"{seconds:g}", "--output-root": output_root, "--python": python, "--argument": argument}
+    asked_for = [word for option, value in options.items() if value is not None for word in (option, value)]
+    asked_for += [*(["--unchecked"] if unchecked else []), *([] if module is None else ["-m", module])]
+    called = ("runmanager", "tune", *asked_for, *given, *after_separator(fixed))
     line = ScriptCommandLine(flags, program, tuple(settings), fixed, called, debug=bool(ctx.obj))
     return tune_script(line, seconds=seconds, began=began)
 

@@ -243,10 +243,9 @@ def _only_value(axis: Axis) -> str:
 
 
 def _commands(sweep: SweepContents, axes: Sequence[Axis], options: CompareOptions) -> str:
-    """The commands that compare along each of the axes, by the metric that was asked for."""
-    name = typed_name(sweep.paths)
-    asked = [] if options.metric == THROUGHPUT.name else ["--metric", options.metric]  # by itself lr asks for another
-    asked += [] if options.at == LAST else ["--at", options.at]
-    along = [setting_name(axis.name) for axis in axes if axis.values]
-    commands = [["runmanager", "compare", name, "--axis", each, *asked] for each in along]
-    return " or ".join(in_backticks(shlex.join(words)) for words in commands)
+    """The commands that compare along each of the axes as was asked; a baseline is of another axis."""
+    call = ["runmanager", "compare", typed_name(sweep.paths)]
+    metric = [] if options.metric == THROUGHPUT.name else ["--metric", options.metric]  # by itself lr asks for another
+    names = [setting_name(axis.name) for axis in axes if axis.values]
+    along = [dataclasses.replace(options, axis=name, baseline=None) for name in names]
+    return " or ".join(in_backticks(shlex.join([*call, *each.words(), *metric])) for each in along)

@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 from runmanager.records.run.metric_direction import BETTER
 from runmanager.results.metrics.metric import LAST, At
+from runmanager.text import format_value
 from runmanager.validation import field_faults, limits
 
 __all__ = ["ANY_AXIS", "ENOUGH_SEEDS", "CompareOptions"]
@@ -46,6 +47,12 @@ class CompareOptions:
     def margin_of(self, effect: str) -> float | None:
         """Return the margin for this kind of effect; None for no margin."""
         return self.margin if self.margin is not None or effect == "difference" else _DEFAULT_MARGIN
+
+    def words(self) -> list[str]:
+        """Return the words of a command that asks for these options, without the metric."""
+        named = ("axis", "baseline", "better", "at", "drift", "margin")
+        given = {name: getattr(self, name) for name in named if getattr(self, name) != getattr(CompareOptions, name)}
+        return [word for name, value in given.items() for word in (f"--{name}", format_value(value))]
 
     def faults(self) -> list[str]:
         """Return the errors in these options, one line each."""

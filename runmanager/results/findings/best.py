@@ -37,7 +37,7 @@ from runmanager.results.table_model.formatting import Spread
 from runmanager.text import format_value
 from runmanager.validation import fault
 
-__all__ = ["BestCell", "RankedCell", "find_best"]
+__all__ = ["BestCell", "NoMetricError", "RankedCell", "find_best"]
 
 _ABSENT = object()
 _MAX_NAMED = 10
@@ -67,6 +67,10 @@ class RankedCell:
     @property
     def num_unfinished(self) -> int:
         return len(self.side.cells) - len(self.side.finished)
+
+
+class NoMetricError(UsageError):
+    """A question about a metric that no cell's finished runs have."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -146,8 +150,8 @@ def find_best(
     any two cells might have been first and second (Tukey's comparisons, here by max-t; Hochberg and Tamhane, *Multiple
     Comparison Procedures*, 1987).
 
-    Raises `UsageError` for an unknown metric, for one without a known direction, where no finished run has it, and for
-    `better` without a metric.
+    Raises `UsageError` for an unknown metric, for one without a known direction, where no run has finished, and for
+    `better` without a metric; `NoMetricError` where no finished run has the metric.
     """
     options = dataclasses.replace(options or CompareOptions(), better=better, at=at)
     faults = options.faults()
@@ -180,8 +184,13 @@ def find_best(
                 f"better, got neither; as in `--metric {names[0]} --better max`."
             )
         if metric is None and finished_without_metrics(sweep.runs):
-            raise UsageError(f"The best must be by a metric that runs recorded, got none; there is {', '.join(named)}.")
-        raise UsageError(_why_none(ranked_by, all_cells, named, is_requested=metric is not None))
+            raise NoMetricError(
+                f"The best must be by a metric that runs recorded, got none; there is {', '.join(named)}."
+            )
+        have_finished = any(each.side.finished for each in all_cells)
+        raise (NoMetricError if have_finished else UsageError)(
+            _why_none(ranked_by, all_cells, named, is_requested=metric is not None)
+        )
     sign = -1 if ranked_by.more_is_better else 1
     winner, *others = sorted(ranked, key=lambda each: sign * float(each.spread))
     judgements = _compare_with(winner, others, sweep, options)

@@ -11,6 +11,7 @@ import msgspec
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.environment_changes import describe_attempts
 from runmanager.records.run.heartbeat import describe_last_heartbeat
+from runmanager.records.run.program_kind import ProgramKind, kind_of_program
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.labels import NO_LABELS, SweepLabels
 from runmanager.records.storage.reader import Damage, StoredRun, SweepContents
@@ -58,8 +59,8 @@ class RunSummary(msgspec.Struct, frozen=True, array_like=True, gc=False):
     all warm-up. `attempt_notes` are lines about epochs that were trained elsewhere, `deviations` about deviations from
     the settings. `last_seen` has the last heartbeat of a running run that cannot be observed from this host, else it is
     empty. `logged` is the index of the `SweepSummary.logged_names` of its `logged_values`: the metrics' values of the
-    run or of their last epoch, then the median throughput of each unit. `is_adopted` and `world_size` are those of
-    `StoredRun`.
+    run or of their last epoch, then the median throughput of each unit. `kind` is that of its program,
+    `world_size` that of `StoredRun`.
     """
 
     folder: str
@@ -74,7 +75,7 @@ class RunSummary(msgspec.Struct, frozen=True, array_like=True, gc=False):
     deviations: tuple[str, ...] = ()
     logged: int = 0
     logged_values: tuple[float | None, ...] = ()
-    is_adopted: bool = False
+    kind: ProgramKind = ProgramKind.LOOP
     continued_from: str = ""
     world_size: int = 1
 
@@ -82,6 +83,10 @@ class RunSummary(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def settings(self) -> dict[str, Any]:
         assert self.own_settings is not None  # used only where the plan does not have the run
         return self.own_settings
+
+    @property
+    def is_adopted(self) -> bool:
+        return self.kind is ProgramKind.ADOPTED
 
     @property
     def status(self) -> str:
@@ -142,7 +147,7 @@ def summarize_run(run: StoredRun, planned: Container[str], logged: LoggedNamesTa
         run.record.deviations,
         (logged or LoggedNamesTable()).index_of(names),
         values_of_logged,
-        run.is_adopted,
+        kind_of_program(run.record),
         run.continued_from,
         run.world_size,
     )

@@ -4,7 +4,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Estimate", "Interval", "iqr", "mean", "median", "quantile"]
+__all__ = ["Estimate", "Interval", "iqr", "mean", "median", "quantile", "ratio_factor"]
+
+_MAX_HALF_WIDTH = 300.0  # in logarithms: what a float can hold
 
 
 @dataclass(frozen=True)
@@ -67,3 +69,8 @@ def iqr(values: Sequence[float]) -> float | None:
         return None
     ordered = sorted(values)
     return quantile(ordered, 0.75) - quantile(ordered, 0.25)
+
+
+def ratio_factor(half_width: float) -> float:
+    """Return the factor from a ratio to the ends of its interval, given the half-width in logarithms."""
+    return math.exp(min(half_width, _MAX_HALF_WIDTH))

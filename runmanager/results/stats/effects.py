@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from runmanager.errors import UsageError
-from runmanager.results.stats.descriptive import Estimate, mean, median
+from runmanager.results.stats.descriptive import Estimate, mean, median, ratio_factor
 from runmanager.results.stats.noise_model import NO_PRIOR, RATIO_PRIOR, Noise, Residuals, moderate_noise
 
 __all__ = [
@@ -20,7 +20,6 @@ Runs = Sequence[Sequence[float]]
 ROUNDING = 1e-9
 """Relative difference up to which two values count as equal."""
 _MAX_AUTOCORRELATION = 0.9  # of neighbouring epochs: a short series cannot show more
-_MAX_HALF_WIDTH = 300.0  # in logarithms: what a float can hold
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,7 @@ def _estimate(contrast: Contrast, noise: Noise, rows: int) -> Estimate:
     value, error = contrast.value, noise.standard_error(*contrast.runs)
     half_width = max(noise.half_width(*contrast.runs, rows=rows), contrast.resolution * (1 + ROUNDING))
     if contrast.is_ratio:
-        factor = math.exp(min(half_width, _MAX_HALF_WIDTH))
+        factor = ratio_factor(half_width)
         return Estimate(value, value / factor, value * factor, error, noise.dof)
     return Estimate(value, value - half_width, value + half_width, error, noise.dof)
 
@@ -157,7 +156,7 @@ def typical_interval(runs: Runs) -> Estimate:
     side = run_values(runs, is_ratio=True)
     residuals = _residuals([run.scaled for run in side])
     noise = RATIO_PRIOR.updated(residuals).at_least(mean([run.variance for run in side]))
-    value, factor = geometric_mean([run.median for run in side]), math.exp(noise.half_width(len(side)))
+    value, factor = geometric_mean([run.median for run in side]), ratio_factor(noise.half_width(len(side)))
     return Estimate(value, value / factor, value * factor, noise.standard_error(len(side)), noise.dof)
 
 

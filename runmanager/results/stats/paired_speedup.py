@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from runmanager.records.run.environment_changes import sessions_in_other_environments
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.stats.descriptive import Estimate, mean
+from runmanager.results.stats.descriptive import Estimate, mean, ratio_factor
 from runmanager.results.stats.noise_model import Noise, Residuals
 
 if TYPE_CHECKING:
@@ -124,11 +124,11 @@ def paired_speedup(sessions: Sequence[_Ratios], *, rows: int = 1) -> PairedSpeed
     deviations = float(((values - value) ** 2).sum())
     prior = Noise(_PRIOR_SPREAD**2 + within, _PRIOR_WEIGHT)
     noise = prior.updated(Residuals(deviations, count - 1.0))
-    half_width = noise.half_width(count, rows=rows)
+    ratio, factor = math.exp(value), ratio_factor(noise.half_width(count, rows=rows))
     return PairedSpeedup(
-        value=math.exp(value),
-        low=math.exp(value - half_width),
-        high=math.exp(value + half_width),
+        value=ratio,
+        low=ratio / factor,
+        high=ratio * factor,
         error=noise.standard_error(count),
         dof=noise.dof,
         sessions=count,

@@ -9,8 +9,8 @@ would cover the truth in 85% to 95% of races.
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-from runmanager.results.stats.descriptive import Estimate
-from runmanager.results.stats.noise_model import RATIO_PRIOR, Residuals
+from runmanager.results.stats.descriptive import Estimate, ratio_factor
+from runmanager.results.stats.noise_model import NO_PRIOR, RATIO_PRIOR, Residuals
 from runmanager.results.stats.paired_speedup import MIN_ROUNDS, log_ratios, paired_speedup
 
 __all__ = ["LEAST_ROUNDS", "Sessions", "beaten", "fastest_of", "is_settled", "race_speedup"]
@@ -21,9 +21,11 @@ Sessions = Sequence[Sequence[Mapping[int, float]]]
 _HALVES = 2
 _NARROW, _NARROW_SHARE = 0.01, 0.1
 
-_LEAST_RUNS = 2  # of each contender: one shows no noise, and on a busy machine runs differ by more than is assumed
 LEAST_ROUNDS = 3
-"""Fewest rounds that two contenders must share in a session for it to count, and after which a race is looked at."""
+"""Fewest rounds that two contenders must share in a session for it to count, and after which a race is looked at.
+
+Also the fewest runs of each in a race of whole runs: two may agree by chance where a load comes and goes.
+"""
 
 
 def race_speedup(
@@ -81,17 +83,21 @@ def is_settled(speedup: Estimate | None) -> bool:
 
 
 def _speedup_of_runs(ratios: Sequence[float], *, rows: int) -> Estimate | None:
-    if len(ratios) < _LEAST_RUNS:
+    if len(ratios) < LEAST_ROUNDS:
         return None
     count, value = len(ratios), math.fsum(ratios) / len(ratios)
     deviations = math.fsum((each - value) ** 2 for each in ratios)
     # A ratio of two runs has the noise of both; its deviations are twice those of a run.
-    noise = RATIO_PRIOR.updated(Residuals(deviations / 2, count - 1.0))
-    half_width = noise.half_width(count, count, rows=rows)
+    seen = Residuals(deviations / 2, count - 1.0)
+    noise = RATIO_PRIOR.updated(seen)
+    # The prior may only widen the interval: on a busy machine runs differ by more than it assumes, and those that agree
+    # by chance would then be taken for quiet ones.
+    half_width = max(each.half_width(count, count, rows=rows) for each in (noise, NO_PRIOR.updated(seen)))
+    ratio, factor = math.exp(value), ratio_factor(half_width)
     return Estimate(
-        math.exp(value),
-        math.exp(value - half_width),
-        math.exp(value + half_width),
+        ratio,
+        ratio / factor,
+        ratio * factor,
         error=noise.standard_error(count, count),
         dof=noise.dof,
     )

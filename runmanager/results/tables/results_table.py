@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
+from runmanager.records.run.program_kind import restored_with
 from runmanager.records.run.status import Status
 from runmanager.records.storage.bulk_reading import gc_paused
 from runmanager.records.storage.reader import SweepContents
@@ -123,7 +124,7 @@ def result_rows(
         shown=shown_columns(_shown_settings(cells), in_metrics, in_rates),
         notes=(
             *label_notes(summary.labels.of_sweep),
-            *_removed_notes(plan),
+            *_removed_notes(plan, runs),
             *_warmup_notes(runs),
             *_attempt_notes(runs),
             *_deviation_notes(runs),
@@ -277,11 +278,13 @@ def _warmup_notes(runs: Sequence[RunSummary]) -> list[str]:
     return [f"{what}, so times are missing: {', '.join(names)}{f' and {more} more' if more else ''}."]
 
 
-def _removed_notes(plan: SweepRecord | None) -> list[str]:
+def _removed_notes(plan: SweepRecord | None, runs: Sequence[RunSummary]) -> list[str]:
     """A note on cells whose runs were removed by command, as a rerun leaves them out."""
     count = len(plan.removed) if plan else 0
-    which = pluralize(count, "cell was removed: a rerun leaves it", "cells were removed: a rerun leaves them")
-    return [f"{which} out unless it is given `--restore`."] if count else []
+    if not count:
+        return []
+    again = restored_with({run.kind for run in runs}, "it" if count == 1 else "them")
+    return [f"{pluralize(count, 'cell was removed', 'cells were removed')}{': ' if again else ''}{again}."]
 
 
 def _attempt_notes(runs: Sequence[RunSummary]) -> list[str]:

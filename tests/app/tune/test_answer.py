@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from runmanager.app.tune.answer import Answer, show_answer, write_tuning
-from runmanager.app.tune.heat import Raced
+from runmanager.app.tune.heat import Raced, line_of
 from runmanager.app.tune.search import Tuning
 from runmanager.results.stats.descriptive import Estimate
 
@@ -172,6 +172,13 @@ def test_a_machine_that_is_busy_is_named_beside_a_gain_that_was_not_shown() -> N
     assert "1.50 times [under 0.01, over 100] as fast" in first
 
 
+def test_no_row_and_no_line_has_digits_that_say_nothing() -> None:
+    wild = raced(Estimate(1.18, 1e-9, 2082797435.29), "not known")
+    (row,) = [line for line in shown(Tuning(raced=[wild])) if line.startswith("channels_last")]
+    assert row.endswith(" 1.18   under 0.01 to over 100  not known")
+    assert line_of(wild).endswith("is 1.18 times as fast [under 0.01, over 100], not known")
+
+
 def test_why_a_value_was_not_measured_stands_in_its_row() -> None:
     lines = shown(Tuning(raced=[raced(None, "not measured", "too little time")], enough_seconds=90))
     assert lines[2].endswith("not measured: too little time")
@@ -189,7 +196,9 @@ def test_the_legend_explains_what_the_table_has() -> None:
 
 def test_an_interrupt_and_the_seconds_that_should_do_are_said() -> None:
     measured = raced(Estimate(0.9, 0.8, 1.1))
-    assert "Interrupted: this is what is known so far." in shown(Tuning(raced=[measured], is_interrupted=True))
+    lines = shown(Tuning(raced=[measured], is_interrupted=True))
+    assert "Interrupted: this is what is known so far." in lines
+    assert "A race is not resumed: the same command begins a new one." in lines
     assert "`--seconds 90` should do to race all settings." in shown(Tuning(raced=[measured], enough_seconds=90))
     assert not any("Interrupted" in line or "--seconds" in line for line in shown(Tuning(raced=[measured])))
 

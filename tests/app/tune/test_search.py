@@ -191,6 +191,13 @@ def test_a_value_whose_interval_includes_1_is_taken_on_trial() -> None:
     assert results == {"loader": "taken on trial", "layout": "taken"}
 
 
+def test_a_value_that_is_known_too_badly_is_not_taken_on_trial() -> None:
+    track = Track(lambda each: 1.0 + (each["loader"] == "fast") * 0.18)
+    track.width = 1.5
+    found = search(track)
+    assert found.chosen == {} and "not known" in {each.result for each in found.raced if each.factor == "loader"}
+
+
 def test_settings_found_that_fail_in_the_last_heat_are_not_chosen() -> None:
     def speed(each: Mapping[str, str]) -> float | str:
         is_last = track.heats[-1][1]

@@ -30,6 +30,23 @@ def test_all_sentences_of_best_are_wrapped_in_a_terminal(command: Callable, swee
     assert all(line.startswith("  ") and len(line) <= 60 for line in about_command)
 
 
+def test_how_to_get_a_metric_is_said_only_where_its_lack_is_the_cause(command: Callable, sweep: SweepPaths) -> None:
+    bare = write_sweep(sweep.root.parent / "bare", num_epochs=0)
+    for words, is_cause in (
+        ([], True),
+        (["--metric", "val_accuracy"], True),
+        (["--where", "batch_size>5000"], False),
+        (["--metric", "zzz"], False),
+        (["--better", "max"], False),
+    ):
+        refused = command("best", "bare", *words)
+        assert refused.status == 2 and ("No metric was found" in refused.err) == is_cause, words
+    assert "No metric was found" in command("compare", "bare").out
+    for record in bare.runs.glob("*/run.json"):
+        record.write_text(json.dumps(json.loads(record.read_text()) | {"run_seconds": 5.0}))
+    assert "No metric was found" not in command("compare", "bare", "--metric", "run_seconds").out
+
+
 def test_the_best_of_several_sweeps_names_its_sweep(command: Callable, sweep: SweepPaths) -> None:
     write_sweep(sweep.root.parent / "other", batch_sizes=(10,))
     done = command("best", "grid", "other")

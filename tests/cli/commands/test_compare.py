@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -129,10 +130,12 @@ def test_without_anything_to_compare_no_table_is_printed(command: Callable, swee
     assert "speedup" not in text
 
 
-def write_script_sweep(root: Path, *, seeds: int, lr: Sequence[float] = (0.1, 0.2)) -> SweepPaths:
-    """Write a sweep over two settings, of a script that has no device and counts no samples."""
+def write_script_sweep(
+    root: Path, *, seeds: int, lr: Sequence[float] = (0.1, 0.2), widths: Sequence[int] = (8, 16), samples: int = 0
+) -> SweepPaths:
+    """Write a sweep over two settings, of a script that has no device and counts `samples`."""
     paths, cells = SweepPaths(root / "outputs" / "two"), []
-    axes = {"lr": list(lr), "width": [8, 16], "seed": list(range(seeds))}
+    axes = {"lr": list(lr), "width": list(widths), "seed": list(range(seeds))}
     for params in expand_grid(**axes):
         config = {"lr": params.lr, "width": params.width, "seed": params.seed}
         signed = signature(config)
@@ -151,7 +154,7 @@ def write_script_sweep(root: Path, *, seeds: int, lr: Sequence[float] = (0.1, 0.
             ),
         )
         noise = (params.seed * 7 + params.width + int(10 * params.lr)) % 5 / 1000
-        run.append(EpochRecord(epoch=1, val_loss=params.width / 100 + noise, epoch_seconds=1.0))
+        run.append(EpochRecord(epoch=1, val_loss=params.width / 100 + noise, epoch_seconds=1.0, samples=samples))
         run.close()
     write_cells(paths, cells, axes=axes, command=["runmanager", "sweep"])
     return paths
@@ -213,3 +216,34 @@ def test_the_answer_comes_last_and_alone_and_the_other_question_is_named(
     assert any("`runmanager compare grid --metric val_accuracy`" in line for line in lines)
     assert text.count("N/A is not measured") == 1
     assert "No metric was named" not in command("compare", "grid", "--metric", "samples_per_second").out
+
+
+def test_the_command_for_the_other_question_keeps_what_was_asked(command: Callable, sweep: SweepPaths) -> None:
+    asked = ["--axis", "device", "--baseline", "cuda", "--drift", "0.2", "--margin", "0.05"]
+    words = [*asked, "--where", "batch_size>0 and baseline==cuda"]
+    (shown,) = re.findall(r"for val_accuracy: `(.*?)`", " ".join(command("compare", "grid", *words).out.split()))
+    assert shlex.split(shown) == [
+        *("runmanager", "compare", "grid", *asked, "--metric", "val_accuracy"),
+        *("--where", "batch_size>0 and baseline==cuda"),
+    ]
+    assert command(*shlex.split(shown)[1:]).status == 0
+
+
+def test_the_command_for_the_speed_leaves_out_what_is_for_epochs(
+    command: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_script_sweep(tmp_path, seeds=3, widths=[8], samples=100)
+    text = " ".join(command("compare", "two", "--at", "best").out.split())
+    (shown,) = re.findall(r"for samples_per_second: `(.*?)`", text)
+    assert "--at" not in shown and command(*shlex.split(shown)[1:]).status == 0
+
+
+def test_the_commands_for_other_settings_keep_the_direction(
+    command: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_script_sweep(tmp_path, seeds=3)
+    text = " ".join(command("compare", "two", "--metric", "val_loss", "--better", "max", "--margin", "0.5").out.split())
+    (shown,) = re.findall(r"what else varies is compared with `(.*?)`", text)
+    assert shown == "runmanager compare two --axis lr --better max --margin 0.5 --metric val_loss"

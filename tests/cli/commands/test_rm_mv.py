@@ -152,6 +152,7 @@ def test_a_renamed_sweep_reads_as_before(command: Callable, sweep: SweepPaths) -
 
 
 GROUPS = {key: {"name": "one"} for key in ("dataset", "model", "optimizer", "scheduler", "loader", "measure")}
+SCRIPT = {"cell_command": ("runmanager", "run", "train.py", "lr=0.1")}
 APPLICATION = ("python", "train.py", "-m", "hydra/sweeper=runmanager", "lr=0.1")
 
 
@@ -159,7 +160,7 @@ APPLICATION = ("python", "train.py", "-m", "hydra/sweeper=runmanager", "lr=0.1")
     ("fields", "continued", "restored"),
     [
         ({"config": GROUPS}, "with name=new", "is given --restore"),
-        ({"cell_command": ("runmanager", "run", "train.py", "lr=0.1")}, "with --name new", "is given --restore"),
+        (SCRIPT, "with --name new", "is given --restore"),
         ({"cell_command": APPLICATION}, "with hydra.sweeper.name=new", "is given hydra.sweeper.restore=true"),
         ({}, "`start_run` is given the folder outputs/new", "unless `RunManager` is given `overwrite=True`"),
         ({"adopted": "logs/first"}, "", ""),
@@ -174,3 +175,45 @@ def test_the_way_back_is_that_of_the_kind_of_program(
     removed = command("rm", f"new/{run.name}", "--yes").out
     for said, way in ((moved, continued), (removed, restored)):
         assert said.endswith(f"{way}.\n") and ("; " in said) == bool(way)
+    table = " ".join(command("table", "new").out.split())
+    assert ("1 cell was removed: " if restored else "1 cell was removed.") in table and f"{restored}." in table
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"config": GROUPS}, {"bad 2": "'name=\"bad 2\"'", "a,b": "'name=\"a,b\"'"}),
+        (SCRIPT, {"bad 2": "--name 'bad 2'", "a,b": "--name a,b"}),
+        ({"cell_command": APPLICATION}, {"bad 2": "'hydra.sweeper.name=\"bad 2\"'"}),
+    ],
+)
+def test_the_new_name_is_quoted_as_the_shell_needs_it(
+    command: Callable, sweep: SweepPaths, fields: dict[str, Any], words: dict[str, str]
+) -> None:
+    for run in sweep.runs.iterdir():
+        change(RunPaths(run), **fields)
+    earlier = "grid"
+    for name, way in words.items():
+        assert command("mv", earlier, name).out.endswith(f" {way}.\n")
+        earlier = name
+
+
+def test_a_sweep_of_several_kinds_of_program_has_several_ways(command: Callable, sweep: SweepPaths) -> None:
+    _, script, application, adopted = sorted(sweep.runs.iterdir())
+    change(RunPaths(script), **SCRIPT)
+    change(RunPaths(application), cell_command=APPLICATION)
+    change(RunPaths(adopted), adopted="logs/first")
+    assert command("mv", "grid", "new").out.endswith(
+        "; its command continues it with --name new or hydra.sweeper.name=new, and its program continues it where "
+        "`RunManager` or `start_run` is given the folder outputs/new.\n"
+    )
+    for run, way in (
+        (adopted, f"/new/runs/{adopted.name}"),
+        (application, "a rerun of the sweep leaves its cell out unless it is given hydra.sweeper.restore=true"),
+    ):
+        assert command("rm", f"new/{run.name}", "--yes").out.endswith(f"{way}.\n")
+    table = " ".join(command("table", "new").out.split())
+    assert (
+        "2 cells were removed: a rerun of the sweep leaves them out unless it is given --restore, and its program "
+        "leaves them out unless `RunManager` is given `overwrite=True`."
+    ) in table

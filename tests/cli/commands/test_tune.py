@@ -14,6 +14,7 @@ import pytest
 from runmanager.cli.main import run_command
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import read_sweep
+from runmanager.records.sweep.sweep_record import read_sweep_record
 
 from ...processes import discard, wait_for_output, wait_until
 
@@ -136,6 +137,11 @@ def test_whole_runs_of_a_script_race(tmp_path: Path) -> None:
         "seed=7" in line and "failed: exit: the script ended with status 1: not with seven" in line for line in lines
     )
     (sweep,) = (tmp_path / "kept").iterdir()
+    record = read_sweep_record(SweepPaths(sweep))
+    assert record is not None and record.command == (
+        *("runmanager", "tune", "--seconds", "60", "--output-root", "kept"),
+        *("slow.py", "delay=1,0", "seed=1,7"),
+    )
     speeds = {run.record.config["delay"] for run in read_sweep(SweepPaths(sweep)).runs}
     assert speeds == {1, 0}
 
@@ -151,11 +157,18 @@ def test_whole_runs_that_take_too_long_are_not_run_again(tmp_path: Path) -> None
 def test_a_script_that_fails_as_it_is_given_is_not_raced_further(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SCRIPT)
     done = tune(tmp_path, "slow.py", "seed=7,1", "delay=0,1", "--seconds", "60")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr
     failure = "exit: the script ended with status 1: not with seven"
     last = done.stdout.rstrip().splitlines()[-1]
     assert last == f"The settings given failed ({failure}), so nothing could be raced against them."
     assert "Not raced: delay: the settings given failed." in done.stdout
+
+
+def test_a_job_that_fails_as_it_is_given_ends_alike(tmp_path: Path) -> None:
+    (tmp_path / "parts.py").write_text(PARTS.replace("if torch.get_num_threads() == 3", "if True"))
+    job = ("dataset=custom", "dataset._target_=parts.Slow", "model=custom", "model._target_=parts.Net", "batch_size=4")
+    done = tune(tmp_path, *job, "device=cpu", "num_workers=0,2")
+    assert done.returncode == 1 and "The settings must run to be raced, got out_of_memory" in done.stderr
 
 
 def test_whole_runs_of_a_hydra_application_race(tmp_path: Path) -> None:
@@ -184,6 +197,19 @@ def test_whole_runs_of_a_hydra_application_race(tmp_path: Path) -> None:
     ]
     plan = subprocess.run([*CLI, *command[1:]], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert plan.returncode == 0 and "1 run: 1 finished." in plan.stdout, plan.stderr
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("delay=1,1", "`delay` must have each value once in a race, got 1 again."),
+        ("word=a,'a'", "The values of a race must differ from each other"),
+    ],
+)
+def test_values_of_an_application_that_are_equal_are_refused(tmp_path: Path, word: str, message: str) -> None:
+    (tmp_path / "train.py").write_text(APPLICATION)
+    done = tune(tmp_path, "train.py", word)
+    assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr
 
 
 WAITS = """
@@ -231,6 +257,7 @@ def test_ctrl_c_shows_what_is_known(tmp_path: Path, words: list[str]) -> None:
     assert "Interrupted: this is what is known so far." in lines
     assert lines[-1] == "Nothing was measured, as the race was interrupted."
     assert "not measured: the race was interrupted" in out
+    assert "To resume" not in out and "A race is not resumed: the same command begins a new one." in lines
     (folder,) = (tmp_path / "kept").iterdir()
     assert json.loads((folder / "tune.json").read_text())["is_interrupted"]
 
@@ -249,6 +276,9 @@ def test_ctrl_c_shows_what_is_known(tmp_path: Path, words: list[str]) -> None:
         (["experiment=zero_to_gans", "--save", "mine"], "a preset holds no other preset"),
         (["hydra/launcher=slurm"], "`hydra/launcher` must be local for a race"),
         (["none.py", "lr=1,2"], "none.py"),
+        (["num_workers=0,2,0"], "`num_workers` must have each value once in a race, got 0 again."),
+        (["threads=1,1"], "`threads` must have each value once in a race, got 1 again."),
+        (["slow.py", "delay=1,0,1"], "`delay` must have each value once in a race, got 1 again."),
     ],
 )
 def test_what_cannot_be_raced_is_refused(
@@ -259,5 +289,6 @@ def test_what_cannot_be_raced_is_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "slow.py").write_text(SCRIPT)
     assert run_command(["tune", *words]) == 2
     assert message in capsys.readouterr().err and not (tmp_path / "outputs").exists()

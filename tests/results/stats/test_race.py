@@ -3,12 +3,15 @@
 import math
 import random
 
+import pytest
+
 from runmanager.results.stats.descriptive import Estimate
 from runmanager.results.stats.noise_model import critical_value
 from runmanager.results.stats.paired_speedup import MIN_ROUNDS, paired_speedup
 from runmanager.results.stats.race import LEAST_ROUNDS, beaten, fastest_of, is_settled, race_speedup
 
 LOOKS = (3, 12)
+LOOKS_AT_RUNS = (3, 4, 6, 8, 12)
 SESSIONS = 2
 
 
@@ -40,6 +43,42 @@ def test_of_equals_hardly_one_is_dropped() -> None:
     assert num_wrong <= 10  # 5%
 
 
+def simulated_race_of_runs(draw: random.Random, *, contenders: int, rounds: int, noise: float, kept: float) -> bool:
+    """Whether a race of equal whole runs claims a difference; each run keeps a share of the last one's deviation."""
+    running, found = set(range(contenders)), list[dict[int, float]]()
+    now = draw.gauss(0.0, noise)
+    for number in range(1, rounds + 1):
+        found.append({})
+        for key in draw.sample(sorted(running), len(running)):
+            now = kept * now + math.sqrt(1 - kept**2) * draw.gauss(0.0, noise)
+            found[-1][key] = math.exp(now)
+        if number in LOOKS_AT_RUNS and beaten([found], running, looks=len(LOOKS_AT_RUNS), whole_runs=True):
+            return True
+    last = [race_speedup([found], 0, key, rows=contenders - 1, whole_runs=True) for key in range(1, contenders)]
+    return any(each is not None and not each.low <= 1 <= each.high for each in last)
+
+
+@pytest.mark.parametrize("contenders", [2, 4])
+@pytest.mark.parametrize("rounds", [2, 3, 6])
+def test_of_equal_runs_on_a_machine_whose_load_drifts_hardly_one_is_slower(rounds: int, contenders: int) -> None:
+    draw, count = random.Random(0), 250
+    for noise in (0.1, 0.4, 0.8):
+        for kept in (0.0, 0.5, 0.9):
+            num_wrong = sum(
+                simulated_race_of_runs(draw, contenders=contenders, rounds=rounds, noise=noise, kept=kept)
+                for _ in range(count)
+            )
+            assert num_wrong <= 20, (noise, kept)  # at 5% each: more once in 70 races
+
+
+def test_an_interval_that_no_float_can_hold_has_ends_all_the_same() -> None:
+    wild = [{0: 1.0, 1: 10.0 ** (100 * (number % 3))} for number in range(4)]
+    found = race_speedup([wild], 0, 1, rows=30, whole_runs=True)
+    assert found is not None and found.low < 1 < found.high
+    found = race_speedup([wild[:3], wild[1:]], 0, 1, rows=30)
+    assert found is not None and found.low < 1 < found.high
+
+
 def test_a_race_whose_contenders_have_all_failed_has_no_losers() -> None:
     assert beaten([[{0: 1.0, 1: 2.0}] * 3], set(), looks=2) == frozenset()
 
@@ -52,12 +91,12 @@ def test_too_few_rounds_give_no_interval() -> None:
 
 
 def test_each_whole_run_counts_by_itself() -> None:
-    two, four = (race_speedup([[{0: 1.0, 1: 2.0}] * count], 0, 1, whole_runs=True) for count in (2, 4))
-    assert two is not None and four is not None and math.isclose(two.value, 2.0)
-    assert two.low < four.low < 2.0 < four.high < two.high
-    # A single run of each shows no noise: of equal contenders one in five would be claimed to be faster on a machine
-    # whose runs differ by 30%.
-    assert race_speedup([[{0: 1.0, 1: 2.0}]], 0, 1, whole_runs=True) is None
+    three, five = (race_speedup([[{0: 1.0, 1: 2.0}] * count], 0, 1, whole_runs=True) for count in (3, 5))
+    assert three is not None and five is not None and math.isclose(three.value, 2.0)
+    assert three.low < five.low < 2.0 < five.high < three.high
+    # Two runs of each may agree by chance: of four equal contenders one in five races would claim a difference on a
+    # machine whose runs differ by 40%.
+    assert race_speedup([[{0: 1.0, 1: 2.0}] * 2], 0, 1, whole_runs=True) is None
 
 
 def test_a_race_that_was_looked_at_has_half_of_the_error_left_even_for_one_value() -> None:
@@ -79,18 +118,23 @@ def test_the_interval_at_the_end_has_half_of_the_error_and_prefers_longer_sessio
 
 
 def test_interval_of_whole_runs_is_by_hand() -> None:
-    found = race_speedup([[{0: 1.0, 1: 2.0}], [{0: 1.0, 1: 3.0}]], 0, 1, rows=2, whole_runs=True)
-    assert found is not None
-    # The prior's 3 x 0.0745² and half of the squares of both log ratios about their mean, one degree of freedom; those
-    # runs vary more than the prior, so it counts by the square of the ratio of both variances.
-    variance = math.log(1.5) ** 2 / 4
-    weight = (0.0745**2 / variance) ** 2
-    noise = (3 * weight * 0.0745**2 + variance) / (3 * weight + 1)
-    assert math.isclose(found.dof, 3 * weight + 1) and math.isclose(found.error, math.sqrt(noise))
-    assert math.isclose(found.value, math.sqrt(6))
-    reach = critical_value(found.dof, 4, own=1.0) * found.error
-    assert math.isclose(math.log(found.high / found.value), reach)
-    assert math.isclose(math.log(found.value / found.low), reach)
+    """Of three runs each, whose log ratios are `spread` below their mean, at it, and above it."""
+    for spread, is_quiet in ((0.01, True), (0.5, False)):
+        sessions = [[{0: 1.0, 1: 2.0 * math.exp(spread * step)}] for step in (-1, 0, 1)]
+        found = race_speedup(sessions, 0, 1, rows=2, whole_runs=True)
+        assert found is not None and math.isclose(found.value, 2.0)
+        # The variance of a run is half of that of the ratios, with two degrees of freedom.
+        variance = spread**2 / 2
+        # The prior, 0.0745² with three, counts by the square of the ratio of both where the runs vary more.
+        weight = min(1.0, (0.0745**2 / variance) ** 2)
+        noise = (3 * weight * 0.0745**2 + 2 * variance) / (3 * weight + 2)
+        assert math.isclose(found.dof, 3 * weight + 2) and math.isclose(found.error, math.sqrt(noise * 2 / 3))
+        with_prior = critical_value(found.dof, 4, own=2.0) * found.error
+        alone = critical_value(2.0, 4, own=2.0) * math.sqrt(variance * 2 / 3)
+        reach = max(with_prior, alone)
+        assert reach == (with_prior if is_quiet else alone)
+        assert math.isclose(math.log(found.high / found.value), reach)
+        assert math.isclose(math.log(found.value / found.low), reach)
 
 
 def test_the_fastest_is_by_the_estimates_that_are_shown() -> None:

@@ -68,7 +68,7 @@ def _race(program: HydraApplication, grid: OverrideGrid, launcher: Launcher, *, 
     """Race the lists of values as `runmanager tune` has `asked`: with its `call` of one run, and what was `typed`."""
     from runmanager.app.programs.whole_run_race import RacedValues, race_whole_runs
 
-    words = {name: {value: f"{name}={value}" for value in values} for name, values in grid.values.items()}
+    words = {name: [(value, f"{name}={value}") for value in values] for name, values in grid.values.items()}
     settings = {each.input_line for each in grid.overrides}
     others = [word for word in asked["typed"] if word not in settings]  # such as --config-name and hydra.launcher
     status = race_whole_runs(

@@ -15,6 +15,7 @@ __all__ = ["FlagCheck", "check_flags"]
 
 _COMMAND = re.compile(r"[A-Za-z][\w:-]*")
 _REFUSED = re.compile(r"^\W*(\S+: )?error\b", re.IGNORECASE | re.MULTILINE)  # as argparse, click, typer and fire do
+_CONFIGURATION = re.compile(r"conf|cfg", re.IGNORECASE)
 _FAILED = re.compile(r"[\w.]*(Error|Exception|Interrupt)(: |$)")
 
 
@@ -65,12 +66,14 @@ def check_flags(
         if not flags.knows(name)
     ]
     given = [*names, *(word.lstrip("-").partition("=")[0] for word in fixed if word.startswith("--"))]
-    # A short flag or a file of arguments may stand for any of them.
+    # A short flag or a file of arguments may stand for any of them, and a script may require less with a configuration.
     is_known = all(not word.startswith(("-", "@")) or word.startswith("--") for word in fixed)
+    is_known = is_known and not any(_CONFIGURATION.search(name) for name in given)
     faults += [
-        f"`{name}` must be given, as {script.word} requires it, got none; add {name}=… (--unchecked skips this check)."
-        for name in flags.required
-        if is_known and not any(name.startswith(each) for each in given)
+        f"`{names[0]}` must be given, as {script.word} requires it, got none; add {names[0]}=… "
+        "(--unchecked skips this check)."
+        for names in flags.required
+        if is_known and not any(name.startswith(each) for name in names for each in given)
     ]
     if faults and not_taken:
         return FlagCheck(note=_unchecked(f"it does not show the help of `{not_taken}`"))

@@ -99,6 +99,64 @@ def test_a_flag_that_the_script_requires_must_be_given(tmp_path: Path) -> None:
         assert check_flags(script, names, fixed=fixed).flags is not None
 
 
+PARSER = "import argparse\nparser = argparse.ArgumentParser({})\n{}\nparser.parse_args()\n"
+DEMO = "parser.add_argument('--lr')\nparser.add_argument('--demo', action='store_true')"
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [
+        ("", "parser.add_argument('--lr')\nparser.add_argument('--dropout', metavar='[0,1)')"),
+        ("", "parser.add_argument('--lr')\nparser.add_argument('--dropout', metavar='(0,1)|[2,3')"),
+        ("usage='%(prog)s [-h] [--lr LR]\\nAlso try --demo'", DEMO),
+        ("usage='%(prog)s [-h] [--lr LR] [--demo], or --demo'", DEMO),
+        ("usage='%(prog)s [-h] [--demo]\\n       %(prog)s --lr LR'", DEMO),
+        ("usage='%(prog)s [-h] --lr LR [OPTIONS]'", DEMO),
+        ("usage='%(prog)s [-h] [--lr LR] [--demo\\n'", DEMO),
+    ],
+)
+def test_a_usage_that_may_not_be_argparses_own_requires_nothing(options: str, arguments: str, tmp_path: Path) -> None:
+    flags = check_flags(written(tmp_path, PARSER.format(options, arguments)), []).flags
+    assert flags is not None and "lr" in flags.arities and list(flags.required) == []
+
+
+def test_a_required_flag_with_a_negative_one_is_given_by_either(tmp_path: Path) -> None:
+    script = written(
+        tmp_path,
+        PARSER.format(
+            "",
+            "parser.add_argument('--cache', action=argparse.BooleanOptionalAction, required=True)\n"
+            "parser.add_argument('-s', '--shuffle', action=argparse.BooleanOptionalAction, required=True)\n"
+            "parser.add_argument('--sizes', nargs='+', required=True)\n"
+            "parser.add_argument('--range', nargs=2, metavar=('[A', 'B)'), required=True)\n"
+            "parser.add_argument('--lr', metavar='[0,1)')\n"
+            "parser.add_argument('file-name', nargs='*')",
+        ),
+    )
+    with pytest.raises(ConfigurationError) as error:
+        check_flags(script, ["lr"])
+    assert [fault.partition(" must be given")[0] for fault in error.value.faults] == [
+        "`cache`",
+        "`shuffle`",
+        "`sizes`",
+        "`range`",
+    ]
+    assert check_flags(script, ["cache", "sizes", "range"], fixed=["--no-shuffle"]).flags is not None
+    assert check_flags(script, ["no-cache", "shuffle", "sizes", "range"]).flags is not None
+
+
+def test_a_configuration_may_stand_for_required_flags(tmp_path: Path) -> None:
+    source = (
+        "import argparse, sys\nparser = argparse.ArgumentParser()\nparser.add_argument('--config')\n"
+        "parser.add_argument('--data', required='--config' not in ' '.join(sys.argv))\nparser.parse_args()\n"
+    )
+    script = written(tmp_path, source)
+    assert check_flags(script, ["config"]).flags is not None
+    assert check_flags(script, [], fixed=["--config=a.yaml"]).flags is not None
+    with pytest.raises(ConfigurationError, match="`data` must be given"):
+        check_flags(script, [])
+
+
 MENTIONS = {
     "argparse": """
 import argparse

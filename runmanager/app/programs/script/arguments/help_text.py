@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from runmanager.app.programs.script.arguments.required_flags import required_flags
 from runmanager.validation import did_you_mean
 
 __all__ = ["Arity", "HelpFlags", "read_help"]
@@ -14,7 +15,6 @@ _USAGE = re.compile(r"^\W*(usage:|synopsis)", re.IGNORECASE | re.MULTILINE)
 _FLAG = re.compile(r"(?<![\w-])--(?P<no>\[no-?\])?(?P<name>[A-Za-z][\w.-]*)")
 _DEFINITION = re.compile(r"^[ \t│|*]*(?P<flags>-.*)$", re.MULTILINE)  # typer marks required ones by an asterisk
 _ARGPARSE = ("argparse", "transformers")
-_IN_BRACKETS = re.compile(r"\[[^\[\]]*\]|\([^()]*\)")
 _LIST_ALL = (*_ARGPARSE, "click", "typer")  # each option in the usage, or on an indented line
 _EMPTY_LINE = re.compile(r"\n[ \t]*\n")
 _COLUMNS = re.compile(r"[ \t│|]{2,}")
@@ -45,14 +45,14 @@ class Arity(Enum):
 class HelpFlags:
     """The flags that a script's help shows, without their dashes. `library` reads the script's arguments.
 
-    `required` are those without which the script refuses to run.
+    `required` are those without which the script refuses to run, each by all its names.
     """
 
     library: str
     arities: Mapping[str, Arity]
     choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
     accepts_any: bool = False
-    required: Sequence[str] = ()
+    required: Sequence[Sequence[str]] = ()
 
     def knows(self, name: str) -> bool:
         """Whether the script accepts `--NAME`."""
@@ -109,7 +109,8 @@ def read_help(text: str, library: str) -> HelpFlags | None:
     if library == "fire":
         arities.update(_fire_positionals(text))
     accepts_any = "Additional flags are accepted" in text
-    return HelpFlags(library, arities, choices, accepts_any, _required(text[usage.end() :], library))
+    required = required_flags(_first_paragraph(text[usage.end() :]), text) if library in _ARGPARSE else ()
+    return HelpFlags(library, arities, choices, accepts_any, required)
 
 
 def _mentions(text: str) -> Iterator[tuple[re.Match[str], str]]:
@@ -122,7 +123,7 @@ def _mentions(text: str) -> Iterator[tuple[re.Match[str], str]]:
 
 def _from_usage(text: str) -> dict[str, Arity]:
     """The flags of a usage like `[--lr LR] [--fast] [--amp [AMP]]`, up to the first empty line."""
-    paragraph = " ".join(_EMPTY_LINE.split(text, maxsplit=1)[0].splitlines()[:_MAX_USAGE_LINES])
+    paragraph = " ".join(_first_paragraph(text).splitlines()[:_MAX_USAGE_LINES])
     arities = {}
     for found, name in _mentions(paragraph):
         rest = paragraph[found.end() :].lstrip()
@@ -133,14 +134,8 @@ def _from_usage(text: str) -> dict[str, Arity]:
     return arities
 
 
-def _required(text: str, library: str) -> list[str]:
-    """The flags outside all brackets of a usage that argparse has made itself, as its first option shows."""
-    usage = _EMPTY_LINE.split(text, maxsplit=1)[0]
-    if library not in _ARGPARSE or "[-h]" not in usage:
-        return []
-    while (shorter := _IN_BRACKETS.sub("", usage)) != usage:
-        usage = shorter
-    return [name for _, name in _mentions(usage)]
+def _first_paragraph(text: str) -> str:
+    return _EMPTY_LINE.split(text, maxsplit=1)[0]
 
 
 def _from_definition(line: str, library: str) -> tuple[dict[str, Arity], Sequence[str]]:
