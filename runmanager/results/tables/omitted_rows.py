@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from runmanager.records.run.status import Status
-from runmanager.results.compare.comparison_table import ComparisonTable, rows_by_sides
+from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable, rows_by_sides
 from runmanager.results.compare.verdict import INCONCLUSIVE
 from runmanager.results.table_model.columns import Row, Table, setting_name
 from runmanager.text import format_value, pluralize
@@ -47,18 +47,24 @@ def without_skipped_cells(table: Table, shown_by: str = ALL_SHOWS) -> Table:
 
 
 def without_unmeasured_sides(table: ComparisonTable, shown_by: str = ALL_SHOWS) -> ComparisonTable:
-    """Return a comparison without the pairs of two sides that none of them measures, with a note of which they are.
+    """Return a comparison without the pairs of two sides that none of them measures, and those without any value.
 
-    Why they are not measured is an answer of the comparison.
+    A note says which they are. Why none is measured is an answer of the comparison.
     """
     notes, left_out = list[str](), set[int]()
     for (candidate, baseline), rows in rows_by_sides(table.rows).items():
-        if all(row.effect is None for row in rows):
-            left_out.update(id(row) for row in rows)
-            which = pluralize(len(rows), "pair {}is", "pairs {}are").format(f"of {candidate} and {baseline} ")
-            notes.append(f"{which} not measured; {shown_by} {'it' if len(rows) == 1 else 'them'}.")
+        is_measured = any(row.effect is not None for row in rows)
+        omitted = [row for row in rows if _has_no_value(row)] if is_measured else rows
+        if omitted:
+            left_out.update(map(id, omitted))
+            which = pluralize(len(omitted), "pair {}is", "pairs {}are").format(f"of {candidate} and {baseline} ")
+            notes.append(f"{which} not measured; {shown_by} {'it' if len(omitted) == 1 else 'them'}.")
     kept = [row for row in table.rows if id(row) not in left_out]
     return dataclasses.replace(table, rows=kept, notes=(*notes, *table.notes))
+
+
+def _has_no_value(row: ComparisonRow) -> bool:
+    return all(row[name] is None for name in row.metric.value_columns)
 
 
 def pairs_with_answer(table: ComparisonTable) -> ComparisonTable:

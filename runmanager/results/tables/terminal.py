@@ -206,7 +206,7 @@ def _setting(row: ComparisonRow, column: str) -> str:
 
 def _settings(row: ComparisonRow, columns: Sequence[str]) -> str:
     """The matched settings of a row in one field, for tables without space for a column each."""
-    values = ((name.removesuffix(".name"), _setting(row, name)) for name in columns)
+    values = ((setting_name(name), _setting(row, name)) for name in columns)
     return ", ".join(f"{name}={value}" for name, value in values if value)
 
 

@@ -39,6 +39,9 @@ def test_a_comparison_prints_its_answer_and_reasons(command: Callable, sweep: Sw
     assert not re.search(r"not measured +\[", text), "no row"
     every = command("compare", "grid", "--all").out
     assert len(re.findall(r"not measured +\[", every)) == 2 and "--all shows" not in every
+    other = command("compare", "grid", "--axis", "batch_size").out
+    assert re.search(r"\n1 pair of batch_size=\d+ and batch_size=\d+ is not measured; --all shows it\.", other)
+    assert not re.search(r"not measured +\[", other), "no row for the device that is missing"
 
 
 def test_comparison_along_another_axis(command: Callable, sweep: SweepPaths) -> None:
