@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from runmanager.app.tune.heat import LEAST_GAIN, ON_TRIAL, RESTLESS, TAKEN, Raced, label_of, ratio_text
+from runmanager.app.tune.heat import DROPPED, LEAST_GAIN, ON_TRIAL, RESTLESS, TAKEN, Raced, label_of, ratio_text
 from runmanager.app.tune.search import Tuning
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.results.stats.descriptive import Estimate
@@ -27,9 +27,9 @@ _VALUE, _RESULT = 1, 4  # columns
 _GAP = "  "
 _WIDE = 1.1  # the end of one that says little
 _ABOUT_INTERVALS = (
-    "Speed: how many times as fast as with the settings found by then. The intervals of one setting hold together. "
-    "Dropped values were slower than another one beyond doubt."
+    "Speed: how many times as fast as with the settings found by then. The intervals of one setting hold together."
 )
+_ABOUT_DROPPED = "Dropped: slower than another one beyond doubt."
 _ABOUT_TRIALS = (
     "Taken on trial: it seems faster, though its interval includes 1; the gain at the end shows whether the settings "
     "found are."
@@ -150,6 +150,7 @@ def show_answer(answer: Answer, console: Console) -> None:
 def _legend(raced: Sequence[Raced]) -> list[str]:
     """The sentences that the table needs: none without intervals."""
     lines = [_ABOUT_INTERVALS] if any(each.estimate is not None for each in raced) else []
+    lines += [_ABOUT_DROPPED] if any(each.result == DROPPED for each in raced) else []
     lines += [_ABOUT_TRIALS] if any(each.result == ON_TRIAL for each in raced) else []
     values = Counter((each.factor, label_of(each.settings)) for each in raced)
     return lines + ([_ABOUT_REPEATS] if any(count > 1 for count in values.values()) else [])

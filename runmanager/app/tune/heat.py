@@ -7,6 +7,7 @@ from runmanager.results.stats.descriptive import Estimate
 from runmanager.validation import fault
 
 __all__ = [
+    "DROPPED",
     "LEAST_GAIN",
     "NOT_KNOWN",
     "ON_TRIAL",
@@ -29,6 +30,7 @@ LEAST_GAIN = 1.02
 """How many times as fast a value must be to replace another one."""
 
 TAKEN = "taken"
+DROPPED = "dropped"
 
 ON_TRIAL = "taken on trial"
 """The result of a value that seems faster by as much, while its interval includes 1: the last heat decides."""
@@ -149,7 +151,7 @@ def _result(estimate: Estimate, is_dropped: bool) -> str:
     if estimate.high < 1:
         return "slower"
     if is_dropped:
-        return "dropped"
+        return DROPPED
     if is_guess(estimate):
         return NOT_KNOWN
     if estimate.value >= LEAST_GAIN:

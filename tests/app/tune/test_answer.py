@@ -187,11 +187,12 @@ def test_why_a_value_was_not_measured_stands_in_its_row() -> None:
 
 def test_the_legend_explains_what_the_table_has() -> None:
     once, on_trial = raced(Estimate(1.6, 1.1, 2.3), "taken"), raced(Estimate(1.1, 0.8, 1.4), "taken on trial")
-    about = ("Speed:", "Taken on trial:", "A setting whose values are listed again")
-    for rows, explained in (([once], 1), ([on_trial], 2), ([once, on_trial], 3)):
+    dropped = raced(Estimate(0.5, 0.4, 0.6), "dropped")
+    about = ("Speed:", "Taken on trial:", "A setting whose values are listed again", "Dropped:")
+    for rows, explained in (([once], about[:1]), ([on_trial], about[:2]), ([once, on_trial], about[:3])):
         lines = shown(Tuning(CHOSEN, Estimate(1.5, 1.2, 1.9), rows))
-        found = [each for each in about for line in lines if line.startswith(each)]
-        assert found == list(about[:explained])
+        assert [each for each in about for line in lines if line.startswith(each)] == list(explained)
+    assert any(line.startswith("Dropped:") for line in shown(Tuning(CHOSEN, Estimate(1.5, 1.2, 1.9), [once, dropped])))
 
 
 def test_an_interrupt_and_the_seconds_that_should_do_are_said() -> None:
