@@ -163,7 +163,7 @@ def _lines(axis: str, names: Sequence[str], measured: Sequence[tuple[GridCell, _
 
 
 def _label(cell: GridCell, names: Sequence[str]) -> str:
-    return ", ".join(label_of(name, cell.value(name)) for name in names if cell.has(name))
+    return ", ".join(label_of(setting_name(name), cell.value(name)) for name in names if cell.has(name))
 
 
 def _cell_median(runs: _CellRates) -> float:

@@ -181,9 +181,9 @@ def _failures(sweep: SweepContents) -> Table:
 
 
 def _failure_count(failures: Table) -> str:
-    """A sentence with the number of runs without a result, by reason."""
-    reasons = Counter(row["reason"] or row["status"] for row in failures.rows)
-    counts = ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
+    """A sentence with the number of runs without a result, by how they ended."""
+    ends = Counter(f"{row['status']}{f' ({reason})' if (reason := row['reason']) else ''}" for row in failures.rows)
+    counts = ", ".join(f"{count:,} {end}" for end, count in ends.most_common())
     return in_words(f"{pluralize(len(failures.rows), 'run has', 'runs have')} no result: {counts}.")
 
 

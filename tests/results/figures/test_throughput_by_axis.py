@@ -147,3 +147,9 @@ def test_texts_are_not_connected_by_lines(contents, timed):
     (axes,) = drawn.draw().axes
     assert [label.get_text() for label in axes.get_xticklabels()] == ["narrow", "wide"]
     assert {line.lines[0].get_linestyle() for line in axes.containers} == {"None"}
+
+
+def test_lines_have_the_names_of_settings(contents, timed):
+    cells = [({"size": size, "epochs": epochs}, 0.5 * epochs + size) for size in (1, 2) for epochs in (7, 9)]
+    drawn = figures_in(finished(contents, timed, cells))["throughput-by-size"]
+    assert "epochs=7: " in drawn.description and "settings." not in drawn.description

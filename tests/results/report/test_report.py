@@ -79,7 +79,7 @@ def test_the_answer_is_first_and_all_sections_exist(filled):
     assert "5 runs: 3 finished, 1 failed, 1 pending." in page
     for fact in ("Zen 4", "torch 2.15.0", "0123456789abcdef", "samples per second", "validation accuracy"):
         assert fact in page
-    assert page.index("1 run has no result: 1 exception.") < headings[0]
+    assert page.index("1 run has no result: 1 failed (exception).") < headings[0]
 
 
 def test_waiting_is_suggested_only_if_another_driver_is_alive(filled):
@@ -152,7 +152,7 @@ def test_a_page_without_a_measured_pair_has_no_comparison_and_words_for_reasons(
     assert 'id="comparison"' not in page and 'href="#comparison"' not in page
     assert "cuda and cpu could not be compared: cuda: skipped (device unavailable)." in page
     assert '<td data-value="device_unavailable">device unavailable</td>' in page  # a filter takes either
-    assert "1 run has no result: 1 device unavailable." in page
+    assert "1 run has no result: 1 skipped (device unavailable)." in page
 
 
 def test_the_page_is_well_formed_and_loads_nothing(filled):
@@ -199,7 +199,7 @@ def test_the_certainty_of_the_best_and_the_failures_come_first(filled, timed):
         page.index(words) for words in ("Next is lr=", "3 runs have no result: ", "What to do next</h2>")
     )
     assert certainty < failed < steps
-    assert '<a href="#failures">3 runs have no result: 2 signal, 1 exception.</a>' in page
+    assert '<a href="#failures">3 runs have no result: 2 killed (signal), 1 failed (exception).</a>' in page
     assert "lr=0.3,device=cpu" in page
     assert page.count("one note") == 1  # of two runs
     assert "and 1 more: one note" in page
