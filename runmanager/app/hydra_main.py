@@ -33,6 +33,7 @@ _OPTIONS_WITH_VALUE = (
 )
 _RERUN = "--experimental-rerun"
 _APPLICATIONS = "hydra/sweeper=runmanager"
+_PLUGINS = ("hydra.launcher", "hydra.sweeper")
 _HYDRA_FLAGS = (
     *("--help", "-h", "--hydra-help", "--version", "--resolve", "--run", "-r", "--multirun", "-m"),
     *("--shell-completion", "-sc"),
@@ -120,6 +121,9 @@ class _Command:
                 elif "=" not in word and not word.startswith("~"):
                     way_out = f"; write {word}=…" if word.replace(".", "_").isidentifier() else ""
                     faults.append(f"`{word}` must be NAME=VALUE, got no value{way_out}.")
+                elif option in _PLUGINS:
+                    choice = word.replace(".", "/", 1)
+                    faults.append(f"`{option}` must be chosen as a group, got `{word}`; write {choice}.")
             elif option == _RERUN:
                 way_out = "`runmanager reproduce RUN` gives the command that makes a run again"
                 faults.append(f"`{_RERUN}` must be left out, as it loads a pickle, which can run any code; {way_out}.")

@@ -103,6 +103,13 @@ def test_an_unknown_flag_is_rejected_with_what_was_meant(
     assert all(" must be an option, got an unknown one; " in line for line in lines)
 
 
+@pytest.mark.parametrize("plugin", ["launcher", "sweeper"])
+def test_a_plugin_given_as_a_setting_is_rejected_with_its_group(command: Callable[..., Any], plugin: str) -> None:
+    done = command("-m", "lr=0.1", f"hydra.{plugin}=other")
+    message = f"`hydra.{plugin}` must be chosen as a group, got `hydra.{plugin}=other`; write hydra/{plugin}=other."
+    assert (done.status, done.err) == (2, f"error: {message}\n")
+
+
 def test_an_option_for_scripts_is_rejected_with_its_setting(command: Callable[..., Any], tiny: tuple[str, ...]) -> None:
     words = ("--workers", "2", "--gpus=0,1", "--name", "x", "--resume", "never", "--rerun-changed", "--retries", "lr=1")
     words += ("--output-root=elsewhere", "--launcher", "slurm", "--slurm", "time=3")
