@@ -65,9 +65,10 @@ class OneSweep:
         from runmanager.results.tables.results_table import result_rows
 
         runs = self.contents.runs
-        metric = requested_metric(options.metric, runs)
+        metric = requested_metric(options.metric, runs, better=options.better)
         by = options.metric if metric is not None and metric.effect == "difference" else None  # the best is no speed
-        return answers(result_rows(self.contents, self.plan), pairs, runs=runs, metric=by)
+        better = None if by is None else options.better
+        return answers(result_rows(self.contents, self.plan), pairs, runs=runs, metric=by, better=better)
 
     @property
     def typed_names(self) -> list[str]:

@@ -22,7 +22,7 @@ from runmanager.records.settings.naming import readable_name
 from runmanager.records.settings.secrets import declare_secrets
 from runmanager.records.settings.signature import UNSIGNED, short_signature, signature
 from runmanager.records.settings.values import flatten, plain_settings
-from runmanager.records.storage.reader import read_epochs, read_record, read_run, read_sweep
+from runmanager.records.storage.reader import Damage, read_epochs, read_record, read_sweep, read_tolerantly
 from runmanager.records.storage.run_end import skipped_record
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.sweep.sweep_record import (
@@ -335,12 +335,15 @@ class RunManager(TutorialCalls):
     def save(self, file_name: str | Path) -> None:
         """Write `file_name`.csv and .json: one row per epoch of this manager's runs, in order of start.
 
-        Missing folders in the name are created.
+        Missing folders in the name are created. Damaged runs are left out, with a line each.
         """
         from runmanager.results.result_files import write_epochs_table
 
-        runs = [read_run(paths) for paths in dict.fromkeys(self._begun)]
-        write_epochs_table(runs, Path(file_name))
+        damaged: list[Damage] = []
+        runs = [read_tolerantly(paths, damaged) for paths in dict.fromkeys(self._begun)]
+        for each in damaged:
+            self._show(f"{each.message}; it is left out of {file_name}")
+        write_epochs_table([run for run in runs if run is not None and not run.is_damaged], Path(file_name))
         if self._owns_sweep:
             write_tables_if_begun(self.paths, self._begun)
 

@@ -910,6 +910,20 @@ def test_save_lists_the_runs_of_this_manager(tmp_path: Path, network: nn.Module,
     assert row["lr"] == "0.2" and row["epoch"] == "1"
 
 
+def test_save_names_a_damaged_run_and_writes_the_others(
+    tmp_path: Path, network: nn.Module, loader: Any, train: Body, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manager = RunManager(tmp_path / "sweep")
+    for lr in (0.1, 0.2):
+        with manager.run({"lr": lr}, network, loader) as run:
+            train(run, network, loader, epochs=1)
+    run.paths.epochs.write_text("{")
+    manager.save(tmp_path / "table")
+    with (tmp_path / "table.csv").open(newline="") as file:
+        assert [row["lr"] for row in csv.DictReader(file)] == ["0.1"]
+    assert "is damaged" in (out := capsys.readouterr().out) and "it is left out of" in out
+
+
 def test_places_where_nothing_can_be_written_are_refused(
     tmp_path: Path, network: nn.Module, loader: Any, train: Body
 ) -> None:

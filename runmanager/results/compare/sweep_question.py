@@ -22,7 +22,8 @@ _GROUPS = ("optimizer", "scheduler", "loss")
 _QUALITY = frozenset(
     (
         *("lr", "learning_rate", "wd", "weight_decay", "momentum", "nesterov", "dropout", "label_smoothing"),
-        *("gamma", "alpha", "betas", "beta", "beta1", "beta2", "eps", "temperature", "warmup", "clip", "seed"),
+        *("epochs", "num_epochs", "max_epochs", "gamma", "alpha", "betas", "beta", "beta1", "beta2", "eps"),
+        *("temperature", "warmup", "clip", "seed"),
     )
 )
 """Settings that change the results of a run and not, or hardly, its speed."""

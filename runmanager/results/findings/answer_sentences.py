@@ -1,12 +1,15 @@
 """Answers in a sentence or two each: is the candidate faster, which settings are best, did everything run."""
 
 import math
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun
+from runmanager.records.sweep.lookup import typed_name
 from runmanager.results.compare.comparison_side import label_of
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
 from runmanager.results.compare.verdict import INCONCLUSIVE
@@ -23,7 +26,7 @@ from runmanager.results.metrics.metric_lookup import undirected_names
 from runmanager.results.table_model.columns import Row, Table
 from runmanager.results.table_model.formatting import human
 from runmanager.results.tables.seeds import SEEDS, collapse_seeds, seed_groups
-from runmanager.text import pluralize
+from runmanager.text import in_backticks, pluralize
 
 __all__ = [
     *("BestRow", "answers", "best_row", "duel_answers", "duel_rates", "finished_cells"),
@@ -39,17 +42,18 @@ def answers(
     runs: Sequence[StoredRun] = (),
     of_the_best: Sequence[str] = (),
     metric: str | None = None,
+    better: str | None = None,
 ) -> list[str]:
     """Answer the questions about a sweep from its results table, its comparison and the `runs` of the table.
 
     The order is: comparisons, the best settings, a stand-in axis, which was not requested, what could not
     be compared, how the runs ended. `of_the_best` are sentences that follow the one on the best settings, which is that
-    by `metric`, if the runs recorded it.
+    by `metric`, if the runs recorded it, in the direction `better`, if that is given.
     """
     requested = [row for row in comparison.rows if not row.is_stand_in]
     stand_ins = [row for row in comparison.rows if row.is_stand_in]
     found, missing = comparison_answers(requested, comparison)
-    best = _best_answer(results, runs, metric)
+    best = _best_answer(results, runs, metric, better)
     stand_in = stand_in_answer(stand_ins, comparison)
     return [*found, *best, *(of_the_best if best else ()), *stand_in, *missing, _count_answer(results)]
 
@@ -100,15 +104,17 @@ class BestRow:
     num_left_out: int = 0
 
 
-def best_row(results: Table, runs: Sequence[StoredRun] = (), *, metric: str | None = None) -> BestRow | None:
-    """Return the best finished cell by `metric`, else by the first outcome that one has.
+def best_row(
+    results: Table, runs: Sequence[StoredRun] = (), *, metric: str | None = None, better: str | None = None
+) -> BestRow | None:
+    """Return the best finished cell by `metric` in the direction `better`, else by the first outcome that one has.
 
     None where none finished with a result.
     """
     cells = collapse_seeds(results)
     finished = finished_cells(cells)
     seeds = {rows[0]["run"]: rows for rows in seed_groups(results)}
-    for outcome in outcomes(results, runs, requested=metric):
+    for outcome in outcomes(results, runs, requested=metric, better=better):
         values = ((outcome.of_cell(seeds[row["run"]]), row) for row in finished)
         known = [(value, row) for value, row in values if value is not None and math.isfinite(value)]
         if known:
@@ -123,8 +129,8 @@ def finished_cells(cells: Table) -> list[Row]:
     return [row for row in cells.rows if row.values.get(SEEDS) or row["status"] == Status.FINISHED]
 
 
-def _best_answer(results: Table, runs: Sequence[StoredRun], metric: str | None) -> list[str]:
-    best = best_row(results, runs, metric=metric)
+def _best_answer(results: Table, runs: Sequence[StoredRun], metric: str | None, better: str | None) -> list[str]:
+    best = best_row(results, runs, metric=metric, better=better)
     if best is None:
         return _undirected_answer(runs)
     settings = named_settings(best.row, best.cells)
@@ -148,7 +154,9 @@ def _undirected_answer(runs: Sequence[StoredRun]) -> list[str]:
     if not names:
         return []
     which = f"{names[0]}" if len(names) == 1 else f"{', '.join(names[:_MAX_NAMES])}{' …' if names[_MAX_NAMES:] else ''}"
-    ways = f"`--metric {names[0]} --better max`, or `min`, ranks by {'it' if len(names) == 1 else names[0]}"
+    sweep = typed_name(SweepPaths(finished[0].paths.root.parents[1]))
+    command = in_backticks(shlex.join(["runmanager", "best", sweep, "--metric", names[0], "--better", "max"]))
+    ways = f"{command}, or `min`, ranks by {'it' if len(names) == 1 else names[0]}"
     return [f"No cell is ranked, as it is not known whether more or less {which} is better: {ways}."]
 
 

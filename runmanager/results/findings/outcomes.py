@@ -61,14 +61,16 @@ class Outcome:
         return self.metric.of_epoch(epoch)
 
 
-def outcomes(results: Table, runs: Sequence[StoredRun], *, requested: str | None = None) -> Iterator[Outcome]:
+def outcomes(
+    results: Table, runs: Sequence[StoredRun], *, requested: str | None = None, better: str | None = None
+) -> Iterator[Outcome]:
     """Yield what may be the outcome, the preferred one first: `OUTCOMES`, then logged metrics with a known direction.
 
     A `requested` metric, by default that of the table, comes before all of them, where the runs recorded it and its
-    direction is known. `results` has a row for each run; `runs` are their records.
+    direction is known, by itself or as `better`. `results` has a row for each run; `runs` are their records.
     """
     requested = requested or results.metric
-    if requested is not None and (metric := requested_metric(requested, runs)) is not None:
+    if requested is not None and (metric := requested_metric(requested, runs, better=better)) is not None:
         yield Outcome(metric, results, runs)
     for name in default_metrics(runs):
         yield Outcome(find_metric(name, runs), results, runs)

@@ -150,10 +150,10 @@ def undirected_names(runs: Sequence[StoredRun]) -> list[str]:
     return [] if set(default_metrics(runs)) & set(names) else names
 
 
-def requested_metric(name: str, runs: Sequence[StoredRun]) -> Metric | None:
+def requested_metric(name: str, runs: Sequence[StoredRun], *, better: str | None = None) -> Metric | None:
     """Return a metric by the name under which a program recorded it; None if it did not, or without a direction."""
     try:
-        return find_metric(_logged(runs).metrics.get(name, name), runs)
+        return find_metric(_logged(runs).metrics.get(name, name), runs, better=better)
     except UsageError:
         return None
 

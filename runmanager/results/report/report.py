@@ -40,6 +40,7 @@ from runmanager.text import in_backticks, pluralize, shell_command
 __all__ = ["render_report"]
 
 _IN_CSV = "the CSV files of the sweep have"
+_BY_COMPARE = "`compare --all` has"  # also of a stand-in axis, which comparison.csv lacks
 
 
 def render_report(snapshot: SweepSnapshot, *, now: datetime.datetime) -> str:
@@ -112,12 +113,12 @@ def _comparison_table(
     notes = [*comparison.notes, *crossover_limits]
     if unmeasured := sum(row.effect is None for row in comparison.rows):
         which = pluralize(unmeasured, "pair is", "pairs are")
-        notes.append(f"{which} not measured and left out; {_IN_CSV} their reasons.")
+        notes.append(f"{which} not measured and left out; {_BY_COMPARE} their reasons.")
     noted = dataclasses.replace(answered, notes=tuple(notes))
     kept = {id(row) for row in answered.rows if not row.is_continued}
     shown = [id(row) in kept for row in comparison.rows]
     return build_html_table(
-        with_numbered_reasons(without_shorter_runs(noted, _IN_CSV)),
+        with_numbered_reasons(without_shorter_runs(noted, _BY_COMPARE)),
         title="Comparison",
         # comparison.csv in the sweep's folder lacks the rows of a stand-in axis, so the download has another name.
         file="comparison_shown.csv" if any(row.is_stand_in for row in comparison.rows) else "comparison.csv",

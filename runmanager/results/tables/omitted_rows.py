@@ -9,6 +9,7 @@ from runmanager.records.run.status import Status
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable, rows_by_sides
 from runmanager.results.compare.verdict import INCONCLUSIVE
 from runmanager.results.table_model.columns import Row, Table, setting_name
+from runmanager.results.tables.seeds import seed_groups
 from runmanager.text import format_value, pluralize
 
 __all__ = [
@@ -23,14 +24,19 @@ _T = TypeVar("_T", bound=Table)
 
 
 def without_shorter_runs(table: _T, shown_by: str = ALL_SHOWS) -> _T:
-    """Return a table without the rows of runs that a longer one continues, with a note of what shows them."""
-    rows = [row for row in table.rows if not row.is_continued]
+    """Return a table without the rows of runs that longer ones continue, with a note of what shows them.
+
+    A cell of which only some seeds are continued keeps all its rows: its mean is that of all seeds.
+    """
+    whole = [seeds for seeds in seed_groups(table) if all(row.is_continued for row in seeds)]
+    left_out = {id(row) for seeds in whole for row in seeds}
+    rows = [row for row in table.rows if id(row) not in left_out]
     count = len(table.rows) - len(rows)
     if not count:
         return table
     of = "pair" if "verdict" in table.columns else "run"
-    left_out = pluralize(count, f"{of} with fewer epochs is", f"{of}s with fewer epochs are")
-    note = f"{left_out} left out, as longer runs continue them; {shown_by} {'it' if count == 1 else 'them'}."
+    shorter = pluralize(count, f"{of} with fewer epochs is", f"{of}s with fewer epochs are")
+    note = f"{shorter} left out, as longer runs continue them; {shown_by} {'it' if count == 1 else 'them'}."
     return dataclasses.replace(table, rows=rows, notes=(*table.notes, note))
 
 

@@ -36,7 +36,7 @@ def metric_of(sweep, **options):
     return with_metric_of_sweep(sweep, None, CompareOptions(**options)).metric
 
 
-@pytest.mark.parametrize("axis", ["lr", "optimizer.weight_decay", "scheduler.gamma", "model.dropout"])
+@pytest.mark.parametrize("axis", ["lr", "epochs", "optimizer.weight_decay", "scheduler.gamma", "model.dropout"])
 def test_where_settings_of_quality_alone_vary_their_results_are_compared(graded, axis):
     sweep = graded(axis=axis)
     table = compare_with_stand_in(sweep, None)

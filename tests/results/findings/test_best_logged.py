@@ -13,6 +13,7 @@ from runmanager.results.findings.best_text import best_headline, best_sections, 
 from runmanager.results.table_model.sections import format_sections
 from runmanager.results.tables.results_table import result_rows
 
+LEAST_ZEAL = {"metric": "zeal", "better": "min"}
 COLUMNS = dict.fromkeys(("loss", "accuracy", "val_loss", "val_accuracy"))
 
 
@@ -52,7 +53,11 @@ def test_a_default_needs_a_known_direction(logged):
     with pytest.raises(UsageError, match=r"whether more or less zeal is better.*as in `--metric zeal --better max`\."):
         find_best(undirected, None)
     said = answers(result_rows(undirected, None), compare(undirected, None), runs=undirected.runs)
-    assert said[0].startswith("No cell is ranked, as it is not known whether more or less zeal is better: `--metric ")
+    assert said[0].startswith(
+        "No cell is ranked, as it is not known whether more or less zeal is better: `runmanager best "
+    )
+    least = answers(result_rows(undirected, None), compare(undirected, None), runs=undirected.runs, **LEAST_ZEAL)
+    assert least[0].startswith("The best zeal is ")
     assert find_best(logged({"low": 0.5}, name="zeal", better={"zeal": "min"}), None).metric.name == "zeal"
 
 

@@ -142,7 +142,10 @@ def test_the_comparison_has_the_pairs_with_an_answer(sweep, timed):
     section = page_of(sweep).partition('id="comparison"')[2].partition("</section>")[0]
     rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in section.split("<tr")[2:]]
     assert [row[:3] for row in rows] == [["cpu", "null", "batch_size"], ["cpu", "0.5", "batch_size"]]  # null is a value
-    assert "4 pairs are not measured and left out; the CSV files of the sweep have their reasons." in section
+    assert (
+        "4 pairs are not measured and left out; <code><span>compare</span> <span>--all</span></code> has their reasons."
+        in section
+    )
 
 
 def test_a_page_without_a_measured_pair_has_no_comparison_and_words_for_reasons(sweep, timed):

@@ -12,6 +12,7 @@ from runmanager.results.findings.answer_sentences import answers
 from runmanager.results.load.loader import read_results
 from runmanager.results.table_model.formatting import Spread, human, human_field
 from runmanager.results.tables.dataframe import to_dataframe
+from runmanager.results.tables.omitted_rows import without_shorter_runs
 from runmanager.results.tables.results_table import result_rows
 from runmanager.results.tables.seeds import collapse_seeds
 from runmanager.results.tables.sorting import best_first
@@ -140,3 +141,18 @@ def test_a_mean_without_all_runs_says_so_and_is_never_the_best(contents, timed):
         "The best val_accuracy is 0.8000 ± 0.0000 over 2 seeds with lr=1. 1 other cell is left out, as not every "
         "finished run there has one."
     )
+
+
+@pytest.mark.parametrize(("num_continued", "shown"), [(1, [3, 1]), (3, [3])])
+def test_a_cell_is_left_out_only_where_longer_runs_continue_all_its_seeds(contents, timed, num_continued, shown):
+    def named(run):
+        return {"continued_from": run.name}
+
+    shorter = [({"lr": 0.1, "epochs": 2, "seed": seed}, timed([9.0, 1.0]), {}) for seed in range(3)]
+    runs = contents(*shorter).runs
+    longer = [
+        ({"lr": 0.1, "epochs": 3, "seed": seed}, timed([9.0, 1.0, 1.0]), named(runs[seed]))
+        for seed in range(num_continued)
+    ]
+    table = collapse_seeds(without_shorter_runs(result_rows(contents(*shorter, *longer), None)))
+    assert sorted((row["seeds"] for row in table.rows), reverse=True) == shown
