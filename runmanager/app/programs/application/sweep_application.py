@@ -93,7 +93,7 @@ def _driver_options(given: Mapping[str, Any]) -> DriverOptions:
         heartbeat_timeout=given["heartbeat_timeout"],
         notify=given["notify"],
         notify_name=_key("notify"),
-        restore_name=_key("restore"),
+        restore_name=f"{_key('restore')}=true",
         named=lambda command, name: (*command, f"{_key('name')}={name}"),
         metric=given["metric"],
         without_metrics=metric_advice,
