@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import torch
-import yaml
 
 from runmanager.errors import DeviceUnavailableError, RecordError, UsageError
-from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.file_errors import require_creatable
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.process import ProcessIdentity
@@ -22,6 +20,7 @@ from runmanager.records.settings.naming import readable_name
 from runmanager.records.settings.secrets import declare_secrets
 from runmanager.records.settings.signature import UNSIGNED, short_signature, signature
 from runmanager.records.settings.values import flatten, plain_settings
+from runmanager.records.storage.config_file import write_config
 from runmanager.records.storage.reader import Damage, read_epochs, read_record, read_sweep, read_tolerantly
 from runmanager.records.storage.run_end import skipped_record
 from runmanager.records.storage.run_folder import RunFolder
@@ -195,7 +194,7 @@ class RunManager(TutorialCalls):
         if opened.is_kept:
             self._show(f"{paths.name}: finished already, kept; RunManager(…, overwrite=True) runs it again")
             return self._inactive_run(opened.folder)
-        _write_config(opened.folder)
+        write_config(opened.folder)
         is_resumed = opened.is_resumed or (can_resume and self._continue(opened.folder, options))
         return ActiveRun(
             folder=opened.folder,
@@ -298,7 +297,7 @@ class RunManager(TutorialCalls):
         opened = open_run(paths, skipped_record(record, str(error)), can_resume=False, overwrite=False)
         self._begun.append(paths)
         if not opened.is_kept:
-            _write_config(opened.folder)
+            write_config(opened.folder)
             self._show(f"{paths.name}: skipped: {error}")
         self._write_tables()
         return self._inactive_run(opened.folder)
@@ -346,11 +345,3 @@ class RunManager(TutorialCalls):
         write_epochs_table([run for run in runs if run is not None and not run.is_damaged], Path(file_name))
         if self._owns_sweep:
             write_tables_if_begun(self.paths, self._begun)
-
-
-_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # same text in a third of the time
-
-
-def _write_config(folder: RunFolder) -> None:
-    text = yaml.dump(folder.record.config, Dumper=_DUMPER, sort_keys=False, allow_unicode=True)
-    replace_file(folder.paths.config, text)

@@ -11,32 +11,26 @@ from rich.text import Text
 
 from runmanager.app.display.live_layout import LiveLayout
 from runmanager.app.display.live_region import LiveRegion, terminal_region
-from runmanager.app.display.live_table import Layout, LiveRow, footer
+from runmanager.app.display.live_table import Layout, footer
 from runmanager.app.display.run_line import (
     end_reason,
     error_excerpt,
     is_without_metrics,
-    logged_results,
     missing_metric,
-    planned_epochs,
     run_label,
     run_line,
-    run_rate,
-    run_seconds,
 )
 from runmanager.app.display.run_times import (
     RunTimes,
     RunToCome,
-    last_copied_epoch,
-    own_seconds,
     sweep_seconds_left,
     without_epochs,
 )
-from runmanager.app.display.running_run import RunningRun
+from runmanager.app.display.running_run import RunningRun, ended_row
 from runmanager.errors import RecordError
 from runmanager.records.files.atomic_files import file_stamp
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.run.run_record import EpochRecord, RunRecord, counted_word
+from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun, read_epochs, read_record
 from runmanager.text import printable, wrapped
@@ -275,19 +269,7 @@ class RunDisplay:
         self._has_checked_metric = True
 
     def _print_row(self, paths: RunPaths, record: RunRecord, epochs: Sequence[EpochRecord]) -> None:
-        epoch = epochs[-1] if epochs and epochs[-1].epoch > 0 else None
-        seconds = run_seconds(record)
-        row = LiveRow(
-            run_label(paths),
-            record.status,
-            reason=str(record.reason or ""),
-            epoch=epoch,
-            rate=run_rate(record, epochs),
-            metrics=logged_results(record, epochs),
-            counted=counted_word(record),
-            planned=planned_epochs(record),
-            seconds=own_seconds(seconds, epochs, last_copied_epoch(record)) if seconds else None,
-        )
+        row = ended_row(paths, record, epochs)
         self._columns.note(row)
         layout = self._fit()
         is_first, self._has_header = not self._has_header, True
@@ -297,7 +279,7 @@ class RunDisplay:
                 self._print(line)
         self._print(layout.row(row))
         style = "dim" if record.status.is_success else "red"
-        is_in_row = epoch is None and not row.metrics  # such a row shows the reason in place of metrics
+        is_in_row = row.epoch is None and not row.metrics  # such a row shows the reason in place of metrics
         reason = "" if is_in_row else str(record.reason or "")
         self._explain(
             reason if record.message in self._printed else end_reason(record, with_reason=not is_in_row), style=style

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from runmanager.app.display.live_table import LiveRow
-from runmanager.app.display.run_line import logged_results, planned_epochs, run_label
+from runmanager.app.display.run_line import logged_results, planned_epochs, run_label, run_rate, run_seconds
 from runmanager.app.display.run_times import (
     RunTime,
     RunTimes,
@@ -18,10 +18,10 @@ from runmanager.app.display.run_times import (
 )
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.heartbeat import BEAT_SECONDS, Beat, read_beat
-from runmanager.records.run.run_record import EpochRecord, counted_word
+from runmanager.records.run.run_record import EpochRecord, RunRecord, counted_word
 from runmanager.records.storage.reader import read_epochs, read_record, with_program_report
 
-__all__ = ["RunningRun"]
+__all__ = ["RunningRun", "ended_row"]
 
 _MARKS_PER_STEP = 2  # of the progress in a heartbeat: the batch, and that it was tracked
 _FIRST_STEPS = 3  # of a run, which take longer than the others
@@ -218,3 +218,19 @@ def _age(path: Path) -> float:
         return max(0.0, time.time() - path.stat().st_mtime)
     except OSError:
         return 0.0
+
+
+def ended_row(paths: RunPaths, record: RunRecord, epochs: Sequence[EpochRecord]) -> LiveRow:
+    """Return the row of a run that has ended."""
+    seconds = run_seconds(record)
+    return LiveRow(
+        run_label(paths),
+        record.status,
+        reason=str(record.reason or ""),
+        epoch=epochs[-1] if epochs and epochs[-1].epoch > 0 else None,
+        rate=run_rate(record, epochs),
+        metrics=logged_results(record, epochs),
+        counted=counted_word(record),
+        planned=planned_epochs(record),
+        seconds=own_seconds(seconds, epochs, last_copied_epoch(record)) if seconds else None,
+    )

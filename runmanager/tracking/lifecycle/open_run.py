@@ -57,7 +57,7 @@ def open_run(
         folder.release()
         folder.record = read_record(paths)
         return OpenedRun(folder, is_kept=True)
-    if is_resumable and (status is Status.FINISHED or _has_broken_off(stored)) and _has_readable_epochs(paths):
+    if is_resumable and (status is Status.FINISHED or _has_broken_off(stored)) and _readable_epochs(paths) is not None:
         _put_error_aside(paths, stored.attempt - 1)
         assert record.started_at is not None
         folder.resumed_from = read_record(paths)
@@ -107,10 +107,7 @@ def begin_again(folder: RunFolder, error: CheckpointError) -> str:
 
 def attempt_of(paths: RunPaths, stored: RunRecord, *, now: str) -> Attempt:
     """Return the last attempt of a stored run as an earlier one; its epochs after the checkpoint are cut later."""
-    try:
-        epochs = read_epochs(paths)
-    except RecordError:
-        epochs = []
+    epochs = _readable_epochs(paths)
     return Attempt(
         started_at=stored.resumed_at or stored.started_at or now,
         ended_at=stored.ended_at or read_last_sign_of_life(paths, stored) or now,
@@ -128,12 +125,12 @@ def _put_error_aside(paths: RunPaths, attempt: int) -> None:
         os.replace(paths.error, aside / paths.error.name)
 
 
-def _has_readable_epochs(paths: RunPaths) -> bool:
+def _readable_epochs(paths: RunPaths) -> Sequence[EpochRecord] | None:
+    """The epochs of a run, None where they cannot be read."""
     try:
-        read_epochs(paths)
+        return read_epochs(paths)
     except RecordError:
-        return False
-    return True
+        return None
 
 
 def _has_broken_off(stored: RunRecord) -> bool:

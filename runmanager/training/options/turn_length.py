@@ -12,7 +12,7 @@ _NUM_WARMUPS_OF_GRAPHS = 2  # steps of each warm-up turn where steps are capture
 def least_turn_steps(options: TrainingOptions, steps_an_epoch: int) -> int:
     """Return the fewest steps of a turn: a few batches of each loader worker, or a whole epoch if that is less.
 
-    Workers that an epoch starts anew make it a whole epoch too.
+    Workers that each epoch starts again make it a whole epoch too.
     """
     keeps_workers = not isinstance(options.loader, DataLoaderOptions) or options.loader.persistent_workers
     if options.num_workers and not keeps_workers:

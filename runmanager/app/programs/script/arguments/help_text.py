@@ -24,7 +24,7 @@ _BY_BAR = ("click", "typer", "absl")  # `[a|b]` or `<a|b>`; the others list choi
 _CHOICES_BY_BAR = re.compile(r":? ?[<\[](?P<all>[^<>\[\]]+\|[^<>\[\]]+)[>\]](?=$|[\s:,\]])")
 _CHOICES = re.compile(r"\[?\{(?P<all>[^{}]+)\}(?=$|[\s:,\]])")
 # Not a text that the script takes: what it makes of one, such as a member of an enum; a format of dates; or a word of a
-# help text that somebody wrote, as in `[auto|N]` and `{adam, sgd, ...}`.
+# help text written by hand, as in `[auto|N]` and `{adam, sgd, ...}`.
 _NO_TEXT = re.compile(
     r"True|False|None|[A-Za-z_]\w*(\.[A-Za-z_]\w*)+|.*[%<>'\"()].*|\s.*|.*\s|.*(\.\.\.|…).*|N|"
     r"(?i:int(eger)?|float|num(ber)?|str(ing)?|text|bool(ean)?|path|file|dir)",

@@ -15,7 +15,7 @@ def required_flags(usage: str, text: str) -> Sequence[Sequence[str]]:
     """Return the names, without dashes, of each flag outside all brackets of the usage; the script takes any of them.
 
     Empty unless each flag that the help `text` defines stands once in the `usage`, in the form that argparse gives it,
-    and nothing else stands between them: somebody else may have written anything there.
+    and nothing else stands between them, which the script itself may have written.
     """
     _, first, rest = " ".join(usage.split()).partition(_FIRST)
     forms = dict(map(_usage_form, _DEFINITION.findall(text)))
