@@ -13,6 +13,7 @@ from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.settings.values import plain_settings
 from runmanager.records.storage.reader import read_record, run_names
 from runmanager.results.program_files.folder_metrics import ProgramMetrics, is_metrics_file, read_metrics
+from runmanager.results.tfevents.reader import is_event_file, read_event_files
 
 __all__ = ["FoundRun", "find_runs", "is_own_sweep"]
 
@@ -20,6 +21,7 @@ _HYDRA_CONFIG = PurePath(".hydra", "config.yaml")
 _HPARAMS = "hparams.yaml"
 _HYDRA = "hydra"
 _MAX_DIGITS = 9
+_MAX_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -35,10 +37,12 @@ def find_runs(root: Path, notes: list[str]) -> Iterator[FoundRun]:
     """Find the runs below `root`, itself included, in order of their paths; `notes` gets a line for what is left out.
 
     A run is the folder of a Hydra job (with `.hydra/config.yaml`), or the topmost folder with event files or a
-    metrics.csv; all below it belongs to it. The settings are those of Hydra's file; else those of Lightning's
-    hparams.yaml; else the hyperparameters in its event files; else those in its folder's name. Sweeps of this package
-    are left out.
+    metrics.csv; all below it belongs to it. Where folders below it have different hyperparameters, as `add_hparams`
+    makes them in a loop, each of these is a run instead. The settings are those of Hydra's file; else those of
+    Lightning's hparams.yaml; else the hyperparameters in its event files; else those in its folder's name. Sweeps of
+    this package are left out.
     """
+    several: list[Path] = []  # folders that hold several runs
     for folder, subfolders, names in folders_below(root, notes):
         subfolders.sort(key=_natural_order)
         if is_own_sweep(folder) or _is_own_run(folder):
@@ -54,8 +58,19 @@ def find_runs(root: Path, notes: list[str]) -> Iterator[FoundRun]:
             settings.pop(_HYDRA, None)
             yield FoundRun(folder, settings, read_metrics(folder))
         elif any(map(is_metrics_file, names)):
-            subfolders.clear()
             metrics = read_metrics(folder)
+            if _holds_several_runs(metrics):
+                several.append(folder)
+                if own := list(read_event_files([folder / each for each in names if is_event_file(each)]).scalars):
+                    tags = ", ".join([*own[:_MAX_NAMED], *(["…"] if len(own) > _MAX_NAMED else [])])
+                    notes.append(
+                        f"{folder} holds several runs; its own values belong to none, and are left out: {tags}"
+                    )
+                continue
+            subfolders.clear()
+            if not metrics.sessions and (whole := next((each for each in several if each in folder.parents), None)):
+                notes.append(f"{folder} has no hyperparameters, unlike the runs in {whole}, and is left out")
+                continue
             yield FoundRun(folder, _logged_settings(folder, folder.relative_to(root), metrics), metrics)
 
 
@@ -73,6 +88,12 @@ def _is_own_run(folder: Path) -> bool:
     return True
 
 
+def _holds_several_runs(metrics: ProgramMetrics) -> bool:
+    """Whether folders below have different hyperparameters, and the folder itself has none."""
+    sessions = list(metrics.sessions.values())
+    return "" not in metrics.sessions and any(each != sessions[0] for each in sessions)
+
+
 def _natural_order(name: str) -> tuple[int, str]:
     """Return the sort key of a folder: Hydra numbers its jobs 0, 1, …, 10; other names come after them."""
     is_number = name.isascii() and name.isdigit() and len(name) <= _MAX_DIGITS
@@ -86,4 +107,5 @@ def _logged_settings(folder: Path, relative: PurePath, metrics: ProgramMetrics) 
             stored = read_yaml_settings(folder / _HPARAMS)
         except RecordError as error:
             metrics.notes.append(str(error))
-    return stored or plain_settings(metrics.hparams or settings_of_name(relative))
+    hparams = {name: value for session in metrics.sessions.values() for name, value in session.items()}
+    return stored or plain_settings(hparams or settings_of_name(relative))

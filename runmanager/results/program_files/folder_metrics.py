@@ -6,7 +6,6 @@ import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,13 @@ from runmanager.errors import RecordError
 from runmanager.records.files.folder_search import files_below
 from runmanager.records.files.paths import EVENT_WRITER
 from runmanager.results.program_files.event_metrics import event_metrics
-from runmanager.results.program_files.metric_naming import EVENT_FILE, METRICS_CSV, ProgramMetric, name_metrics
+from runmanager.results.program_files.metric_naming import (
+    ADD_HPARAMS,
+    EVENT_FILE,
+    METRICS_CSV,
+    ProgramMetric,
+    name_metrics,
+)
 from runmanager.results.program_files.metric_series import MetricSeries
 from runmanager.results.program_files.metrics_csv import read_metrics_csv
 from runmanager.results.tfevents.reader import is_event_file, read_event_files, writer_of
@@ -23,6 +28,7 @@ from runmanager.text import encodable
 __all__ = ["ProgramMetrics", "is_metrics_file", "read_metrics"]
 
 _ATTEMPTS = ("attempts",)  # the files of earlier attempts
+_TIME = re.compile(r"\d{9,11}\.\d+")  # in seconds since 1970: PyTorch's `add_hparams` names its folder so
 _MAX_BYTES = {EVENT_FILE: 1 << 30, METRICS_CSV: 1 << 28}
 _MAX_FILES = 1000
 _MAX_NOTES = 20
@@ -32,12 +38,13 @@ _MAX_NOTES = 20
 class ProgramMetrics:
     """What the files below a folder hold: metrics in order of appearance, hyperparameters, the time of the first.
 
-    `started_at` is the time of the first value in seconds since 1970; None without event files. `notes` name each file
-    that was not read, or not to its end.
+    `sessions` are the hyperparameters by place, a folder below this one; empty for its own. `started_at` is the time of
+    the first value in seconds since 1970; None without event files. `notes` name each file that was not read, or not to
+    its end.
     """
 
     metrics: list[ProgramMetric] = field(default_factory=list)
-    hparams: dict[str, Any] = field(default_factory=dict)
+    sessions: dict[str, dict[str, Any]] = field(default_factory=dict)
     started_at: float | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -51,20 +58,24 @@ def read_metrics(folder: Path) -> ProgramMetrics:
     """Read all event files and metrics.csv below `folder`, within limits.
 
     Files in the folders `version_0`, `version_1`, … of Lightning continue each other. A metric that several other
-    folders have gets the folder's name before its own: `fold_1/val_loss`. Of a metrics.csv and event files that hold
-    the same values, the metrics.csv counts, which has all digits.
+    folders have gets the folder's name before its own: `fold_1/val_loss`; but in the folders that `add_hparams` names
+    by the time, the value written last counts. Of a metrics.csv and event files that hold the same values, the
+    metrics.csv counts, which has all digits.
     """
     found = ProgramMetrics()
     files = files_below(folder, is_metrics_file, found.notes, without=_ATTEMPTS)
     if len(files) > _MAX_FILES:
         found.notes.append(f"{folder} must hold at most {_MAX_FILES:,} files of metrics, got more; the rest is unread")
+    by_place: dict[str, list[Path]] = {}
+    for path in sorted(files[:_MAX_FILES], key=lambda path: (_in_order(path.parent), path.name)):
+        by_place.setdefault(_place(os.path.relpath(path.parent, folder)), []).append(path)
     places: dict[tuple[str, str, str], MetricSeries] = {}
-    by_folder = sorted(files[:_MAX_FILES], key=lambda path: (_in_order(path.parent), path.name))
-    for parent, paths in groupby(by_folder, key=lambda path: path.parent):
-        place = _place(os.path.relpath(parent, folder))
-        for origin, series in _read_folder(list(paths), found):
-            key = (series.name, place, origin)
-            if key in places:
+    for place, paths in by_place.items():
+        for origin, series in _read_place(place, paths, found):
+            is_timed = place in found.sessions and _TIME.fullmatch(Path(place).name) is not None
+            shown = (Path(place).parent / ADD_HPARAMS).as_posix() if is_timed else place
+            key = (series.name, shown, origin)
+            if key in places and not is_timed:
                 places[key].continue_with(series)
             else:
                 places[key] = series
@@ -74,10 +85,17 @@ def read_metrics(folder: Path) -> ProgramMetrics:
     return found
 
 
-def _in_order(folder: Path) -> list[tuple[str, int]]:
-    """Return the sort key of a folder: `version_10` comes after `version_9`."""
-    split = (re.fullmatch(r"(.*?)(\d{0,9})", part, re.DOTALL) for part in folder.parts)
-    return [(each[1], int(each[2] or 0)) for each in split if each is not None]
+def _in_order(folder: Path) -> list[tuple[str, float]]:
+    """Return the sort key of a folder: `version_10` comes after `version_9`, and times are in their order."""
+    return [_number_at_end(part) for part in folder.parts]
+
+
+def _number_at_end(part: str) -> tuple[str, float]:
+    if _TIME.fullmatch(part):
+        return "", float(part)
+    split = re.fullmatch(r"(.*?)(\d{0,9})", part, re.DOTALL)
+    assert split is not None  # it fits any text
+    return split[1], int(split[2] or 0)
 
 
 def _place(relative: str) -> str:
@@ -85,8 +103,8 @@ def _place(relative: str) -> str:
     return "/".join(part for part in Path(encodable(relative)).parts if not re.fullmatch(r"version_\d+", part))
 
 
-def _read_folder(paths: list[Path], found: ProgramMetrics) -> Iterator[tuple[str, MetricSeries]]:
-    """Yield the metrics in the files of one folder with their origin; add hyperparameters, times and damage."""
+def _read_place(place: str, paths: list[Path], found: ProgramMetrics) -> Iterator[tuple[str, MetricSeries]]:
+    """Yield the metrics in the files of one place with their origin; add hyperparameters, times and damage."""
     readable = [path for path in paths if _is_within_limits(path, found.notes)]
     for path in readable:
         if path.name == METRICS_CSV:
@@ -99,7 +117,8 @@ def _read_folder(paths: list[Path], found: ProgramMetrics) -> Iterator[tuple[str
         return
     read = read_event_files(events)
     found.notes += read.damage
-    found.hparams |= read.hparams
+    if read.hparams:
+        found.sessions[place] = read.hparams
     for series in read.scalars.values():
         found.started_at = min(math.inf if found.started_at is None else found.started_at, *series.times)
     yield from ((EVENT_FILE, series) for series in event_metrics(read).values())

@@ -3,15 +3,18 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from runmanager.records.run.metric_names import column_of_metric
 from runmanager.results.program_files.metric_series import MetricSeries
 
-__all__ = ["EVENT_FILE", "METRICS_CSV", "ProgramMetric", "name_metrics"]
+__all__ = ["ADD_HPARAMS", "EVENT_FILE", "METRICS_CSV", "ProgramMetric", "name_metrics"]
 
 METRICS_CSV = "metrics.csv"
 EVENT_FILE = "event file"
 """The origins of metrics."""
+ADD_HPARAMS = "add_hparams"
+"""The last part of the place of metrics that were given to PyTorch's `add_hparams`."""
 
 _MAX_METRICS = 10_000
 _MAX_NAME = 200
@@ -35,8 +38,8 @@ def name_metrics(places: Mapping[tuple[str, str, str], MetricSeries], notes: lis
     """Name the metrics, which are given by name in the file, place and origin; a line of `notes` for those left out.
 
     A place is a folder, empty for the run's own. A metric that several other folders have gets the folder's name before
-    its own: `fold_1/val_loss`. Of a metrics.csv and event files that hold the same values, the metrics.csv counts,
-    which has all digits.
+    its own: `fold_1/val_loss`. So does one that was given to `add_hparams` and logged besides. Of a metrics.csv and
+    event files that hold the same values, the metrics.csv counts, which has all digits.
     """
     return _in_columns(_named(places, notes))
 
@@ -51,8 +54,10 @@ def _named(
     named: dict[str, tuple[str, MetricSeries, str]] = {}
     for name, same in by_name.items():
         different = _without_copies(same)
+        logged = [place for place, _, _ in different if PurePath(place).name != ADD_HPARAMS]
         for place, origin, series in different:
-            unique = name if len(different) == 1 or not place else f"{place}/{name}"
+            is_plain = not place or len(different) == 1 or logged == [place]
+            unique = name if is_plain else f"{place}/{name}"
             named.setdefault(unique, (unique, series, origin))
     kept = [each for each in named.values() if len(each[0]) <= _MAX_NAME]
     if len(kept) < len(named):

@@ -11,12 +11,13 @@ _MAX_POINTS = 2000
 class MetricSeries:
     """The values of one metric: the last one, the last one of each epoch, how many there are of an epoch, its course.
 
-    Epochs are numbered as in the file. `last_step` is the highest step with a value; of equal steps the value written
-    last counts. `has_stray` is whether a value belongs to no known epoch.
+    Epochs are numbered as in the file. `first_step` and `last_step` are the lowest and the highest step with a value;
+    of equal steps the value written last counts. `has_stray` is whether a value belongs to no known epoch.
     """
 
     name: str
     last: float = float("nan")
+    first_step: int | None = None
     last_step: int | None = None
     by_epoch: dict[int, float] = field(default_factory=dict)
     most_per_epoch: int = 0
@@ -40,6 +41,7 @@ class MetricSeries:
             self.last = value
             self.last_step = self.last_step if step is None else step
         if step is not None:
+            self.first_step = step if self.first_step is None else min(self.first_step, step)
             self._sample_value(step, value)
         if epoch is None:
             self.has_stray = True
@@ -57,8 +59,17 @@ class MetricSeries:
             self._stride *= 2
 
     def continue_with(self, later: "MetricSeries") -> None:
-        """Add the values of a file that continues this one, such as that of a resumed training."""
+        """Add the values of a file that continues this one, such as that of a resumed training.
+
+        What it has at several steps, or of several epochs, replaces all from its first one on.
+        """
+        if later.first_step is not None and later.first_step != later.last_step:
+            self._sample = {step: value for step, value in self._sample.items() if step < later.first_step}
+        if len(later.by_epoch) > 1:
+            first = min(later.by_epoch)
+            self.by_epoch = {epoch: value for epoch, value in self.by_epoch.items() if epoch < first}
         self.last, self.last_step = later.last, later.last_step
+        self.first_step = min((step for step in (self.first_step, later.first_step) if step is not None), default=None)
         for step, value in later.points.items():
             self._sample_value(step, value)
         self.by_epoch.update(later.by_epoch)

@@ -10,10 +10,10 @@ It is 10 to 20 times as fast as TensorBoard's `EventAccumulator` (docs/benchmark
 compiled messages it would be 7 to 10 times as fast, and `table --events` would have to import protobuf.
 """
 
+import math
 import os
 import stat
 import struct
-from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,7 @@ import google_crc32c
 
 from runmanager.errors import RecordError
 from runmanager.results.tfevents.protobuf import fields, hyperparameters, plugin_data, scalar_of_tensor, varint
+from runmanager.results.tfevents.restarts import Series, WrittenFile, drop_from, values_that_count
 
 __all__ = ["EventFolder", "Series", "is_event_file", "read_event_files", "writer_of"]
 
@@ -38,22 +39,17 @@ _TIME_END = 9  # the step follows the time
 _SIGN = 1 << 63
 _HPARAMS_TAG = "_hparams_/session_start_info"
 _SCALARS = b"scalars"
+_SESSION_LOG = 7  # a field of an event
+_SESSION_START = (1, 1)  # its status
 _SOURCE_FIELD = 10  # of an event: the program that wrote the file
 _MAX_FIRST_BYTES = 4096
-
-
-@dataclass(frozen=True)
-class Series:
-    """The values of a tag in the order written, with their steps and times (in seconds since 1970)."""
-
-    steps: "array[int]" = field(default_factory=lambda: array("q"))
-    values: "array[float]" = field(default_factory=lambda: array("d"))
-    times: "array[float]" = field(default_factory=lambda: array("d"))
 
 
 @dataclass
 class EventFolder:
     """Contents of the event files of one folder: scalars by tag, hyperparameters, and a line for each damaged file.
+
+    Scalars are without those that a resumed process wrote again (`values_that_count`); `replaced` counts these by tag.
 
     An incomplete record at the end of a file does not count as damage: it is still being written, or was cut off when
     its process was killed.
@@ -62,6 +58,7 @@ class EventFolder:
     scalars: dict[str, Series] = field(default_factory=dict)
     hparams: dict[str, Any] = field(default_factory=dict)
     damage: list[str] = field(default_factory=list)
+    replaced: dict[str, int] = field(default_factory=dict)
 
 
 def is_event_file(name: str) -> bool:
@@ -84,8 +81,12 @@ def writer_of(path: Path) -> str:
 
 
 def read_event_files(paths: Iterable[Path]) -> EventFolder:
-    """Read the event files of one folder in the given order; a file that cannot be read becomes a line of `damage`."""
+    """Read the event files of one folder; a file that cannot be read becomes a line of `damage`.
+
+    Files that began at the same time are in the given order.
+    """
     reader = _Reader()
+    files: list[WrittenFile] = []
     for path in paths:
         try:
             if not stat.S_ISREG(mode := path.lstat().st_mode):
@@ -94,24 +95,32 @@ def read_event_files(paths: Iterable[Path]) -> EventFolder:
                 reader.found.damage.append(f"{path} is {what}")
                 continue
             with path.open("rb") as file:
-                reader.read(file, path)
+                files.append(reader.read(file, path))
         except OSError as error:
             reader.found.damage.append(f"{path} cannot be read: {error.strerror or error}")
+    reader.found.scalars, reader.found.replaced = values_that_count(files)
     return reader.found
 
 
 class _Reader:
-    """Reads event files one after another into one `EventFolder`."""
+    """Reads event files one after another; `found` has all but their scalars."""
 
     def __init__(self) -> None:
         self.found = EventFolder()
+        self._scalar_tags: set[str] = set()  # of tensors: only the first event of a tag names the plugin
+        self._begin_file()
+
+    def _begin_file(self) -> None:
+        self._scalars: dict[str, Series] = {}
+        self._times: list[float] = []  # of decoded events
+        self._session_step: int | None = None
         self._single: dict[bytes, _SingleTemplate] = {}  # by the bytes between step and value
         self._multiple: dict[int, list[_MultipleTemplate]] = {}  # by the number of bytes after the step
         self._tail_lengths: list[int] = []  # of the known events of one value: bytes from the value to the end
-        self._scalar_tags: set[str] = set()  # of tensors: only the first event of a tag names the plugin
 
-    def read(self, file: BinaryIO, path: Path) -> None:
+    def read(self, file: BinaryIO, path: Path) -> WrittenFile:
         """Read a file to its end or to the first damaged record: where the next record begins is then unknown."""
+        self._begin_file()
         rest = b""
         needed = _CHUNK_BYTES
         size = os.fstat(file.fileno()).st_size  # a length in the file may be far longer
@@ -123,6 +132,10 @@ class _Reader:
                 needed = max(_CHUNK_BYTES, min(missing, size))
         except (RecordError, IndexError, struct.error) as error:
             self.found.damage.append(f"{path} is damaged, and was read up to there: {error}")
+        begin = self._times[0] if self._times and math.isfinite(self._times[0]) else -math.inf
+        ends = [max(filter(math.isfinite, each.times), default=begin) for each in self._scalars.values()]
+        end = max([begin, *filter(math.isfinite, self._times), *ends])
+        return WrittenFile(begin, end, self._scalars, self._session_step)
 
     def _scan(self, data: bytes) -> tuple[int, int]:
         """Read all complete records; returns where the next one begins and how many bytes of it are missing.
@@ -168,7 +181,7 @@ class _Reader:
 
     def _decode(self, message: bytes, rest: int) -> None:
         """Decode any event. `rest` is where time and step end if the message starts with them, else 0."""
-        time, step, summaries = 0.0, 0, []
+        time, step, summaries, is_session_start = 0.0, 0, [], False
         for kind, value in fields(message):
             if kind == 1 and isinstance(value, bytes):
                 (time,) = _DOUBLE.unpack(value)
@@ -176,6 +189,11 @@ class _Reader:
                 step = value if value < _SIGN else value - 2 * _SIGN
             elif kind == 5 and isinstance(value, bytes):
                 summaries.append(value)
+            elif kind == _SESSION_LOG and isinstance(value, bytes):
+                is_session_start = _SESSION_START in fields(value)
+        self._times.append(time)
+        if is_session_start:
+            self._start_session(step)
         values = [
             value for summary in summaries for kind, value in fields(summary) if kind == 1 and isinstance(value, bytes)
         ]
@@ -184,7 +202,7 @@ class _Reader:
             tag, number, layout = self._scalar(value)
             if number is None:
                 continue
-            series = self.found.scalars.setdefault(tag, Series())
+            series = self._scalars.setdefault(tag, Series())
             series.steps.append(step)
             series.times.append(time)
             series.values.append(number)
@@ -195,6 +213,13 @@ class _Reader:
             templates = self._multiple.setdefault(len(message) - rest, [])
             if len(templates) < _MAX_TEMPLATES:
                 templates.append(_MultipleTemplate(message, rest, offsets, found))
+
+    def _start_session(self, step: int) -> None:
+        """Drop what the file has from this step on. The series stay the same objects, to which templates add."""
+        self._session_step = step if self._session_step is None else min(step, self._session_step)
+        for series in self._scalars.values():
+            kept = drop_from(series, step)
+            series.steps[:], series.values[:], series.times[:] = kept.steps, kept.values, kept.times
 
     def _read_by_template(self, message: bytes, rest: int, step: int) -> bool:
         """Read an event of several values if a template fits; `step` is still unsigned."""

@@ -12,6 +12,7 @@ from runmanager.records.run.metric_direction import prefers_larger
 from runmanager.records.settings.values import differing_settings
 from runmanager.results.table_model.columns import MISSING, Row, Table, column_of
 from runmanager.results.tfevents.reader import EventFolder, Series, is_event_file, read_event_files
+from runmanager.text import pluralize
 
 __all__ = ["event_rows", "read_event_folders"]
 
@@ -73,7 +74,11 @@ def event_rows(folders: Mapping[str, EventFolder]) -> Table:
         settings=tuple(settings.values()),
         foreign=foreign,
         shown=("run", *(settings[name] for name in varying), "steps", *foreign),
-        notes=(*_empty_notes(folders), *(f"Not read: {line}" for each in folders.values() for line in each.damage)),
+        notes=(
+            *_empty_notes(folders),
+            *_replaced_notes(folders),
+            *(f"Not read: {line}" for each in folders.values() for line in each.damage),
+        ),
         legend=LEGEND,
     )
 
@@ -122,3 +127,16 @@ def _empty_notes(folders: Mapping[str, EventFolder]) -> Iterable[str]:
         return []
     more = f" and {len(empty) - _MAX_NAMED} more" if len(empty) > _MAX_NAMED else ""
     return [f"Without scalars or hyperparameters: {', '.join(empty[:_MAX_NAMED])}{more}."]
+
+
+def _replaced_notes(folders: Mapping[str, EventFolder]) -> Iterable[str]:
+    """Say where TensorBoard may show more than is counted here."""
+    for name, folder in folders.items():
+        if folder.replaced:
+            tags = list(folder.replaced)
+            more = f" and {len(tags) - _MAX_NAMED} more tags" if len(tags) > _MAX_NAMED else ""
+            num_values = pluralize(sum(folder.replaced.values()), "value")
+            yield (
+                f"Not counted in {name}: {num_values} of {', '.join(tags[:_MAX_NAMED])}{more} from steps that a later "
+                "process wrote again; TensorBoard may show them, unless the writer was given `purge_step`."
+            )

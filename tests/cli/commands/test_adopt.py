@@ -14,7 +14,8 @@ from torch.utils.tensorboard import SummaryWriter
 
 from runmanager import RunManager, Sweep
 from runmanager.errors import UsageError
-from runmanager.records.files.paths import SweepPaths
+from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.results.program_files.metric_curves import metrics_by_step
 from runmanager.tracking.tensorboard.logdir import SweepLogdir
 
 from ..conftest import rows_of
@@ -284,3 +285,50 @@ def test_a_metric_that_gets_another_name_is_said_once_and_is_what_is_compared(co
     assert "val_accuracy" in text and "better" in text and "were not timed" not in text
     asked = " ".join(command("compare", "theirs", "--axis", "lr", "--metric", "samples_per_second").out.split())
     assert "adopted runs were not timed" in asked and "is compared with --metric: val_accuracy, mine" in asked
+
+
+def test_a_run_that_was_resumed_has_the_values_of_its_last_process(command: Callable, tmp_path: Path) -> None:
+    """The first process died at step 19, the second one resumed at step 10 and ended at 14."""
+    for purge_step, steps, loss in ((None, range(20), 0.125), (None, range(10, 15), 0.5)):
+        with SummaryWriter("tree/lr=1", purge_step=purge_step) as writer:
+            for step in steps:
+                writer.add_scalar("val_loss", loss, step)
+    table = command("table", "tree", "--events", "--format", "csv")
+    assert [(row["val_loss"], row["steps"]) for row in rows_of(table.out)] == [("0.5", "14")]
+    shown = words_of(command("table", "tree", "--events").out)
+    assert "Not counted in lr=1: 10 values of val_loss from steps that a later process wrote again" in shown
+    assert "unless the writer was given `purge_step`" in shown
+    command("adopt", "tree")
+    assert [row["val_loss"] for row in results_of("tree")] == ["0.5"]
+    best = json.loads(command("best", "tree", "--format", "json").out)
+    assert (best["metric"], best["best"]["mean"]) == ("val_loss", 0.5)
+    (curve,) = metrics_by_step(RunPaths(tmp_path / "tree/lr=1"), {"val_loss": "event file"}).values()
+    assert curve == {step: 0.125 if step < 10 else 0.5 for step in range(15)}
+
+
+def test_a_loop_that_calls_add_hparams_has_a_run_for_each_call(command: Callable, tmp_path: Path) -> None:
+    with SummaryWriter("logs/exp") as writer:
+        writer.add_scalar("shared", 1.0, 0)
+        for lr in (0.5, 0.25, 0.125):
+            writer.add_hparams({"lr": lr, "batch": int(8 * lr)}, {"hparam/score": lr})
+    (tmp_path / "logs/exp/pictures").mkdir()
+    write_scalars(tmp_path / "logs/exp/pictures", fid=1.0)
+    said = command("adopt", "logs")
+    assert {(row["lr"], row["batch"], row["hparam/score"]) for row in results_of("logs")} == {
+        *(("0.5", "4", "0.5"), ("0.25", "2", "0.25"), ("0.125", "1", "0.125"))
+    }
+    assert "exp holds several runs; its own values belong to none, and are left out: shared" in words_of(said.err)
+    assert "exp/pictures has no hyperparameters" in words_of(said.err)
+    best = json.loads(command("best", "logs", "--metric", "hparam/score", "--format", "json").out)
+    assert best["best"]["settings"]["lr"] == 0.5
+
+
+def test_hyperparameters_that_were_written_again_are_those_of_one_run(command: Callable) -> None:
+    for score in (0.75, 0.5):  # attempts of a training
+        with SummaryWriter("logs/exp") as writer:
+            writer.add_scalar("val_loss", score, 1)
+            writer.add_hparams({"lr": 0.5}, {"hparam/score": score, "val_loss": 9.0}, global_step=int(score * 100))
+    command("adopt", "logs")
+    assert [(row["hparam/score"], row["val_loss"], row["add_hparams/val_loss"]) for row in results_of("logs")] == [
+        ("0.5", "0.5", "9.0")
+    ]

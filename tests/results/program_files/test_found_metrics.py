@@ -103,6 +103,29 @@ def test_event_files_at_any_depth_and_of_several_writers_count_once_each(tmp_pat
     assert set(found.origins.values()) == {"event file"}
 
 
+def test_hyperparameters_of_each_attempt_are_one_set_of_metrics(tmp_path: Path) -> None:
+    for attempt in range(4):
+        with SummaryWriter(tmp_path / "tb") as writer:
+            writer.add_scalar("loss", attempt, attempt)
+            writer.add_hparams({"lr": 0.1}, {"hparam/best": 0.5 + attempt, "loss": 7.0}, global_step=9 - attempt)
+    assert found_metrics(tmp_path).values == {"loss": 3.0, "hparam/best": 3.5, "tb/add_hparams/loss": 7.0}
+
+
+def test_versions_of_lightning_replace_what_they_wrote_again(tmp_path: Path) -> None:
+    for version, (epochs, loss) in enumerate(((range(8), 0.25), (range(4, 6), 0.5))):
+        folder = tmp_path / f"logs/version_{version}"
+        folder.mkdir(parents=True)
+        lines = [f"{epoch},{10 * epoch + 9},{loss}" for epoch in epochs]
+        (folder / "metrics.csv").write_text("\n".join(["epoch,step,val_loss", *lines, ""]))
+        with SummaryWriter(folder) as writer:
+            for epoch in epochs:
+                writer.add_scalar("fid", loss, epoch)
+    found = {each.name: each.series for each in read_metrics(tmp_path).metrics}
+    assert found["val_loss"].by_epoch == {epoch: 0.25 if epoch < 4 else 0.5 for epoch in range(6)}
+    assert found["val_loss"].points == {10 * epoch + 9: 0.25 if epoch < 4 else 0.5 for epoch in range(6)}
+    assert found["fid"].points == {epoch: 0.25 if epoch < 4 else 0.5 for epoch in range(6)}
+
+
 def test_event_file_that_this_package_wrote_is_not_read(tmp_path: Path) -> None:
     manager = RunManager(tmp_path / "mine")
     loader = DataLoader(TensorDataset(torch.randn(8, 4), torch.zeros(8, dtype=torch.int64)), batch_size=4)
