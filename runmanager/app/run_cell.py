@@ -82,7 +82,7 @@ def _write_tables(sweep: SweepPaths) -> None:
         _log.warning("the tables could not be written", exc_info=True)
 
 
-_METRICS = ("val_accuracy", "accuracy", "val_loss", "loss")
+_METRICS = ("val_accuracy", "val_loss", "accuracy", "loss")
 
 
 def _final_metric(folder: RunPaths) -> float | None:

@@ -131,8 +131,8 @@ class Sweep:
     ) -> BestCell:
         """The best cell by the mean of `metric` over its seeds, and whether the next one is truly worse.
 
-        The default metric is `val_accuracy`, or the first of accuracy, val_loss, loss and the logged metrics that a
-        cell has; the result says which. `better` and `at` are those of `compare`. `where` is a condition on the runs to
+        The default metric is `val_accuracy`, or the first one that a cell has of validation, of a test, or of training;
+        the result says which. `better` and `at` are those of `compare`. `where` is a condition on the runs to
         consider. `load_model(sweep.best().run)` loads the model of the cell's best run.
 
         Raises `UsageError` for an unknown metric and for one that no finished run has.

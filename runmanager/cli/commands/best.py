@@ -27,7 +27,7 @@ def best(
         str | None,
         typer.Option(
             help="The metric: time_to_accuracy=0.95, or any that compare --metric takes. Default: the one that "
-            "the sweep was given, else val_accuracy; if no cell has it, accuracy, val_loss, loss or a logged metric.",
+            "the sweep was given, else one of validation (val_accuracy first), of a test, or of training.",
             autocompletion=complete_metrics,
         ),
     ] = None,

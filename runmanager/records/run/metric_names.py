@@ -1,8 +1,9 @@
-"""Names that other programs give to the metrics with a column of their own: `val/loss` is `val_loss`."""
+"""What the names of metrics say: which column of every table one means, and on which samples it was measured."""
 
 import re
+from collections.abc import Iterable, Iterator
 
-__all__ = ["column_of_metric"]
+__all__ = ["by_preference", "column_of_metric"]
 
 _COLUMNS = frozenset(("loss", "accuracy", "val_loss", "val_accuracy"))
 _SPLITS = {
@@ -28,3 +29,47 @@ def column_of_metric(name: str) -> str | None:
         if split in _SPLITS and quantity in _QUANTITIES:
             return _SPLITS[split] + _QUANTITIES[quantity]
     return None
+
+
+_VALIDATION, _OTHER, _TRAINING, _SPEED = range(4)
+_EVALUATION = frozenset(("eval", "evaluation"))
+_SAMPLES = {
+    **dict.fromkeys(("dev", "holdout", "val", "vali", "valid", "validate", "validation", *_EVALUATION), _VALIDATION),
+    **dict.fromkeys(("test", "testing", "tst"), _OTHER),
+    **dict.fromkeys(("train", "training", "trn"), _TRAINING),
+}
+_OF_SPEED = frozenset(("latency", "second", "seconds", "throughput", "time"))
+_SPLIT = "|".join(sorted(_SAMPLES, key=len, reverse=True))
+_MEASURED = "acc|accuracy|auc|err|error|f1|iou|loss|mae|mse|perplexity|ppl|rmse|score"
+_IN_ONE_WORD = re.compile(rf"(?:{_MEASURED})({_SPLIT})|({_SPLIT})(?:{_MEASURED})")
+
+
+def by_preference(names: Iterable[str]) -> list[str]:
+    """Return the metrics in the order in which one is chosen where none was asked for; equal ones keep theirs.
+
+    Those of validation come first, then those of a test and those whose name does not say on which samples they were
+    measured, then those of training, which the columns `loss` and `accuracy` are; speeds and times are last.
+    """
+    return sorted(names, key=_preference)
+
+
+def _preference(name: str) -> int:
+    if name.removeprefix("metrics.") in ("loss", "accuracy"):
+        return _TRAINING
+    parts = [list(_words(part)) for part in re.sub(r"(?i)h[eo]ld[\W_]?out", "holdout", name).split("/")]
+    if not _OF_SPEED.isdisjoint(parts[-1]):
+        return _SPEED
+    for words in reversed(parts):  # `val/train_loss` is more about `train_loss` than about the group
+        known = [word for word in words if word in _SAMPLES]
+        exact = [word for word in known if word not in _EVALUATION] or known  # `train_eval` is an evaluation on `train`
+        if exact:
+            return _SAMPLES[exact[-1]]
+    return _OTHER
+
+
+def _words(part: str) -> Iterator[str]:
+    """Yield the words of a part of a name in lower case, without digits at their ends: `valLoss2` has `val`, `loss`."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", part)
+    for word in re.split(r"[\W_]+", spaced.lower()):
+        both = _IN_ONE_WORD.fullmatch(word)
+        yield (both[1] or both[2]) if both else word.rstrip("0123456789")

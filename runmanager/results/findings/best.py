@@ -142,7 +142,7 @@ def find_best(
 
     `folders` are the run folders that count (None: all). `cells` are those of several sweeps, of which `sweep` has the
     runs; None gathers those of the one sweep. Without a metric, the one that the sweep was asked for is used, else the
-    first of `OUTCOMES` that a cell has, else the first recorded metric whose direction is known. `better` and `at` are
+    first of `default_metrics` that a cell has. `better` and `at` are
     those of `CompareOptions`, and so are the remaining `options`. Only cells whose finished runs all have the metric
     are ranked: a run that never reaches an accuracy has no time to it.
 

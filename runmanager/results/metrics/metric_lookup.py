@@ -1,11 +1,11 @@
 """The metrics that the runs of a sweep can be compared by: the built-in ones, and what their epochs recorded."""
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from runmanager.errors import UsageError
+from runmanager.records.run.metric_names import by_preference
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.load.run_summary import OVERALL_RATE, measured_epochs, overall_rate
@@ -27,18 +27,12 @@ from runmanager.validation import did_you_mean, fault
 
 __all__ = [
     *("MEMORY", "METRIC_NAMES", "RUN_TIME", "SPEEDS"),
-    *("any_direction", "default_metrics", "find_metric", "finished_without_metrics", "has_metrics", "is_of_training"),
+    *("any_direction", "default_metrics", "find_metric", "finished_without_metrics", "has_metrics"),
     "known_metrics",
     *("recorded_names", "requested_metric", "undirected_names"),
 ]
 
 _TIME_TO_ACCURACY = "time_to_accuracy"
-_OF_TRAINING = re.compile(r"train(ing)?(?![a-z])", re.IGNORECASE)
-
-
-def is_of_training(name: str) -> bool:
-    """Whether a metric was measured on training samples, by its name: others rank first."""
-    return _OF_TRAINING.match(name) is not None
 
 
 def _each_epoch(name: str, *, more_is_better: bool) -> Metric:
@@ -132,16 +126,20 @@ def recorded_names(runs: Sequence[StoredRun]) -> list[str]:
 
 
 def default_metrics(runs: Sequence[StoredRun]) -> Iterator[str]:
-    """Yield the metrics by which cells are ranked where none is requested, the preferred one first.
+    """Yield the metrics by which cells are ranked where none is requested, in order of preference.
 
-    They are `OUTCOMES`, then the logged metrics, those of training last. The latter are looked for only when they are
-    needed. Each counts only where its direction is known, and losses only where all runs have the same loss function.
+    They are `OUTCOMES` and the logged metrics (`by_preference`); the latter are looked for only when they are needed.
+    Each counts only where its direction is known, and losses only where all runs have the same loss function.
     """
     directions = Directions.of_runs(runs)
-    built_in = (name for name in OUTCOMES if directions.known(name) is not None)
-    yield from (name for name in built_in if name not in OF_THE_LOSS or len(_losses(runs)) < 2)
-    columns = sorted(_logged(runs).metrics.items(), key=lambda each: is_of_training(each[0]))
-    yield from (column for name, column in columns if directions.known(name) is not None)
+
+    def counts(column: str, name: str) -> bool:
+        return directions.known(name) is not None and (column not in OF_THE_LOSS or len(_losses(runs)) < 2)
+
+    first = [name for name in by_preference(OUTCOMES) if name.startswith("val_")]
+    yield from (name for name in first if counts(name, name))
+    names = {name: name for name in OUTCOMES} | {column: name for name, column in _logged(runs).metrics.items()}
+    yield from (each for each in by_preference(names) if each not in first and counts(each, names[each]))
 
 
 def undirected_names(runs: Sequence[StoredRun]) -> list[str]:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from runmanager.errors import UsageError
+from runmanager.records.run.metric_names import by_preference
 from runmanager.records.run.status import Status
 from runmanager.results.metrics.loss_functions import OF_THE_LOSS
-from runmanager.results.metrics.metric_lookup import is_of_training
 from runmanager.results.table_model.columns import OUTCOMES, Row, Table
 from runmanager.results.table_model.formatting import Spread, human_columns
 from runmanager.results.tables.labelled import NOTE
@@ -49,7 +49,7 @@ def best_first(table: Table) -> Table:
 
 
 def ranked_column(table: Table) -> str | None:
-    """The column by which people rank the rows of a results table: the first metric whose direction is known.
+    """The column by which people rank the rows of a results table: the preferred metric whose direction is known.
 
     The one that a command has asked for comes first. None where no finished run has any. Losses count only where all
     rows have the same loss.
@@ -57,9 +57,8 @@ def ranked_column(table: Table) -> str | None:
     asked = [name for name in (f"metrics.{table.metric}", table.metric) if table.metric and name in table.columns]
     of_loss = [name for name in table.settings if name.removeprefix("settings.").partition(".")[0] == "loss"]
     has_several_losses = any(len({sort_key(row[name]) for row in table.rows}) > 1 for name in of_loss)
-    of_training = [name for name in table.logged if is_of_training(name)]
     outcomes = [name for name in OUTCOMES if name in table.columns and not (has_several_losses and name in OF_THE_LOSS)]
-    for name in (*asked, *outcomes, *(each for each in table.logged if each not in of_training), *of_training):
+    for name in (*asked, *by_preference([*outcomes, *table.logged])):
         if table.directions.known(name) is not None and any(_is_result(row, name) for row in table.rows):
             return name
     return None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.metric_names import by_preference
 from runmanager.records.run.status import Status
 from runmanager.records.settings.values import hashable
 from runmanager.results.compare.cell_pairing import SEED
@@ -21,7 +22,6 @@ from runmanager.results.load.several_sweeps import SWEEP, NamedSweep
 from runmanager.results.load.summary_cache import SummaryMemory
 from runmanager.results.load.sweep_search import find_sweeps
 from runmanager.results.metrics.loss_functions import OF_THE_LOSS
-from runmanager.results.metrics.metric_lookup import is_of_training
 from runmanager.results.stats.descriptive import mean
 from runmanager.results.table_model.columns import OUTCOMES, Row, Table
 from runmanager.results.table_model.directions import Directions
@@ -176,10 +176,9 @@ def _metrics(sweep: NamedSweep, names: Sequence[str]) -> Iterator[tuple[str, boo
     """
     directions = declared_directions(sweep.summary)
     logged = dict.fromkeys(name for each in sweep.summary.logged_names for name in each.metrics)
-    of_training = [name for name in logged if is_of_training(name)]
     has_several_losses = any(name == "loss" or name.startswith("loss.") for name in names)
     outcomes = [name for name in OUTCOMES if not (has_several_losses and name in OF_THE_LOSS)]
-    every = [*outcomes, *(name for name in logged if name not in of_training), *of_training]
+    every = by_preference([*outcomes, *logged])
     asked = [name for name in every if sweep.plan is not None and name == sweep.plan.metric]
     for name in dict.fromkeys([*asked, *every]):
         if (is_larger := directions.known(name)) is not None:

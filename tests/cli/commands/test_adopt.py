@@ -332,3 +332,21 @@ def test_hyperparameters_that_were_written_again_are_those_of_one_run(command: C
     assert [(row["hparam/score"], row["val_loss"], row["add_hparams/val_loss"]) for row in results_of("logs")] == [
         ("0.5", "0.5", "9.0")
     ]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("Loss/train", "Loss/test"), ("accTrain", "valid_err"), ("acc.train", "f1")]
+)
+def test_the_overfitted_cell_is_not_the_best(command: Callable, first: str, second: str) -> None:
+    good, bad = (0.25, 0.5) if "oss" in second or "err" in second else (0.5, 0.25)
+    for lr, of_training, value in ((0.5, bad if "acc" in first else good, good), (0.25, 0.75 - good, bad)):
+        with SummaryWriter(f"tree/lr={lr}") as writer:
+            writer.add_scalar(first, of_training, 1)
+            writer.add_scalar(second, value, 1)
+    command("adopt", "tree")
+    best = json.loads(command("best", "tree", "--format", "json").out)
+    assert (best["metric"], best["best"]["settings"]["lr"]) == (second, 0.5)
+    (listed,) = json.loads(command("ls", "--format", "json").out)
+    assert (listed["metric"], listed["best"]) == (second, good)
+    text = words_of(command("table", "tree").out)
+    assert text.index("0.5 finished") < text.index("0.25 finished")

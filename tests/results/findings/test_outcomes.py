@@ -39,12 +39,12 @@ def answered(sweep):
     return answers(result_rows(sweep, None), compare(sweep, None), runs=sweep.runs)
 
 
-def test_columns_come_before_logged_metrics(logged):
+def test_metrics_of_validation_come_first_and_columns_of_training_last(logged):
     sweep = logged({0.1: (3.0,)})
     names = [each.name for each in outcomes(result_rows(sweep, None), sweep.runs)]
-    assert names == ["val_accuracy", "accuracy", "val_loss", "loss", "fid"]
+    assert names == ["val_accuracy", "val_loss", "fid", "accuracy", "loss"]
     sweep = logged({0.1: (3.0,)}, better={"zeal": "max", "fid": "max"})
-    *_, zeal, fid = outcomes(result_rows(sweep, None), sweep.runs)
+    zeal, fid = list(outcomes(result_rows(sweep, None), sweep.runs))[2:4]
     assert (zeal.name, fid.name, fid.metric.more_is_better) == ("zeal", "fid", True)
     assert answered(logged({0.1: (3.0,)}, columns={}))[0].startswith("The best val_accuracy is 0.8929")
 

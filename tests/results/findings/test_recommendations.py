@@ -242,7 +242,7 @@ def test_axis_of_lists_is_not_extended(steps):
 
 
 def test_command_of_the_best_cell_names_an_existing_metric(contents, timed):
-    cases = ((["val_accuracy"], " --metric accuracy"), (["val_accuracy", "accuracy"], " --metric val_loss"))
+    cases = ((["val_accuracy"], " --metric val_loss"), (["val_accuracy", "val_loss"], " --metric accuracy"))
     for missing, by in cases:
         epochs = [msgspec.structs.replace(epoch, **dict.fromkeys(missing)) for epoch in timed([9.0, 2.0])]
         sweep = contents(*(({"lr": lr}, epochs, {}) for lr in (1, 2)))
