@@ -1,8 +1,8 @@
-"""Parts shared by all exports: optional packages, fingerprints of runs, and the result of an incremental export."""
+"""Parts shared by all exports: optional packages, names and fingerprints, and the result of an incremental export."""
 
 import hashlib
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -11,6 +11,7 @@ import msgspec
 
 from runmanager.errors import UsageError
 from runmanager.records.run.run_record import PHASES, EpochRecord
+from runmanager.records.settings.values import flatten
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.load.logged_values import (
     last_metrics,
@@ -20,16 +21,20 @@ from runmanager.results.load.logged_values import (
     unit_rates,
 )
 from runmanager.results.load.run_summary import measured_epochs
-from runmanager.results.table_model.columns import OUTCOMES
+from runmanager.results.table_model.columns import FIXED_COLUMNS, OUTCOMES
 from runmanager.results.table_model.logged_columns import LoggedColumns, logged_columns
 from runmanager.text import pluralize
 
 __all__ = [
     "ExportResult",
+    "NamesElsewhere",
+    "distinct_names",
     "epoch_metrics",
+    "exported_metrics",
     "exported_names",
     "final_metrics",
     "import_optional",
+    "names_elsewhere",
     "run_fingerprint",
     "summary_values",
     "sync_runs",
@@ -41,20 +46,87 @@ _EPOCH_METRICS = (
 )
 """The fixed metrics exported for each epoch, by the column names of epochs.csv."""
 
+_RUN_METRICS = ("num_parameters", "peak_memory_bytes")
 _RUN_FACTS = ("folder", "deviations")  # names of exported values of a whole run that have no column
+_MAX_NAMED = 10
 
 
 @dataclass(frozen=True)
 class ExportResult:
-    """The number of runs that an export wrote, and of those that were already up to date."""
+    """The number of runs that an export wrote, and of those that were already up to date.
+
+    `changes` are sentences about what has another name or value there.
+    """
 
     where: str
     num_written: int
     num_kept: int = 0
+    changes: tuple[str, ...] = ()
 
     def describe(self) -> str:
         kept = f", {pluralize(self.num_kept, 'was up to date', 'were up to date')}" if self.num_kept else ""
-        return f"{pluralize(self.num_written, 'run')} written to {self.where}{kept}."
+        return "\n".join([f"{pluralize(self.num_written, 'run')} written to {self.where}{kept}.", *self.changes])
+
+
+def distinct_names(
+    names: Iterable[str],
+    convert: Callable[[str], str],
+    *,
+    max_length: int | None = None,
+    is_same_in_any_case: bool = False,
+) -> dict[str, str]:
+    """Return what `convert` makes of each name, and a number after it where another name has that already.
+
+    Names that need no change come first, those of columns of every table before others, each in alphabetical order: all
+    runs of a sweep get the same names if `names` are those of all of them. With `is_same_in_any_case` names that differ
+    in case only are not distinct.
+    """
+    converted = {name: convert(name)[:max_length] for name in names}
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in sorted(converted, key=lambda name: (converted[name] != name, name not in FIXED_COLUMNS, name)):
+        given, number = converted[name], 1
+        while (key := given.casefold() if is_same_in_any_case else given) in taken:
+            number += 1
+            end = f"_{number}"
+            given = converted[name][: None if max_length is None else max_length - len(end)] + end
+        taken.add(key)
+        found[name] = given
+    return found
+
+
+@dataclass(frozen=True)
+class NamesElsewhere:
+    """The names that another tool gets for the settings and for the metrics of a sweep, by their own names."""
+
+    settings: Mapping[str, str]
+    metrics: Mapping[str, str]
+
+    def changes(self, tool: str) -> list[str]:
+        """Return a sentence that tells the changed names, if there are any."""
+        both = {"setting": self.settings, "metric": self.metrics}
+        changed = [f"the {kind} {a} is {b}" for kind, names in both.items() for a, b in names.items() if a != b]
+        more = [f"and {len(changed) - _MAX_NAMED:,} more"] if len(changed) > _MAX_NAMED else []
+        return [f"Other names in {tool}: {', '.join([*changed[:_MAX_NAMED], *more])}."] if changed else []
+
+
+def names_elsewhere(
+    runs: Iterable[StoredRun],
+    *,
+    setting_name: Callable[[str], str],
+    metric_name: Callable[[str], str],
+    max_length: int | None = None,
+) -> NamesElsewhere:
+    """Return the names that another tool gets, given what it accepts of each; no two of a kind are the same."""
+    settings: dict[str, None] = {}
+    metrics: dict[str, None] = {}
+    for run in runs:
+        settings |= dict.fromkeys(flatten(run.record.config))
+        metrics |= dict.fromkeys(exported_metrics(run))
+    return NamesElsewhere(
+        distinct_names(settings, setting_name, max_length=max_length),
+        distinct_names(metrics, metric_name, max_length=max_length),
+    )
 
 
 def import_optional(name: str, *, extra: str) -> ModuleType:
@@ -67,8 +139,8 @@ def import_optional(name: str, *, extra: str) -> ModuleType:
         ) from None
 
 
-def run_fingerprint(run: StoredRun) -> str:
-    """A text that changes whenever the results of a run do, stored with each exported run."""
+def run_fingerprint(run: StoredRun, names: NamesElsewhere | None = None) -> str:
+    """A text that changes whenever the results of a run do, or its `names` there; stored with each exported run."""
     record = run.record
     # The times distinguish a run from an earlier one of the same cell whose folder was deleted.
     times = f"{record.started_at} {record.resumed_at} {record.ended_at}"
@@ -76,7 +148,16 @@ def run_fingerprint(run: StoredRun) -> str:
     state = f"attempt={record.attempt} status={record.status.value} epochs={len(run.epochs)}"
     # Without epochs these are all results, and a run that is adopted again has the same times.
     of_run = hashlib.sha256(msgspec.json.encode(record.summary)).hexdigest()[:16] if record.summary else ""
-    return f"{record.signature} {state}{deviations} {times}{of_run and f' summary={of_run}'}"
+    renamed = _renamed(run, names) if names else ""
+    return f"{record.signature} {state}{deviations} {times}{of_run and f' summary={of_run}'}{renamed}"
+
+
+def _renamed(run: StoredRun, names: NamesElsewhere) -> str:
+    """A hash of the names that are changed, as those of other runs decide about them too; empty without any."""
+    settings = [(name, names.settings[name]) for name in flatten(run.record.config)]
+    metrics = [(name, names.metrics[name]) for name in exported_metrics(run)]
+    found = [pair for pair in (*settings, *metrics) if pair[0] != pair[1]]
+    return f" names={hashlib.sha256(repr(found).encode()).hexdigest()[:16]}" if found else ""
 
 
 def exported_names(run: StoredRun) -> LoggedColumns:
@@ -86,6 +167,13 @@ def exported_names(run: StoredRun) -> LoggedColumns:
     """
     metrics = [*last_metrics(run.epochs), *summary_metrics(run.record)]
     return logged_columns(metrics, unit_names(run.epochs), _RUN_FACTS)
+
+
+def exported_metrics(run: StoredRun) -> list[str]:
+    """The names of all metrics that are exported of a run."""
+    names = exported_names(run)
+    in_columns = [name for name in run.record.summary or {} if name in OUTCOMES]
+    return [*_EPOCH_METRICS, *_RUN_METRICS, *in_columns, *names.metrics.values(), *names.rates.values()]
 
 
 def epoch_metrics(epoch: EpochRecord, names: LoggedColumns) -> dict[str, float]:
@@ -113,6 +201,7 @@ def sync_runs(
     runs: Mapping[str, StoredRun],
     exported: Mapping[str, str],
     *,
+    names: NamesElsewhere,
     remove: Callable[[str], None],
     write: Callable[[StoredRun], None],
 ) -> tuple[int, int]:
@@ -122,7 +211,7 @@ def sync_runs(
     """
     written = 0
     for key, run in runs.items():
-        if exported.get(key) == run_fingerprint(run):
+        if exported.get(key) == run_fingerprint(run, names):
             continue
         if key in exported:
             remove(key)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from runmanager.records.files.atomic_files import replacement
 from runmanager.records.files.paths import SweepPaths
-from runmanager.results.export.incremental import ExportResult, import_optional
+from runmanager.results.export.incremental import ExportResult, distinct_names, import_optional
 from runmanager.results.sweep import Sweep
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def export_to_parquet(paths: SweepPaths, *, folder: Path | None = None) -> Expor
     """Write runs.parquet, epochs.parquet and comparison.parquet atomically into `folder` (None: the sweep's folder).
 
     A setting that is a number in one run and a text in another becomes text, and so do lists and integers that need
-    more than 64 bits.
+    more than 64 bits. Columns that differ only in case get numbers, because many readers take them for one.
     Raises `UsageError` if pyarrow is not installed.
     """
     import_optional("pyarrow", extra="parquet")
@@ -30,10 +30,15 @@ def export_to_parquet(paths: SweepPaths, *, folder: Path | None = None) -> Expor
     into.mkdir(parents=True, exist_ok=True)
     sweep = Sweep(paths.root)
     tables = {"runs": sweep.runs, "epochs": sweep.epochs, "comparison": sweep.compare()}
+    changed: dict[str, str] = {}
     for name, frame in tables.items():
+        columns = distinct_names(frame.columns, str, is_same_in_any_case=True)
+        changed |= {column: given for column, given in columns.items() if column != given}
         with replacement(into / f"{name}.parquet") as file:
-            _with_uniform_types(frame).to_parquet(file, engine="pyarrow", index=False)
-    return ExportResult(f"{into} ({', '.join(f'{name}.parquet' for name in tables)})", len(sweep.runs))
+            _with_uniform_types(frame).rename(columns=columns).to_parquet(file, engine="pyarrow", index=False)
+    told = ", ".join(f"{column} is {given}" for column, given in changed.items())
+    changes = (f"Other names in Parquet, where columns must differ in more than case: {told}.",) if told else ()
+    return ExportResult(f"{into} ({', '.join(f'{name}.parquet' for name in tables)})", len(sweep.runs), changes=changes)
 
 
 def _with_uniform_types(frame: "pd.DataFrame") -> "pd.DataFrame":

@@ -18,6 +18,7 @@ ADD_HPARAMS = "add_hparams"
 
 _MAX_METRICS = 10_000
 _MAX_NAME = 200
+_MAX_NAMED = 5
 _SINGLE_PRECISION = 1e-6
 
 
@@ -39,7 +40,8 @@ def name_metrics(places: Mapping[tuple[str, str, str], MetricSeries], notes: lis
 
     A place is a folder, empty for the run's own. A metric that several other folders have gets the folder's name before
     its own: `fold_1/val_loss`. So does one that was given to `add_hparams` and logged besides. Of a metrics.csv and
-    event files that hold the same values, the metrics.csv counts, which has all digits.
+    event files that hold the same values or are in one place, the metrics.csv counts, which has all digits. A name that
+    another metric has by then gets a number.
     """
     return _in_columns(_named(places, notes))
 
@@ -52,19 +54,39 @@ def _named(
     for (name, place, origin), series in places.items():
         by_name.setdefault(name, []).append((place, origin, series))
     named: dict[str, tuple[str, MetricSeries, str]] = {}
+    outdone: list[str] = []
+    renamed: list[str] = []
     for name, same in by_name.items():
-        different = _without_copies(same)
-        logged = [place for place, _, _ in different if PurePath(place).name != ADD_HPARAMS]
-        for place, origin, series in different:
+        different: dict[str, tuple[str, MetricSeries]] = {}
+        for place, origin, series in _without_copies(same):
+            if different.setdefault(place, (origin, series))[1] is not series:
+                outdone.append(name)
+        logged = [place for place in different if PurePath(place).name != ADD_HPARAMS]
+        for place, (origin, series) in different.items():
             is_plain = not place or len(different) == 1 or logged == [place]
-            unique = name if is_plain else f"{place}/{name}"
-            named.setdefault(unique, (unique, series, origin))
+            wanted = unique = name if is_plain else f"{place}/{name}"
+            number = 1
+            while unique in named:
+                number += 1
+                unique = f"{wanted} ({number})"
+            if number > 1:
+                renamed.append(f"{wanted} of {place or 'the folder itself'} is {unique}")
+            named[unique] = (unique, series, origin)
+    if outdone:
+        notes.append(f"the metrics.csv counts where event files beside it have other values: {_listed(outdone)}")
+    if renamed:
+        notes.append(f"two metrics have one name: {_listed(renamed)}")
     kept = [each for each in named.values() if len(each[0]) <= _MAX_NAME]
     if len(kept) < len(named):
         notes.append(f"a metric's name must have at most {_MAX_NAME} letters, got {len(named) - len(kept)} longer ones")
     if len(kept) > _MAX_METRICS:
         notes.append(f"a run must have at most {_MAX_METRICS:,} metrics, got {len(kept):,}; the rest is left out")
     return kept[:_MAX_METRICS]
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return ", ".join(names[:_MAX_NAMED]) + more
 
 
 def _without_copies(same: list[tuple[str, str, MetricSeries]]) -> list[tuple[str, str, MetricSeries]]:
@@ -88,7 +110,8 @@ def _in_columns(named: list[tuple[str, MetricSeries, str]]) -> list[ProgramMetri
         column = column_of_metric(name)
         if column is not None and _fits(series, column, is_exact=column == name):
             taken.setdefault(column, name)
-    columns = {name: column for column, name in taken.items()}
+    names = {name for name, _, _ in named}  # `train_acc` is not `accuracy` beside one in percent
+    columns = {name: column for column, name in taken.items() if column == name or column not in names}
     return [ProgramMetric(columns.get(name, name), series, origin, name in columns) for name, series, origin in named]
 
 

@@ -13,6 +13,7 @@ __all__ = ["to_dataframe"]
 
 _COUNT_SUFFIX = "_count"
 _STD_SUFFIX = "_std"
+_OF_SEEDS = "seeds."  # before the name of such a column that a metric has itself
 """Suffix of a column with the standard deviations of another column's means."""
 
 _TEXT_COLUMNS = frozenset(
@@ -26,9 +27,15 @@ def to_dataframe(table: Table, columns: Sequence[str] | None = None) -> "pd.Data
     """The table, or some `columns` of it, as a DataFrame; missing values are NaN.
 
     If rows stand for several runs, means are followed by their standard deviations in a column `<name>_std`, and where
-    some of the runs lack a value by the number of those that have it, in `<name>_count`.
+    some of the runs lack a value by the number of those that have it, in `<name>_count`. Such a column goes under
+    `seeds.` where the table has a column of this name.
     """
     import pandas as pd
+
+    def added(name: str) -> str:
+        while name in table.columns or name in series:
+            name = f"{_OF_SEEDS}{name}"
+        return name
 
     series: dict[str, pd.Series[Any]] = {}
     for name in table.columns if columns is None else columns:
@@ -36,10 +43,10 @@ def to_dataframe(table: Table, columns: Sequence[str] | None = None) -> "pd.Data
         series[name] = _series(name, values, is_setting=name in (*table.settings, *table.labels))
         spreads = [value.deviation if isinstance(value, Spread) else None for value in values]
         if any(isinstance(value, Spread) and value.count > 1 for value in values):
-            series[f"{name}{_STD_SUFFIX}"] = _series(name, spreads, is_setting=False)
+            series[added(f"{name}{_STD_SUFFIX}")] = _series(name, spreads, is_setting=False)
         if any(isinstance(value, Spread) and value.is_partial for value in values):
             counts = [value.count if isinstance(value, Spread) else value is not None for value in values]
-            series[f"{name}{_COUNT_SUFFIX}"] = pd.Series(counts, dtype="int64")
+            series[added(f"{name}{_COUNT_SUFFIX}")] = pd.Series(counts, dtype="int64")
     return pd.DataFrame(series, columns=list(series))
 
 

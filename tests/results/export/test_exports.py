@@ -16,7 +16,14 @@ from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.status import Reason, Status
-from runmanager.results.export.incremental import epoch_metrics, exported_names, final_metrics, run_fingerprint
+from runmanager.results.export.incremental import (
+    distinct_names,
+    epoch_metrics,
+    exported_names,
+    final_metrics,
+    names_elsewhere,
+    run_fingerprint,
+)
 from runmanager.results.export.mlflow import export_to_mlflow, metric_name
 from runmanager.results.export.parquet import export_to_parquet
 from runmanager.results.export.wandb import export_to_wandb
@@ -136,6 +143,70 @@ def test_metrics_have_names_that_mlflow_accepts(name: str, accepted: str) -> Non
     assert len(metric_name(300 * "x")) == 250
 
 
+def test_names_stay_distinct_where_another_tool_does_not_accept_them() -> None:
+    names = ["err>1", "err<1", "err_1", "err_1_2", "loss", "a" * 300, "a" * 299 + "b"]
+    found = distinct_names(names, metric_name, max_length=250)
+    assert found == distinct_names(names[::-1], metric_name, max_length=250)
+    assert (found["err_1"], found["err_1_2"], found["loss"]) == ("err_1", "err_1_2", "loss")
+    assert (found["err<1"], found["err>1"]) == ("err_1_3", "err_1_4")
+    assert (found["a" * 300], found["a" * 299 + "b"]) == ("a" * 250, "a" * 248 + "_2")
+    in_any_case = distinct_names(["Loss", "F1", "loss", "f1"], str, is_same_in_any_case=True)
+    assert in_any_case == {"loss": "loss", "Loss": "Loss_2", "F1": "F1", "f1": "f1_2"}
+
+
+@pytest.fixture
+def clashing(sweep: Any, timed: Callable[..., list[EpochRecord]]) -> SweepPaths:
+    """Runs whose names other tools do not accept, or do not tell apart, and a setting of 7,000 characters."""
+    settings = {"model@net": "mlp", "model_net": "cnn", "text": 7000 * "x", "_wandb": 1, "K": 1, "k": 2}
+    for number, metrics in enumerate(
+        ({"err>1": 1.0, "err<1": 2.0, "_step": 3.0}, {"err>1": 4.0, "F1": 5.0, "f1": 6.0})
+    ):
+        epochs = [msgspec.structs.replace(epoch, metrics=metrics) for epoch in timed([9.0, 2.0])]
+        sweep.run(settings | {"lr": number}, epochs, summary={"sum>1": 7.0, "sum<1": 8.0})
+    return sweep.paths
+
+
+def test_a_run_is_exported_again_when_its_names_change(clashing: SweepPaths) -> None:
+    def names(runs: Any) -> Any:
+        return names_elsewhere(runs, setting_name=metric_name, metric_name=metric_name, max_length=250)
+
+    first, second = read_results(clashing)[0].runs
+    alone, both = names([second]), names([first, second])
+    assert (alone.metrics["err>1"], both.metrics["err>1"]) == ("err_1", "err_1_2")
+    assert run_fingerprint(second, alone) != run_fingerprint(second, both) != run_fingerprint(second)
+
+
+@needs("pyarrow")
+def test_parquet_has_columns_that_differ_in_more_than_case(clashing: SweepPaths) -> None:
+    parquet = importlib.import_module("pyarrow.parquet")
+    done = export_to_parquet(clashing)
+    first, second = parquet.read_table(clashing.root / "runs.parquet").to_pylist()
+    assert len({name.casefold() for name in first}) == len(first)
+    assert (second["F1"], second["f1_2"], first["err>1"], first["err<1"]) == (5.0, 6.0, 1.0, 2.0)
+    assert done.describe().splitlines()[1:] == [
+        "Other names in Parquet, where columns must differ in more than case: f1 is f1_2."
+    ]
+
+
+@pytest.mark.filterwarnings("ignore")  # raised by MLflow and its dependencies
+@needs("mlflow", "sqlalchemy", "alembic")
+def test_mlflow_has_all_metrics_and_settings_and_says_what_is_changed(clashing: SweepPaths, tmp_path: Path) -> None:
+    mlflow = importlib.import_module("mlflow")
+    uri = f"sqlite:///{tmp_path}/store.db"
+    done = export_to_mlflow(read_results(clashing)[0], uri=uri)
+    client = mlflow.MlflowClient(tracking_uri=uri)
+    runs = client.search_runs([client.get_experiment_by_name(clashing.name).experiment_id])
+    first, second = sorted(runs, key=lambda run: run.data.params["lr"])
+    assert [first.data.metrics[name] for name in ("err_1", "err_1_2", "sum_1", "sum_1_2")] == [2.0, 1.0, 8.0, 7.0]
+    assert (second.data.metrics["err_1_2"], "err_1" in second.data.metrics) == (4.0, False)
+    assert (first.data.params["model_net"], first.data.params["model_net_2"]) == ("cnn", "mlp")
+    assert len(first.data.params["text"]) == 6000 and "7,000 characters" in first.data.params["text"]
+    _, names, texts = done.describe().splitlines()
+    assert "the setting model@net is model_net_2, the metric err<1 is err_1, the metric err>1 is err_1_2" in names
+    assert texts.startswith("Cut, as MLflow takes 6,000 characters") and texts.endswith("the setting text (7,000).")
+    assert export_to_mlflow(read_results(clashing)[0], uri=uri).num_kept == 2
+
+
 @needs("pyarrow")
 def test_parquet_has_logged_metrics(logging: SweepPaths) -> None:
     parquet = importlib.import_module("pyarrow.parquet")
@@ -225,6 +296,19 @@ def wandb_teardown() -> Iterator[None]:
     """Stop wandb's service, which would otherwise live as long as the test process."""
     yield
     importlib.import_module("wandb").teardown()
+
+
+@pytest.mark.filterwarnings("ignore")  # raised by wandb
+@needs("wandb")
+def test_wandb_gets_names_that_it_does_not_fill_itself(
+    clashing: SweepPaths, tmp_path: Path, wandb_teardown: None
+) -> None:
+    renamed = clashing.root.rename(clashing.root.with_name("a#b"))
+    done = export_to_wandb(read_results(SweepPaths(renamed))[0], folder=tmp_path)
+    assert done.describe().splitlines()[1:] == [
+        "Other names in wandb: the setting _wandb is settings._wandb, the metric _step is metrics._step.",
+        "The project is called a_b, as wandb does not accept a#b.",
+    ]
 
 
 @pytest.mark.filterwarnings("ignore")  # raised by wandb

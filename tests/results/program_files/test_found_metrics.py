@@ -168,3 +168,21 @@ def test_torn_and_damaged_files_links_and_pipes_are_named_and_the_rest_is_read(t
 
 def test_folder_without_metrics_has_none(tmp_path: Path) -> None:
     assert found_metrics(tmp_path, apart_from=()) == FoundMetrics({}, {}, ())
+
+
+def test_two_sources_of_one_name_are_kept_apart_and_named(tmp_path: Path) -> None:
+    _write_events(tmp_path, fold_1__fid=[1.0])
+    _write_events(tmp_path / "fold_1", fid=[2.0], accuracy=[93.5])
+    _write_events(tmp_path / "fold_2", fid=[3.0])
+    (tmp_path / "metrics.csv").write_text("epoch,step,val_f1,train_acc\n0,1,0.5,0.75\n")
+    _write_events(tmp_path, val_f1=[0.25])
+    found = found_metrics(tmp_path)
+    assert found.values == {
+        **{"fold_1/fid": 1.0, "fold_1/fid (2)": 2.0, "fold_2/fid": 3.0},
+        **{"accuracy": 93.5, "train_acc": 0.75, "val_f1": 0.5},
+    }
+    assert found.origins["val_f1"] == "metrics.csv"
+    assert found.notes == (
+        "the metrics.csv counts where event files beside it have other values: val_f1",
+        "two metrics have one name: fold_1/fid of fold_1 is fold_1/fid (2)",
+    )
