@@ -147,6 +147,15 @@ def test_logged_metrics_are_columns_of_all_tables(logging):
     assert logging.table(pivot="lr:seed:`f1, macro`")["seed=1"].tolist() == [0.875, 0.375]
 
 
+def test_the_deviation_of_a_metric_does_not_hide_a_metric_of_that_name(sweep, timed):
+    for seed, f1 in enumerate((0.25, 0.75)):
+        epochs = [msgspec.structs.replace(each, metrics={"f1": f1, "f1_std": 9.0}) for each in timed([9.0, 2.0])]
+        sweep.run({"lr": 0.1, "seed": seed}, epochs)
+    (row,) = Sweep(sweep.paths.root).table(columns=["f1", "f1_std"]).to_dict("records")
+    assert (row["f1"], row["f1_std"], row["f1_std_std"]) == (0.5, 9.0, 0.0)
+    assert row["seeds.f1_std"] == pytest.approx(0.125**0.5)
+
+
 def test_written_files_have_logged_metrics(logging):
     paths = logging.paths
     write_tables(paths)
