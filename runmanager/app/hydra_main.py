@@ -251,7 +251,7 @@ def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], A
     from runmanager.tracking.environment.rank_check import refuse_several_ranks
 
     if command.runs_something:
-        refuse_several_ranks()
+        refuse_several_ranks(of_sweep=True)
     import hydra
 
     from runmanager.app.compose.schema import conf_folder

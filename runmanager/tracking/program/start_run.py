@@ -27,9 +27,10 @@ from runmanager.records.storage.versioned_file import encode_record
 from runmanager.text import error_line, truncated
 from runmanager.tracking.checkpoint.loop_checkpoint import loop_checkpointer
 from runmanager.tracking.device.devices import device_in_use, resolve_device
+from runmanager.tracking.environment.cell_process import RUN_VARIABLE
 from runmanager.tracking.environment.code_hashes import hash_user_code
-from runmanager.tracking.environment.environment import RUN_VARIABLE, capture_environment
-from runmanager.tracking.environment.rank_check import rank_of_process
+from runmanager.tracking.environment.environment import capture_environment
+from runmanager.tracking.environment.rank_check import is_apart, rank_of_process
 from runmanager.tracking.lifecycle.finalizers import temporary_folder
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.metric_definitions import declared_directions
@@ -125,7 +126,10 @@ def _started(start: "_Start", root: str | Path | None) -> ActiveRun | InactiveRu
         return start.of_worker()
     with starting:
         refuse_second_start()
-        run = start.in_rank(*rank_of_process(in_cell=RUN_VARIABLE in os.environ), root)
+        if is_apart():
+            run: ActiveRun | InactiveRun = start.unrecorded(None)
+        else:
+            run = start.in_rank(*rank_of_process(in_cell=RUN_VARIABLE in os.environ), root)
         keep_started(run)
     if isinstance(run, ActiveRun):
         end_at_exit()

@@ -1,0 +1,164 @@
+"""A task that starts programs in its cell: its own again, which is the cell's further process, and sweeps of others."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from runmanager.records.files.paths import RunPaths
+
+from .conftest import Application
+
+# Each process of the task leaves a line in seen.jsonl; `level` counts from the cell's own, whose `starts` have the
+# exit statuses of what it has started.
+AGAIN = """
+import json
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+
+HERE = Path(__file__).resolve().parent
+SWEEPER = ["-m", "hydra/sweeper=runmanager"]
+LIGHTNING = ['hydra.run.dir="elsewhere"', "hydra.job.name=train_ddp_process_1", "hydra.output_subdir=null"]
+
+
+def start(*words, program=None, cwd=None, **variables):
+    command = [sys.executable, *(program or [str(HERE / "again.py")]), *words]
+    level = {"LEVEL": str(int(os.environ.get("LEVEL", "0")) + 1)}
+    done = subprocess.run(command, env={**os.environ, **level, **variables}, cwd=cwd, capture_output=True, text=True)
+    return [done.returncode, done.stderr[-2000:]]
+
+
+def again(*further, **options):
+    return start(*sys.argv[1:], *further, **options)
+
+
+def execute(cfg):
+    if "EXECUTED" not in os.environ:
+        os.environ["EXECUTED"] = "1"
+        os.execv(sys.executable, [sys.executable, str(HERE / "again.py"), *sys.argv[1:]])
+    if cfg.seed == 2:
+        raise ValueError("an unlucky seed")
+
+
+def sweep_script(*options):
+    return start("sweep", *options, "script.py", "lr=1", program=["-m", "runmanager"])
+
+
+WAYS = {
+    "none": lambda cfg: [],
+    "same": lambda cfg: [again()],
+    "lightning": lambda cfg: [again(*LIGHTNING, LOCAL_RANK="1")],
+    "ranks": lambda cfg: [again(RANK="0"), start(*SWEEPER, "way=none", LOCAL_RANK="1"), start(RANK="2")],
+    "fails": lambda cfg: [again(FAILS="yes")],
+    "elsewhere": lambda cfg: [again(cwd="conf")],
+    "levels": lambda cfg: [again(LEVELS="yes")],
+    "executes": execute,
+    "other": lambda cfg: [start(*SWEEPER, "hydra.sweeper.name=nested", "way=none", "seed=1,2")],
+    "unnamed": lambda cfg: [start(*SWEEPER, "way=none", "hydra.sweeper.output_root=others")],
+    "parent": lambda cfg: [start(*SWEEPER, "hydra.sweeper.name=first", "way=none")],
+    "script": lambda cfg: [sweep_script("--name", "scripts"), sweep_script("--name", "first")],
+    "within": lambda cfg: [start(*SWEEPER, "hydra.sweeper.name=within", "way=parent")],
+}
+
+
+@hydra.main(version_base="1.3", config_path="conf", config_name="again")
+def main(cfg):
+    level = int(os.environ.get("LEVEL", "0"))
+    ways = {**WAYS, "levels": WAYS["levels"] if level < 2 else WAYS["none"]}
+    starts = ways[cfg.way](cfg) if level == 0 or "LEVELS" in os.environ or cfg.way == "parent" else []
+    settings = HydraConfig.get()
+    logging.getLogger(__name__).info("logged by level %s", level)
+    line = {
+        "level": level,
+        "way": cfg.way,
+        "pid": os.getpid(),
+        "settings": [cfg.seed, cfg.text, cfg.api_key, cfg.lr, settings.runtime.cwd, settings.job.num],
+        "output": settings.runtime.output_dir,
+        "starts": starts,
+        "local_rank": os.environ.get("LOCAL_RANK"),
+    }
+    with (HERE / "seen.jsonl").open("a") as file:
+        file.write(json.dumps(line) + "\\n")
+    if "FAILS" in os.environ:
+        raise ValueError("a further process fails")
+    return {"score": cfg.lr * (level + 1)}
+
+
+if __name__ == "__main__":
+    main()
+"""
+TEXT = """it's "ünïcode", {a: [b}, = and ${not}"""
+SETTINGS = r"""text='it\'s "ünïcode", {a: [b}, = and \${not}'"""
+ONCE = ("same", "lightning", "elsewhere", "fails")
+
+
+@pytest.fixture
+def started_again(application: Application, write_script: Callable[[str, str], None]) -> Application:
+    write_script("again.py", AGAIN)
+    write_script("conf/again.yaml", "way: none\nseed: 1\nlr: 0.5\ntext: plain\napi_key: none\n")
+    write_script("script.py", "import sys\nprint(sys.argv)\n")
+    return application
+
+
+def seen(application: Application) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (application.folder / "seen.jsonl").read_text().splitlines()]
+
+
+def files(run: RunPaths) -> set[str]:
+    """The files of a run that its own process writes for good."""
+    return {path.relative_to(run.root).as_posix() for path in run.root.rglob("*") if path.is_file()}
+
+
+def test_the_same_program_runs_the_task_of_its_cell_and_other_sweeps_are_independent(started_again: Application) -> None:
+    ways = ("none", *ONCE, "ranks", "levels", "executes", "other", "unnamed", "parent", "script", "within")
+    words = (SETTINGS, "api_key=sesame-open", f"way={','.join(ways)}", "hydra.job.chdir=false")
+    done = started_again.run("hydra.sweeper.name=first", *words, script="again.py", LOCAL_RANK="0", RANK="0")
+    assert done.status == 0, done.out + done.err
+    records = started_again.by_setting("first", "way")
+    assert {way: (str(each.status), (each.summary or {}).get("score")) for way, each in records.items()} == {
+        way: ("finished", 0.5) for way in ways
+    }
+    lines = seen(started_again)
+    by_way = {way: [line for line in lines if line["way"] == way and "first" in line["output"]] for way in ways}
+
+    # What a further process sees is the configuration of its cell, whatever its own words are.
+    num_further = {"none": 0, **dict.fromkeys(ONCE, 1), "ranks": 3, "levels": 2, "executes": 0}
+    assert {way: len(each) - 1 for way, each in by_way.items() if way in num_further} == num_further
+    for way in num_further:
+        own = next(line for line in by_way[way] if line["level"] == 0)
+        assert own["settings"][:4] == [1, TEXT, "sesame-open", 0.5] and own["output"].endswith(records[way].name)
+        assert all((line["settings"], line["output"]) == (own["settings"], own["output"]) for line in by_way[way])
+        assert [status for status, _ in own["starts"] or []] == [1 if way == "fails" else 0] * len(own["starts"] or [])
+    assert by_way["executes"][0]["pid"] == records["executes"].owner.pid, "the cell's own process, replaced"
+
+    # It leaves the files of its cell alone; its log has a name of its own.
+    plain, ranked = (started_again.sweep("first").run(records[way].name) for way in ("none", "ranks"))
+    assert files(ranked) - files(plain) == {"again_rank1.log", "again_rank2.log", *files(ranked) & {"again_rank0.log"}}
+    lightning = started_again.sweep("first").run(records["lightning"].name)
+    assert files(lightning) - files(plain) == {"train_ddp_process_1_rank1.log"}
+    for way in num_further:
+        run = started_again.sweep("first").run(records[way].name)
+        assert (run.root / "again.log").read_text().count("logged by level") == 1
+        assert f"way: {way}" in (run.root / ".hydra" / "config.yaml").read_text()
+
+    # Other sweeps have folders of their own, and one that would wait for its own cell is refused.
+    assert {path.name for path in (started_again.folder / "outputs").iterdir()} == {
+        *("first", "nested", "scripts", "within")
+    }
+    assert len(started_again.records("nested")) == 2 and len(started_again.plan("first")["cells"]) == len(ways)
+    assert len(list((started_again.folder / "others").iterdir())) == 1
+    starts = {line["way"]: line["starts"] for line in lines if line["level"] == 0}
+    for status, error in (starts["parent"][0], starts["script"][1]):
+        assert status == 2 and error.startswith("error: ") and "outputs/first" in error and error.count("\n") == 1
+    assert [starts[way][0][0] for way in ("other", "unnamed", "script", "within")] == [0, 0, 0, 0]
+    inner = next(line for line in lines if line["way"] == "parent" and "within" in line["output"])
+    assert inner["starts"][0][0] == 2, "the sweep around the one that it runs in would wait for it too"
+    nested = [line for line in lines if "nested" in line["output"]]
+    assert all(line["local_rank"] is None for line in nested), "ranks of the cell around are not those of its cells"
