@@ -23,6 +23,7 @@ from pathlib import Path
 import hydra
 from hydra.core.hydra_config import HydraConfig
 
+MAIN = "import sys; from runmanager.cli.main import run_command; sys.exit(run_command(sys.argv[1:]))"
 HERE = Path(__file__).resolve().parent
 SWEEPER = ["-m", "hydra/sweeper=runmanager"]
 LIGHTNING = ['hydra.run.dir="elsewhere"', "hydra.job.name=train_ddp_process_1", "hydra.output_subdir=null"]
@@ -48,7 +49,7 @@ def execute(cfg):
 
 
 def sweep_script(*options):
-    return start("sweep", *options, "script.py", "lr=1", program=["-m", "runmanager"])
+    return start("sweep", *options, "script.py", "lr=1", program=["-c", MAIN])
 
 
 WAYS = {
@@ -83,6 +84,7 @@ def main(cfg):
         "output": settings.runtime.output_dir,
         "starts": starts,
         "local_rank": os.environ.get("LOCAL_RANK"),
+        "rank": os.environ.get("RANK"),
     }
     with (HERE / "seen.jsonl").open("a") as file:
         file.write(json.dumps(line) + "\\n")
@@ -102,7 +104,7 @@ ONCE = ("same", "lightning", "elsewhere", "fails")
 @pytest.fixture
 def started_again(application: Application, write_script: Callable[[str, str], None]) -> Application:
     write_script("again.py", AGAIN)
-    write_script("conf/again.yaml", "way: none\nseed: 1\nlr: 0.5\ntext: plain\napi_key: none\n")
+    write_script("conf/again.yaml", "way: none\nseed: 1\nlr: 0.5\ntext: plain\napi_key: null\n")
     write_script("script.py", "import sys\nprint(sys.argv)\n")
     return application
 
@@ -118,7 +120,7 @@ def files(run: RunPaths) -> set[str]:
 
 def test_the_same_program_runs_the_task_of_its_cell_and_other_sweeps_are_independent(started_again: Application) -> None:
     ways = ("none", *ONCE, "ranks", "levels", "executes", "other", "unnamed", "parent", "script", "within")
-    words = (SETTINGS, "api_key=sesame-open", f"way={','.join(ways)}", "hydra.job.chdir=false")
+    words = (SETTINGS, "api_key=sesame-open", f"way={','.join(ways)}", "hydra.launcher.workers=2")
     done = started_again.run("hydra.sweeper.name=first", *words, script="again.py", LOCAL_RANK="0", RANK="0")
     assert done.status == 0, done.out + done.err
     records = started_again.by_setting("first", "way")
@@ -140,7 +142,9 @@ def test_the_same_program_runs_the_task_of_its_cell_and_other_sweeps_are_indepen
 
     # It leaves the files of its cell alone; its log has a name of its own.
     plain, ranked = (started_again.sweep("first").run(records[way].name) for way in ("none", "ranks"))
-    assert files(ranked) - files(plain) == {"again_rank1.log", "again_rank2.log", *files(ranked) & {"again_rank0.log"}}
+    (pid,) = (line["pid"] for line in by_way["ranks"] if line["level"] and line["local_rank"] == line["rank"])
+    further = {f"again_process{pid}.log", "again_rank1.log", "again_rank2.log"}
+    assert files(ranked) - files(plain) == further, "the caller's own rank 0 does not tell them apart"
     lightning = started_again.sweep("first").run(records["lightning"].name)
     assert files(lightning) - files(plain) == {"train_ddp_process_1_rank1.log"}
     for way in num_further:
@@ -162,3 +166,37 @@ def test_the_same_program_runs_the_task_of_its_cell_and_other_sweeps_are_indepen
     assert inner["starts"][0][0] == 2, "the sweep around the one that it runs in would wait for it too"
     nested = [line for line in lines if "nested" in line["output"]]
     assert all(line["local_rank"] is None for line in nested), "ranks of the cell around are not those of its cells"
+
+
+LAUNCHERS = {
+    "basic": ("hydra/launcher=basic",),
+    "joblib": ("hydra/launcher=joblib", "hydra.launcher.n_jobs=1"),
+    "chdir": ("hydra.job.chdir=true",),
+    "ranks": ("hydra.launcher.processes_per_run=2",),
+}
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_cell_is_started_again_under_every_launcher(started_again: Application, launcher: str) -> None:
+    ways = ("same", "none") if launcher == "joblib" else ("executes", "same", "none")
+    seeds = "1" if launcher == "joblib" else "1,2"
+    words = (*LAUNCHERS[launcher], f"seed={seeds}", f"way={','.join(ways)}")
+    done = started_again.run("hydra.sweeper.name=first", *words, script="again.py")
+    unlucky = launcher != "joblib"
+    assert done.status == int(unlucky), done.out + done.err
+    records = {(each.settings["way"], each.settings["seed"]): each for each in started_again.records("first")}
+    for (way, seed), record in records.items():
+        if (way, seed) == ("executes", 2):
+            assert str(record.status) == "failed" and record.message.endswith("ValueError: an unlucky seed")
+        else:
+            assert (str(record.status), record.summary) == ("finished", {"score": 0.5}), (way, seed)
+        assert (record.attempt, record.owner.is_alive()) == (1, False)
+    lines = seen(started_again)
+    num_ranks = 2 if launcher == "ranks" else 1
+    further = [line for line in lines if line["level"] == 1]
+    assert len(further) == num_ranks * (1 if launcher == "joblib" else 2)
+    assert all(line["starts"] == [] and line["settings"][4] == str(started_again.folder) for line in lines if line["level"])
+    assert {line["output"].rpartition("/")[2] for line in lines} == {
+        each.name for key, each in records.items() if key != ("executes", 2)
+    }
+    assert [path.name for path in (started_again.folder / "outputs").iterdir()] == ["first"]
