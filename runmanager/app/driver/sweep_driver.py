@@ -120,8 +120,8 @@ class SweepDriver:
         sweep = None if storage.name is None else SweepPaths(Path(storage.output_root) / storage.name)
         if sweep is not None and runs_within(sweep.root):
             raise UsageError(
-                f"A sweep that a cell starts must have a name of its own, got that of the sweep around it, {sweep.root}, "
-                "which would wait for itself; give another name, or none."
+                f"A sweep that a cell starts must have a name of its own, got that of the sweep around it, "
+                f"{sweep.root}, which would wait for itself; give another name, or none."
             )
         grid = named_in_sweep(grid, sweep)
         for line in (*grid.notes, *mixing_notices(grid, sweep)):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from runmanager.records.files.paths import RunPaths
+from runmanager.records.storage.reader import read_sweep
 
 from .conftest import Application
 
@@ -118,15 +119,16 @@ def files(run: RunPaths) -> set[str]:
     return {path.relative_to(run.root).as_posix() for path in run.root.rglob("*") if path.is_file()}
 
 
-def test_the_same_program_runs_the_task_of_its_cell_and_other_sweeps_are_independent(started_again: Application) -> None:
+def test_the_same_program_runs_the_task_of_its_cell_and_other_sweeps_are_independent(
+    started_again: Application,
+) -> None:
     ways = ("none", *ONCE, "ranks", "levels", "executes", "other", "unnamed", "parent", "script", "within")
     words = (SETTINGS, "api_key=sesame-open", f"way={','.join(ways)}", "hydra.launcher.workers=2")
     done = started_again.run("hydra.sweeper.name=first", *words, script="again.py", LOCAL_RANK="0", RANK="0")
     assert done.status == 0, done.out + done.err
     records = started_again.by_setting("first", "way")
-    assert {way: (str(each.status), (each.summary or {}).get("score")) for way, each in records.items()} == {
-        way: ("finished", 0.5) for way in ways
-    }
+    ends = {way: (str(each.status), (each.summary or {}).get("score")) for way, each in records.items()}
+    assert ends == dict.fromkeys(ways, ("finished", 0.5))
     lines = seen(started_again)
     by_way = {way: [line for line in lines if line["way"] == way and "first" in line["output"]] for way in ways}
 
@@ -178,25 +180,97 @@ LAUNCHERS = {
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_a_cell_is_started_again_under_every_launcher(started_again: Application, launcher: str) -> None:
-    ways = ("same", "none") if launcher == "joblib" else ("executes", "same", "none")
-    seeds = "1" if launcher == "joblib" else "1,2"
-    words = (*LAUNCHERS[launcher], f"seed={seeds}", f"way={','.join(ways)}")
+    ways = {"joblib": ("same", "none"), "ranks": ("executes", "same")}.get(launcher, ("executes", "same", "none"))
+    seeds = (1, 2) if launcher in ("basic", "chdir") else (1,)
+    words = (*LAUNCHERS[launcher], f"seed={','.join(map(str, seeds))}", f"way={','.join(ways)}")
     done = started_again.run("hydra.sweeper.name=first", *words, script="again.py")
-    unlucky = launcher != "joblib"
-    assert done.status == int(unlucky), done.out + done.err
+    assert done.status == len(seeds) - 1, done.out + done.err
     records = {(each.settings["way"], each.settings["seed"]): each for each in started_again.records("first")}
-    for (way, seed), record in records.items():
-        if (way, seed) == ("executes", 2):
-            assert str(record.status) == "failed" and record.message.endswith("ValueError: an unlucky seed")
-        else:
-            assert (str(record.status), record.summary) == ("finished", {"score": 0.5}), (way, seed)
-        assert (record.attempt, record.owner.is_alive()) == (1, False)
+    assert records.keys() == {(way, seed) for way in ways for seed in seeds}
+    unlucky = records.pop(("executes", 2), None)
+    assert unlucky is None or (str(unlucky.status), unlucky.message) == ("failed", "ValueError: an unlucky seed")
+    for record in records.values():
+        assert (str(record.status), record.summary, record.attempt) == ("finished", {"score": 0.5}, 1)
     lines = seen(started_again)
-    num_ranks = 2 if launcher == "ranks" else 1
+    ranks = 2 if launcher == "ranks" else 1
+    assert [line["level"] for line in lines].count(0) == ranks * len(records)
     further = [line for line in lines if line["level"] == 1]
-    assert len(further) == num_ranks * (1 if launcher == "joblib" else 2)
-    assert all(line["starts"] == [] and line["settings"][4] == str(started_again.folder) for line in lines if line["level"])
-    assert {line["output"].rpartition("/")[2] for line in lines} == {
-        each.name for key, each in records.items() if key != ("executes", 2)
-    }
+    assert len(further) == ranks * len(seeds) and {line["way"] for line in further} == {"same"}
+    assert {line["settings"][4] for line in lines} == {str(started_again.folder)}
+    assert {line["output"].rpartition("/")[2] for line in lines} == {each.name for each in records.values()}
     assert [path.name for path in (started_again.folder / "outputs").iterdir()] == ["first"]
+
+
+LOGGING = """
+import os
+import subprocess
+import sys
+
+import hydra
+import torch
+
+import runmanager
+
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+
+
+def again(*torchrun, **variables):
+    command = [sys.executable, *torchrun, *sys.argv]
+    subprocess.run(command, env={**os.environ, "FURTHER": "yes", **variables}, check=True)
+
+
+@hydra.main(version_base="1.3", config_path="conf", config_name="again")
+def main(cfg):
+    is_own = "FURTHER" not in os.environ
+    if is_own and cfg.way == "torchrun":
+        return again(*TORCHRUN)
+    if is_own and cfg.way == "beside":
+        again()
+    if cfg.way == "torchrun":
+        torch.distributed.init_process_group("gloo")
+    network = torch.nn.Linear(1, 1)
+    with runmanager.start_run(network) as run:
+        if is_own and cfg.way == "beside":
+            again(LOCAL_RANK="1", WORLD_SIZE="2")
+        for epoch in run.epochs(2):
+            for batch in epoch.batches(torch.ones(4, 1).split(2)):
+                epoch.track(network(batch).mean(), samples=len(batch))
+        run.summary["further"] = float(not is_own)
+    with open("trained.txt", "a") as file:
+        file.write(f"{cfg.way} {epoch.number}\\n")
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_what_further_processes_log_is_not_the_cells_unless_they_are_its_ranks(
+    started_again: Application, write_script: Callable[[str, str], None]
+) -> None:
+    write_script("logging_again.py", LOGGING)
+    done = started_again.run("hydra.sweeper.name=logs", "way=beside,torchrun", script="logging_again.py")
+    assert done.status == 0, done.out + done.err
+    runs = {run.record.config["way"]: run for run in read_sweep(started_again.sweep("logs")).runs}
+    assert {way: [epoch.samples for epoch in run.epochs] for way, run in runs.items()} == {
+        **{"beside": [4, 4], "torchrun": [8, 8]}
+    }
+    assert {way: ((run.record.summary or {})["further"], run.record.world_size) for way, run in runs.items()} == {
+        **{"beside": (0.0, 1), "torchrun": (1.0, 2)}
+    }
+    trained = (started_again.folder / "trained.txt").read_text().splitlines()
+    assert sorted(trained) == [*["beside 2"] * 3, *["torchrun 2"] * 2], "further processes train too"
+
+
+def test_a_further_process_that_starts_after_its_cell_is_refused(started_again: Application) -> None:
+    environment = [f"RUNMANAGER_{name}" for name in ("CELL", "RUN", "ATTEMPT", "SWEEPS")]
+    text = (started_again.folder / "again.py").read_text()
+    kept = f"    Path('kept.json').write_text(json.dumps({{name: os.environ[name] for name in {environment}}}))\n"
+    text = text.replace("    level = int", f"{kept}    level = int", 1)
+    (started_again.folder / "again.py").write_text(text)
+    words = ("hydra.sweeper.name=over", "way=none")
+    assert started_again.run(*words, script="again.py").status == 0
+    before = {path: path.stat().st_mtime_ns for path in (started_again.folder / "outputs").rglob("*")}
+    late = started_again.run(*words, script="again.py", **json.loads((started_again.folder / "kept.json").read_text()))
+    assert late.status == 2 and late.err.startswith("error: A further process of a cell must start while the cell runs")
+    assert {path: path.stat().st_mtime_ns for path in (started_again.folder / "outputs").rglob("*")} == before
