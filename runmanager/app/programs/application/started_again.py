@@ -122,12 +122,7 @@ def _command(loader: ConfigLoader, task: TaskFunction, words: Sequence[str], go_
 
 
 def _running_cell() -> tuple[RunPaths, RunRecord]:
-    """Return the run of this cell. Raises `UsageError` if it has ended, and for one of the built-in job."""
-    if RUN_VARIABLE not in os.environ:
-        raise UsageError(
-            "A cell of the built-in job must train in one process, got its own command again inside it; what is to run "
-            "beside it must be another program."
-        )
+    """Return the run of this cell. Raises `UsageError` if it has ended."""
     run = RunPaths(Path(os.environ[RUN_VARIABLE]))
     record = read_record(run)
     if record.status is not Status.RUNNING or str(record.attempt) != os.environ.get(ATTEMPT_VARIABLE):

@@ -1,7 +1,10 @@
 """A task that starts programs in its cell: its own again, which is the cell's further process, and sweeps of others."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +12,7 @@ import pytest
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.storage.reader import read_sweep
 
+from ....processes import TIMEOUT_SECONDS
 from .conftest import Application
 
 # Each process of the task leaves a line in seen.jsonl; `level` counts from the cell's own, whose `starts` have the
@@ -119,10 +123,8 @@ def files(run: RunPaths) -> set[str]:
     return {path.relative_to(run.root).as_posix() for path in run.root.rglob("*") if path.is_file()}
 
 
-def test_the_same_program_runs_the_task_of_its_cell_and_other_sweeps_are_independent(
-    started_again: Application,
-) -> None:
-    ways = ("none", *ONCE, "ranks", "levels", "executes", "other", "unnamed", "parent", "script", "within")
+def test_the_same_program_runs_the_task_of_its_cell(started_again: Application) -> None:
+    ways = ("none", *ONCE, "ranks", "levels", "executes")
     words = (SETTINGS, "api_key=sesame-open", f"way={','.join(ways)}", "hydra.launcher.workers=2")
     done = started_again.run("hydra.sweeper.name=first", *words, script="again.py", LOCAL_RANK="0", RANK="0")
     assert done.status == 0, done.out + done.err
@@ -130,11 +132,11 @@ def test_the_same_program_runs_the_task_of_its_cell_and_other_sweeps_are_indepen
     ends = {way: (str(each.status), (each.summary or {}).get("score")) for way, each in records.items()}
     assert ends == dict.fromkeys(ways, ("finished", 0.5))
     lines = seen(started_again)
-    by_way = {way: [line for line in lines if line["way"] == way and "first" in line["output"]] for way in ways}
+    by_way = {way: [line for line in lines if line["way"] == way] for way in ways}
 
     # What a further process sees is the configuration of its cell, whatever its own words are.
     num_further = {"none": 0, **dict.fromkeys(ONCE, 1), "ranks": 3, "levels": 2, "executes": 0}
-    assert {way: len(each) - 1 for way, each in by_way.items() if way in num_further} == num_further
+    assert {way: len(each) - 1 for way, each in by_way.items()} == num_further
     for way in num_further:
         own = next(line for line in by_way[way] if line["level"] == 0)
         assert own["settings"][:4] == [1, TEXT, "sesame-open", 0.5] and own["output"].endswith(records[way].name)
@@ -154,7 +156,16 @@ def test_the_same_program_runs_the_task_of_its_cell_and_other_sweeps_are_indepen
         assert (run.root / "again.log").read_text().count("logged by level") == 1
         assert f"way: {way}" in (run.root / ".hydra" / "config.yaml").read_text()
 
-    # Other sweeps have folders of their own, and one that would wait for its own cell is refused.
+    assert [path.name for path in (started_again.folder / "outputs").iterdir()] == ["first"]
+    assert len(started_again.plan("first")["cells"]) == len(ways)
+
+
+def test_other_sweeps_in_a_cell_are_independent_but_for_its_own(started_again: Application) -> None:
+    ways = ("other", "unnamed", "parent", "script", "within")
+    words = ("hydra.sweeper.name=first", f"way={','.join(ways)}", "hydra.launcher.workers=2")
+    done = started_again.run(*words, script="again.py", LOCAL_RANK="0", RANK="0")
+    assert done.status == 0, done.out + done.err
+    lines = seen(started_again)
     assert {path.name for path in (started_again.folder / "outputs").iterdir()} == {
         *("first", "nested", "scripts", "within")
     }
@@ -274,3 +285,36 @@ def test_a_further_process_that_starts_after_its_cell_is_refused(started_again: 
     late = started_again.run(*words, script="again.py", **json.loads((started_again.folder / "kept.json").read_text()))
     assert late.status == 2 and late.err.startswith("error: A further process of a cell must start while the cell runs")
     assert {path: path.stat().st_mtime_ns for path in (started_again.folder / "outputs").rglob("*")} == before
+
+
+MODEL = """
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self, num_classes):
+        super().__init__()
+        if "RUNMANAGER_CELL" in os.environ:
+            again = subprocess.run([sys.executable, *sys.argv], capture_output=True, text=True)
+            Path("again.txt").write_text(f"{again.returncode} {again.stderr}")
+        self.layers = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.LazyLinear(num_classes))
+
+    def forward(self, images):
+        return self.layers(images)
+"""
+
+
+def test_the_built_in_job_refuses_its_own_command_in_its_cell(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(MODEL)
+    data = ("dataset=fake", "dataset.size=64", "dataset.val_size=32", "tensorboard.enabled=false", "device=cpu")
+    command = [sys.executable, "-m", "runmanager", "-m", *data, "model=custom", "model._target_=own.Net", "epochs=1"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    status, _, error = (tmp_path / "again.txt").read_text().partition(" ")
+    assert status == "2" and error.startswith("error: A cell of the built-in job must") and error.count("\n") == 1
+    assert len(list((tmp_path / "outputs").iterdir())) == 1, "an unnamed sweep in its own cell would begin others"
