@@ -13,7 +13,7 @@ from runmanager.app.compose.override_quoting import quote_raw
 from runmanager.app.display.error_line import print_error
 from runmanager.app.display.first_words import show_first_words
 from runmanager.app.sweeper_flags import OPTIONS, SweeperFlags
-from runmanager.errors import ConfigurationError, RunManagerError, SweepError, error_chain
+from runmanager.errors import ConfigurationError, RunManagerError, SweepError, UsageError, error_chain
 from runmanager.records.host.import_path import search_current_folder
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
 from runmanager.records.settings.secrets import masked_words, refuse_masks
@@ -251,24 +251,29 @@ def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], A
     from runmanager.tracking.environment.rank_check import refuse_several_ranks
 
     if command.runs_something:
-        refuse_several_ranks()
+        refuse_several_ranks(of_sweep=True)
     import hydra
 
     from runmanager.app.compose.schema import conf_folder
     from runmanager.app.driver.other_sweepers import OtherSweeper
     from runmanager.launching.hydra_internals import groups_without_copies, without_migration_warnings
+    from runmanager.tracking.environment.cell_process import is_started_again
     from runmanager.tracking.environment.environment import environment_for_children
 
     _register()
     search_current_folder()  # user-defined models and datasets are there
-    with (
-        without_migration_warnings(),
-        environment_for_children(called),
-        _hydra_arguments(command.for_hydra()),
-        groups_without_copies(),
-        OtherSweeper(is_single=not command.is_multirun, quiet="--quiet" in command.flags).watched(),
-    ):
-        hydra.main(config_path=str(conf_folder()), config_name="config", version_base="1.3")(task)()
+    with without_migration_warnings(), _hydra_arguments(command.for_hydra()):
+        if is_started_again():
+            raise UsageError(
+                "A cell of the built-in job must train in one process, got its own command again inside it; what is to "
+                "run beside it must be another program."
+            )
+        with (
+            environment_for_children(called),
+            groups_without_copies(),
+            OtherSweeper(is_single=not command.is_multirun, quiet="--quiet" in command.flags).watched(),
+        ):
+            hydra.main(config_path=str(conf_folder()), config_name="config", version_base="1.3")(task)()
 
 
 def _register() -> None:

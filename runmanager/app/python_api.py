@@ -69,7 +69,7 @@ def run_sweep(*overrides: str, name: str, output_root: str | PathLike[str] = "ou
     raise nothing. Raises `UsageError`, one line a fault, if the settings are invalid and nothing was run, and in one of
     several ranks; `SweepError` if the child process failed.
     """
-    refuse_several_ranks()
+    refuse_several_ranks(of_sweep=True)
     _refuse_invalid_overrides(overrides)
     command = ["-m", *overrides, format_override("name", name), format_override("output_root", os.fspath(output_root))]
     output = _Output()

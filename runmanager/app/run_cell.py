@@ -12,6 +12,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from runmanager.app.compose.schema import Config, plain_config, read_config, register_resolvers
+from runmanager.app.programs.application.started_again import telling_job
 from runmanager.app.programs.cell_output import send_output_to
 from runmanager.app.sweeper_options import CONTINUES
 from runmanager.errors import RecordError, RunBusyError, RunFailedError, UsageError
@@ -60,7 +61,8 @@ def run_cell(cfg: DictConfig) -> float | None:
         ),
     )
     try:
-        _train_cell(manager, options, params, folder)
+        with telling_job(HydraConfig.get()):
+            _train_cell(manager, options, params, folder)
     except RunBusyError:
         if not is_driven or not folder.record.exists():
             raise  # no record: something other than a run is in the way

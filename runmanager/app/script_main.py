@@ -53,7 +53,7 @@ def main(line: ScriptCommandLine) -> int:
     flags = line.flags
     declare_secrets(flags.secret_names)
     masked_words(line.words)  # from here on no message shows what they hold
-    refuse_several_ranks()
+    refuse_several_ranks(of_sweep=True)
     script = find_script(line.program, is_module=line.is_module, python=flags.python)
     if script.is_hydra_application:
         return become_application(script, line)

@@ -17,7 +17,7 @@ def tune_script(line: ScriptCommandLine, *, seconds: float, began: float) -> int
 
     A Hydra application replaces this process. Raises `RunManagerError` where nothing has been run.
     """
-    refuse_several_ranks()
+    refuse_several_ranks(of_sweep=True)
     script = find_script(line.program, is_module=line.is_module, python=line.flags.python)
     call = _single_call(line)
     if script.is_hydra_application:

@@ -10,7 +10,7 @@ import torch
 
 from runmanager.errors import UsageError
 from runmanager.records.run.metric_names import column_of_metric
-from runmanager.tracking.environment.environment import RUN_VARIABLE
+from runmanager.tracking.environment.cell_process import RUN_VARIABLE
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.introspect.loader_inspection import batch_inputs
 from runmanager.tracking.lifecycle.active_runs import last_run_begun_here

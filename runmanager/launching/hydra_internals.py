@@ -9,7 +9,7 @@ import copy
 import importlib
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from functools import cache, wraps
@@ -26,7 +26,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.types import Override
 from hydra.core.utils import JobReturn, _flush_loggers
-from hydra.types import HydraContext
+from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf._utils import get_omega_conf_dumper
 from omegaconf.basecontainer import BaseContainer
@@ -54,6 +54,7 @@ __all__ = [
     "keep_imported_main_quiet",
     "overrides_dirname",
     "raw_value",
+    "replace_commands",
     "resolvers",
     "secrets_masked_in_files",
     "settings_yaml",
@@ -301,6 +302,29 @@ def keep_imported_main_quiet() -> None:
             original(*args, **options)
 
     module._run_hydra = run_unless_imported  # type: ignore[attr-defined]
+
+
+def replace_commands(
+    command: Callable[[ConfigLoader, TaskFunction, Sequence[str], Callable[[Sequence[str]], Any]], Any],
+) -> None:
+    """Let applications call `command` where Hydra would run a job or a sweep.
+
+    It gets the loader, the task, the overrides, and what Hydra would have done with overrides.
+    """
+    from hydra._internal.hydra import Hydra  # late: an application imports it when it starts
+
+    def replaced(original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def call(self: Any, config_name: str | None, task_function: TaskFunction, overrides: list[str]) -> Any:
+            def go_on(words: Sequence[str]) -> Any:
+                return original(self, config_name, task_function, list(words))
+
+            return command(self.config_loader, task_function, overrides, go_on)
+
+        return call
+
+    for name in ("run", "multirun"):
+        setattr(Hydra, name, replaced(getattr(Hydra, name)))
 
 
 def _is_main_imported() -> bool:

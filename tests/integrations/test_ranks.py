@@ -59,6 +59,23 @@ def test_ranks_of_lightning_record_what_one_process_does_with_whole_batches(tmp_
     assert {path.name for path in tmp_path.glob("rank*")} == {"rank0", "rank1"}, "both have trained to the end"
 
 
+def test_ranks_that_lightning_starts_from_the_cells_of_an_application(tmp_path: Path, mortal: Mortal) -> None:
+    application = Path(__file__).with_name("lightning_application.py")
+    sweeper = ("hydra/sweeper=runmanager", "hydra.sweeper.name=first", f"hydra.sweeper.output_root={tmp_path}")
+    run_program(mortal, application, "-m", *sweeper, "+epochs=1,2")
+    runs = {run.record.config["epochs"]: run for run in read_sweep(SweepPaths(tmp_path / "first")).runs}
+    assert [path.name for path in tmp_path.iterdir()] == ["first"] and runs.keys() == {1, 2}
+    for epochs, run in runs.items():
+        assert (run.record.status, run.record.world_size, run.record.deviations) == ("finished", 2, ()), (
+            run.record.message
+        )
+        assert [epoch.samples for epoch in run.epochs] == [len(INPUTS)] * epochs
+        assert [epoch.loss for epoch in run.epochs] == pytest.approx(losses_of_one_process()[:epochs], rel=1e-5)
+        folder = run.paths.root
+        assert {path.name for path in folder.glob("rank*")} == {"rank0", "rank1"}, "both have trained to the end"
+        assert f"epochs={epochs}" in (folder / ".hydra" / "overrides.yaml").read_text()
+
+
 def test_ranks_of_transformers_and_accelerate(tmp_path: Path, mortal: Mortal) -> None:
     run_program(mortal, *TORCHRUN, Path(__file__).with_name("framework_ranks.py"), tmp_path)
     trainer, by_hand = stored(tmp_path / "trainer"), stored(tmp_path / "accelerate")

@@ -1,12 +1,12 @@
 """Programs whose cells die as their setting `way` demands: the built-in job, a Hydra application and a script."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from foreign import MAIN
 from sweeps import DYING, TINY
 
-__all__ = ["APPLICATION", "JOB", "SCRIPT", "DyingProgram"]
+__all__ = ["APPLICATION", "JOB", "REPLACED", "SCRIPT", "DyingProgram"]
 
 _SECONDS = 20  # per run, where it hangs; a healthy one needs one or two
 
@@ -118,6 +118,21 @@ APPLICATION = DyingProgram(
     "way",
     _application_words,
     {"diverges": "loss is not finite"},
+)
+# Its cells begin by replacing their process by the same program, as for another PYTHONHASHSEED.
+REPLACED = replace(
+    APPLICATION,
+    name="replaced application",
+    files={
+        **APPLICATION.files,
+        "train.py": _APPLICATION.replace(
+            "    return",
+            """    import os, sys
+    if os.environ.setdefault("PYTHONHASHSEED", "random") == "random":
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "7"})
+    return""",
+        ),
+    },
 )
 SCRIPT = DyingProgram(
     "script",

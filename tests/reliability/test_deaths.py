@@ -19,7 +19,11 @@ def test_killed_run_does_not_affect_others(deaths: ModuleType, tmp_path: Path) -
 def test_deaths_of_other_programs_are_told_truly(deaths: ModuleType, tmp_path: Path) -> None:
     import dying_programs
 
-    for program, way in ((dying_programs.APPLICATION, "segfaults"), (dying_programs.SCRIPT, "diverges")):
+    for program, way in (
+        (dying_programs.APPLICATION, "segfaults"),
+        (dying_programs.REPLACED, "raises"),
+        (dying_programs.SCRIPT, "diverges"),
+    ):
         seen = deaths.try_death(tmp_path / way, deaths.LAUNCHERS["local"], deaths.DEATHS[way], program=program)
         assert seen.is_as_promised, (tmp_path / way / "log").read_text()
 

@@ -7,6 +7,7 @@ from loopback import Slurm
 
 from ..app.programs.application.conftest import CONFIG, MODELS, PARTS, UNGUARDED, Application
 from ..app.programs.application.test_ranked_application import RANKED
+from ..app.programs.application.test_started_again import AGAIN, seen
 
 SLURM = ("hydra/launcher=runmanager_slurm", "hydra.launcher.poll_seconds=0.3", "hydra.launcher.time=10")
 WORDS = (*SLURM, "hydra.sweeper.name=cluster", "way=fine,raises,is killed")
@@ -43,3 +44,18 @@ def test_the_ranks_of_a_cell_are_one_run_in_one_job(slurm: Slurm, tmp_path: Path
     assert (str(record.status), record.world_size, record.summary) == ("finished", 2, {"score": 0.1})
     lines = application.sweep("ranks").run(record.name).epochs.read_text().splitlines()
     assert [json.loads(line)["samples"] for line in lines] == [24, 24], "what both have trained"
+
+
+def test_a_cell_may_start_its_program_again_in_its_job(slurm: Slurm, tmp_path: Path) -> None:
+    (tmp_path / "again.py").write_text(AGAIN)
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "again.yaml").write_text("way: none\nseed: 1\nlr: 0.5\ntext: plain\napi_key: null\n")
+    words = (*SLURM, "hydra.sweeper.name=again", "way=same,executes")
+    application = Application(tmp_path)
+    done = application.run(*words, script="again.py", **slurm.variables)
+    assert done.status == 0, done.out + done.err
+    assert [(str(each.status), each.summary) for each in application.records("again")] == [
+        ("finished", {"score": 0.5})
+    ] * 2
+    lines = seen(application)
+    assert sorted((line["way"], line["level"]) for line in lines) == [("executes", 0), ("same", 0), ("same", 1)]

@@ -45,6 +45,7 @@ from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE
 from runmanager.records.storage.reader import SweepContents, read_sweep
 from runmanager.records.sweep.sweep_record import add_cells, fresh_sweep_folder, leave_sweep, read_sweep_record
 from runmanager.text import pluralize, wrapped
+from runmanager.tracking.environment.cell_process import runs_within, telling_sweep
 from runmanager.tracking.environment.environment import command_line
 
 __all__ = ["DriverOptions", "SweepDriver"]
@@ -117,6 +118,11 @@ class SweepDriver:
         self._pairing = make_pairing(grid, self._launcher)
         storage = grid.storage
         sweep = None if storage.name is None else SweepPaths(Path(storage.output_root) / storage.name)
+        if sweep is not None and runs_within(sweep.root):
+            raise UsageError(
+                f"A sweep that a cell starts must have a name of its own, got that of the sweep around it, "
+                f"{sweep.root}, which would wait for itself; give another name, or none."
+            )
         grid = named_in_sweep(grid, sweep)
         for line in (*grid.notes, *mixing_notices(grid, sweep)):
             self._print_line(line)
@@ -265,7 +271,8 @@ class SweepDriver:
                 show=show_duel if grid.sides else self._show_results,
                 resuming=self._resuming_command(grid, sweep),
             )
-            returns, interrupted = self._launch(listener, to_run, sweep)
+            with telling_sweep(sweep.root):
+                returns, interrupted = self._launch(listener, to_run, sweep)
             if detached:
                 listener.leave()
             status = 0 if detached else listener.finish(interrupted=interrupted)

@@ -43,12 +43,13 @@ from runmanager.records.storage.reader import read_epochs, read_report
 from runmanager.records.storage.run_end import end_own_run, skipped_record
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.signals import handle_signals, sigchld_ignored
-from runmanager.tracking.environment.environment import ATTEMPT_VARIABLE, RUN_VARIABLE, host_environment
+from runmanager.tracking.environment.cell_process import ATTEMPT_VARIABLE, RUN_VARIABLE
+from runmanager.tracking.environment.environment import host_environment
 from runmanager.tracking.lifecycle.open_run import open_run
 from runmanager.tracking.lifecycle.outcome import outcome_of, write_traceback
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 
-__all__ = ["CellSpec", "ProgramEnd", "supervise_cell"]
+__all__ = ["CellSpec", "ProgramEnd", "continue_cell", "supervise_cell"]
 
 _STARTED_RUNS = "runmanager.tracking.program.current_run"  # loaded, with torch, only where a run was started
 
@@ -98,11 +99,20 @@ def supervise_cell(spec: CellSpec, run_program: Callable[[RunFolder], ProgramEnd
     if (turns := current_turn_client()) is not None:  # a whole run is one turn
         turns.ask(is_measured=False, is_cancelled=lambda: False)
     folder = _opened(spec)
-    if folder is None:
-        return None
+    return None if folder is None else continue_cell(spec, folder, run_program, began=time.monotonic())
+
+
+def continue_cell(
+    spec: CellSpec, folder: RunFolder, run_program: Callable[[RunFolder], ProgramEnd], *, began: float
+) -> ProgramEnd:
+    """Run the program of a cell whose folder this process has claimed, and record how it ended.
+
+    A process that has replaced its program by another (`os.exec`) goes on here; `began` is when the cell did, by the
+    monotonic clock.
+    """
     if os.environ.get(OWN_PROCESS_VARIABLE):
         send_output_to(spec.run.log)
-    supervisor = _Supervisor(spec, folder)
+    supervisor = _Supervisor(spec, folder, began=began)
     with supervisor.running():
         end = supervisor.run(run_program)
     supervisor.record(end)
@@ -178,10 +188,10 @@ def _begin_records_again(folder: RunFolder) -> None:
 class _Supervisor:
     """One attempt of a cell between the claim of its folder and the record of its end."""
 
-    def __init__(self, spec: CellSpec, folder: RunFolder) -> None:
+    def __init__(self, spec: CellSpec, folder: RunFolder, *, began: float) -> None:
         self._spec = spec
         self._folder = folder
-        self._began = time.monotonic()
+        self._began = began
         activity = FolderActivity(folder.paths.root)
         self._heartbeat = Heartbeat(folder.paths.heartbeat, each_beat=lambda: self._advance(activity))
         self._was_stopped = False

@@ -22,16 +22,15 @@ from runmanager.records.run.run_record import Environment
 from runmanager.records.settings.secrets import SECRETS_VARIABLE, masked_words
 from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE
 from runmanager.tracking.device.cpu_model import cpu_model
+from runmanager.tracking.environment.cell_process import of_cells_alone
 
 if TYPE_CHECKING:
     import torch
 
 __all__ = [
-    "ATTEMPT_VARIABLE",
     "COMMAND_VARIABLE",
     "COMMIT_VARIABLE",
     "LIBRARIES",
-    "RUN_VARIABLE",
     "capture_environment",
     "command_line",
     "environment_for_children",
@@ -47,12 +46,6 @@ COMMIT_VARIABLE = "RUNMANAGER_COMMIT"
 
 COMMAND_VARIABLE = "RUNMANAGER_COMMAND"
 """Environment variable with the command line of the sweep's driver."""
-
-RUN_VARIABLE = "RUNMANAGER_RUN"
-"""Environment variable with the run folder of the cell that a program is."""
-
-ATTEMPT_VARIABLE = "RUNMANAGER_ATTEMPT"
-"""Environment variable with the attempt of that run, counted from 1."""
 
 LIBRARIES = ("torch", "torchvision", "numpy", "tensorboard", "hydra-core", "omegaconf", "torch-runmanager")
 """The libraries whose versions a run records."""
@@ -129,11 +122,12 @@ def environment_for_children(command: Sequence[str]) -> Iterator[None]:
         COMMAND_VARIABLE: shlex.join(masked_words(_without_notification(command))),
         COMMIT_VARIABLE: (commit or "") + ("-dirty" if clean is False else ""),
     }
-    others = (DRIVEN_VARIABLE, RUN_VARIABLE, ATTEMPT_VARIABLE, SECRETS_VARIABLE)
+    of_cell = of_cells_alone()  # a sweep that a cell starts has cells of its own
+    others = (DRIVEN_VARIABLE, SECRETS_VARIABLE, *of_cell)
     before = {name: os.environ.get(name) for name in (*variables, *others)}
     os.environ.update(variables)
-    for name in (RUN_VARIABLE, ATTEMPT_VARIABLE):
-        os.environ.pop(name, None)  # a sweep that a cell starts has cells of its own
+    for name in of_cell:
+        os.environ.pop(name, None)
     try:
         yield
     finally:

@@ -1,12 +1,13 @@
-"""Check that this process is not one of several distributed ranks, as `torchrun` starts them. Imports no torch."""
+"""Which of several distributed ranks this process is, as `torchrun` starts them. Imports no torch."""
 
 import os
 import sys
 from typing import Any
 
 from runmanager.errors import UsageError
+from runmanager.tracking.environment.cell_process import CellProcess, is_in_cell
 
-__all__ = ["rank_of_process", "refuse_several_ranks"]
+__all__ = ["is_apart", "rank_of_process", "refuse_several_ranks"]
 
 _RANKS = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
 _TASKS = ("SLURM_PROCID", "SLURM_NTASKS")
@@ -31,26 +32,36 @@ def _number(variable: str, default: int) -> int:
     return int(given) if given.isdecimal() else default
 
 
-def refuse_several_ranks() -> None:
+def is_apart() -> bool:
+    """Whether this process takes part in a run without being one of the ranks that it knows of: it records nothing.
+
+    It is a further process of a cell, or was started beside rank 0 by a launcher such as Lightning's, which sets no
+    `RANK`: before there is a process group, rank 0 does not know of it.
+    """
+    if _process_group() is not None:
+        return False
+    ranks = [rank for rank, _ in _RANKS]
+    if _number("LOCAL_RANK", 0) and not any(rank in os.environ for rank in ranks):
+        return True
+    cell = CellProcess.of_environment()
+    return cell is not None and cell.is_further and not cell.has_new_rank(*ranks, _TASKS[0])
+
+
+def refuse_several_ranks(*, of_sweep: bool = False) -> None:
     """Raise `UsageError` in every rank of a program that has several.
 
     The number of ranks is `WORLD_SIZE`, which torchrun, accelerate and deepspeed set, or the size of torch's process
-    group. Independent Slurm tasks do not count as ranks.
+    group. Independent Slurm tasks do not count as ranks, and for a sweep (`of_sweep`) not those of the cell that it is
+    started in.
     """
-    if (ranks := max(_from_environment(), _from_process_group())) > 1:
+    from_environment = 1 if of_sweep and is_in_cell() else _number("WORLD_SIZE", 1)
+    group = _process_group()
+    if (ranks := max(from_environment, 1 if group is None else int(group.get_world_size()))) > 1:
         raise UsageError(
-            f"A run must have one rank, got WORLD_SIZE={ranks}: several ranks are not supported yet, and nothing was "
-            "written; start the program without torchrun, or unset WORLD_SIZE."
+            f"A run must have one rank, got WORLD_SIZE={ranks}: this process is one of several that a launcher has "
+            "started, as torchrun and Lightning do, and nothing was written; start it once, or unset WORLD_SIZE. Ranks "
+            "are for `start_run`, and for the cells of `runmanager sweep --processes`."
         )
-
-
-def _from_environment() -> int:
-    return _number("WORLD_SIZE", 1)
-
-
-def _from_process_group() -> int:
-    distributed = _process_group()
-    return 1 if distributed is None else int(distributed.get_world_size())
 
 
 def _process_group() -> Any | None:

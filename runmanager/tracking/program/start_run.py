@@ -27,9 +27,10 @@ from runmanager.records.storage.versioned_file import encode_record
 from runmanager.text import error_line, truncated
 from runmanager.tracking.checkpoint.loop_checkpoint import loop_checkpointer
 from runmanager.tracking.device.devices import device_in_use, resolve_device
+from runmanager.tracking.environment.cell_process import RUN_VARIABLE
 from runmanager.tracking.environment.code_hashes import hash_user_code
-from runmanager.tracking.environment.environment import RUN_VARIABLE, capture_environment
-from runmanager.tracking.environment.rank_check import rank_of_process
+from runmanager.tracking.environment.environment import capture_environment
+from runmanager.tracking.environment.rank_check import is_apart, rank_of_process
 from runmanager.tracking.lifecycle.finalizers import temporary_folder
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.metric_definitions import declared_directions
@@ -85,7 +86,9 @@ def start_run(
 
     One process records a run. Workers of a `DataLoader` get a run that yields nothing. Of several ranks, all call
     `start_run` after the process group was initialised, and rank 0 records: at the end of each epoch, or interval of
-    steps, it gets what the others have measured, and all stop together.
+    steps, it gets what the others have measured, and all stop together. A process beside the cell's own, as a Hydra
+    task starts that runs its program again, or Lightning's further ranks before there is a process group, gets a run
+    that trains and records nothing.
 
     The texts of settings named `password`, `secret`, `api_key`, `access_token` and `auth_token` are masked in all that
     is written; `secrets` are the names of others, for this process.
@@ -125,7 +128,10 @@ def _started(start: "_Start", root: str | Path | None) -> ActiveRun | InactiveRu
         return start.of_worker()
     with starting:
         refuse_second_start()
-        run = start.in_rank(*rank_of_process(in_cell=RUN_VARIABLE in os.environ), root)
+        if is_apart():
+            run: ActiveRun | InactiveRun = start.apart()
+        else:
+            run = start.in_rank(*rank_of_process(in_cell=RUN_VARIABLE in os.environ), root)
         keep_started(run)
     if isinstance(run, ActiveRun):
         end_at_exit()
@@ -229,6 +235,12 @@ class _Start:
         if first is not None and not first.trains:
             return self.of_worker()
         return self.unrecorded(Path(first.folder) if first is not None and first.folder else None)
+
+    def apart(self) -> ActiveRun:
+        """Start a run for a process beside the cell's own, which trains too."""
+        if "LOCAL_RANK" not in os.environ:
+            show_line(f"process {os.getpid()} runs beside the one of the cell: what it logs is not recorded")
+        return self.unrecorded(None)
 
     def _settings(self) -> dict[str, Any]:
         return plain_settings(command_line_settings() if self._params is None else self._params)

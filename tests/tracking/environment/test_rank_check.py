@@ -12,7 +12,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from runmanager import RunManager
 from runmanager.errors import UsageError
-from runmanager.tracking.environment.rank_check import rank_of_process, refuse_several_ranks
+from runmanager.tracking.environment.rank_check import is_apart, rank_of_process, refuse_several_ranks
 
 ALL_ENTRY_POINTS = """
 import sys
@@ -45,8 +45,9 @@ def test_the_library_refuses_every_rank_of_torchrun(tmp_path: Path, environment:
     assert done.returncode == 0, done.stderr
     refused = [line for line in done.stdout.splitlines() if line.startswith("refused: ")]
     assert len(refused) == 6 and set(refused) == {
-        "refused: A run must have one rank, got WORLD_SIZE=2: several ranks are not supported yet, and nothing was "
-        "written; start the program without torchrun, or unset WORLD_SIZE."
+        "refused: A run must have one rank, got WORLD_SIZE=2: this process is one of several that a launcher has "
+        "started, as torchrun and Lightning do, and nothing was written; start it once, or unset WORLD_SIZE. Ranks are "
+        "for `start_run`, and for the cells of `runmanager sweep --processes`."
     }
     assert list(tmp_path.iterdir()) == [script]
 
@@ -122,6 +123,41 @@ def test_the_rank_of_a_process(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert rank_of_process(in_cell=in_cell) == rank
+
+
+@pytest.mark.parametrize(
+    ("variables", "apart"),
+    [
+        ({}, False),
+        ({"LOCAL_RANK": "0", "WORLD_SIZE": "2"}, False),
+        ({"LOCAL_RANK": "1", "WORLD_SIZE": "2"}, True),  # as Lightning starts it beside rank 0, which had no variable
+        ({"LOCAL_RANK": "1", "RANK": "1", "WORLD_SIZE": "2"}, False),
+        ({"LOCAL_RANK": "1", "OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}, False),
+    ],
+)
+def test_a_local_rank_alone_is_none_that_rank_0_knows_of(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], apart: bool
+) -> None:
+    for name in ("LOCAL_RANK", "RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert is_apart() is apart
+
+
+def test_a_process_group_knows_every_rank(process_group: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert not is_apart()
+
+
+def test_ranks_of_the_cell_around_are_not_those_of_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UsageError):
+        refuse_several_ranks(of_sweep=True)
+    monkeypatch.setenv("RUNMANAGER_RUN", "outputs/first/runs/one")
+    refuse_several_ranks(of_sweep=True)
+    with pytest.raises(UsageError):
+        refuse_several_ranks()
 
 
 def test_the_rank_of_a_process_group_counts_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ class ApplicationSweeper(Sweeper):
         declare_secrets(map(str, self._given.pop("secrets", None) or ()))
         masked_words(words)  # from here on no message shows what they hold
         refuse_masks(words)
-        refuse_several_ranks()
+        refuse_several_ranks(of_sweep=True)
         self._refuse_folders()
         given = self._given
         if faults := unknown_names(given, part="sweeper", config="SweeperConfig"):

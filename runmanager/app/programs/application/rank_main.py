@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import Any
 
 import msgspec
-from omegaconf import DictConfig, open_dict, read_write
 
+from runmanager.app.programs.application.started_again import telling_job, write_apart
 from runmanager.app.programs.cell_metrics import FoundMetrics, returned_metrics
 from runmanager.app.programs.program_error import in_program
 from runmanager.launching.hydra_internals import keep_imported_main_quiet
@@ -25,7 +25,10 @@ from runmanager.launching.work import Work, do_work
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.signals import handle_signals
 
-__all__ = ["RankCall", "read_returned"]
+__all__ = ["RETURNED", "RankCall", "read_returned", "run_rank"]
+
+RETURNED = "returned.json"
+"""The name of the file in which rank 0 leaves the metrics that the task returned."""
 
 
 @dataclass(frozen=True)
@@ -54,21 +57,19 @@ def _main(file: Path) -> None:
     keep_imported_main_quiet()
     restore_interpreter_state(call.state)
     work: Work = pickle.loads(call.work)  # noqa: S301  # after the main module, of which it may have objects
-    rank = int(os.environ.get("RANK", "0"))
-    if rank:
-        _write_apart(work.arguments[1], rank)
     sys.excepthook = _show_from_program
-    with handle_signals([signal.SIGTERM], _interrupt):  # as in a cell's own process
-        found = returned_metrics(do_work(work), name=call.metric)
+    run_rank(work, call.returned, metric=call.metric)
+
+
+def run_rank(work: Work, returned: Path, *, metric: str | None) -> None:
+    """Do the work of a rank; rank 0 leaves what the task returned in the file `returned`."""
+    rank, config = int(os.environ.get("RANK", "0")), work.arguments[1]
+    if rank:
+        write_apart(config, f"rank{rank}")
+    with handle_signals([signal.SIGTERM], _interrupt), telling_job(config.hydra):  # as in a cell's own process
+        found = returned_metrics(do_work(work), name=metric)
     if rank == 0:
-        replace_file(call.returned, msgspec.json.encode(found))
-
-
-def _write_apart(config: DictConfig, rank: int) -> None:
-    """Let a rank other than 0 log to a file of its own, and leave Hydra's copies of the settings to rank 0."""
-    with read_write(config), open_dict(config):
-        config.hydra.job.name = f"{config.hydra.job.name}_rank{rank}"
-        config.hydra.output_subdir = None
+        replace_file(returned, msgspec.json.encode(found))
 
 
 def _show_from_program(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from runmanager.app.programs.application import rank_main
-from runmanager.app.programs.application.rank_main import RankCall, read_returned
+from runmanager.app.programs.application.rank_main import RETURNED, RankCall, read_returned
 from runmanager.app.programs.application.supervised_task import supervise_task
 from runmanager.app.programs.cell_supervisor import CellSpec, ProgramEnd
 from runmanager.app.programs.script.output.script_outcome import has_reported_failure
@@ -52,7 +52,7 @@ def _run(folder: RunFolder, task: _RankedTask, metric: str | None) -> ProgramEnd
     folder.write(world_size=task.processes)
     files = rank_files(run)
     files.mkdir(exist_ok=True)
-    returned, call = files / "returned.json", files / "call.pickle"
+    returned, call = files / RETURNED, files / "call.pickle"
     returned.unlink(missing_ok=True)  # of an attempt that was killed
     call.write_bytes(pickle.dumps(RankCall(task.state, pickle.dumps(task.job), returned, metric)))
     try:

@@ -10,6 +10,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import TaskFunction
 from omegaconf import DictConfig
 
+from runmanager.app.programs.application.started_again import telling_job
 from runmanager.app.programs.cell_metrics import returned_metrics
 from runmanager.app.programs.cell_supervisor import CellSpec, ProgramEnd, supervise_cell
 from runmanager.errors import RunBusyError
@@ -21,7 +22,12 @@ __all__ = ["SupervisedTask", "run_supervised", "supervise_task"]
 
 def run_supervised(spec: CellSpec, job: Work) -> float | None:
     """Run a job of Hydra under the supervisor of its cell, in the cell's own process; return its number for Hydra."""
-    return supervise_task(spec, lambda folder: ProgramEnd(metrics=returned_metrics(do_work(job), name=spec.metric)))
+
+    def run_program(folder: RunFolder) -> ProgramEnd:
+        with telling_job(job.arguments[1].hydra):
+            return ProgramEnd(metrics=returned_metrics(do_work(job), name=spec.metric))
+
+    return supervise_task(spec, run_program)
 
 
 def supervise_task(spec: CellSpec, run_program: Callable[[RunFolder], ProgramEnd]) -> float | None:
@@ -55,7 +61,8 @@ class SupervisedTask:
         returned: list[Any] = []
 
         def run_program(folder: RunFolder) -> ProgramEnd:
-            returned.append(self._task(config))
+            with telling_job(HydraConfig.get()):
+                returned.append(self._task(config))
             return ProgramEnd(metrics=returned_metrics(returned[0], name=spec.metric))
 
         end = supervise_cell(replace(spec, has_files=True), run_program)

@@ -5,8 +5,10 @@ creates it. There is no `from __future__ import annotations`: Hydra 1.3 executes
 `sys.modules`, where dataclasses look up such annotations. Tests hold these options to those of the real classes.
 """
 
+import os
 import sys
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import hydra
@@ -212,6 +214,9 @@ def _accept_unquoted_values() -> None:
 _RAW_SETTINGS = ("hydra.sweeper.exclude=", "hydra.sweeper.notify=", "hydra.sweeper.resume_with=")
 if any(word.startswith(_RAW_SETTINGS) for word in sys.argv):
     _accept_unquoted_values()
+
+if "RUNMANAGER_CELL" in os.environ:  # the application may be the cell's, started again
+    import_module("runmanager.app.programs.application.started_again").join_cell()
 
 # Before a job has its folder, `${hydra.runtime.output_dir}` stands for itself in the sweeper's settings.
 _CELL = {
