@@ -2,7 +2,7 @@
 
 import copy
 import pickle
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, get_origin
@@ -71,13 +71,15 @@ class CellLoader(BaseConfigLoader):
 
         These are the cells of the same choices, which set each value again that the master has from the command.
         """
+        self.search_as(master)
         task: Any = OmegaConf.to_container(master.hydra.overrides.task, resolve=False)
         given = [each for each in self._parsed([*hydra_words(master), *task]) if not each.is_sweep_override()]
         values = [each for each in given if not self._is_choice(each)]
         changes_itself = any(
             each is None or each.get("_target_") != OWN_CALLBACK for each in master.hydra.callbacks.values()
         )
-        if changes_itself or _MISSING in master.hydra.runtime.choices.values():
+        choices: Any = OmegaConf.to_container(master.hydra.runtime.choices, resolve=False)
+        if changes_itself or _MISSING in choices.values():
             return
         if all(each.type is OverrideType.CHANGE and not each.key_or_group.startswith(_SLOW_KEYS) for each in values):
             choices = tuple(each.input_line or "" for each in given if self._is_choice(each))
@@ -113,7 +115,7 @@ class CellLoader(BaseConfigLoader):
         key = override.key_or_group
         if key not in self._choices:  # Hydra searches the file system each time
             self._choices[key] = self.has_group(key)
-        return self._choices[key]
+        return self._choices[key] and not isinstance(override.value(), dict)  # a mapping changes settings of the group
 
     def _base(self, master: DictConfig, parsed: Sequence[Override]) -> DictConfig:
         chosen = [each for each in parsed if self._is_choice(each)]
@@ -147,7 +149,7 @@ class CellLoader(BaseConfigLoader):
         try:
             config = self._base(master, known)
         except (HydraException, OmegaConfBaseException) as error:
-            return [*faults, message_line(error)], None
+            return [*faults, *self._uncomposed(master, known, bad, error)], None
         for each in known:
             if not self._is_choice(each):
                 faults += self._bad_value(each, config)
@@ -156,10 +158,29 @@ class CellLoader(BaseConfigLoader):
                 config[group] = None
         return faults, config
 
+    def _uncomposed(
+        self, master: DictConfig, known: Sequence[Override], bad: Container[str], error: Exception
+    ) -> list[str]:
+        """Why the choices among the `known` overrides compose nothing: the groups without a choice, or the error."""
+        chosen = [each.input_line or "" for each in known if self._is_choice(each)]
+        try:  # a sweep leaves such groups out
+            config = self.load_configuration(master.hydra.job.config_name, chosen, RunMode.MULTIRUN)
+        except (HydraException, OmegaConfBaseException):
+            return [message_line(error)]
+        choices: Any = OmegaConf.to_container(config.hydra.runtime.choices, resolve=False)
+        missing = [name for name, choice in choices.items() if choice == _MISSING]
+        if not missing:
+            return [message_line(error)]
+        return [
+            fault(name, f"be one of {', '.join(self._options(group))}", "nothing", f"add `{name}=…`")
+            for name in missing
+            if (group := name.partition("@")[0]) not in bad
+        ]
+
     def _bad_choice(self, override: Override) -> list[str]:
         group, value = override.key_or_group, override.value()
         options = self._options(group)
-        if override.is_delete() or isinstance(value, list) or value in options:
+        if override.is_delete() or isinstance(value, list) or value in options or self.has_config(f"{group}/{value}"):
             return []
         value = format_value(value)
         way_out = did_you_mean(value, options)
@@ -168,7 +189,10 @@ class CellLoader(BaseConfigLoader):
         return [fault(group, f"be one of {', '.join(options)}", value, way_out)]
 
     def _options(self, group: str) -> list[str]:
-        return [name for name in self.get_group_options(group) if not name.startswith("schema_")]
+        """The choices of a group; of one that has groups only, theirs."""
+        options = [name for name in self.get_group_options(group) if not name.startswith("schema_")]
+        inner = [] if options else self.list_groups(group)
+        return options or [f"{name}/{each}" for name in inner for each in self._options(f"{group}/{name}")]
 
     def _unknown(self, override: Override, master: DictConfig) -> list[str]:
         """Check only the first part of the key: with an invalid choice, the keys of the groups are not known."""
