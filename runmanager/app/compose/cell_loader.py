@@ -23,7 +23,7 @@ from runmanager.launching.hydra_internals import (
     hydra_words,
     overrides_dirname,
 )
-from runmanager.records.settings.values import flatten
+from runmanager.records.settings.values import flatten, package_of
 from runmanager.text import format_value, message_line
 from runmanager.validation import did_you_mean, fault, nearest_names, suggestion
 
@@ -139,13 +139,14 @@ class CellLoader(BaseConfigLoader):
         """
         given = [*hydra_words(master), *sweep_overrides]
         parsed = self._parsed(given)
-        bad = {each.key_or_group: self._bad_choice(each) for each in parsed if self._is_choice(each)}
+        bad = {_key_of(each): self._bad_choice(each) for each in parsed if self._is_choice(each)}
         bad = {group: lines for group, lines in bad.items() if lines}
         faults = [line for lines in bad.values() for line in lines]
         if "experiment" in bad:  # a preset could add any group and key
             return faults + [line for each in parsed for line in self._unknown(each, master)], None
         # The settings of a group are not known without a valid choice.
-        known = [each for each in parsed if not each.key_or_group.startswith((*bad, *_settings_of(bad)))]
+        inner = (*(f"{group}/" for group in bad), *(f"{package_of(group)}.".lstrip(".") for group in bad))
+        known = [each for each in parsed if _key_of(each) not in bad and not each.key_or_group.startswith(inner)]
         try:
             config = self._base(master, known)
         except (HydraException, OmegaConfBaseException) as error:
@@ -172,9 +173,9 @@ class CellLoader(BaseConfigLoader):
         if not missing:
             return [message_line(error)]
         return [
-            fault(name, f"be one of {', '.join(self._options(group))}", "nothing", f"add `{name}=…`")
+            fault(name, f"be one of {', '.join(self._options(name.partition('@')[0]))}", "nothing", f"add `{name}=…`")
             for name in missing
-            if (group := name.partition("@")[0]) not in bad
+            if name not in bad
         ]
 
     def _bad_choice(self, override: Override) -> list[str]:
@@ -227,8 +228,9 @@ def _copier_of(config: DictConfig) -> Callable[[], DictConfig]:
         return partial(copy.deepcopy, config)
 
 
-def _settings_of(groups: Iterable[str]) -> list[str]:
-    return [f"{group.replace('/', '.')}." for group in groups]
+def _key_of(override: Override) -> str:
+    key: str = override.get_key_element().lstrip("+~")
+    return key
 
 
 def _note_overrides(config: DictConfig, parsed: Sequence[Override]) -> None:

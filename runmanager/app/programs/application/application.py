@@ -11,6 +11,7 @@ from typing import Any
 
 from hydra.errors import HydraException
 from hydra.plugins.launcher import Launcher
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
@@ -37,7 +38,7 @@ from runmanager.records.settings.signature import short_signature, signature
 from runmanager.records.settings.values import differing_settings, flatten
 from runmanager.text import message_line, pluralize
 from runmanager.tracking.environment.code_hashes import hash_user_code, program_folder
-from runmanager.validation import suggestion
+from runmanager.validation import fault, suggestion
 
 __all__ = ["ApplicationOptions", "HydraApplication"]
 
@@ -45,6 +46,8 @@ _PROCESSES = "hydra.launcher.processes_per_run"  # counts as a setting where it 
 _DEVICE_SETTINGS = ("device", "trainer.accelerator")
 _DEVICE_KINDS = ("auto", "cpu", "cuda", "mps", "xpu")
 _UNSIGNED = "hydra.sweeper.unsigned"
+_NAME = "hydra.sweeper.name"
+_NOTIFY = "hydra.sweeper.notify"
 _KEPT_SETTINGS = tuple(f"hydra.sweeper.{name}=" for name in ("secrets", "metric", "better", "resume_with"))
 _KEPT = ("hydra/sweeper=", *_KEPT_SETTINGS, f"{_PROCESSES}=")
 _ANY_GPU = "gpu"  # Lightning's name for whichever there is
@@ -71,12 +74,16 @@ class ApplicationOptions:
 
 @dataclass(frozen=True)
 class _Composed:
-    """The overrides of one cell, and what they compose to: `settings` are flat, with the choices of groups."""
+    """The overrides of one cell, and what they compose to: `settings` are flat, with the choices of groups.
+
+    `changes` are the overrides that change settings of the sweep, each with such a setting.
+    """
 
     words: list[str]
     cell: Cell | None
     settings: Mapping[str, Any] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
+    changes: Mapping[str, str] = field(default_factory=dict)
 
 
 class HydraApplication:
@@ -101,6 +108,8 @@ class HydraApplication:
         named = [word.partition("=")[0].lstrip("+") for word in hydra_words(master)]
         self._gives_unsigned = _UNSIGNED in named
         self._processes = int(OmegaConf.select(master, _PROCESSES, default=1))
+        self._of_sweep = _sweep_settings(master)
+        self._sweep_settings: dict[frozenset[tuple[str, Any]], dict[str, Any]] = {}
         self._code: dict[tuple[str, ...], dict[str, str] | None] = {}
         self._notes: tuple[str, ...] = ()
 
@@ -121,6 +130,7 @@ class HydraApplication:
         composed = [self._compose(words, varying) for words in grid.combinations()]
         remaining = self._remaining(composed, grid)
         faults = dict.fromkeys(line for each in remaining for line in each.faults)
+        faults.update(dict.fromkeys(_change_faults(remaining)))
         cells = [each.cell for each in remaining if each.cell is not None]
         if not faults:
             faults.update(dict.fromkeys(_unsigned_axis_faults(varying, cells) + self._device_faults(cells)))
@@ -159,7 +169,29 @@ class HydraApplication:
         if identity.faults:
             return _Composed(words, None, faults=tuple(identity.faults))
         choices = {name: choice for name, choice in config.hydra.runtime.choices.items() if "hydra" not in name}
-        return _Composed(words, self._cell(words, varying, identity, config), choices | flatten(identity.settings))
+        settings = choices | flatten(identity.settings)
+        changes = self._changes_of_sweep(config, words)
+        return _Composed(words, self._cell(words, varying, identity, config), settings, changes=changes)
+
+    def _changes_of_sweep(self, config: DictConfig, words: Sequence[str]) -> dict[str, str]:
+        """The choices among a cell's words that change what a whole sweep has once, each with what it changes."""
+        choices = _choices(config)
+        key = frozenset(choices.items())
+        if key not in self._sweep_settings:
+            self._sweep_settings[key] = _sweep_settings(config)
+        if self._sweep_settings[key] == self._of_sweep:
+            return {}
+        before = _choices(self._master)
+        chosen = [word for word in words if (name := _name_of(word)) in choices and choices[name] != before.get(name)]
+        alone = {word: self._change_by([word]) for word in chosen}
+        return {word: change for word, change in alone.items() if change} or {" ".join(chosen): self._change_by(chosen)}
+
+    def _change_by(self, words: Sequence[str]) -> str:
+        """The setting of the sweep that choices change; empty if they change none."""
+        given = [*hydra_words(self._master), *words]
+        config = self._loader.load_configuration(self._master.hydra.job.config_name, given, RunMode.MULTIRUN)
+        differing = differing_settings([self._of_sweep, _sweep_settings(config)])
+        return differing[-1] if differing else ""
 
     def _cell(self, words: list[str], varying: Sequence[str], identity: Identity, config: DictConfig) -> Cell:
         settings = identity.settings
@@ -279,6 +311,37 @@ def _own_command(master: DictConfig) -> tuple[str, ...]:
     config = [word for word in sys.argv[1:] if word.startswith(("--config", "-c"))]
     kept = [word for word in hydra_words(master) if word.lstrip("+").startswith(_KEPT)]
     return ("python", *program, *config, "-m", *kept)
+
+
+def _name_of(word: str) -> str:
+    return word.partition("=")[0].lstrip("+~")
+
+
+def _choices(config: DictConfig) -> dict[str, Any]:
+    choices: Any = OmegaConf.to_container(config.hydra.runtime.choices, resolve=False)
+    return {str(group): choice for group, choice in choices.items()}
+
+
+def _sweep_settings(config: DictConfig) -> dict[str, Any]:
+    """The flat settings of the sweeper and the launcher, which a sweep has once; the notification is not kept."""
+    parts = {part: OmegaConf.to_container(config.hydra[part], resolve=False) for part in ("sweeper", "launcher")}
+    return {name: value for name, value in flatten({"hydra": parts}).items() if name != _NOTIFY}
+
+
+def _change_faults(composed: Sequence[_Composed]) -> list[str]:
+    """Refuse choices of cells that change settings of the sweep: those were read once, before the cells."""
+    changes = {word: change for each in composed for word, change in each.changes.items()}
+    if not changes:
+        return []
+    groups = dict.fromkeys(_name_of(each) for word in changes for each in word.split())
+    return [
+        fault(
+            ", ".join(groups),
+            "be chosen once for the whole sweep",
+            f"`{'`, `'.join(changes)}` for cells, which changes `{next(iter(changes.values()))}`",
+            f"run each by itself: with the same `{_NAME}` their cells are in one sweep",
+        )
+    ]
 
 
 def _is_unsigned(name: str, globs: Sequence[str]) -> bool:

@@ -126,3 +126,77 @@ def seen(loader: ConfigLoaderImpl, master: DictConfig, words: list[str]) -> list
     choices = OmegaConf.to_container(config.hydra.runtime.choices)
     del config.hydra
     return [OmegaConf.to_container(config), choices]
+
+
+def write_groups(application: Application) -> None:
+    """The application with two mandatory groups, one of them in a package, and presets."""
+    (application.folder / "conf" / "config.yaml").write_text(
+        "defaults:\n  - model: ???\n  - model@net: ???\n  - _self_\n  - preset: null\n"
+        "lr: 0.1\nway: ???\ncopy: ${way}\nhydra: {sweeper: {name: '${project}'}}\nproject: ???\n"
+    )
+    presets = {
+        "first": "defaults: [{override /model: small}]\nlr: 1\n",
+        "second": "defaults: [{override /model: big}]\nlr: 2\n",
+        "grid": "lr: 3\nhydra: {sweeper: {params: {lr: '5,6'}}}\n",
+        "workers": "lr: 4\nhydra: {launcher: {workers: 2}}\n",
+    }
+    (application.folder / "conf" / "preset").mkdir()
+    for name, text in presets.items():
+        (application.folder / "conf" / "preset" / f"{name}.yaml").write_text(f"# @package _global_\n{text}")
+
+
+def test_what_was_forgotten_is_named_in_one_line_with_its_choices(application: Application) -> None:
+    write_groups(application)
+    done = application.run("model=small,big", "project=groups")
+    assert (done.status, done.out) == (2, "")
+    assert done.err.splitlines() == ["error: `model@net` must be one of big, small, got nothing; add `model@net=…`."]
+    done = application.run("model=small,bigg", "lr=1,2", "project=groups")
+    assert done.status == 2 and sorted(done.err.splitlines()) == [
+        "error: `model@net` must be one of big, small, got nothing; add `model@net=…`.",
+        "error: `model` must be one of big, small, got bigg; did you mean 'big'?",
+    ]
+    done = application.run("model=small,big", "model@net=big", "project=groups")
+    assert done.status == 2 and done.err.splitlines() == ["error: `way` must be given, got nothing; add `way=…`."]
+    done = application.run("model=small,big", "model@net=big", "way=fine")
+    (line,) = done.err.splitlines()
+    assert done.status == 2 and line.startswith("error: `hydra.sweeper.name` must have one value for the whole sweep")
+    assert not (application.folder / "outputs").exists()
+
+
+def test_mandatory_groups_run_from_the_command_from_points_and_from_presets(application: Application) -> None:
+    write_groups(application)
+    common = ("project=groups", "way=fine")
+    (application.folder / "points.yaml").write_text(
+        "- {model: small, model@net: big}\n- {model: big, model@net: big}\n"
+    )
+    for words in (
+        ("model=small,big", "model@net=small"),
+        ("hydra.sweeper.points=points.yaml",),
+        ("preset=first,second", "model@net=small"),
+    ):
+        done = application.run(*common, *words)
+        assert done.status == 0, done.err
+    cells = [
+        tuple(each.settings[name] for name in ("model.width", "net.width", "lr"))
+        for each in application.records("groups")
+    ]
+    assert sorted(cells) == [(8, 8, 0.1), (8, 8, 1), (8, 80, 0.1), (80, 8, 0.1), (80, 8, 2), (80, 80, 0.1)]
+
+
+def test_swept_choices_change_nothing_that_a_sweep_has_once(application: Application) -> None:
+    write_groups(application)
+    common = ("project=groups", "way=fine", "model=small", "model@net=small", "hydra.sweeper.dry_run=true")
+    (application.folder / "points.yaml").write_text("- {preset: first}\n- {preset: grid}\n")
+    for words, changed in (
+        (("preset=first,grid", "model=small,big"), "hydra.sweeper.params.lr"),
+        (("hydra.sweeper.points=points.yaml",), "hydra.sweeper.params.lr"),
+        (("+hydra.sweeper.params.preset=grid",), "hydra.sweeper.params.lr"),
+        (("preset=first,workers",), "hydra.launcher.workers"),
+    ):
+        done = application.run(*common, *words)
+        (line,) = done.err.splitlines()
+        assert done.status == 2, done.out
+        assert line.startswith("error: `preset` must be chosen once for the whole sweep, got `preset=")
+        assert f"changes `{changed}`; run each by itself: with the same `hydra.sweeper.name`" in line
+    assert "2 start" in application.run(*common, "preset=grid").out
+    assert "4 start" in application.run(*common, "preset=grid", "model=small,big").out
