@@ -111,6 +111,10 @@ class CellLoader(BaseConfigLoader):
                 self._words[word] = OverridesParser.create(config_loader=self).parse_overrides([word])[0]
         return [self._words[word] for word in words]
 
+    def chosen(self, words: Sequence[str]) -> dict[str, Any]:
+        """Return the choices among overrides, by their groups."""
+        return {_key_of(each): each.value() for each in self._parsed(words) if self._is_choice(each)}
+
     def _is_choice(self, override: Override) -> bool:
         key = override.key_or_group
         if key not in self._choices:  # Hydra searches the file system each time

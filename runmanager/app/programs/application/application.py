@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -168,10 +169,15 @@ class HydraApplication:
         identity = read_identity(config)
         if identity.faults:
             return _Composed(words, None, faults=tuple(identity.faults))
-        choices = {name: choice for name, choice in config.hydra.runtime.choices.items() if "hydra" not in name}
+        choices = {name: choice for name, choice in _choices(config).items() if "hydra" not in name}
+        choices |= {name: choice for name, choice in self._lists_of_choices(words).items() if name not in choices}
         settings = choices | flatten(identity.settings)
         changes = self._changes_of_sweep(config, words)
-        return _Composed(words, self._cell(words, varying, identity, config), settings, changes=changes)
+        return _Composed(words, self._cell(words, varying, identity, choices), settings, changes=changes)
+
+    def _lists_of_choices(self, words: Sequence[str]) -> dict[str, Any]:
+        """The choices of several files of a group, which Hydra keeps in no configuration: `db=[mysql,postgresql]`."""
+        return {name: value for name, value in self._loader.chosen(words).items() if isinstance(value, list)}
 
     def _changes_of_sweep(self, config: DictConfig, words: Sequence[str]) -> dict[str, str]:
         """The choices among a cell's words that change what a whole sweep has once, each with what it changes."""
@@ -193,13 +199,13 @@ class HydraApplication:
         differing = differing_settings([self._of_sweep, _sweep_settings(config)])
         return differing[-1] if differing else ""
 
-    def _cell(self, words: list[str], varying: Sequence[str], identity: Identity, config: DictConfig) -> Cell:
+    def _cell(self, words: list[str], varying: Sequence[str], identity: Identity, choices: Mapping[str, Any]) -> Cell:
         settings = identity.settings
         flat = flatten(settings)
         unsigned = tuple(name for name in flat if _is_unsigned(name, self._options.unsigned))
         ranks = {_PROCESSES: self._processes} if self._processes > 1 else {}
         signed = signature(settings | ranks, unsigned=unsigned, later={})
-        shown = {key.lstrip("+~"): _value_of(flat, config, key.lstrip("+~")) for key in varying}
+        shown = {key.lstrip("+~"): _value_of(flat, choices, key.lstrip("+~")) for key in varying}
         read = [each for name, names in identity.variables.items() if name not in unsigned for each in names]
         return Cell(
             signed,
@@ -211,6 +217,7 @@ class HydraApplication:
             unsigned=unsigned,
             command=masked_words((*self._command, *self._unsigned_word(flat), *words)),
             variables=recorded_variables(dict.fromkeys(read)),
+            choices={name: choice for name, choice in choices.items() if name not in flat},
             derived=frozenset(identity.derived),
         )
 
@@ -308,7 +315,8 @@ def _own_command(master: DictConfig) -> tuple[str, ...]:
     """The beginning of the command for one cell: the program as it was started, and its sweeper."""
     given = list(sys.orig_argv)
     program = given[1 : len(given) - len(sys.argv) + 1]
-    config = [word for word in sys.argv[1:] if word.startswith(("--config", "-c"))]
+    words = pairwise(["", *sys.argv[1:]])  # a value may stand apart from its option
+    config = [word for option, word in words if _is_config(word) or (_is_config(option) and "=" not in option)]
     kept = [word for word in hydra_words(master) if word.lstrip("+").startswith(_KEPT)]
     return ("python", *program, *config, "-m", *kept)
 
@@ -344,26 +352,32 @@ def _change_faults(composed: Sequence[_Composed]) -> list[str]:
     ]
 
 
+def _is_config(word: str) -> bool:
+    return word.startswith(("--config", "-c"))
+
+
 def _is_unsigned(name: str, globs: Sequence[str]) -> bool:
     return any(fnmatchcase(name, glob) or name.startswith(f"{glob}.") for glob in globs)
 
 
-def _value_of(flat: Mapping[str, Any], config: DictConfig, key: str) -> Any:
+def _value_of(flat: Mapping[str, Any], choices: Mapping[str, Any], key: str) -> Any:
     """The value of a setting, or the choice of a group."""
     if key in flat:
         return flat[key]
     inner = {name.removeprefix(f"{key}."): value for name, value in flat.items() if name.startswith(f"{key}.")}
-    choice = config.hydra.runtime.choices.get(key)
+    choice = choices.get(key)
     return choice if choice is not None else inner or None
 
 
 def _axes(varying: Sequence[str], cells: Sequence[Cell]) -> dict[str, list[Any]]:
-    """The values of each varying setting; for a group those of the settings in which its choices differ."""
-    flat = [flatten(cell.config) for cell in cells]
+    """The values of each varying setting or choice; for a mapping those of the settings in which the cells differ."""
+    flat = [{**(cell.choices or {}), **flatten(cell.config)} for cell in cells]
     axes: dict[str, list[Any]] = {}
     differing = differing_settings(flat)
     for key in (each.lstrip("+~") for each in varying):
-        names = [key] if any(key in settings for settings in flat) else _below(key, differing)
+        below = _below(key, differing)
+        is_told = any(key in settings for settings in flat) and (key in differing or not below)
+        names = [key] if is_told else below
         for name in names:
             values = [settings[name] for settings in flat if name in settings]
             axes[name] = list({repr(value): value for value in values}.values())
@@ -371,8 +385,7 @@ def _axes(varying: Sequence[str], cells: Sequence[Cell]) -> dict[str, list[Any]]
 
 
 def _below(group: str, names: Sequence[str]) -> list[str]:
-    prefix = group.partition("@")[0].replace("/", ".") + "."
-    return [name for name in names if name.startswith(prefix)]
+    return [name for name in names if name.startswith(f"{group}.")]
 
 
 def _unsigned_axis_faults(varying: Sequence[str], cells: Sequence[Cell]) -> list[str]:
