@@ -102,10 +102,10 @@ class CellsWith(Generic[_R]):
     @cached_property
     def telling(self) -> list[str]:
         """The settings that vary; in place of those that follow from which one of a config group a cell has, that."""
-        return list(dict.fromkeys(map(self._told_by, self.varying)))
+        return list(dict.fromkeys(map(self.told_by, self.varying)))
 
-    def _told_by(self, name: str) -> str:
-        """The choice or the kind of a group that tells the value of a setting in all cells; else the setting itself."""
+    def told_by(self, name: str) -> str:
+        """Return what tells the value of a setting in all cells: the choice or the kind of its group, or itself."""
         group = name.rpartition(".")[0]
         kinds = [f"{group}{kind}" for kind in _KINDS if f"{group}{kind}" in self.varying]
         tellers = [*(each for each in self.leading_choices if self._may_tell(each, name)), *kinds[-1:]]
@@ -125,7 +125,11 @@ class CellsWith(Generic[_R]):
     @cached_property
     def varying_choices(self) -> list[str]:
         """The config groups whose choices differ between cells."""
-        return [name for name in self.choices if len(set(self._values(name))) > 1]
+        return [name for name in self.choices if self.num_values(name) > 1]
+
+    def num_values(self, name: str) -> int:
+        """Return the number of different values of a setting or a choice."""
+        return len(set(self._values(name)))
 
     def members(self, choice: str) -> list[str]:
         """Return the varying settings that are compared together with a choice: those that it tells or may tell.
@@ -135,7 +139,7 @@ class CellsWith(Generic[_R]):
         return [name for name in self.varying if self._is_member(name, choice)]
 
     def _is_member(self, name: str, choice: str) -> bool:
-        teller = self._told_by(name)
+        teller = self.told_by(name)
         if teller in self.choices:
             return teller == choice
         is_own_axis = name in self.axes and not any(value is _ABSENT for value in self._values(name))

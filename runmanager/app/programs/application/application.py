@@ -36,7 +36,7 @@ from runmanager.records.run.variables import recorded_variables
 from runmanager.records.settings.naming import readable_name
 from runmanager.records.settings.secrets import masked_words, secret_axis_notes, without_secrets
 from runmanager.records.settings.signature import short_signature, signature
-from runmanager.records.settings.values import differing_settings, flatten
+from runmanager.records.settings.values import choices_of_groups, differing_settings, flatten
 from runmanager.text import message_line, pluralize
 from runmanager.tracking.environment.code_hashes import hash_user_code, program_folder
 from runmanager.validation import fault, suggestion
@@ -169,9 +169,9 @@ class HydraApplication:
         identity = read_identity(config)
         if identity.faults:
             return _Composed(words, None, faults=tuple(identity.faults))
-        choices = {name: choice for name, choice in _choices(config).items() if "hydra" not in name}
-        choices |= {name: choice for name, choice in self._lists_of_choices(words).items() if name not in choices}
-        settings = choices | flatten(identity.settings)
+        flat = flatten(identity.settings)
+        choices = choices_of_groups(self._lists_of_choices(words) | _choices(config), flat)
+        settings = choices | flat
         changes = self._changes_of_sweep(config, words)
         return _Composed(words, self._cell(words, varying, identity, choices), settings, changes=changes)
 
@@ -217,7 +217,7 @@ class HydraApplication:
             unsigned=unsigned,
             command=masked_words((*self._command, *self._unsigned_word(flat), *words)),
             variables=recorded_variables(dict.fromkeys(read)),
-            choices={name: choice for name, choice in choices.items() if name not in flat},
+            choices=choices,
             derived=frozenset(identity.derived),
         )
 
