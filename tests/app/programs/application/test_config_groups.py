@@ -1,5 +1,8 @@
 """Config groups of Hydra applications: mandatory ones are swept as by Hydra's own sweeper."""
 
+import csv
+import io
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,10 @@ from omegaconf import DictConfig, OmegaConf
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.grid_rules import GridRules
 from runmanager.app.compose.override_grid import read_override_grid
+from runmanager.cli.main import run_command
+from runmanager.records.settings.signature import signature
 
+from ....file_schemas import check_sweep_files
 from .conftest import Application
 
 FILES = {
@@ -200,3 +206,135 @@ def test_swept_choices_change_nothing_that_a_sweep_has_once(application: Applica
         assert f"changes `{changed}`; run each by itself: with the same `hydra.sweeper.name`" in line
     assert "2 start" in application.run(*common, "preset=grid").out
     assert "4 start" in application.run(*common, "preset=grid", "model=small,big").out
+
+
+OPTIMIZERS = {
+    "sgd": "{_target_: torch.optim.SGD, rate: 0.5, momentum: 0.9}",
+    "adam": "{_target_: torch.optim.Adam, rate: 0.001}",
+}
+
+
+@pytest.fixture
+def command(application: Application, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Run a command in this process, in the application's folder; return what it prints."""
+    monkeypatch.chdir(application.folder)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*words: str) -> str:
+        status = run_command(words)
+        printed = capfd.readouterr()
+        assert status == 0, printed.err
+        return printed.out
+
+    return run
+
+
+def columns_of(printed: str) -> list[str]:
+    """The headings of a printed table."""
+    lines = printed.splitlines()
+    return lines[next(at for at, line in enumerate(lines) if line.startswith("──")) - 1].split()
+
+
+def write_choices(application: Application) -> None:
+    """The application with groups in a folder, in another package, and of presets."""
+    (application.folder / "conf" / "config.yaml").write_text(
+        "defaults:\n  - _self_\n  - model: small\n  - optimizer: sgd\n  - optimizer@second: adam\n"
+        "  - data/set: one\n  - preset: null\nlr: 0.1\nway: fine\nseed: 0\n"
+    )
+    files = {f"optimizer/{name}": text for name, text in OPTIMIZERS.items()}
+    files |= {"data/set/one": "size: 1", "data/set/two": "pages: 2"}
+    files |= {f"preset/{name}": f"# @package _global_\nlr: {lr}" for name, lr in (("fast", 0.4), ("slow", 0.2))}
+    for name, text in files.items():
+        path = application.folder / "conf" / f"{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def test_a_choice_is_shown_and_filtered_like_a_setting(application: Application, command: Callable[..., str]) -> None:
+    write_choices(application)
+    axes = ("optimizer=sgd,adam", "lr=0.1,0.2", "seed=0,1,2", "optimizer@second=adam")
+    ranked = ("hydra.sweeper.metric=score", "hydra.sweeper.better=max")
+    done = application.run("hydra.sweeper.name=chosen", *ranked, *axes)
+    assert done.status == 0, done.err
+    assert columns_of(done.out)[:4] == ["lr", "optimizer", "seeds", "status"]
+    assert check_sweep_files(application.sweep("chosen").root) >= 10
+
+    # Files have the choice, and everything that differs with it.
+    rows = application.table("chosen")
+    assert {(row["optimizer"], row["optimizer._target_"], row["optimizer.rate"]) for row in rows} == {
+        ("sgd", "torch.optim.SGD", "0.5"),
+        ("adam", "torch.optim.Adam", "0.001"),
+    }
+    assert "model" not in rows[0] and "preset" not in rows[0]
+    records = application.records("chosen")
+    choices = {"model": "small", "optimizer": "sgd", "optimizer@second": "adam", "data/set": "one", "preset": None}
+    assert records[0].choices == choices
+    signatures = {signature(each.config, unsigned=each.unsigned or (), later={}) for each in records}
+    assert {each.signature for each in records} == signatures
+
+    for condition, number in {
+        "optimizer==sgd": 6,
+        'optimizer in ["adam","other"] and lr==0.1': 3,
+        "optimizer._target_=='torch.optim.SGD'": 6,
+        "model!=small": 0,
+        "model==small and optimizer@second==adam and data/set==one": 12,
+        "preset==null": 12,
+    }.items():
+        assert f"{number} of 12 runs match {condition}." in command("table", "chosen", "--where", condition)
+    assert "optimizer:2 lr:2 seed:3" in command("ls", "outputs")
+    assert "with lr=0.2, optimizer=" in command("best", "chosen")
+    compared = command("compare", "chosen", "--axis", "optimizer", "--metric", "score", "--all")
+    assert columns_of(compared)[0] == "lr" and compared.count("adam / sgd") == 2
+    assert columns_of(command("compare", "chosen", "--axis", "lr", "--metric", "score", "--all"))[0] == "optimizer"
+    pivot = command("table", "chosen", "--pivot", "optimizer:lr:score")
+    assert len([line for line in pivot.splitlines() if line.startswith(("adam ", "sgd "))]) == 2
+    ordered = csv.DictReader(io.StringIO(command("table", "chosen", "--sort", "optimizer", "--format", "csv")))
+    assert [row["optimizer"] for row in ordered] == ["adam"] * 6 + ["sgd"] * 6
+    two = [str(application.sweep("chosen").runs / run.name) for run in (records[0], records[-1])]
+    assert ["optimizer", "sgd", "adam"] in [line.split() for line in command("diff", *two).splitlines()]
+    assert "  data/set " in command("show", two[0])
+
+
+def test_choices_of_other_packages_folders_lists_and_presets_have_their_column(
+    application: Application, command: Callable[..., str]
+) -> None:
+    write_choices(application)
+    common = ("hydra.sweeper.quiet=true", "seed=0,1")
+    for words, column, values in (
+        ("preset=fast,slow", "preset", ["fast", "slow"]),
+        ("optimizer@second=adam,sgd", "optimizer@second", ["adam", "sgd"]),
+        ("data/set=two,one", "data/set", ["two", "one"]),
+        ("data/set=[one,two],[one]", "data/set", [["one", "two"], ["one"]]),
+    ):
+        name = f"of_{column.replace('/', '_').replace('@', '_')}_{len(values[0])}"
+        done = application.run(f"hydra.sweeper.name={name}", words, *common)
+        assert done.status == 0, done.err
+        assert application.plan(name)["axes"] == {column: values, "seed": [0, 1]}
+        assert columns_of(command("table", name))[:2] == [column, "seeds"]
+        compared = command("compare", name, "--axis", column, "--metric", "loss", "--all")
+        assert "compared" in columns_of(compared)[:1]
+    excluded = ("hydra.sweeper.dry_run=true", "hydra.sweeper.exclude=optimizer@second==sgd")
+    assert "1 cell of the grid is excluded." in application.run(*excluded, "optimizer@second=sgd,adam").out
+
+
+def test_sweeps_without_recorded_choices_read_as_before_and_gain_them(
+    application: Application, command: Callable[..., str]
+) -> None:
+    words = ("hydra.sweeper.name=old", "model=small,big")
+    assert application.run(*words).status == 0
+    record = application.sweep("old").record
+    plan = json.loads(record.read_text())
+    plan["axes"] = {"model.width": [8, 80]}
+    for each in (plan, *plan["planned"]):
+        each.pop("choices", None)
+    record.write_text(json.dumps(plan))
+    for path in application.sweep("old").root.glob("runs/*/run.json"):
+        path.write_text(
+            json.dumps({key: value for key, value in json.loads(path.read_text()).items() if key != "choices"})
+        )
+    assert columns_of(command("table", "old"))[0] == "model.width"
+    assert "model.width:2" in command("ls", "outputs")
+    again = application.run(*words, "hydra.sweeper.quiet=true")
+    assert again.status == 0 and len(application.started()) == 2
+    assert columns_of(command("table", "old"))[0] == "model"
+    assert "1 of 2 runs matches model==big." in command("table", "old", "--where", "model==big")
