@@ -90,7 +90,8 @@ class BaseConfigLoader(ConfigLoaderImpl):
     def search_as(self, master: DictConfig) -> None:
         """Find groups also where the application's `hydra.searchpath` says, as Hydra does while it composes."""
         words = OverridesParser.create().parse_overrides(hydra_words(master))
-        self._process_config_searchpath(master.hydra.job.config_name, words, self.repository)
+        repository: Any = self.repository  # it has the one method that is called
+        self._process_config_searchpath(master.hydra.job.config_name, words, repository)
 
     def apply_overrides(self, overrides: Sequence[Override], config: DictConfig) -> None:
         """Apply overrides of values to `config` in place. Raises Hydra's and OmegaConf's errors."""
