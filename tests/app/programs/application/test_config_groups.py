@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -338,3 +340,39 @@ def test_sweeps_without_recorded_choices_read_as_before_and_gain_them(
     assert again.status == 0 and len(application.started()) == 2
     assert columns_of(command("table", "old"))[0] == "model"
     assert "1 of 2 runs matches model==big." in command("table", "old", "--where", "model==big")
+
+
+OWN_SWEEP = """
+from pathlib import Path
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf
+
+from runmanager import RunManager
+
+
+@hydra.main(version_base="1.3", config_path="conf", config_name="config")
+def main(cfg):
+    folder = Path(HydraConfig.get().runtime.output_dir)
+    (folder / "metrics.csv").write_text("epoch,val_loss\\n0,1.5\\n1,0.5\\n")
+    manager = RunManager("outputs/loop", console=False)
+    manager.run({"model": OmegaConf.to_container(cfg.model)}).end()
+
+
+main()
+"""
+
+
+def test_choices_of_hydras_own_multirun_are_recorded_by_a_loop_and_adopted(
+    application: Application, command: Callable[..., str], write_script: Callable[[str, str], None]
+) -> None:
+    write_script("own.py", OWN_SWEEP)
+    words = ("model=small,big", "hydra.sweep.dir=multirun")
+    subprocess.run([sys.executable, "own.py", "-m", *words], cwd=application.folder, check=True, capture_output=True)
+    command("adopt", "multirun", "--name", "adopted")
+    for name in ("loop", "adopted"):
+        assert columns_of(command("table", name))[0] == "model"
+        assert "1 of 2 runs matches model==big." in command("table", name, "--where", "model==big")
+        assert {record.choices["model"] for record in application.records(name)} == {"small", "big"}
+    assert command("ls", "outputs").count(" model:2 ") == 2
