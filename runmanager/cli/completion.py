@@ -141,8 +141,8 @@ def _sweep_name(ctx: typer.Context) -> str:
 def _settings(plan: SweepRecord | None) -> list[str]:
     if plan is None:
         return []
-    of_cells = [name for cell in plan.planned for name in cell.settings]
-    return list(dict.fromkeys([*plan.axes, *of_cells, *plan.settings]))
+    of_cells = [name for cell in plan.planned for name in cell.choices_and_settings]
+    return list(dict.fromkeys([*plan.axes, *of_cells, *(plan.choices or {}), *plan.settings]))
 
 
 def _matching(incomplete: str, names: Iterable[str]) -> list[str]:

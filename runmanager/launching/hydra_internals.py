@@ -24,6 +24,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.object_type import ObjectType
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.core.utils import JobReturn, _flush_loggers
 from hydra.types import HydraContext, TaskFunction
@@ -82,6 +83,16 @@ class BaseConfigLoader(ConfigLoaderImpl):
     def has_group(self, name: str) -> bool:
         """Whether a config group of this name exists. Searches the file system."""
         return bool(self.repository.group_exists(name))
+
+    def has_config(self, path: str) -> bool:
+        """Whether a configuration file of this path exists. Searches the file system."""
+        return bool(self.repository.config_exists(path))
+
+    def search_as(self, master: DictConfig) -> None:
+        """Find groups also where the application's `hydra.searchpath` says, as Hydra does while it composes."""
+        words = OverridesParser.create().parse_overrides(hydra_words(master))
+        repository: Any = self.repository  # it has the one method that is called
+        self._process_config_searchpath(master.hydra.job.config_name, words, repository)
 
     def apply_overrides(self, overrides: Sequence[Override], config: DictConfig) -> None:
         """Apply overrides of values to `config` in place. Raises Hydra's and OmegaConf's errors."""

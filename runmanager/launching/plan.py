@@ -75,7 +75,8 @@ class Cell:
     What is known of it beforehand: `device`, the one that it asks for (None if unknown); `epochs`, the planned number
     (0 if unknown), and `measure_seconds`, the limit of a measurement after them; `processes`, the number of its ranks;
     `unsigned`, the settings that are not part of its identity (see `RunRecord`); `command`, which runs it alone;
-    `variables`, the environment variables that it reads; `derived`, the settings whose values are interpolations, with
+    `variables`, the environment variables that it reads; `choices`, those of its config groups (see `RunRecord`);
+    `derived`, the settings whose values are interpolations, with
     the elements of lists (`sizes[0]`).
     """
 
@@ -90,6 +91,7 @@ class Cell:
     unsigned: tuple[str, ...] | None = None
     command: tuple[str, ...] = ()
     variables: Mapping[str, str] | None = None
+    choices: Mapping[str, Any] | None = None
     derived: frozenset[str] = frozenset()
 
 
@@ -138,6 +140,7 @@ class PlannedRun:
             unsigned=self.cell.unsigned,
             cell_command=self.cell.command or msgspec.UNSET,
             variables=dict(self.cell.variables) if self.cell.variables else msgspec.UNSET,
+            choices=dict(self.cell.choices) if self.cell.choices else msgspec.UNSET,
         )
 
 
@@ -154,7 +157,7 @@ class PlannedCells(Iterable[PlannedCell]):
 def plan_of(cell: Cell, run: str) -> PlannedCell:
     """Return the cell as sweep.json has it, with the name of its run."""
     unsigned = UNSIGNED if cell.unsigned is None else cell.unsigned
-    return plan_cell(cell.signature, run, cell.config, unsigned=unsigned)
+    return plan_cell(cell.signature, run, cell.config, unsigned=unsigned, choices=cell.choices)
 
 
 def plan_runs(

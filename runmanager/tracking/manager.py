@@ -34,7 +34,7 @@ from runmanager.records.sweep.sweep_record import (
 from runmanager.tracking.checkpoint.loop_checkpoint import loop_checkpointer
 from runmanager.tracking.device.devices import resolve_device
 from runmanager.tracking.environment.code_hashes import hash_user_code
-from runmanager.tracking.environment.environment import capture_environment, command_line
+from runmanager.tracking.environment.environment import capture_environment, command_line, hydra_choices
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
 from runmanager.tracking.lifecycle.continuation import continue_run, find_shorter
 from runmanager.tracking.lifecycle.finalizers import write_tables_if_begun, write_tables_when_dropped
@@ -247,7 +247,8 @@ class RunManager(TutorialCalls):
         unsigned_names = UNSIGNED if unsigned is None else unsigned
         identity = signature(settings, unsigned=unsigned_names)
         paths, name = (folder, folder.name) if folder else self._find(identity)
-        cell = plan_cell(identity, paths.name if paths else "", settings, unsigned=unsigned_names)
+        choices = hydra_choices(settings) if self._owns_sweep else {}
+        cell = plan_cell(identity, paths.name if paths else "", settings, unsigned=unsigned_names, choices=choices)
         if not paths:
             varying = varying_settings(read_sweep_record(self.paths), cell)
             name = f"{readable_name(flatten(settings), distinguishing=varying)}-{short_signature(identity)}"
@@ -267,6 +268,7 @@ class RunManager(TutorialCalls):
             owner=ProcessIdentity.current(),
             unsigned=unsigned,
             better=declared_directions() or msgspec.UNSET,
+            choices=choices or msgspec.UNSET,
         )
         return paths or self.paths.run(name), record
 

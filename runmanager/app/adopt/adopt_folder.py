@@ -144,7 +144,7 @@ def _write_plan(cells: dict[str, FoundRun], folder: Path, sweep: SweepPaths) -> 
     for identity, run in cells.items():
         own = {name: settings[identity][name] for name in varying if name in settings[identity]}
         name = f"{readable_name(own)}-{short_signature(identity)}"
-        planned.append(plan_cell(identity, name, run.settings, unsigned=()))
+        planned.append(plan_cell(identity, name, run.settings, unsigned=(), choices=run.choices))
     command = ("runmanager", "adopt", encodable(str(folder)), "--name", sweep.name)
     record = write_cells(sweep, planned, axes=None, command=command, default_device=None)
     return {cell.signature: cell.run for cell in record.planned}

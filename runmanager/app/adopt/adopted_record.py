@@ -44,6 +44,7 @@ def adopted_record(
         summary=summary or msgspec.UNSET,
         origins={each.name: each.origin for each in metrics} or msgspec.UNSET,
         adopted=encodable(str(run.folder)),
+        choices=run.choices or msgspec.UNSET,
     )
 
 

@@ -1,8 +1,9 @@
 """Finding the runs below a folder that Hydra, TensorBoard's writers or Lightning made."""
 
+import contextlib
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -10,7 +11,7 @@ from runmanager.app.adopt.stored_settings import read_yaml_settings, settings_of
 from runmanager.errors import RecordError
 from runmanager.records.files.folder_search import folders_below
 from runmanager.records.files.paths import RunPaths, SweepPaths
-from runmanager.records.settings.values import plain_settings
+from runmanager.records.settings.values import choices_of_groups, flatten, plain_settings
 from runmanager.records.storage.reader import read_record, run_names
 from runmanager.results.program_files.folder_metrics import ProgramMetrics, is_metrics_file, read_metrics
 from runmanager.results.tfevents.reader import is_event_file, read_event_files
@@ -18,6 +19,7 @@ from runmanager.results.tfevents.reader import is_event_file, read_event_files
 __all__ = ["FoundRun", "find_runs", "is_own_sweep"]
 
 _HYDRA_CONFIG = PurePath(".hydra", "config.yaml")
+_HYDRA_CHOICES = PurePath(".hydra", "hydra.yaml")
 _HPARAMS = "hparams.yaml"
 _HYDRA = "hydra"
 _MAX_DIGITS = 9
@@ -26,11 +28,12 @@ _MAX_NAMED = 5
 
 @dataclass(frozen=True)
 class FoundRun:
-    """A run of another program: its folder, its nested settings and its metrics."""
+    """A run of another program: its folder, its nested settings, its metrics, and Hydra's choices of config groups."""
 
     folder: Path
     settings: dict[str, Any]
     metrics: ProgramMetrics
+    choices: dict[str, Any] = field(default_factory=dict)
 
 
 def find_runs(root: Path, notes: list[str]) -> Iterator[FoundRun]:
@@ -56,7 +59,7 @@ def find_runs(root: Path, notes: list[str]) -> Iterator[FoundRun]:
                 notes.append(f"{error}; its run is left out")
                 continue
             settings.pop(_HYDRA, None)
-            yield FoundRun(folder, settings, read_metrics(folder))
+            yield FoundRun(folder, settings, read_metrics(folder), _choices(folder, settings))
         elif any(map(is_metrics_file, names)):
             metrics = read_metrics(folder)
             if _holds_several_runs(metrics):
@@ -72,6 +75,16 @@ def find_runs(root: Path, notes: list[str]) -> Iterator[FoundRun]:
                 notes.append(f"{folder} has no hyperparameters, unlike the runs in {whole}, and is left out")
                 continue
             yield FoundRun(folder, _logged_settings(folder, folder.relative_to(root), metrics), metrics)
+
+
+def _choices(folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The choices that Hydra stored of a job, none where its file is missing or damaged: its settings say enough."""
+    found: Any = None
+    with contextlib.suppress(RecordError):
+        found = read_yaml_settings(folder / _HYDRA_CHOICES)
+    for name in (_HYDRA, "runtime", "choices"):
+        found = found.get(name) if isinstance(found, dict) else None
+    return choices_of_groups(found, flatten(settings)) if isinstance(found, dict) else {}
 
 
 def is_own_sweep(folder: Path) -> bool:

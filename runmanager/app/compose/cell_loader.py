@@ -2,7 +2,7 @@
 
 import copy
 import pickle
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, get_origin
@@ -23,7 +23,7 @@ from runmanager.launching.hydra_internals import (
     hydra_words,
     overrides_dirname,
 )
-from runmanager.records.settings.values import flatten
+from runmanager.records.settings.values import flatten, package_of
 from runmanager.text import format_value, message_line
 from runmanager.validation import did_you_mean, fault, nearest_names, suggestion
 
@@ -71,13 +71,15 @@ class CellLoader(BaseConfigLoader):
 
         These are the cells of the same choices, which set each value again that the master has from the command.
         """
+        self.search_as(master)
         task: Any = OmegaConf.to_container(master.hydra.overrides.task, resolve=False)
         given = [each for each in self._parsed([*hydra_words(master), *task]) if not each.is_sweep_override()]
         values = [each for each in given if not self._is_choice(each)]
         changes_itself = any(
             each is None or each.get("_target_") != OWN_CALLBACK for each in master.hydra.callbacks.values()
         )
-        if changes_itself or _MISSING in master.hydra.runtime.choices.values():
+        choices: Any = OmegaConf.to_container(master.hydra.runtime.choices, resolve=False)
+        if changes_itself or _MISSING in choices.values():
             return
         if all(each.type is OverrideType.CHANGE and not each.key_or_group.startswith(_SLOW_KEYS) for each in values):
             choices = tuple(each.input_line or "" for each in given if self._is_choice(each))
@@ -109,11 +111,15 @@ class CellLoader(BaseConfigLoader):
                 self._words[word] = OverridesParser.create(config_loader=self).parse_overrides([word])[0]
         return [self._words[word] for word in words]
 
+    def chosen(self, words: Sequence[str]) -> dict[str, Any]:
+        """Return the choices among overrides, by their groups."""
+        return {_key_of(each): each.value() for each in self._parsed(words) if self._is_choice(each)}
+
     def _is_choice(self, override: Override) -> bool:
         key = override.key_or_group
         if key not in self._choices:  # Hydra searches the file system each time
             self._choices[key] = self.has_group(key)
-        return self._choices[key]
+        return self._choices[key] and not isinstance(override.value(), dict)  # a mapping changes settings of the group
 
     def _base(self, master: DictConfig, parsed: Sequence[Override]) -> DictConfig:
         chosen = [each for each in parsed if self._is_choice(each)]
@@ -137,17 +143,18 @@ class CellLoader(BaseConfigLoader):
         """
         given = [*hydra_words(master), *sweep_overrides]
         parsed = self._parsed(given)
-        bad = {each.key_or_group: self._bad_choice(each) for each in parsed if self._is_choice(each)}
+        bad = {_key_of(each): self._bad_choice(each) for each in parsed if self._is_choice(each)}
         bad = {group: lines for group, lines in bad.items() if lines}
         faults = [line for lines in bad.values() for line in lines]
         if "experiment" in bad:  # a preset could add any group and key
             return faults + [line for each in parsed for line in self._unknown(each, master)], None
         # The settings of a group are not known without a valid choice.
-        known = [each for each in parsed if not each.key_or_group.startswith((*bad, *_settings_of(bad)))]
+        inner = (*(f"{group}/" for group in bad), *(f"{package_of(group)}.".lstrip(".") for group in bad))
+        known = [each for each in parsed if _key_of(each) not in bad and not each.key_or_group.startswith(inner)]
         try:
             config = self._base(master, known)
         except (HydraException, OmegaConfBaseException) as error:
-            return [*faults, message_line(error)], None
+            return [*faults, *self._uncomposed(master, known, bad, error)], None
         for each in known:
             if not self._is_choice(each):
                 faults += self._bad_value(each, config)
@@ -156,10 +163,29 @@ class CellLoader(BaseConfigLoader):
                 config[group] = None
         return faults, config
 
+    def _uncomposed(
+        self, master: DictConfig, known: Sequence[Override], bad: Container[str], error: Exception
+    ) -> list[str]:
+        """Why the choices among the `known` overrides compose nothing: the groups without a choice, or the error."""
+        chosen = [each.input_line or "" for each in known if self._is_choice(each)]
+        try:  # a sweep leaves such groups out
+            config = self.load_configuration(master.hydra.job.config_name, chosen, RunMode.MULTIRUN)
+        except (HydraException, OmegaConfBaseException):
+            return [message_line(error)]
+        choices: Any = OmegaConf.to_container(config.hydra.runtime.choices, resolve=False)
+        missing = [name for name, choice in choices.items() if choice == _MISSING]
+        if not missing:
+            return [message_line(error)]
+        return [
+            fault(name, f"be one of {', '.join(self._options(name.partition('@')[0]))}", "nothing", f"add `{name}=…`")
+            for name in missing
+            if name not in bad
+        ]
+
     def _bad_choice(self, override: Override) -> list[str]:
         group, value = override.key_or_group, override.value()
         options = self._options(group)
-        if override.is_delete() or isinstance(value, list) or value in options:
+        if override.is_delete() or isinstance(value, list) or value in options or self.has_config(f"{group}/{value}"):
             return []
         value = format_value(value)
         way_out = did_you_mean(value, options)
@@ -168,7 +194,10 @@ class CellLoader(BaseConfigLoader):
         return [fault(group, f"be one of {', '.join(options)}", value, way_out)]
 
     def _options(self, group: str) -> list[str]:
-        return [name for name in self.get_group_options(group) if not name.startswith("schema_")]
+        """The choices of a group; of one that has groups only, theirs."""
+        options = [name for name in self.get_group_options(group) if not name.startswith("schema_")]
+        inner = [] if options else self.list_groups(group)
+        return options or [f"{name}/{each}" for name in inner for each in self._options(f"{group}/{name}")]
 
     def _unknown(self, override: Override, master: DictConfig) -> list[str]:
         """Check only the first part of the key: with an invalid choice, the keys of the groups are not known."""
@@ -203,8 +232,9 @@ def _copier_of(config: DictConfig) -> Callable[[], DictConfig]:
         return partial(copy.deepcopy, config)
 
 
-def _settings_of(groups: Iterable[str]) -> list[str]:
-    return [f"{group.replace('/', '.')}." for group in groups]
+def _key_of(override: Override) -> str:
+    key: str = override.get_key_element().lstrip("+~")
+    return key
 
 
 def _note_overrides(config: DictConfig, parsed: Sequence[Override]) -> None:

@@ -194,9 +194,11 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     the file where there are none.
 
     `continued_from` names the finished run of the same sweep, with fewer epochs, that this one continues: `earlier`
-    begins with its attempts. It is left out of the file of a run that made all of its epochs itself. `world_size` is
-    the number of ranks that made the run together, left out for one. `num_records` is the number of lines that
-    epochs.jsonl had when the run finished; it is left out of older files, and of those of runs that have not finished.
+    begins with its attempts. It is left out of the file of a run that made all of its epochs itself. `choices` are
+    those of the config groups of a Hydra application, as `{"optimizer": "sgd"}`, without those whose name a setting
+    has; they are no part of the run's identity, and left out of other files. `world_size` is the number of ranks that
+    made the run together, left out for one. `num_records` is the number of lines that epochs.jsonl had when the run
+    finished; it is left out of older files, and of those of runs that have not finished.
     """
 
     schema_version: Int64 = SCHEMA_VERSION
@@ -232,6 +234,12 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     continued_from: str | msgspec.UnsetType = msgspec.UNSET
     world_size: Int64 | msgspec.UnsetType = msgspec.UNSET
     num_records: Int64 | msgspec.UnsetType = msgspec.UNSET
+    choices: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def choices_and_settings(self) -> dict[str, Any]:
+        """The choices of config groups, and the settings that they and other words gave."""
+        return {**(self.choices or {}), **self.settings}
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import types
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,10 @@ from runmanager.errors import UsageError
 from runmanager.records.settings.objects import object_settings
 from runmanager.records.settings.secrets import masked_settings
 
-__all__ = ["differing_settings", "find_targets", "flatten", "hashable", "plain_settings"]
+__all__ = [
+    *("choices_of_groups", "differing_settings", "find_targets", "flatten", "hashable", "package_of"),
+    "plain_settings",
+]
 
 _TARGET_KEY = "_target_"
 _MAX_BITS = 1_023  # of a whole number: no larger one has a float
@@ -139,6 +142,22 @@ def flatten(config: Mapping[str, Any]) -> dict[str, Any]:
         else:
             flat[key] = value
     return flat
+
+
+def choices_of_groups(choices: Mapping[str, Any], settings: Collection[str]) -> dict[str, Any]:
+    """Return Hydra's `runtime.choices` as they are stored: without Hydra's own groups, and those named as a setting."""
+    return {
+        group: choice for group, choice in choices.items() if not group.startswith("hydra/") and group not in settings
+    }
+
+
+def package_of(group: str) -> str:
+    """Return the dotted name below which Hydra puts the settings of a config group: `net` for `model@net`.
+
+    It is empty for `model@_global_`. A file of the group may name another one in its first line.
+    """
+    name, has_package, package = group.partition("@")
+    return package.replace("_global_", "") if has_package else name.replace("/", ".")
 
 
 def hashable(value: Any) -> Hashable:

@@ -168,6 +168,10 @@ class StoredRun:
         return self.record.settings
 
     @property
+    def choices(self) -> dict[str, Any]:
+        return self.record.choices or {}
+
+    @property
     def continued_from(self) -> str:
         """The name of the run that this one continues with more epochs; empty if there is none."""
         return self.record.continued_from or ""

@@ -39,18 +39,24 @@ __all__ = [
 
 
 class PlannedCell(msgspec.Struct, frozen=True, gc=False):
-    """A cell as requested: what tables show of it before its run has begun."""
+    """A cell as requested: what tables show of it before its run has begun. `choices` are those of `RunRecord`."""
 
     signature: str
     run: str
     settings: dict[str, Any]
+    choices: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def choices_and_settings(self) -> dict[str, Any]:
+        return {**self.choices, **self.settings} if self.choices else self.settings
 
 
 class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One sweep, as stored in its sweep.json.
 
     `axes` maps each varying setting to its values in the given order; `cells` are the signatures in order; `planned`
-    has the same cells with the settings in which they differ, and `settings` those that all cells share. `commands` are
+    has the same cells with the settings in which they differ, and `settings` those that all cells share, with the
+    shared `choices` apart; an older sweep, and one without config groups, has none of these. `commands` are
     all commands for the sweep, in order, immediate repetitions once; `command` is the last one, and `cells_after` the
     number of cells after each of them. `default_device` is the device of cells without a setting `device`: the CPU if
     it is left out, None if it is unknown, as for programs of other people. `drivers` are the processes that run cells
@@ -77,6 +83,7 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
     metric: str | msgspec.UnsetType = msgspec.UNSET
     defaults: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     derived: tuple[str, ...] = ()
+    choices: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
     def __post_init__(self) -> None:
         if not self.commands:  # a record written before there was a list
@@ -99,10 +106,16 @@ _DECODER = msgspec.json.Decoder(SweepRecord)
 
 
 def plan_cell(
-    signature: str, run: str, config: Mapping[str, Any], *, unsigned: Collection[str] = UNSIGNED
+    signature: str,
+    run: str,
+    config: Mapping[str, Any],
+    *,
+    unsigned: Collection[str] = UNSIGNED,
+    choices: Mapping[str, Any] | None = None,
 ) -> PlannedCell:
     """Return a cell with its flat settings but for those in `unsigned`, which are not part of its identity."""
-    return PlannedCell(signature, run, with_later_settings(flatten(without_unsigned(config, unsigned))))
+    settings = with_later_settings(flatten(without_unsigned(config, unsigned)))
+    return PlannedCell(signature, run, settings, dict(choices) if choices else msgspec.UNSET)
 
 
 def varying_settings(record: SweepRecord | None, cell: PlannedCell) -> list[str]:
@@ -113,7 +126,7 @@ def varying_settings(record: SweepRecord | None, cell: PlannedCell) -> list[str]
 
 def settings_of_cells(record: SweepRecord) -> list[dict[str, Any]]:
     """Return all settings of each planned cell, the shared ones included."""
-    return [_with_shared(each, record.settings).settings for each in record.planned]
+    return [_with_shared(each, record).settings for each in record.planned]
 
 
 def read_sweep_record(paths: SweepPaths) -> SweepRecord | None:
@@ -190,15 +203,18 @@ def add_cells(
     derived: Collection[str] = (),
 ) -> SweepRecord:
     """Return the `earlier` record with the cells of one more command added (see `write_cells`)."""
-    known = [] if earlier is None else [_with_shared(cell, earlier.settings) for cell in earlier.planned]
+    known = [] if earlier is None else [_with_shared(cell, earlier) for cell in earlier.planned]
     signatures = {cell.signature for cell in known}
     shared = _shared(cell.settings for cell in chain(known, cells))
-    planned = {cell.signature: _without_shared(cell, shared) for cell in known}
+    shared_choices = _shared(cell.choices or {} for cell in chain(known, cells))
+    planned = {cell.signature: _without_shared(cell, shared, shared_choices) for cell in known}
     removed = dict.fromkeys(earlier.removed if earlier else ())
     for cell in cells:
         removed.pop(cell.signature, None)
         if cell.signature not in signatures:
-            planned[cell.signature] = _without_shared(cell, shared)
+            planned[cell.signature] = _without_shared(cell, shared, shared_choices)
+        elif cell.choices and not shared_choices and not planned[cell.signature].choices:  # of an earlier version
+            planned[cell.signature] = msgspec.structs.replace(planned[cell.signature], choices=cell.choices)
     all_axes = {} if earlier is None else {name: list(values) for name, values in earlier.axes.items()}
     if axes is None:
         axes = _differing_values([*known, *(cell for cell in cells if cell.signature not in signatures)])
@@ -226,6 +242,7 @@ def add_cells(
         metric=earlier.metric if earlier else msgspec.UNSET,
         defaults=earlier.defaults if earlier else msgspec.UNSET,
         derived=_derived(known, earlier.derived if earlier else (), cells, derived),
+        choices=shared_choices or msgspec.UNSET,
     )
 
 
@@ -244,13 +261,18 @@ def _differing_values(cells: Sequence[PlannedCell]) -> dict[str, list[Any]]:
     return {name: [each[name] for each in settings if name in each] for name in differing_settings(settings)}
 
 
-def _with_shared(cell: PlannedCell, shared: Mapping[str, Any]) -> PlannedCell:
-    return msgspec.structs.replace(cell, settings=with_later_settings({**shared, **cell.settings}))
+def _with_shared(cell: PlannedCell, record: SweepRecord) -> PlannedCell:
+    settings = with_later_settings({**record.settings, **cell.settings})
+    choices = {**(record.choices or {}), **(cell.choices or {})}
+    return PlannedCell(cell.signature, cell.run, settings, choices or msgspec.UNSET)
 
 
-def _without_shared(cell: PlannedCell, shared: Mapping[str, Any]) -> PlannedCell:
-    own = {name: value for name, value in cell.settings.items() if name not in shared}
-    return msgspec.structs.replace(cell, settings=own)
+def _without_shared(cell: PlannedCell, shared: Mapping[str, Any], choices: Mapping[str, Any]) -> PlannedCell:
+    own, chosen = (
+        {name: value for name, value in of_cell.items() if name not in of_all}
+        for of_cell, of_all in ((cell.settings, shared), (cell.choices or {}, choices))
+    )
+    return PlannedCell(cell.signature, cell.run, own, chosen or msgspec.UNSET)
 
 
 def _shared(cells: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -1,11 +1,11 @@
 """Pairing of cells into the two sides of a comparison: they differ in one axis, and at most in the seed."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from runmanager.errors import UsageError
-from runmanager.records.settings.values import hashable
+from runmanager.records.settings.values import hashable, package_of
 from runmanager.results.compare.comparison_side import label_of
 from runmanager.results.load.cells import Cell, Cells
 from runmanager.text import format_value
@@ -70,6 +70,9 @@ def find_axis(cells: Cells, name: str, option: str = "--axis") -> Axis:
 
 
 def _single_axis(cells: Cells, name: str, option: str) -> Axis:
+    if name in cells.choices:
+        inner = cells.members(name)
+        return _make_axis(name, [name, *inner], _group_values(cells, name, [name, *inner]))
     settings = cells.names()
     group = name.removesuffix(".name")
     members = [each for each in settings if each.startswith(f"{group}.")]
@@ -83,10 +86,13 @@ def _single_axis(cells: Cells, name: str, option: str) -> Axis:
 def varying_axes(cells: Cells) -> list[Axis]:
     """Return every axis of the cells except the seed; a group whose kind varies is one axis, with all its settings."""
     names: dict[str, None] = {}
+    members = {name: choice for choice in cells.leading_choices for name in cells.members(choice)}
     for name in cells.varying:
         group = name.partition(".")[0]
         kinds = [kind for kind in (f"{group}.name", f"{group}._target_") if kind in cells.varying]
-        if name != SEED:
+        if name in members:
+            names.setdefault(members[name])
+        elif name != SEED:
             names.setdefault(name if not kinds else kinds[0] if kinds[0].endswith(".name") else group)
     return [find_axis(cells, name) for name in names]
 
@@ -112,6 +118,7 @@ def _joint_axis(name: str, parts: Sequence[Axis], cells: Cells) -> Axis:
 def _group_values(cells: Cells, group: str, members: Sequence[str]) -> list[str]:
     """Return each cell's value of a group: its name, and in brackets what distinguishes it from others of that name."""
     variants = [{name: cells.value(cell, name, _ABSENT) for name in members} for cell in cells.cells]
+    package = f"{package_of(group)}."
     of_name: dict[str, list[dict[str, Any]]] = {}
     for variant in variants:
         of_name.setdefault(_kind(variant, group), []).append(variant)
@@ -119,13 +126,15 @@ def _group_values(cells: Cells, group: str, members: Sequence[str]) -> list[str]
     values = []
     for variant in variants:
         name = _kind(variant, group)
-        details = [f"{key.removeprefix(f'{group}.')}={_text(variant[key])}" for key in distinguishing[name]]
+        details = [f"{key.removeprefix(package)}={_text(variant[key])}" for key in distinguishing[name]]
         values.append(f"{name}({', '.join(details)})" if details and name else name or ", ".join(details))
     return values
 
 
 def _kind(variant: Mapping[str, Any], group: str) -> str:
     """The choice of a group, or what it makes where a group has no names, like the loss."""
+    if (choice := variant.get(group, _ABSENT)) is not _ABSENT:
+        return format_value(choice)
     return str(variant.get(f"{group}.name", variant.get(f"{group}._target_", "")))
 
 
@@ -144,7 +153,13 @@ def _unknown_axis(cells: Cells, name: str, settings: Sequence[str], option: str)
 
 
 def _what_varies(cells: Cells) -> str:
-    return f"what varies here: {', '.join(cells.varying) or 'nothing'}."
+    varying = cells.telling if cells.leading_choices else cells.varying
+    return f"what varies here: {', '.join(varying) or 'nothing'}."
+
+
+def _is_same(cells: Cells, name: str, sides: Iterable[Sequence[Cell]]) -> bool:
+    """Whether all cells have the same choice: one that follows from the compared setting differs between the sides."""
+    return len({hashable(cells.value(cell, name, _ABSENT)) for side in sides for cell in side}) == 1
 
 
 def default_baseline(axis: Axis) -> int:
@@ -166,7 +181,8 @@ def pair_cells(cells: Cells, axis: Axis, baseline: int) -> list[Pair]:
     pairs = []
     for sides in groups.values():
         some_cell = next(iter(sides.values()))[0]
-        values = {name: cells.value(some_cell, name, _ABSENT) for name in shown}
+        same = [name for name in shown if name not in cells.choices or _is_same(cells, name, sides.values())]
+        values = {name: cells.value(some_cell, name, _ABSENT) for name in same}
         settings = {name: value for name, value in values.items() if value is not _ABSENT}
         for index, value in enumerate(axis.values):
             if index != baseline and (index in sides or baseline in sides):

@@ -60,13 +60,16 @@ def diff_runs(one: StoredRun, other: StoredRun) -> list[Difference]:
     metrics = [_metrics(run) for run in (one, other)]
     states = [{name: values.pop(name) for name in _STATES} for values in metrics]
     logged = [last_metrics(run.epochs) | (run.record.summary or {}) for run in (one, other)]
+    in_both = one.choices.keys() & other.choices.keys()  # an earlier version recorded none
     # What a program logs under the name of a metric fills that metric's column, unless the run computed its own.
     others = [
         {name: value for name, value in values.items() if value != known.get(name)}
         for values, known in zip(logged, metrics, strict=True)
     ]
+    choices = [{name: each.choices[name] for name in each.choices if name in in_both} for each in (one, other)]
     return [
         *_differing("state", *states),
+        *_differing("settings", *choices),
         *_differing("settings", one.record.settings, other.record.settings),
         *diff_environments(one.record.environment, other.record.environment),
         *_differing(_METRICS, *metrics),

@@ -79,18 +79,22 @@ class TwoSweeps:
         ]
         if not any(each.cells for each in gathered):
             raise UsageError(f"The sweeps {' and '.join(self.names)} must have cells to compare, got none.")
-        left_out = self._of_one_sweep(gathered) | _of_other_defaults(gathered, self.names)
+        choices = [name for name in gathered[0].choices if name in gathered[1].choices]
+        left_out = {*self._of_one_sweep(gathered), *_of_other_defaults(gathered, self.names)}
+        left_out |= {name for each in gathered for name in each.choices if name not in choices}
         cells: list[Cell] = []
         for each in gathered:
             for cell in each.cells:
                 own = {name: value for name, value in {**each.shared, **cell.own}.items() if name not in left_out}
                 cells.append(replace(cell, own=own))
         derived = frozenset.intersection(*(frozenset(plan.derived if plan else ()) for plan in self.plans))
-        varying = independent_settings([cell.own for cell in cells], derived)
+        varying = independent_settings([cell.own for cell in cells], derived, choices=choices)
+        axes = {name for each in gathered for name in each.axes}
         devices = {each.default_device for each in gathered}
         value_at = [at for at, each in enumerate(gathered) for _ in each.cells]
         axis = Axis(_SWEEP_AXIS, frozenset(), self.names, value_at)
-        return Cells(cells, {}, varying, devices.pop() if len(devices) == 1 else None), axis
+        device = devices.pop() if len(devices) == 1 else None
+        return Cells(cells, {}, varying, device, choices=choices, axes=axes), axis
 
     def _of_one_sweep(self, gathered: Sequence[Cells]) -> dict[str, str]:
         """Settings that one sweep does not know and that are the same in the whole other one, as text.
@@ -100,8 +104,9 @@ class TwoSweeps:
         settings = [[{**each.shared, **cell.own} for cell in each.cells] for each in gathered]
         found: dict[str, str] = {}
         for at, name in enumerate(self.names):
-            others = {key for own in settings[1 - at] for key in own}
-            for key in dict.fromkeys(key for own in settings[at] for key in own if others and key not in others):
+            others = {key for own in settings[1 - at] for key in own}.difference(gathered[1 - at].choices)
+            mine = dict.fromkeys(key for own in settings[at] for key in own if key not in gathered[at].choices)
+            for key in (key for key in mine if others and key not in others):
                 if len({hashable(own.get(key)) for own in settings[at]}) == 1:
                     found[key] = f"{key}={format_value(settings[at][0].get(key))} ({name})"
         return found

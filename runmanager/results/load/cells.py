@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from runmanager.records.run.status import Status
-from runmanager.records.settings.values import differing_settings, hashable
+from runmanager.records.settings.values import differing_settings, hashable, package_of
 from runmanager.records.storage.reader import Damage, StoredRun
 from runmanager.records.sweep.sweep_record import PlannedCell, SweepRecord
 from runmanager.results.table_model.columns import BASE_SETTINGS
@@ -27,6 +27,9 @@ class _Run(Protocol):
 
     @property
     def settings(self) -> Mapping[str, Any]: ...
+
+    @property
+    def choices(self) -> Mapping[str, Any]: ...
 
     @property
     def is_adopted(self) -> bool: ...
@@ -53,7 +56,7 @@ _PROCESSES = "processes"
 class CellWith(Generic[_R]):
     """A cell of the sweep; `stored` is its run, or None while it has no folder.
 
-    `own` are its settings, without those in `CellsWith.shared`.
+    `own` are its choices of config groups and its settings, without those in `CellsWith.shared`.
     """
 
     run: str
@@ -70,6 +73,10 @@ class CellsWith(Generic[_R]):
     are those in which the cells differ, without those that follow from others, which are `following`.
     `default_device` is the device of a cell without that setting, None if it is unknown. With `has_ranks` a run was
     made by several ranks, and each has the setting `world_size`.
+
+    `choices` are the names of config groups whose choices some cells have, as if they were settings. They never tell
+    cells apart, so that they are not among `varying`: the settings of their files do. `axes` are the settings and the
+    groups that commands have varied.
     """
 
     cells: Sequence[CellWith[_R]]
@@ -78,6 +85,8 @@ class CellsWith(Generic[_R]):
     default_device: str | None = _DEVICE
     has_ranks: bool = False
     following: Sequence[str] = ()
+    choices: Sequence[str] = ()
+    axes: Collection[str] = ()
 
     def names(self) -> list[str]:
         """Return the dotted names of all settings that any cell has."""
@@ -92,26 +101,99 @@ class CellsWith(Generic[_R]):
 
     @cached_property
     def telling(self) -> list[str]:
-        """The settings that vary, without those that follow from which one of a config group a cell has."""
-        kinds = {name.rpartition(".")[0]: name for kind in _KINDS for name in self.varying if name.endswith(kind)}
-        return [name for name in self.varying if not self._follows(name, kinds.get(name.rpartition(".")[0], name))]
+        """The settings that vary; in place of those that follow from which one of a config group a cell has, that."""
+        return list(dict.fromkeys(map(self.told_by, self.varying)))
 
-    def _follows(self, name: str, kind: str) -> bool:
-        """Whether the value of `kind`, another setting, tells that of `name` in all cells."""
+    def told_by(self, name: str) -> str:
+        """Return what tells the value of a setting in all cells: the choice or the kind of its group, or itself."""
+        group = name.rpartition(".")[0]
+        kinds = [f"{group}{kind}" for kind in _KINDS if f"{group}{kind}" in self.varying]
+        tellers = [*(each for each in self.leading_choices if self._may_tell(each, name)), *kinds[-1:]]
+        return next((each for each in tellers if self._follows(name, each)), name)
+
+    @cached_property
+    def leading_choices(self) -> list[str]:
+        """The choices that vary and do not follow from that of another group, those of the innermost groups first."""
+        leading: list[str] = []
+        by_depth = sorted(self.varying_choices, key=lambda each: (each not in self.axes, self._depth(each)))
+        for choice in by_depth:
+            tellers = [] if choice in self.axes else [each for each in leading if self._may_tell(each, choice)]
+            if not any(self._follows(choice, each) for each in tellers):
+                leading.append(choice)
+        return sorted(leading, key=self._depth, reverse=True)
+
+    @cached_property
+    def varying_choices(self) -> list[str]:
+        """The config groups whose choices differ between cells."""
+        return [name for name in self.choices if self.num_values(name) > 1]
+
+    def num_values(self, name: str) -> int:
+        """Return the number of different values of a setting or a choice."""
+        return len(set(self._values(name)))
+
+    def members(self, choice: str) -> list[str]:
+        """Return the varying settings that are compared together with a choice: those that it tells or may tell.
+
+        Those below its group are, but for what a group further inside tells, and for an axis of its own in all cells.
+        """
+        return [name for name in self.varying if self._is_member(name, choice)]
+
+    def _is_member(self, name: str, choice: str) -> bool:
+        teller = self.told_by(name)
+        if teller in self.choices:
+            return teller == choice
+        is_own_axis = name in self.axes and not any(value is _ABSENT for value in self._values(name))
+        return not is_own_axis and self._is_below(name, self._packages.get(choice, ""))
+
+    def _may_tell(self, choice: str, name: str) -> bool:
+        """Whether the files of a group may give this setting, or this choice of another group."""
+        package = self._packages[choice]
+        return self._is_below(package_of(name), package) if package else name not in self.axes
+
+    @staticmethod
+    def _is_below(name: str, package: str) -> bool:
+        return bool(package) and (name == package or name.startswith(f"{package}."))
+
+    def _depth(self, choice: str) -> int:
+        return len(self._packages[choice].split(".")) if self._packages[choice] else 0
+
+    @cached_property
+    def _packages(self) -> dict[str, str]:
+        """The name below which each group has its settings; empty for one that has them elsewhere, as presets do."""
+        settings = [name for name in self.names() if name not in self.choices]
+        packages = {choice: package_of(choice) for choice in self.choices}
+        return {
+            choice: package if any(self._is_below(name, package) for name in settings) else ""
+            for choice, package in packages.items()
+        }
+
+    def _follows(self, name: str, teller: str) -> bool:
+        """Whether the value of `teller`, another setting, tells that of `name` in all cells."""
         seen: dict[Hashable, Hashable] = {}
-        of_cells = ([hashable(self.value(cell, each, _ABSENT)) for each in (kind, name)] for cell in self.cells)
-        return name != kind and all(seen.setdefault(key, value) == value for key, value in of_cells)
+        pairs = zip(self._values(teller), self._values(name), strict=True)
+        return name != teller and all(seen.setdefault(key, value) == value for key, value in pairs)
+
+    def _values(self, name: str) -> list[Hashable]:
+        """The values of a setting, cell by cell."""
+        if name not in self._columns:
+            self._columns[name] = [hashable(self.value(cell, name, _ABSENT)) for cell in self.cells]
+        return self._columns[name]
+
+    @cached_property
+    def _columns(self) -> dict[str, list[Hashable]]:
+        return {}
 
     @property
     def columns(self) -> list[str]:
         """The settings that a table shows: the base settings, then the others that vary, and the number of ranks."""
         ranks = [_WORLD_SIZE] if self.has_ranks else []
-        return list(dict.fromkeys([*BASE_SETTINGS, *self.varying, *ranks]))
+        leading = [name for name in self.choices if name in self.leading_choices]
+        return list(dict.fromkeys([*BASE_SETTINGS, *leading, *self.varying, *ranks]))
 
     @property
     def file_columns(self) -> list[str]:
         """The settings that a table for programs has: the `columns`, and those that follow from others."""
-        return [*self.columns, *self.following]
+        return list(dict.fromkeys([*self.columns, *self.varying_choices, *self.following]))
 
 
 Cell = CellWith[StoredRun]
@@ -125,14 +207,16 @@ def gather_cells(runs: Sequence[_R], damaged: Iterable[Damage], plan: SweepRecor
     planned = {} if plan is None else {cell.signature: cell for cell in plan.planned}
     left = [] if plan is None else plan.kept
     pending = [cell for cell in left if cell.signature not in started and cell.run not in unread]
-    shared: Mapping[str, Any] = {} if plan is None else plan.settings
+    shared: Mapping[str, Any] = {} if plan is None else {**(plan.choices or {}), **plan.settings}
     if started <= planned.keys():
         # Equal signatures have equal settings, and the plan has already separated the shared ones.
-        own: list[Mapping[str, Any]] = [planned[run.signature].settings for run in runs]
-        waiting: list[tuple[PlannedCell, Mapping[str, Any]]] = [(cell, cell.settings) for cell in pending]
+        own: list[Mapping[str, Any]] = [planned[run.signature].choices_and_settings for run in runs]
+        waiting: list[tuple[PlannedCell, Mapping[str, Any]]] = [(cell, cell.choices_and_settings) for cell in pending]
     else:
-        known: dict[str, Mapping[str, Any]] = {name: {**shared, **cell.settings} for name, cell in planned.items()}
-        own = [run.settings if run.signature not in planned else known[run.signature] for run in runs]
+        known: dict[str, Mapping[str, Any]] = {
+            name: {**shared, **cell.choices_and_settings} for name, cell in planned.items()
+        }
+        own = [known.get(run.signature) or {**run.choices, **run.settings} for run in runs]
         waiting = [(cell, known[cell.signature]) for cell in pending]
         shared = {}
     names = set().union(shared, *own)
@@ -143,18 +227,28 @@ def gather_cells(runs: Sequence[_R], damaged: Iterable[Damage], plan: SweepRecor
     cells += [CellWith(cell.run, cell.signature, settings, None) for cell, settings in waiting]
     device = _DEVICE if plan is None or plan.default_device is msgspec.UNSET else plan.default_device
     derived = () if plan is None else plan.derived
-    varying = independent_settings([cell.own for cell in cells], derived)
+    choices = _names_of_choices(runs, plan)
+    varying = independent_settings([cell.own for cell in cells], derived, choices=choices)
     of_derived = [{name: cell.own[name] for name in derived if name in cell.own} for cell in cells] if derived else []
     following = [name for name in differing_settings(of_derived) if name not in (*varying, *BASE_SETTINGS)]
-    return CellsWith(cells, shared, varying, device, has_ranks, following)
+    axes = () if plan is None else plan.axes
+    return CellsWith(cells, shared, varying, device, has_ranks, following, choices, axes)
 
 
-def independent_settings(cells: Sequence[Mapping[str, Any]], derived: Collection[str]) -> list[str]:
+def _names_of_choices(runs: Sequence[_Run], plan: SweepRecord | None) -> list[str]:
+    of_plan = [] if plan is None else [plan.choices or {}, *(cell.choices for cell in plan.planned if cell.choices)]
+    return list(dict.fromkeys(name for choices in (*of_plan, *(run.choices for run in runs)) for name in choices))
+
+
+def independent_settings(
+    cells: Sequence[Mapping[str, Any]], derived: Collection[str], *, choices: Collection[str] = ()
+) -> list[str]:
     """Return the settings in which flat cells differ, without those of `derived` whose values the others tell.
 
+    `choices`, those of config groups, are no settings.
     Where others do not tell them all, those with the fewest values count first: they may tell the rest.
     """
-    differing = differing_settings(cells)
+    differing = [name for name in differing_settings(cells) if name not in choices]
     others = [name for name in differing if name not in derived]
     values = {name: [hashable(cell.get(name, _ABSENT)) for cell in cells] for name in differing if name in derived}
     keys = [tuple(hashable(cell.get(name, _ABSENT)) for name in others) for cell in cells] if values else []

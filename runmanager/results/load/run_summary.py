@@ -55,12 +55,12 @@ _EMPTY: dict[str, Any] = dict.fromkeys(SUMMARY_COLUMNS)
 class RunSummary(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The summary of a run: `values` are those of `SUMMARY_COLUMNS`, `folder` is the name of its folder.
 
-    `own_settings` is None where the sweep's plan has them. `num_unmeasured` counts the epochs of a run whose epochs are
-    all warm-up. `attempt_notes` are lines about epochs that were trained elsewhere, `deviations` about deviations from
-    the settings. `last_seen` has the last heartbeat of a running run that cannot be observed from this host, else it is
-    empty. `logged` is the index of the `SweepSummary.logged_names` of its `logged_values`: the metrics' values of the
-    run or of their last epoch, then the median throughput of each unit. `kind` is that of its program,
-    `world_size` that of `StoredRun`.
+    `own_settings` is None, and `choices` is empty, where the sweep's plan has them. `num_unmeasured` counts the epochs
+    of a run whose epochs are all warm-up. `attempt_notes` are lines about epochs that were trained elsewhere,
+    `deviations` about deviations from the settings. `last_seen` has the last heartbeat of a running run that cannot be
+    observed from this host, else it is empty. `logged` is the index of the `SweepSummary.logged_names` of its
+    `logged_values`: the metrics' values of the run or of their last epoch, then the median throughput of each unit.
+    `kind` is that of its program, `world_size` that of `StoredRun`.
     """
 
     folder: str
@@ -78,6 +78,7 @@ class RunSummary(msgspec.Struct, frozen=True, array_like=True, gc=False):
     kind: ProgramKind = ProgramKind.LOOP
     continued_from: str = ""
     world_size: int = 1
+    choices: dict[str, Any] = {}
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -150,6 +151,7 @@ def summarize_run(run: StoredRun, planned: Container[str], logged: LoggedNamesTa
         kind_of_program(run.record),
         run.continued_from,
         run.world_size,
+        {} if run.record.signature in planned else run.choices,
     )
 
 

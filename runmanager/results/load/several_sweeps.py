@@ -59,18 +59,23 @@ def cells_of_sweeps(sweeps: Sequence[SweepPaths]) -> tuple[Cells, list[StoredRun
     runs: list[StoredRun] = []
     damaged: list[Damage] = []
     cells: list[Cell] = []
+    choices: dict[str, None] = {}
+    axes: dict[str, None] = {}
     for name, paths in name_sweeps(sweeps).items():
         contents, plan = read_results(paths)
         runs += contents.runs
         damaged += contents.damaged
         found = gather_cells(contents.runs, contents.damaged, plan)
+        choices |= dict.fromkeys(found.choices)
+        axes |= dict.fromkeys(found.axes)
         for cell in found.cells:
             settings = {**found.shared, **cell.own}
             if found.default_device is not None:
                 settings.setdefault("device", found.default_device)
             own: Mapping[str, Any] = {SWEEP: name, **_without_sweep(settings)}
             cells.append(CellWith(cell.run, cell.signature, own, cell.stored))
-    return CellsWith(cells, {}, differing_settings([cell.own for cell in cells]), None), runs, damaged
+    varying = [name for name in differing_settings([cell.own for cell in cells]) if name not in choices]
+    return CellsWith(cells, {}, varying, None, choices=list(choices), axes=axes), runs, damaged
 
 
 def _without_sweep(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -46,14 +46,14 @@ def _shared_settings(runs: Sequence[StoredRun]) -> dict[str, str]:
     """The settings that are equal in all runs."""
     if not runs:
         return {}
-    first, *others = (run.record.settings for run in runs)
+    first, *others = (run.record.choices_and_settings for run in runs)
     shared = {name for name, value in first.items() if all(name in each and each[name] == value for each in others)}
     return {name: printable(format_value(value)) for name, value in first.items() if name in shared}
 
 
 def _details(run: StoredRun, shared: dict[str, str], texts: _Texts, limit: int) -> dict[str, Any]:
     record = run.record
-    own = {name: value for name, value in record.settings.items() if name not in shared}
+    own = {name: value for name, value in record.choices_and_settings.items() if name not in shared}
     command = record.cell_command or record.environment.command
     return {
         "folder": printable(run.folder),

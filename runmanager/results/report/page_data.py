@@ -97,7 +97,7 @@ def _cells(results: Table) -> dict[str, Any]:
 
 def _columns(results: Table) -> list[str]:
     """The columns that some run has a value of, without the settings that follow from others."""
-    hidden = (*_HIDDEN_COLUMNS, *results.derived)
+    hidden = {*_HIDDEN_COLUMNS, *results.derived}.difference(results.shown)
     named = (name for name in dict.fromkeys((*results.shown, *results.columns)) if name not in hidden)
     return [name for name in named if any(row[name] is not None for row in results.rows)]
 

@@ -48,7 +48,7 @@ def run_sections(run: StoredRun) -> list[Section]:
     records = _records(run)
     return [
         Section("Run", _run_rows(run)),
-        Section("Settings", [(name, format_value(value)) for name, value in record.settings.items()]),
+        Section("Settings", [(name, format_value(value)) for name, value in record.choices_and_settings.items()]),
         Section(records.capitalize(), *_epoch_rows(run.epochs, counted_word(record))),
         _logged_section(run),
         Section(f"Times by phase, medians over measured {records}", *_phase_rows(measured_epochs(run))),

@@ -1,6 +1,7 @@
 """The results of several sweeps in one table, with the name of each row's sweep."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from runmanager.records.settings.values import differing_settings
@@ -34,7 +35,7 @@ def cross_sweep_rows(sweeps: Sequence[NamedSweep], *, requested: Sequence[str] =
     `run_dir` is the whole path. The labels of a sweep are those of all its runs.
     """
     cells = [each.cells() for each in sweeps]
-    varying = _varying(cells)
+    varying, telling = _varying(cells)
     words = [*map(column_of, varying), *requested]
     logged = _logged(sweeps, cells)
     tables = [result_rows(each.summary, each.plan, requested=words, among=logged) for each in sweeps]
@@ -43,9 +44,8 @@ def cross_sweep_rows(sweeps: Sequence[NamedSweep], *, requested: Sequence[str] =
     columns = ["run", SWEEP, "status", "reason", *settings, *RESULT_COLUMNS, *metrics, *rates]
     rows = [row for each, table in zip(sweeps, tables, strict=True) for row in _rows(each, table, settings)]
     rows.sort(key=lambda row: ((seconds := row["epoch_seconds"]) is None, seconds or 0.0))
-    shown = [name for name in BASE_SETTINGS if name in varying] + [
-        name for name in varying if name not in BASE_SETTINGS
-    ]
+    shown = [name for name in BASE_SETTINGS if name in telling]
+    shown += [name for name in telling if name not in BASE_SETTINGS]
     directions = _directions(sweeps, tables)
     table = Table(
         columns=columns,
@@ -71,16 +71,26 @@ def _renamed(column: str) -> str:
     return f"{_SETTING}{SWEEP}" if column == SWEEP else column
 
 
-def _varying(cells: Sequence[CellsWith[RunSummary]]) -> list[str]:
-    """The settings that differ within a sweep or between two, in order of appearance."""
+def _varying(cells: Sequence[CellsWith[RunSummary]]) -> tuple[list[str], list[str]]:
+    """The settings that differ within a sweep or between two, in order of appearance, and those shown to people.
+
+    These have the choice of a config group in place of the settings that follow from it.
+    """
     constant = []
     for each in filter(lambda each: each.cells, cells):
         known = {**each.shared, **each.cells[0].own}
         if each.default_device is not None:
             known.setdefault("device", each.default_device)
         constant.append({name: value for name, value in known.items() if name not in each.varying})
-    within = _union(each.varying for each in cells)
-    return [*within, *(name for name in differing_settings(constant) if name not in within)]
+    within = _union([*each.leading_choices, *each.varying] for each in cells)
+    varying = [*within, *(name for name in differing_settings(constant) if name not in within)]
+    choices = _union(each.choices for each in cells)
+    if not choices:
+        return varying, varying
+    settings = [name for name in varying if name not in choices]
+    together = [replace(cell, own={**each.shared, **cell.own}) for each in cells for cell in each.cells]
+    telling = CellsWith(together, {}, settings, None, choices=choices, axes=_union(each.axes for each in cells)).telling
+    return varying, [*telling, *(name for name in settings if name in BASE_SETTINGS and name not in telling)]
 
 
 def _logged(sweeps: Sequence[NamedSweep], cells: Sequence[CellsWith[RunSummary]]) -> LoggedColumns:

@@ -85,6 +85,7 @@ def result_rows(
     cells = gather_cells(runs, summary.damaged, plan)
     asked = _requested_settings(cells, requested)
     columns = [(name, column_of(name)) for name in dict.fromkeys([*cells.file_columns, *asked])]
+    following = [name for name in cells.following if name not in asked]
     runs_folder = summary.paths.runs.name
     logged, of_names = _logged_columns(summary, cells, among)
     in_metrics, in_rates = tuple(logged.metrics.values()), tuple(logged.rates.values())
@@ -118,7 +119,7 @@ def result_rows(
         columns=[*RUN_COLUMNS, *settings, *RESULT_COLUMNS, *in_metrics, *in_rates],
         rows=rows,
         settings=settings,
-        derived=tuple(column_of(name) for name in cells.following if name not in asked),
+        derived=tuple(column for name, column in columns if name in cells.choices or name in following),
         logged=(*in_metrics, *in_rates),
         directions=directions.of_columns(_metrics_of_columns(logged)),
         shown=shown_columns(_shown_settings(cells), in_metrics, in_rates),

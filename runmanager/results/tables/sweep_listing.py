@@ -13,8 +13,9 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.metric_names import by_preference
 from runmanager.records.run.status import Status
 from runmanager.records.settings.values import hashable
+from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.cell_pairing import SEED
-from runmanager.results.load.cells import CellWith
+from runmanager.results.load.cells import CellsWith, CellWith
 from runmanager.results.load.disk_size import SizeMemory, sweep_size
 from runmanager.results.load.loader import read_summary
 from runmanager.results.load.run_summary import SUMMARY_COLUMNS, RunSummary, damage_notes
@@ -124,7 +125,7 @@ def _row(listed: ListedSweep) -> tuple[Row, bool | None]:
         "cells": len(cells.cells),
         "states": ", ".join(f"{states[state]:,} {state}" for state in known) or "no cells",
         **{state: states[state] for state in (*_STATES, _REMOVED, _DAMAGED)},
-        "axes": _axes(sweep),
+        "axes": _axes(sweep.plan, cells),
         "metric": metric,
         "best": best,
         "size_bytes": listed.size_bytes,
@@ -144,10 +145,13 @@ def _utc(time: str) -> str | None:
         return None
 
 
-def _axes(sweep: NamedSweep) -> str | None:
-    """The settings that vary, each with the number of its values."""
-    axes = sweep.plan.axes if sweep.plan else {}
-    return " ".join(f"{name}:{len(values)}" for name, values in axes.items() if len(values) > 1) or None
+def _axes(plan: SweepRecord | None, cells: CellsWith[RunSummary]) -> str | None:
+    """The settings that vary, each with the number of its values; a config group in place of what its choice tells."""
+    counts = {name: len(values) for name, values in plan.axes.items() if len(values) > 1} if plan else {}
+    if cells.varying_choices:
+        tellers = [teller if (teller := cells.told_by(name)) in cells.choices else name for name in counts]
+        counts = {name: counts[name] if name in counts else cells.num_values(name) for name in tellers}
+    return " ".join(f"{name}:{count}" for name, count in counts.items()) or None
 
 
 def _best(

@@ -62,7 +62,7 @@ class Condition:
 def parse_condition(text: str) -> Condition:
     """Parse comparisons (`0.001 < lr < 0.1`, `device in [cpu, cuda]`) joined by `and`, `or`, `not` and parentheses.
 
-    A name with characters other than letters, digits, `_`, dots and slashes is written in backticks: `` `val loss` ``.
+    A name with characters other than letters, digits, `_`, `.`, `/` and `@` is written in backticks: `` `val loss` ``.
     Raises `UsageError` for anything else.
     """
     names: dict[str, str] = {}
@@ -155,7 +155,7 @@ def _is_in_without_list(operator_: ast.cmpop, operand: ast.expr) -> bool:
 
 
 def _word(node: ast.expr) -> str | None:
-    """The text of a name, of names joined by dots (`model.name`) or slashes (`val/loss`); None for anything else.
+    """The text of a name, of names joined by `.`, `/` or `@` (`model.name`, `val/loss`, `model@net`), else None.
 
     Python's None is the word `null`.
     """
@@ -165,9 +165,9 @@ def _word(node: ast.expr) -> str | None:
         return node.id
     if isinstance(node, ast.Attribute) and (before := _word(node.value)) is not None:
         return f"{before}.{node.attr}"
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.MatMult):
         parts = _word(node.left), _word(node.right)
-        return None if None in parts else "/".join(map(str, parts))
+        return None if None in parts else ("/" if isinstance(node.op, ast.Div) else "@").join(map(str, parts))
     return None
 
 

@@ -7,11 +7,11 @@ import shlex
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -20,6 +20,7 @@ from runmanager.records.host.device_peaks import DevicePeaks, find_device_peaks
 from runmanager.records.host.process import usable_cores
 from runmanager.records.run.run_record import Environment
 from runmanager.records.settings.secrets import SECRETS_VARIABLE, masked_words
+from runmanager.records.settings.values import choices_of_groups, flatten
 from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE
 from runmanager.tracking.device.cpu_model import cpu_model
 from runmanager.tracking.environment.cell_process import of_cells_alone
@@ -37,6 +38,7 @@ __all__ = [
     "find_peaks",
     "git_commit",
     "host_environment",
+    "hydra_choices",
     "library_versions",
     "load_average",
 ]
@@ -112,6 +114,14 @@ def command_line() -> tuple[str, ...]:
     inherited = os.environ.get(COMMAND_VARIABLE)
     words = shlex.split(inherited) if inherited is not None else sys.argv
     return masked_words(word.encode(errors="backslashreplace").decode() for word in words)
+
+
+def hydra_choices(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the choices of config groups of the Hydra job that this process runs (see `RunRecord`), if it runs one."""
+    module: Any = sys.modules.get("hydra.core.hydra_config")
+    if module is None or not module.HydraConfig.initialized():
+        return {}
+    return choices_of_groups(dict(module.HydraConfig.get().runtime.choices), flatten(settings))
 
 
 @contextmanager

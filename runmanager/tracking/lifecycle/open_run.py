@@ -97,6 +97,7 @@ def begin_again(folder: RunFolder, error: CheckpointError) -> str:
         environment=stored.environment,
         unsigned=stored.unsigned,
         better=stored.better,
+        choices=stored.choices,
     )
     if stored.continued_from is not msgspec.UNSET and stored.resumed_at is None:
         folder.discard_copies(fresh)

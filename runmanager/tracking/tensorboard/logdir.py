@@ -147,5 +147,5 @@ def _regular(paths: Sequence[Path]) -> list[Path]:
 
 def _axes_first(plan: SweepRecord, cell: PlannedCell) -> dict[str, Any]:
     """Return all settings of a cell with the sweep's axes first, as in run names and columns."""
-    settings = {**plan.settings, **cell.settings}
+    settings = {**(plan.choices or {}), **plan.settings, **cell.choices_and_settings}
     return {**{name: settings[name] for name in plan.axes if name in settings}, **settings}

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from hydra.errors import HydraException
 from hydra.plugins.launcher import Launcher
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
@@ -34,10 +36,10 @@ from runmanager.records.run.variables import recorded_variables
 from runmanager.records.settings.naming import readable_name
 from runmanager.records.settings.secrets import masked_words, secret_axis_notes, without_secrets
 from runmanager.records.settings.signature import short_signature, signature
-from runmanager.records.settings.values import differing_settings, flatten
+from runmanager.records.settings.values import choices_of_groups, differing_settings, flatten
 from runmanager.text import message_line, pluralize
 from runmanager.tracking.environment.code_hashes import hash_user_code, program_folder
-from runmanager.validation import suggestion
+from runmanager.validation import fault, suggestion
 
 __all__ = ["ApplicationOptions", "HydraApplication"]
 
@@ -45,6 +47,8 @@ _PROCESSES = "hydra.launcher.processes_per_run"  # counts as a setting where it 
 _DEVICE_SETTINGS = ("device", "trainer.accelerator")
 _DEVICE_KINDS = ("auto", "cpu", "cuda", "mps", "xpu")
 _UNSIGNED = "hydra.sweeper.unsigned"
+_NAME = "hydra.sweeper.name"
+_NOTIFY = "hydra.sweeper.notify"
 _KEPT_SETTINGS = tuple(f"hydra.sweeper.{name}=" for name in ("secrets", "metric", "better", "resume_with"))
 _KEPT = ("hydra/sweeper=", *_KEPT_SETTINGS, f"{_PROCESSES}=")
 _ANY_GPU = "gpu"  # Lightning's name for whichever there is
@@ -71,12 +75,16 @@ class ApplicationOptions:
 
 @dataclass(frozen=True)
 class _Composed:
-    """The overrides of one cell, and what they compose to: `settings` are flat, with the choices of groups."""
+    """The overrides of one cell, and what they compose to: `settings` are flat, with the choices of groups.
+
+    `changes` are the overrides that change settings of the sweep, each with such a setting.
+    """
 
     words: list[str]
     cell: Cell | None
     settings: Mapping[str, Any] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
+    changes: Mapping[str, str] = field(default_factory=dict)
 
 
 class HydraApplication:
@@ -101,6 +109,8 @@ class HydraApplication:
         named = [word.partition("=")[0].lstrip("+") for word in hydra_words(master)]
         self._gives_unsigned = _UNSIGNED in named
         self._processes = int(OmegaConf.select(master, _PROCESSES, default=1))
+        self._of_sweep = _sweep_settings(master)
+        self._sweep_settings: dict[frozenset[tuple[str, Any]], dict[str, Any]] = {}
         self._code: dict[tuple[str, ...], dict[str, str] | None] = {}
         self._notes: tuple[str, ...] = ()
 
@@ -121,6 +131,7 @@ class HydraApplication:
         composed = [self._compose(words, varying) for words in grid.combinations()]
         remaining = self._remaining(composed, grid)
         faults = dict.fromkeys(line for each in remaining for line in each.faults)
+        faults.update(dict.fromkeys(_change_faults(remaining)))
         cells = [each.cell for each in remaining if each.cell is not None]
         if not faults:
             faults.update(dict.fromkeys(_unsigned_axis_faults(varying, cells) + self._device_faults(cells)))
@@ -158,16 +169,43 @@ class HydraApplication:
         identity = read_identity(config)
         if identity.faults:
             return _Composed(words, None, faults=tuple(identity.faults))
-        choices = {name: choice for name, choice in config.hydra.runtime.choices.items() if "hydra" not in name}
-        return _Composed(words, self._cell(words, varying, identity, config), choices | flatten(identity.settings))
+        flat = flatten(identity.settings)
+        choices = choices_of_groups(self._lists_of_choices(words) | _choices(config), flat)
+        settings = choices | flat
+        changes = self._changes_of_sweep(config, words)
+        return _Composed(words, self._cell(words, varying, identity, choices), settings, changes=changes)
 
-    def _cell(self, words: list[str], varying: Sequence[str], identity: Identity, config: DictConfig) -> Cell:
+    def _lists_of_choices(self, words: Sequence[str]) -> dict[str, Any]:
+        """The choices of several files of a group, which Hydra keeps in no configuration: `db=[mysql,postgresql]`."""
+        return {name: value for name, value in self._loader.chosen(words).items() if isinstance(value, list)}
+
+    def _changes_of_sweep(self, config: DictConfig, words: Sequence[str]) -> dict[str, str]:
+        """The choices among a cell's words that change what a whole sweep has once, each with what it changes."""
+        choices = _choices(config)
+        key = frozenset(choices.items())
+        if key not in self._sweep_settings:
+            self._sweep_settings[key] = _sweep_settings(config)
+        if self._sweep_settings[key] == self._of_sweep:
+            return {}
+        before = _choices(self._master)
+        chosen = [word for word in words if (name := _name_of(word)) in choices and choices[name] != before.get(name)]
+        alone = {word: self._change_by([word]) for word in chosen}
+        return {word: change for word, change in alone.items() if change} or {" ".join(chosen): self._change_by(chosen)}
+
+    def _change_by(self, words: Sequence[str]) -> str:
+        """The setting of the sweep that choices change; empty if they change none."""
+        given = [*hydra_words(self._master), *words]
+        config = self._loader.load_configuration(self._master.hydra.job.config_name, given, RunMode.MULTIRUN)
+        differing = differing_settings([self._of_sweep, _sweep_settings(config)])
+        return differing[-1] if differing else ""
+
+    def _cell(self, words: list[str], varying: Sequence[str], identity: Identity, choices: Mapping[str, Any]) -> Cell:
         settings = identity.settings
         flat = flatten(settings)
         unsigned = tuple(name for name in flat if _is_unsigned(name, self._options.unsigned))
         ranks = {_PROCESSES: self._processes} if self._processes > 1 else {}
         signed = signature(settings | ranks, unsigned=unsigned, later={})
-        shown = {key.lstrip("+~"): _value_of(flat, config, key.lstrip("+~")) for key in varying}
+        shown = {key.lstrip("+~"): _value_of(flat, choices, key.lstrip("+~")) for key in varying}
         read = [each for name, names in identity.variables.items() if name not in unsigned for each in names]
         return Cell(
             signed,
@@ -179,6 +217,7 @@ class HydraApplication:
             unsigned=unsigned,
             command=masked_words((*self._command, *self._unsigned_word(flat), *words)),
             variables=recorded_variables(dict.fromkeys(read)),
+            choices=choices,
             derived=frozenset(identity.derived),
         )
 
@@ -276,31 +315,69 @@ def _own_command(master: DictConfig) -> tuple[str, ...]:
     """The beginning of the command for one cell: the program as it was started, and its sweeper."""
     given = list(sys.orig_argv)
     program = given[1 : len(given) - len(sys.argv) + 1]
-    config = [word for word in sys.argv[1:] if word.startswith(("--config", "-c"))]
+    words = pairwise(["", *sys.argv[1:]])  # a value may stand apart from its option
+    config = [word for option, word in words if _is_config(word) or (_is_config(option) and "=" not in option)]
     kept = [word for word in hydra_words(master) if word.lstrip("+").startswith(_KEPT)]
     return ("python", *program, *config, "-m", *kept)
+
+
+def _name_of(word: str) -> str:
+    return word.partition("=")[0].lstrip("+~")
+
+
+def _choices(config: DictConfig) -> dict[str, Any]:
+    choices: Any = OmegaConf.to_container(config.hydra.runtime.choices, resolve=False)
+    return {str(group): choice for group, choice in choices.items()}
+
+
+def _sweep_settings(config: DictConfig) -> dict[str, Any]:
+    """The flat settings of the sweeper and the launcher, which a sweep has once; the notification is not kept."""
+    parts = {part: OmegaConf.to_container(config.hydra[part], resolve=False) for part in ("sweeper", "launcher")}
+    return {name: value for name, value in flatten({"hydra": parts}).items() if name != _NOTIFY}
+
+
+def _change_faults(composed: Sequence[_Composed]) -> list[str]:
+    """Refuse choices of cells that change settings of the sweep: those were read once, before the cells."""
+    changes = {word: change for each in composed for word, change in each.changes.items()}
+    if not changes:
+        return []
+    groups = dict.fromkeys(_name_of(each) for word in changes for each in word.split())
+    return [
+        fault(
+            ", ".join(groups),
+            "be chosen once for the whole sweep",
+            f"`{'`, `'.join(changes)}` for cells, which changes `{next(iter(changes.values()))}`",
+            f"run each by itself: with the same `{_NAME}` their cells are in one sweep",
+        )
+    ]
+
+
+def _is_config(word: str) -> bool:
+    return word.startswith(("--config", "-c"))
 
 
 def _is_unsigned(name: str, globs: Sequence[str]) -> bool:
     return any(fnmatchcase(name, glob) or name.startswith(f"{glob}.") for glob in globs)
 
 
-def _value_of(flat: Mapping[str, Any], config: DictConfig, key: str) -> Any:
+def _value_of(flat: Mapping[str, Any], choices: Mapping[str, Any], key: str) -> Any:
     """The value of a setting, or the choice of a group."""
     if key in flat:
         return flat[key]
     inner = {name.removeprefix(f"{key}."): value for name, value in flat.items() if name.startswith(f"{key}.")}
-    choice = config.hydra.runtime.choices.get(key)
+    choice = choices.get(key)
     return choice if choice is not None else inner or None
 
 
 def _axes(varying: Sequence[str], cells: Sequence[Cell]) -> dict[str, list[Any]]:
-    """The values of each varying setting; for a group those of the settings in which its choices differ."""
-    flat = [flatten(cell.config) for cell in cells]
+    """The values of each varying setting or choice; for a mapping those of the settings in which the cells differ."""
+    flat = [{**(cell.choices or {}), **flatten(cell.config)} for cell in cells]
     axes: dict[str, list[Any]] = {}
     differing = differing_settings(flat)
     for key in (each.lstrip("+~") for each in varying):
-        names = [key] if any(key in settings for settings in flat) else _below(key, differing)
+        below = _below(key, differing)
+        is_told = any(key in settings for settings in flat) and (key in differing or not below)
+        names = [key] if is_told else below
         for name in names:
             values = [settings[name] for settings in flat if name in settings]
             axes[name] = list({repr(value): value for value in values}.values())
@@ -308,8 +385,7 @@ def _axes(varying: Sequence[str], cells: Sequence[Cell]) -> dict[str, list[Any]]
 
 
 def _below(group: str, names: Sequence[str]) -> list[str]:
-    prefix = group.partition("@")[0].replace("/", ".") + "."
-    return [name for name in names if name.startswith(prefix)]
+    return [name for name in names if name.startswith(f"{group}.")]
 
 
 def _unsigned_axis_faults(varying: Sequence[str], cells: Sequence[Cell]) -> list[str]:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import InterpolationToMissingValueError
 
 from runmanager.app.programs.application.clock_resolvers import reads_clock
 from runmanager.launching.hydra_internals import (
@@ -55,7 +56,7 @@ def read_identity(config: DictConfig) -> Identity:
     with _outside_resolvers_cleared(config):
         settings = walk.mapping(copy)
     identity.settings = plain_settings(settings)
-    identity.faults += _unresolvable(config, walk.unresolved)
+    identity.faults += _unresolvable(config, walk.unresolved, is_complete=not identity.faults)
     return identity
 
 
@@ -99,7 +100,8 @@ class _Walk:
 
     def _value(self, parent: DictConfig | ListConfig, key: Any, name: str) -> Any:
         if OmegaConf.is_missing(parent, key):
-            self._identity.faults.append(f"`{name}` must be given, got nothing; add `{name}=…`.")
+            word = re.sub(r"\[(\d+)\]", r".\1", name)  # as Hydra names an element of a list
+            self._identity.faults.append(f"`{name}` must be given, got nothing; add `{word}=…`.")
             return None
         node = get_node(parent, key)
         if not OmegaConf.is_interpolation(parent, key):
@@ -132,14 +134,19 @@ class _Walk:
         return self._plain(value, name) if OmegaConf.is_config(value) else value
 
 
-def _unresolvable(config: DictConfig, names: Sequence[str]) -> list[str]:
-    """Return a fault for each setting that has no value in a run either, where Hydra's resolvers have theirs."""
+def _unresolvable(config: DictConfig, names: Sequence[str], *, is_complete: bool) -> list[str]:
+    """Return a fault for each setting that has no value in a run either, where Hydra's resolvers have theirs.
+
+    In a configuration that is not complete, what follows from a missing setting is not a fault of its own.
+    """
     faults = []
     with hydra_config_set(config):
         for name in names:
             try:
                 OmegaConf.select(config, name)
             except Exception as error:  # a resolver of the application may raise anything
+                if isinstance(error, InterpolationToMissingValueError) and not is_complete:
+                    continue
                 first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
                 faults.append(f"`{name}` must have a value, got an interpolation that fails: {first}.")
     return faults

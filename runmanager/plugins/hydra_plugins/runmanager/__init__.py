@@ -18,6 +18,7 @@ from hydra.experimental.callback import Callback
 from hydra.plugins.launcher import Launcher
 from hydra.plugins.sweeper import Sweeper
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 _MODULE = "hydra_plugins.runmanager"
 _IS_1_3 = hydra.__version__.startswith("1.3.")
@@ -87,6 +88,7 @@ class RuntimeSettings(Callback):
             settings = OmegaConf.masked_copy(config, "hydra")
             settings.hydra._set_parent(config)
             RuntimeSettings._provided = holder.cfg = settings
+        _require_values(config)
 
     @classmethod
     def end(cls) -> None:
@@ -95,6 +97,21 @@ class RuntimeSettings(Callback):
         if cls._provided is not None and holder.cfg is cls._provided:
             holder.cfg = None
         cls._provided = None
+
+
+def _require_values(config: DictConfig) -> None:
+    """End the command with one line where a setting of the sweep has no value: Hydra would end it with a traceback."""
+    for part in (config.hydra.sweeper, config.hydra.launcher):
+        try:
+            OmegaConf.to_container(part, resolve=True, throw_on_missing=True)
+        except OmegaConfBaseException as error:
+            from runmanager.app.display.error_line import print_error
+            from runmanager.text import message_line
+            from runmanager.validation import fault
+
+            rule = "have one value for the whole sweep"
+            print_error(fault(str(error.full_key), rule, f"none: {message_line(error).removesuffix('.')}"))
+            raise SystemExit(2) from None
 
 
 @dataclass

@@ -188,7 +188,7 @@ def test_unsigned_settings_equal_cells_and_groups(application: Application) -> N
     assert done.status == 0, done.err
     assert "2 cells are equal to another one, and run once with it." in done.out
     assert sorted(record.settings["model.width"] for record in application.records("cells")) == [8, 80]
-    assert application.plan("cells")["axes"] == {"model.width": [8, 80], "checkpoint.every": [1, 2]}
+    assert application.plan("cells")["axes"] == {"model": ["small", "big"], "checkpoint.every": [1, 2]}
     assert {record.unsigned for record in application.records("cells")} == {("checkpoint.every",)}
     done = application.run(glob, "checkpoint.every=1,2")
     assert done.status == 2 and "`checkpoint.every` must have one value" in done.err

@@ -48,7 +48,7 @@ def test_zip_points_and_exclude(application: Application) -> None:
 
     assert application.plan("grid")["derived"] == ["copy", "kind", "out", "peak", "when"]
     table = Sweep(application.sweep("grid").root)
-    refused_axis = "'peak', which follows from others; what varies here: lr, checkpoint.every, model.width, extra"
+    refused_axis = "'peak', which follows from others; what varies here: lr, checkpoint.every, model, extra"
     with pytest.raises(UsageError, match=refused_axis):
         table.compare("peak", metric="score", better="max")
 
