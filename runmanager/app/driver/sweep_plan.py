@@ -18,7 +18,8 @@ from runmanager.records.sweep.sweep_record import add_cells, read_sweep_record, 
 from runmanager.results.load.cells import independent_settings
 from runmanager.text import format_value
 from runmanager.tracking.environment.code_hashes import CodeRehasher
-from runmanager.tracking.environment.environment import command_line, git_commit, library_versions
+from runmanager.tracking.environment.commit import commit_of
+from runmanager.tracking.environment.environment import command_line, library_versions
 
 __all__ = [
     *("assign_folder", "mixing_notices", "most_measured_epochs", "named_in_sweep", "plan_sweep"),
@@ -36,15 +37,15 @@ def plan_sweep(program: Program, grid: CellGrid, sweep: SweepPaths | None) -> li
     Raises `UsageError` under `resume=must` without stored runs.
     """
     storage = grid.storage
-    commit, is_clean = git_commit(Path.cwd())
     libraries = library_versions() if grid.libraries is None else dict(grid.libraries)
-    now = Environment(commit=commit, commit_clean=is_clean, libraries=libraries)
+    code_folder = Path(grid.code_folder or Path.cwd())
+    now = Environment(**commit_of(code_folder)._asdict(), libraries=libraries)
     stored = read_sweep(sweep, epochs_of=needs_epochs) if sweep else None
     if storage.resume == Resume.MUST and not (stored and stored.runs):
         where = sweep.root if sweep else "a fresh folder"
         raise UsageError(f"`resume=must` must find runs in {where}, got none; leave it out to start.")
     runs = stored.runs if stored else ()
-    code_of = CodeRehasher(Path(grid.code_folder or Path.cwd())).rehash
+    code_of = CodeRehasher(code_folder).rehash
     plan = plan_runs(
         grid.cells,
         runs,

@@ -6,6 +6,7 @@ MACHINE = (
     ("host", "Host"),
     ("cpu_model", "CPU"),
     ("num_cores", "Cores"),
+    ("usable_cores", "Usable cores"),
     ("torch_threads", "Torch threads"),
     ("device_name", "Devices used"),
     ("compute_capability", "Compute capability"),
@@ -21,7 +22,7 @@ MACHINE = (
 
 PYTHON = (("python", "Python"),)
 
-CODE = (("commit", "Commit"), ("commit_clean", "No uncommitted changes"))
+CODE = (("commit_text", "Commit"), ("commit_clean", "No uncommitted changes"))
 
 _LOAD = (
     ("load_at_start", "Load at the start"),

@@ -36,7 +36,8 @@ from runmanager.records.settings.secrets import masked_words, secret_axis_notes,
 from runmanager.records.settings.signature import short_signature, signature
 from runmanager.records.settings.values import differing_settings, flatten
 from runmanager.text import message_line, pluralize
-from runmanager.tracking.environment.code_hashes import hash_user_code, program_folder
+from runmanager.tracking.environment.code_hashes import hash_user_code
+from runmanager.tracking.environment.commit import program_folder
 from runmanager.validation import suggestion
 
 __all__ = ["ApplicationOptions", "HydraApplication"]
