@@ -8,7 +8,16 @@ from typing import Any
 from runmanager.app.driver.program import CellGrid, Program
 from runmanager.errors import UsageError
 from runmanager.launching.continuations import with_continuations
-from runmanager.launching.plan import PlannedCells, PlannedRun, Resume, lost_epochs, needs_epochs, plan_of, plan_runs
+from runmanager.launching.plan import (
+    Action,
+    PlannedCells,
+    PlannedRun,
+    Resume,
+    lost_epochs,
+    needs_epochs,
+    plan_of,
+    plan_runs,
+)
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import Environment
@@ -57,6 +66,7 @@ def plan_sweep(program: Program, grid: CellGrid, sweep: SweepPaths | None) -> li
         can_continue=program.can_continue,
         damaged=(*stored.damaged, *lost_epochs(runs)) if stored else (),
         rerun_with=storage.rerun_with,
+        restore_with=storage.restore_with,
     )
     if grid.extension_obstacle is None or storage.resume == Resume.NEVER:
         return plan
@@ -164,6 +174,6 @@ def most_measured_epochs(plan: Sequence[PlannedRun], stored: Sequence[StoredRun]
 
 def assign_folder(run: PlannedRun, sweep: SweepPaths, names: Mapping[str, str]) -> PlannedRun:
     """Return the run with its folder: the stored one, or for a new run that of the first driver to plan it."""
-    if run.stored is not None:
+    if run.stored is not None or run.action is Action.REFUSE:
         return run
     return replace(run, paths=sweep.run(names.get(run.cell.signature, run.cell.name)))
