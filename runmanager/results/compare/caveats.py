@@ -13,7 +13,6 @@ from runmanager.results.metrics.metric_lookup import RUN_TIME
 from runmanager.results.stats.descriptive import median
 from runmanager.results.stats.effects import geometric_mean
 from runmanager.results.table_model.columns import Row
-from runmanager.results.table_model.formatting import human
 from runmanager.text import format_value, pluralize
 
 __all__ = [
@@ -99,9 +98,7 @@ def _one_time_costs(sides: Sequence[Side]) -> list[str]:
         side.label: [seconds for run, _ in side.measured if (seconds := run.record.measurements.compile_seconds)]
         for side in sides
     }
-    texts = [
-        f"{human(geometric_mean(seconds), RUN_TIME.name)} s ({label})" for label, seconds in compiled.items() if seconds
-    ]
+    texts = [f"{geometric_mean(seconds):.3g} s ({label})" for label, seconds in compiled.items() if seconds]
     resumed = {side.label: sum(bool(run.record.earlier) for run, _ in side.measured) for side in sides}
     return [
         *([f"without compilation, which took {' and '.join(texts)}"] if texts else []),
