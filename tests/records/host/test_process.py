@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -122,3 +124,12 @@ def test_the_limit_of_a_container(
     (tmp_path / "own").write_text(own)
     assert cpu_quota(tmp_path / "groups", tmp_path / "own") == quota
     assert cpu_quota(tmp_path / "groups", tmp_path / "missing") is None
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system pins no processes")
+def test_a_pinned_process_may_use_fewer_cores() -> None:
+    code = "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])\n"
+    code += "from runmanager.records.host import process; print(process.usable_cores(), process.usable_core_time())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    cores, share = done.stdout.split()
+    assert cores == "1" and 0 < float(share) <= 1
