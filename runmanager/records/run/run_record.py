@@ -118,6 +118,13 @@ class Environment(msgspec.Struct, frozen=True, gc=False):
     outside_cpu_share_p90: float | None = None
 
     @property
+    def cores_text(self) -> int | str | None:
+        """The cores, and how much of their time may be used where that is less."""
+        if self.usable_cores is None or self.usable_cores == self.num_cores:
+            return self.num_cores
+        return f"{self.num_cores}, limited to the time of {self.usable_cores:g}"
+
+    @property
     def commit_text(self) -> str | None:
         """The commit with why something of it is not known; None if nothing is recorded."""
         if self.commit_unknown is None:

@@ -5,8 +5,7 @@ __all__ = ["CODE", "FACTS", "MACHINE", "PYTHON"]
 MACHINE = (
     ("host", "Host"),
     ("cpu_model", "CPU"),
-    ("num_cores", "Cores"),
-    ("usable_cores", "Usable cores"),
+    ("cores_text", "Cores"),
     ("torch_threads", "Torch threads"),
     ("device_name", "Devices used"),
     ("compute_capability", "Compute capability"),

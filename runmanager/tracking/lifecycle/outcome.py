@@ -81,8 +81,8 @@ def explained(line: str, text: str) -> str:
     if found is None or "pickle" not in line.lower():
         return line
     return (
-        f"{line}; the start method {found[1]} must pickle what a worker process gets, as a loader's dataset, collate_fn "
-        "and worker_init_fn: define them at the top level of a module, without lambda, or give the loader "
+        f"{line}; the start method {found[1]} must pickle what a worker process gets, as a loader's dataset, "
+        "collate_fn and worker_init_fn: define them at the top level of a module, without lambda, or give the loader "
         'multiprocessing_context="fork" or num_workers=0'
     )
 

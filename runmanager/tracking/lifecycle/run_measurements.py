@@ -178,7 +178,10 @@ class RunMeasurements:
         """Measure an epoch of `num_steps` steps whose clock has stopped; return notes on the work of a step."""
         self._sampler.is_training = False
         self.has_trained = True
-        if seconds := compilation_seconds() - self._compiled_before:
+        compiled = compilation_seconds()
+        if compiled < self._compiled_before:  # by `torch.compiler.reset`
+            self._compiled_before = 0.0
+        if seconds := compiled - self._compiled_before:
             before = self._known.compile_seconds if self._has_compiled else None  # else an earlier attempt's
             self.add(compile_seconds=(before or 0.0) + seconds)
         if epoch.worker_start_methods:
