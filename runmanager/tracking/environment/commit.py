@@ -65,7 +65,6 @@ def program_folder() -> str | None:
     return str(Path.cwd() if is_elsewhere else Path(script).resolve().parent)
 
 
-@cache
 def commit_of(folder: Path | None = None) -> Commit:
     """Return the commit of a folder (default: the program's own), whatever repository the caller's variables name.
 
@@ -74,7 +73,11 @@ def commit_of(folder: Path | None = None) -> Commit:
     inherited = os.environ.get(COMMIT_VARIABLE)
     if inherited is not None:
         return Commit.from_text(inherited)
-    folder = folder or Path(program_folder() or Path.cwd())
+    return _read_commit(folder or Path(program_folder() or Path.cwd()))
+
+
+@cache
+def _read_commit(folder: Path) -> Commit:
     until = time.monotonic() + _SECONDS
     try:
         commit = call_git(folder, "rev-parse", "--verify", "HEAD^{commit}", until=until)
