@@ -14,7 +14,7 @@ from runmanager.app.compose.override_quoting import format_override
 from runmanager.app.script_command_line import split_fixed
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.records.host.gpus import gpu_names
-from runmanager.records.host.process import usable_cores
+from runmanager.records.host.process import usable_core_time, usable_cores
 from runmanager.records.run.program_kind import GROUPS, ProgramKind, kind_of_program
 from runmanager.records.run.run_record import Environment, RunRecord
 from runmanager.records.settings.secrets import MASK, masked_names
@@ -23,7 +23,8 @@ from runmanager.records.settings.values import flatten, plain_settings
 from runmanager.text import format_value, full_command, shell_command
 from runmanager.tracking.device.cpu_model import cpu_model
 from runmanager.tracking.environment.code_hashes import rehash_code
-from runmanager.tracking.environment.environment import git_commit, library_versions
+from runmanager.tracking.environment.commit import commit_of
+from runmanager.tracking.environment.environment import library_versions
 from runmanager.training.custom_targets import refuse_foreign_targets
 from runmanager.validation import fault
 
@@ -256,18 +257,17 @@ def _composed(words: Sequence[str]) -> "tuple[DictConfig, dict[str, Any]]":
 
 def current_environment(then: Environment) -> Environment:
     """Return the environment that the run would have here and now; what only a run can find out is as `then`."""
-    commit, clean = git_commit(Path.cwd())
     on_cpu = then.device_name in (then.cpu_model, "cpu")
     return msgspec.structs.replace(
         then,
         host=socket.gethostname(),
         cpu_model=cpu_model(),
         num_cores=usable_cores(),
+        usable_cores=usable_core_time(),
         device_name=cpu_model() if on_cpu else _accelerator(then.device_name),
         python=platform.python_version(),
         libraries=library_versions(),
-        commit=commit,
-        commit_clean=clean,
+        **commit_of(Path.cwd())._asdict(),
         code=rehash_code(then.code, then.command),
     )
 

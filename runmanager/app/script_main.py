@@ -74,7 +74,7 @@ def main(line: ScriptCommandLine) -> int:
         metric=_metric(flags),
         without_metrics=metric_advice,
     )
-    with environment_for_children(line.words):
+    with environment_for_children(line.words, code_folder=script.code_folder):
         return _drive(SweepDriver(program, launcher_of(flags), driver), debug=line.debug)
 
 

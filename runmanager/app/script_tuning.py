@@ -26,7 +26,7 @@ def tune_script(line: ScriptCommandLine, *, seconds: float, began: float) -> int
         return become_application(script, line, [format_override("hydra.sweeper.tune", asked)])
     values = _raced_values(parse_settings(line.settings))
     fixed = after_separator(line.fixed)
-    with environment_for_children(line.words):
+    with environment_for_children(line.words, code_folder=script.code_folder):
         program, launcher = program_of(line, script), launcher_of(line.flags)
         return race_whole_runs(program, values, launcher, call=call, fixed=fixed, seconds=seconds, began=began)
 

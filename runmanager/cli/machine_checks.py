@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from runmanager import __version__
 from runmanager.records.files.paths import cache_folder, device_peaks_file
 from runmanager.records.host.device_peaks import read_device_peaks
-from runmanager.records.host.process import usable_cores
+from runmanager.records.host.process import cpu_quota, usable_cores
 from runmanager.text import pluralize
 
 __all__ = ["Check", "Level", "machine_checks"]
@@ -110,11 +110,11 @@ def plugins_check(package: ModuleSpec | None) -> Check:
     return Check("hydra", Level.WARNING, "Hydra's plugins of runmanager are not installed", "install the package again")
 
 
-def cores_check(quota_file: Path = Path("/sys/fs/cgroup/cpu.max")) -> Check:
+def cores_check() -> Check:
     """Check that neither a container's limit nor OMP_NUM_THREADS contradicts the usable cores."""
     cores = usable_cores()
     finding = f"{cores} of {pluralize(os.cpu_count() or cores, 'core')} usable"
-    quota = _cpu_quota(quota_file)
+    quota = cpu_quota()
     if quota is not None and quota < cores:
         cure = f"set OMP_NUM_THREADS={max(1, int(quota))}: further threads only wait for each other"
         return Check("cpu", Level.WARNING, f"{finding}, but this container is limited to {quota:g}", cure)
@@ -123,15 +123,6 @@ def cores_check(quota_file: Path = Path("/sys/fs/cgroup/cpu.max")) -> Check:
         cure = f"set OMP_NUM_THREADS={cores} or fewer, or unset it"
         return Check("cpu", Level.WARNING, f"{finding}, but OMP_NUM_THREADS is {threads}", cure)
     return Check("cpu", Level.OK, finding)
-
-
-def _cpu_quota(path: Path) -> float | None:
-    """The container's CPU limit in cores (cgroup v2); None without a limit."""
-    try:
-        quota, period = path.read_text().split()
-        return None if quota == "max" else int(quota) / int(period)
-    except (OSError, ValueError):
-        return None
 
 
 def load_check(load: float, cores: int) -> Check:

@@ -53,6 +53,7 @@ class Action(StrEnum):
     MEASURE = "measure again"  # finished, but a run that it takes measured turns with is not
     KEEP = "keep"
     LEAVE = "leave"  # another process runs it
+    REFUSE = "refuse"  # what is stored of it cannot be read
     SKIP = "skip"  # the machine lacks its device; a prediction: the run checks again
 
 
@@ -172,15 +173,17 @@ def plan_runs(
     can_continue: Callable[[RunPaths], bool] = lambda run: run.checkpoint.exists(),
     damaged: Iterable[Damage] = (),
     rerun_with: str = RERUN_CHANGED,
+    restore_with: str = "--restore",
 ) -> list[PlannedRun]:
     """Plan each distinct cell, in order. Runs are found by signature, never by the names of their folders.
 
-    `damaged` are folders that cannot be read. Their names still end with the signature: the run of such a cell will
-    fail, and the folder's files stay. So do those of a finished run that has lost epochs, which is kept.
+    `damaged` are folders that cannot be read. Their names still end with the signature: such a cell is refused, and the
+    folder's files stay. So do those of a finished run that has lost epochs, which is kept.
 
     `now` has the commit and library versions of a new run, and `code_of` returns the present digests of a run's code
     files. A finished run with other ones is reported, and run again if `rerun_changed`. `can_continue` says whether a
-    killed run continues from what is in its folder. `rerun_with` is what a command adds for `rerun_changed`.
+    killed run continues from what is in its folder. `rerun_with` is what a command adds for `rerun_changed`,
+    `restore_with` what it adds for cells that were removed.
     """
     damage_of = {each.path.name: each for each in damaged}
     unreadable = {name.rpartition("-")[2]: each for name, each in damage_of.items()}
@@ -197,29 +200,30 @@ def plan_runs(
         rerun_with=rerun_with,
     )
     return [
-        _with_damage(plan_stored(cell, run), damage_of.get(run.folder))
+        _with_damage(plan_stored(cell, run), damage_of.get(run.folder), restore_with)
         if (run := found.get(cell.signature)) is not None
-        else _plan_new(cell, unreadable.get(short_signature(cell.signature)), sweep)
+        else _plan_new(cell, unreadable.get(short_signature(cell.signature)), sweep, restore_with)
         for cell in ordered
     ]
 
 
-def _plan_new(cell: Cell, damage: Damage | None, sweep: SweepPaths) -> PlannedRun:
+def _plan_new(cell: Cell, damage: Damage | None, sweep: SweepPaths, restore_with: str) -> PlannedRun:
     if damage is None:
         return PlannedRun(cell, Action.START, "new", sweep.run(cell.name))
-    why = f"will be refused: {_with_way_out(damage)}"
-    return PlannedRun(cell, Action.START, why, sweep.run(damage.path.name))
+    return PlannedRun(cell, Action.REFUSE, _with_way_out(damage, restore_with), sweep.run(damage.path.name))
 
 
-def _with_damage(planned: PlannedRun, damage: Damage | None) -> PlannedRun:
+def _with_damage(planned: PlannedRun, damage: Damage | None, restore_with: str) -> PlannedRun:
     if damage is None or planned.action is not Action.KEEP:
         return planned
-    return replace(planned, why=f"{planned.why}; {_with_way_out(damage)}", is_damaged=True)
+    return replace(planned, why=f"{planned.why}; {_with_way_out(damage, restore_with)}", is_damaged=True)
 
 
-def _with_way_out(damage: Damage) -> str:
-    what = "it" if damage.path.is_symlink() else "its folder"
-    return f"{damage.message.removesuffix('.')}; move {what} away to run the cell again"
+def _with_way_out(damage: Damage, restore_with: str) -> str:
+    said = damage.message.removesuffix(".")
+    if damage.path.is_symlink():
+        return f"{said}; move it away to run the cell again"
+    return f"{said}; move its folder away to run the cell again, or `runmanager rm` it and add `{restore_with}`"
 
 
 def lost_epochs(runs: Iterable[StoredRun]) -> Iterator[Damage]:

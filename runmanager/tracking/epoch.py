@@ -28,6 +28,7 @@ from runmanager.tracking.epoch_metrics.step_values import Reduce
 from runmanager.tracking.epoch_owner import EpochOwner
 from runmanager.tracking.epoch_part import EpochPart
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
+from runmanager.tracking.monitoring.loader_workers import worker_start_methods
 from runmanager.tracking.options import StepObserver
 from runmanager.tracking.timing.driven_loop import DrivenLoop
 from runmanager.tracking.timing.phases import PhaseTimes, PhaseTracker, Span
@@ -69,6 +70,7 @@ class Epoch:
     ) -> None:
         self.number = number
         self.first_batch_seconds: float | None = None  # from requesting the first loader's first batch to getting it
+        self.worker_start_methods: set[str] = set()  # of the loaders' workers, seen at the first batches
         self._owner = EpochOwner()
         self._timer, self._device = timer, device
         self._on_first_batch = on_first_batch
@@ -264,6 +266,8 @@ class Epoch:
         self._count_step(loss, whole_number("samples", samples))
 
     def _count_step(self, loss: _Loss | None, samples: int, units: Mapping[str, int] | None = None) -> None:
+        if self.num_steps == self._first_step:
+            self.worker_start_methods |= worker_start_methods()
         self._train.add_loss(loss, samples)
         self._phases.step_tracked()
         self.num_steps += 1
@@ -294,6 +298,8 @@ class Epoch:
         self._check_owner("track_eval")
         count = num_samples(preds, labels, samples)
         numbers = self._checked_metrics("track_eval", metrics) if metrics else None
+        if not self._is_evaluated:
+            self.worker_start_methods |= worker_start_methods()
         self._is_evaluated = True
         if self.observer is not None:
             self.observer.discard()

@@ -34,7 +34,7 @@ from runmanager.tracking.lifecycle.run_values import RunValues
 from runmanager.tracking.lifecycle.stop_policy import StopPolicy
 from runmanager.tracking.metric_definitions import RunDirections
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
-from runmanager.tracking.monitoring.lost_batches import tell_lost_batches
+from runmanager.tracking.monitoring.loader_workers import tell_lost_batches
 from runmanager.tracking.options import Checkpointer, RunOptions
 from runmanager.tracking.ranks.run_ranks import RunRanks
 from runmanager.tracking.run_calls.job_calls import JobCalls

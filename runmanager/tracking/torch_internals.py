@@ -22,6 +22,7 @@ of torch, look up each name below in its source, run `tests/tracking/test_torch_
 | `FullyShardedDataParallel._handle`, `FlatParameter._numels`, `._params` | the size of parameters that ranks share |
 | `torch._utils.ExceptionWrapper` | what a loader's worker sends in place of a batch, and the loader raises |
 | `_worker_loop` of torch and torchdata, its parameters | the queue of a loader's worker, and what it sends there |
+| `torch._dynamo.utils.calculate_time_spent` | the seconds of compilation in this process |
 | `torch._C._cuda_endAllocateToPool`, `_cuda_releasePool` | cleaning up after a failed CUDA graph capture |
 """
 
@@ -56,6 +57,7 @@ __all__ = [
     "accepts_step_hooks",
     "backward_pass",
     "clean_up_failed_capture",
+    "compilation_seconds",
     "compiled_module",
     "flat_parameters",
     "has_gradient_hooks",
@@ -109,6 +111,12 @@ def compiled_module(network: torch.nn.Module) -> torch.nn.Module | None:
     """Return the module inside the wrapper that `torch.compile` made; None for any other module."""
     inner = getattr(network, "_orig_mod", None)
     return inner if isinstance(inner, torch.nn.Module) else None
+
+
+def compilation_seconds() -> float:
+    """Return the seconds that this process has spent on `torch.compile` so far, whatever it compiled."""
+    spent: Any = getattr(sys.modules.get("torch._dynamo.utils"), "calculate_time_spent", None)
+    return 0.0 if spent is None else float(spent().get("total_wall_time", 0.0))
 
 
 def backward_pass() -> int | None:

@@ -65,19 +65,17 @@ def test_satisfied_requirements_are_counted(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("quota", "threads", "level", "cure"),
     [
-        ("max 100000", "", Level.OK, ""),
-        ("150000 100000", "", Level.WARNING, "set OMP_NUM_THREADS=1:"),
-        ("max 100000", "64", Level.WARNING, "set OMP_NUM_THREADS=4 or fewer"),
-        ("max 100000", "4", Level.OK, ""),
+        (None, "", Level.OK, ""),
+        (1.5, "", Level.WARNING, "set OMP_NUM_THREADS=1:"),
+        (None, "64", Level.WARNING, "set OMP_NUM_THREADS=4 or fewer"),
+        (None, "4", Level.OK, ""),
     ],
 )
-def test_cores(
-    quota: str, threads: str, level: Level, cure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "cpu.max").write_text(quota + "\n")
+def test_cores(quota: float | None, threads: str, level: Level, cure: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", threads)
     monkeypatch.setattr(health, "usable_cores", lambda: 4)
-    check = health.cores_check(tmp_path / "cpu.max")
+    monkeypatch.setattr(health, "cpu_quota", lambda: quota)
+    check = health.cores_check()
     assert check.level is level
     assert check.cure.startswith(cure)
 

@@ -201,8 +201,9 @@ def test_the_folder_of_another_cell_is_not_used(sweep: SweepPaths, store: Callab
 def test_a_cell_with_an_unreadable_folder_says_so(sweep: SweepPaths) -> None:
     folder = sweep.runs / f"of-an-earlier-grid-{short_signature(cell(0.1).signature)}"
     planned = plan_one(sweep, damaged=[Damage(folder, "run.json is damaged.")])
-    assert (planned.action, planned.paths.root) == (Action.START, folder)  # where it will fail and the files stay
-    assert planned.why == "will be refused: run.json is damaged; move its folder away to run the cell again"
+    assert (planned.action, planned.paths.root, planned.is_to_run) == (Action.REFUSE, folder, False)
+    way_out = "move its folder away to run the cell again, or `runmanager rm` it and add `--restore`"
+    assert planned.why == f"run.json is damaged; {way_out}"
 
 
 def test_a_cell_with_a_link_in_the_place_of_its_folder_says_so_in_the_words_of_its_run(
@@ -214,7 +215,7 @@ def test_a_cell_with_a_link_in_the_place_of_its_folder_says_so_in_the_words_of_i
     with pytest.raises(RecordError) as refused:
         refuse_linked_run(link)
     planned = plan_one(sweep, damaged=read_sweep(sweep).damaged)
-    assert planned.why == f"will be refused: {str(refused.value).removesuffix('.')} to run the cell again"
+    assert planned.why == f"{str(refused.value).removesuffix('.')} to run the cell again"
 
 
 def test_equal_cells_are_planned_once_in_the_order_of_the_first(sweep: SweepPaths) -> None:

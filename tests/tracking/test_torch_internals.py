@@ -21,6 +21,7 @@ from runmanager.tracking.torch_internals import (
     accepts_step_hooks,
     backward_pass,
     clean_up_failed_capture,
+    compilation_seconds,
     compiled_module,
     is_compiled,
     module_hooks,
@@ -166,3 +167,9 @@ def test_modules_that_run_compiled_code() -> None:
     inside.compile()
     assert is_compiled(torch.compile(outside)) and is_compiled(inside)  # type: ignore[arg-type]  # it is a module
     assert not is_compiled(outside) and compiled_module(inside) is None
+
+
+def test_the_seconds_of_compilation_are_counted() -> None:
+    before = compilation_seconds()
+    torch.compile(lambda values: values * 3 + 1, backend="eager")(torch.ones(3))
+    assert compilation_seconds() > before

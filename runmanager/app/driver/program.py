@@ -27,7 +27,7 @@ class Storage:
     """Where a sweep is stored, and what a rerun does with what is stored there.
 
     `name` is the sweep's folder under `output_root`; None stands for a new dated one. `rerun_with` is how a command
-    asks for `rerun_changed`.
+    asks for `rerun_changed`, `restore_with` how for cells that were removed.
     """
 
     name: str | None = None
@@ -35,6 +35,7 @@ class Storage:
     resume: Resume = Resume.AUTO
     rerun_changed: bool = False
     rerun_with: str = RERUN_CHANGED
+    restore_with: str = "--restore"
 
     def faults(self, key: Callable[[str], str]) -> list[str]:
         """Faults of a user's choice; `key` is how the user names a field: `name` is `--name` in one command."""

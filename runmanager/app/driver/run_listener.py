@@ -106,6 +106,8 @@ class SweepListener(Listener):
             resumed = sum(each.action is Action.RESUME for each in self._to_run)
             known = f", {resumed} of them resumed" if resumed else ""
             known += f", {kept} finished already" if kept else ""
+            refused = sum(each.action is Action.REFUSE for each in self._plan)
+            known += f", {refused} refused" if refused else ""
             if self._skipped:
                 whys = ", ".join(dict.fromkeys(self._skipped.values()))
                 known += f", {pluralize(len(self._skipped), 'cell')} skipped ({whys})"
@@ -114,7 +116,9 @@ class SweepListener(Listener):
             said: dict[str, list[str]] = {}
             for each in self._plan:
                 is_kept_though = each.action is Action.KEEP and (each.changes or each.is_damaged)
-                is_special = each.action in (Action.LEAVE, Action.MEASURE) or each.continuation is not None
+                is_special = (
+                    each.action in (Action.LEAVE, Action.MEASURE, Action.REFUSE) or each.continuation is not None
+                )
                 if is_special or is_kept_though or each.variables:
                     said.setdefault(each.why, []).append(run_label(each.paths))
             for why, labels in said.items():

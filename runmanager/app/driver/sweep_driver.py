@@ -61,9 +61,9 @@ class DriverOptions:
     `is_single`: the command is for one run, so that a missing device is an error. `heartbeat_timeout`: seconds without
     a heartbeat after which a run on another host counts as gone; `timeout_name` is its name for users. `named`: how a
     command names its sweep, given the command and the name. `notify` is where the end is announced, `notify_name` the
-    option's name for users. `restore`: whether cells that were removed are run again; `restore_name` is its name for
-    users. `metric` comes first in the live table, and cells are ranked by it; `without_metrics` says how to get one,
-    given a run that recorded none. `resumes`: whether the command continues the sweep after an interrupt.
+    option's name for users. `restore`: whether cells that were removed are run again. `metric` comes first in the live
+    table, and cells are ranked by it; `without_metrics` says how to get one, given a run that recorded none. `resumes`:
+    whether the command continues the sweep after an interrupt.
     """
 
     is_single: bool = False
@@ -75,7 +75,6 @@ class DriverOptions:
     notify: str | None = None
     notify_name: str = "--notify"
     restore: bool = False
-    restore_name: str = "--restore"
     resumes: bool = True
     metric: str | None = None
     without_metrics: Callable[[RunPaths], str] = lambda _: ""
@@ -160,7 +159,7 @@ class SweepDriver:
 
     def _with_kept_cells(self, grid: CellGrid) -> CellGrid:
         """The grid without the cells that were removed from its sweep, unless they are to be restored."""
-        name, option = grid.storage.name, self._options.restore_name
+        name, option = grid.storage.name, grid.storage.restore_with
         if self._options.restore:
             if name is None:
                 raise UsageError(
@@ -207,7 +206,7 @@ class SweepDriver:
         action = Action.RESUME if launcher.options.wait and not self._options.dry_run else Action.LEAVE
         return [
             replace(each, action=action, why=f"Slurm job {queued[each.paths.name]}")
-            if each.paths.name in queued and each.action is not Action.KEEP
+            if each.paths.name in queued and each.action not in (Action.KEEP, Action.REFUSE)
             else each
             for each in plan
         ]

@@ -8,7 +8,16 @@ from typing import Any
 from runmanager.app.driver.program import CellGrid, Program
 from runmanager.errors import UsageError
 from runmanager.launching.continuations import with_continuations
-from runmanager.launching.plan import PlannedCells, PlannedRun, Resume, lost_epochs, needs_epochs, plan_of, plan_runs
+from runmanager.launching.plan import (
+    Action,
+    PlannedCells,
+    PlannedRun,
+    Resume,
+    lost_epochs,
+    needs_epochs,
+    plan_of,
+    plan_runs,
+)
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import Environment
@@ -18,7 +27,8 @@ from runmanager.records.sweep.sweep_record import add_cells, read_sweep_record, 
 from runmanager.results.load.cells import independent_settings
 from runmanager.text import format_value
 from runmanager.tracking.environment.code_hashes import CodeRehasher
-from runmanager.tracking.environment.environment import command_line, git_commit, library_versions
+from runmanager.tracking.environment.commit import commit_of
+from runmanager.tracking.environment.environment import command_line, library_versions
 
 __all__ = [
     *("assign_folder", "mixing_notices", "most_measured_epochs", "named_in_sweep", "plan_sweep"),
@@ -36,15 +46,15 @@ def plan_sweep(program: Program, grid: CellGrid, sweep: SweepPaths | None) -> li
     Raises `UsageError` under `resume=must` without stored runs.
     """
     storage = grid.storage
-    commit, is_clean = git_commit(Path.cwd())
     libraries = library_versions() if grid.libraries is None else dict(grid.libraries)
-    now = Environment(commit=commit, commit_clean=is_clean, libraries=libraries)
+    code_folder = Path(grid.code_folder or Path.cwd())
+    now = Environment(**commit_of(code_folder)._asdict(), libraries=libraries)
     stored = read_sweep(sweep, epochs_of=needs_epochs) if sweep else None
     if storage.resume == Resume.MUST and not (stored and stored.runs):
         where = sweep.root if sweep else "a fresh folder"
         raise UsageError(f"`resume=must` must find runs in {where}, got none; leave it out to start.")
     runs = stored.runs if stored else ()
-    code_of = CodeRehasher(Path(grid.code_folder or Path.cwd())).rehash
+    code_of = CodeRehasher(code_folder).rehash
     plan = plan_runs(
         grid.cells,
         runs,
@@ -56,6 +66,7 @@ def plan_sweep(program: Program, grid: CellGrid, sweep: SweepPaths | None) -> li
         can_continue=program.can_continue,
         damaged=(*stored.damaged, *lost_epochs(runs)) if stored else (),
         rerun_with=storage.rerun_with,
+        restore_with=storage.restore_with,
     )
     if grid.extension_obstacle is None or storage.resume == Resume.NEVER:
         return plan
@@ -163,6 +174,6 @@ def most_measured_epochs(plan: Sequence[PlannedRun], stored: Sequence[StoredRun]
 
 def assign_folder(run: PlannedRun, sweep: SweepPaths, names: Mapping[str, str]) -> PlannedRun:
     """Return the run with its folder: the stored one, or for a new run that of the first driver to plan it."""
-    if run.stored is not None:
+    if run.stored is not None or run.action is Action.REFUSE:
         return run
     return replace(run, paths=sweep.run(names.get(run.cell.signature, run.cell.name)))

@@ -3,18 +3,20 @@
 import contextlib
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from runmanager.errors import UsageError
+from runmanager.tracking.environment.commit import COMMIT_VARIABLE, GitError, call_git
 
 __all__ = ["DuelSide", "checked_out"]
 
 _SHORT = 10
+_SECONDS, _CHECKOUT_SECONDS = 60.0, 600.0
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class DuelSide:
         variables = dict(os.environ)
         if self.worktree is None or self.repository is None:
             return variables
-        variables.pop("RUNMANAGER_COMMIT", None)
+        variables.pop(COMMIT_VARIABLE, None)
         entries = variables.get("PYTHONPATH", "").split(os.pathsep)
         if any(entries):
             variables["PYTHONPATH"] = os.pathsep.join(self._moved(entry) for entry in entries if entry)
@@ -101,15 +103,11 @@ def _commit_of(top: Path, revision: str | None) -> str:
 
 
 def _add_worktree(top: Path, tree: Path, commit: str) -> None:
-    done = subprocess.run(
-        ["git", "-C", str(top), "worktree", "add", "--detach", "--quiet", str(tree), commit],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        reason = done.stderr.strip().splitlines()[-1:] or ["git said nothing"]
-        raise UsageError(f"Commit {commit[:_SHORT]} must be checked out for the duel, got: {reason[0]}.")
+    until = time.monotonic() + _CHECKOUT_SECONDS
+    try:
+        call_git(top, "worktree", "add", "--detach", "--quiet", str(tree), commit, until=until)
+    except GitError as error:
+        raise UsageError(f"Commit {commit[:_SHORT]} must be checked out for the duel, got: {error}.") from None
 
 
 def _same_place(tree: Path, here: Path, top: Path) -> Path:
@@ -122,10 +120,6 @@ def _same_place(tree: Path, here: Path, top: Path) -> Path:
 
 def _git(folder: Path, *arguments: str) -> str | None:
     """Return what Git prints, None where it fails."""
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False, timeout=60
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
+    with contextlib.suppress(GitError):
+        return call_git(folder, *arguments, until=time.monotonic() + _SECONDS)
+    return None

@@ -1,5 +1,6 @@
 """Identity and life of processes, and the cores that they may use."""
 
+import math
 import os
 import socket
 from functools import cache
@@ -10,8 +11,9 @@ import psutil
 
 from runmanager.records.files.whole_numbers import Int64
 
-__all__ = ["ProcessIdentity", "usable_cores"]
+__all__ = ["ProcessIdentity", "cpu_quota", "usable_core_time", "usable_cores"]
 
+_CGROUPS = Path("/sys/fs/cgroup")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -76,3 +78,41 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def usable_core_time() -> float:
+    """Return how much of the cores' time this process may use: that of its cores, less where a container limits it."""
+    return min(float(usable_cores()), cpu_quota() or math.inf)
+
+
+def cpu_quota(groups: Path = _CGROUPS, own: Path = Path("/proc/self/cgroup")) -> float | None:
+    """Return the cores' time that the control groups of this process leave it (v1 and v2); None without a limit.
+
+    `groups` is where they are mounted. Seen from a container, a process's own group may be the top one, whatever its
+    path in `own`: all groups on the way up are looked at, and the smallest limit counts.
+    """
+    try:
+        lines = [line.split(":", 2) for line in own.read_text().splitlines()]
+    except (OSError, ValueError):
+        lines = []
+    quotas: list[float] = []
+    for _, controllers, path in (line for line in lines if len(line) == 3):
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        for mount in (groups / controllers, groups / "cpu") if controllers else (groups, groups / "unified"):
+            folder = mount / path.strip("/")
+            of_group = (_quota_of(each) for each in (folder, *folder.parents) if each.is_relative_to(mount))
+            quotas += [quota for quota in of_group if quota is not None]
+    return min(quotas, default=None)
+
+
+def _quota_of(group: Path) -> float | None:
+    """Return the limit of one control group in cores; None without a limit."""
+    for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
+        try:
+            quota, period = " ".join((group / name).read_text() for name in names).split()
+            if quota != "max" and int(quota) > 0 and int(period) > 0:  # v1 has -1 for no limit
+                return int(quota) / int(period)
+        except (OSError, ValueError):
+            continue
+    return None

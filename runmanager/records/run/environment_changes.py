@@ -1,22 +1,31 @@
-"""Changes between the environments of runs and attempts: code, machine and versions."""
+"""The facts of a run's environment, and their changes between runs and attempts: code, machine and versions."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from runmanager.records.run.run_record import Environment, RunRecord
+from runmanager.records.run.run_record import Environment, Measurements, RunRecord
 
 __all__ = [
+    "MUST_AGREE",
+    "UNKNOWN_AGREES",
     "changed_code",
     "changed_files",
     "describe_attempts",
     "describe_files",
     "epochs_in_other_environments",
+    "facts_of",
     "is_same_code",
     "sessions_in_other_environments",
 ]
 
+MUST_AGREE = ("usable cores", "torch threads", "start method of workers")
+"""The facts, besides those of the code, that must agree for two runs to be compared, on whatever machines."""
+
+UNKNOWN_AGREES = ("usable cores", "start method of workers")
+"""The facts that agree where one is unknown: older records lack them, and a run without workers has no start method."""
+
 _MAX_NAMED_FILES = 3
-_SHORT_COMMIT = 8
+_COMMIT_DIGITS = 10
 
 
 def changed_files(environments: Iterable[Environment]) -> list[str]:
@@ -71,11 +80,11 @@ def epochs_in_other_environments(record: RunRecord) -> list[range]:
 
 def sessions_in_other_environments(record: RunRecord) -> set[str]:
     """Return the sessions in which the run took turns in another environment than that of its last attempt."""
-    now = _conditions(record.environment)
+    now = record.environment
     return {
         each.session
         for each in record.earlier
-        if each.session is not None and each.environment != record.environment and _conditions(each.environment) != now
+        if each.session is not None and each.environment != now and _differences(each.environment, now)
     }
 
 
@@ -95,9 +104,8 @@ def _environment_changes(record: RunRecord) -> list[tuple[int, int, str]]:
         return []
     changes: list[tuple[int, int, str]] = []
     first = 1
-    now = _conditions(record.environment)
     for each in record.earlier:
-        facts = _differences(_conditions(each.environment), now)
+        facts = _differences(each.environment, record.environment)
         if files := changed_files((each.environment, record.environment)):
             facts = "; ".join(filter(None, [facts, f"code changed ({describe_files(files)})"]))
         if facts and first <= each.last_epoch:
@@ -109,12 +117,16 @@ def _environment_changes(record: RunRecord) -> list[tuple[int, int, str]]:
     return changes
 
 
-def _conditions(environment: Environment) -> dict[str, Any]:
-    """Return the facts that decide how fast the same code is on the same data, or which code it is."""
-    return {
+def facts_of(environment: Environment, measurements: Measurements | None = None) -> dict[str, Any]:
+    """Return the facts that decide how fast the same code is on the same data, or which code it is; None if unknown.
+
+    Those that only measurements tell are left out without them. Further names are those of the libraries.
+    """
+    facts = {
         "host": environment.host or None,
         "CPU model": environment.cpu_model,
         "device": environment.device_name,
+        "usable cores": environment.usable_cores and f"{environment.usable_cores:g}",
         "torch threads": environment.torch_threads,
         "driver": environment.driver,
         "CUDA": environment.cuda,
@@ -124,17 +136,19 @@ def _conditions(environment: Environment) -> dict[str, Any]:
         "TF32 in products": environment.tf32_matmul,
         "TF32 in cuDNN": environment.tf32_cudnn,
         "python": environment.python or None,
-        "commit": environment.commit and environment.commit[:_SHORT_COMMIT],
+        "commit": environment.commit and environment.commit[:_COMMIT_DIGITS],
         **environment.libraries,
     }
+    return facts if measurements is None else facts | {"start method of workers": measurements.worker_start_method}
 
 
-def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    names = dict.fromkeys([*then, *now])
+def _differences(then: Environment, now: Environment) -> str:
+    earlier, later = facts_of(then), facts_of(now)
     return "; ".join(
-        f"{name} {_or_unknown(then.get(name))}, now {_or_unknown(now.get(name))}"
-        for name in names
-        if then.get(name) != now.get(name)
+        f"{name} {_or_unknown(earlier.get(name))}, now {_or_unknown(later.get(name))}"
+        for name in dict.fromkeys([*earlier, *later])
+        if earlier.get(name) != later.get(name)
+        and not (name in UNKNOWN_AGREES and None in (earlier.get(name), later.get(name)))
     )
 
 

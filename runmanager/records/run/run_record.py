@@ -80,14 +80,19 @@ class EpochRecord(msgspec.Struct, frozen=True, gc=False):
 class Environment(msgspec.Struct, frozen=True, gc=False):
     """Hardware, software and load of a run; None for what could not be determined.
 
+    `num_cores` counts the cores that the process may run on, `usable_cores` what it may use of their time: less where a
+    container has a share of it. Older records lack the latter.
+
     `outside_cpu_share` and `steal_share` are the shares of all cores' time that other processes and the hypervisor
     took, as means over the run. Their `_p90` were reached or exceeded during a tenth of it, and reveal load that
     lasted only for a part of the run. `code` maps the path of each source file of the user to its digest.
+    `commit_unknown` says why the commit, or whether the tracked files are as it has them, is not known.
     """
 
     host: str = ""
     cpu_model: str | None = None
     num_cores: Int64 | None = None
+    usable_cores: float | None = None
     torch_threads: Int64 | None = None
     device_name: str | None = None
     compute_capability: str | None = None
@@ -102,6 +107,7 @@ class Environment(msgspec.Struct, frozen=True, gc=False):
     libraries: dict[str, str] = {}
     commit: str | None = None
     commit_clean: bool | None = None
+    commit_unknown: str | None = None
     code: dict[str, str] | None = None
     command: tuple[str, ...] = ()
     load_at_start: float | None = None
@@ -111,14 +117,30 @@ class Environment(msgspec.Struct, frozen=True, gc=False):
     steal_share_p90: float | None = None
     outside_cpu_share_p90: float | None = None
 
+    @property
+    def cores_text(self) -> int | str | None:
+        """The cores, and how much of their time may be used where that is less."""
+        if self.usable_cores is None or self.usable_cores == self.num_cores:
+            return self.num_cores
+        return f"{self.num_cores}, limited to the time of {self.usable_cores:g}"
+
+    @property
+    def commit_text(self) -> str | None:
+        """The commit with why something of it is not known; None if nothing is recorded."""
+        if self.commit_unknown is None:
+            return self.commit
+        return f"unknown: {self.commit_unknown}" if self.commit is None else f"{self.commit} ({self.commit_unknown})"
+
 
 class Measurements(msgspec.Struct, frozen=True, kw_only=True):
     """Measurements of a whole run; None for what was not measured.
 
     `first_batch_seconds` is the time until the loader's first batch in the first epoch, including the start of its
-    workers. `compile_seconds` is the time of compilation before the first epoch of the last attempt; it is not part of
-    any epoch. `precision` is that of the products with weights: `fp32`, `tf32`, `bf16`, `fp16`, `fp64`. `chosen` says
-    what settings of `auto` became, by their names; it is left out where there are none.
+    workers. `compile_seconds` is the time of compilation in the last attempt: that of the built-in job's network before
+    the first epoch, and part of none; in a loop, within the epochs that ran the code first. `worker_start_method` is
+    that of the loaders' processes: `fork`, `spawn`, `forkserver`, several joined by ` and `; None without workers.
+    `precision` is that of the products with weights: `fp32`, `tf32`, `bf16`, `fp16`, `fp64`. `chosen` says what
+    settings of `auto` became, by their names; it is left out where there are none.
 
     The work of a step is that between two tracked ones, in the mean of the first steps: all calls of the network, their
     backward passes and, where it can be traced, the optimiser's step; not the loss. `step_units` has the unit that it
@@ -137,6 +159,7 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
     first_batch_seconds: float | None = None
     steps_per_epoch: Int64 | None = None
     compile_seconds: float | None = None
+    worker_start_method: str | None = None
     precision: str | None = None
     chosen: dict[str, bool | Int64 | None] | msgspec.UnsetType = msgspec.UNSET
     flop_per_step: Int64 | None = None

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from runmanager.records.run.run_record import Environment, RunRecord
+from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.cell_pairing import SEED
 from runmanager.results.compare.comparability import differences
 from runmanager.results.compare.comparison_side import Side
 from runmanager.results.load.run_summary import OVERALL_RATE, measured_epochs, overall_rate
+from runmanager.results.metrics.metric_lookup import RUN_TIME
 from runmanager.results.stats.descriptive import median
 from runmanager.results.stats.effects import geometric_mean
 from runmanager.results.table_model.columns import Row
@@ -56,17 +56,19 @@ def pair_caveats(sides: Sequence[Side], *, is_compared: bool) -> list[str]:
     if not all(side.finished for side in sides):
         return []
     partial = [f"{side.label}: {side.state}" for side in sides if len(side.finished) < len(side.cells)]
-    partial += _left_out(sides)
+    partial += [*_left_out(sides), *_one_time_costs(sides)]
     dirty = [side.label for side in sides if any(run.record.environment.commit_clean is False for run in side.finished)]
     uncommitted = [f"uncommitted changes: {', '.join(dirty)}"] if dirty else []
-    # One side is one device: seeds on two kinds of GPU do not repeat the same measurement.
-    devices = [
-        difference
+    uncommitted += dict.fromkeys(
+        f"{side.label}: {each.commit_unknown}"
         for side in sides
-        for difference in differences([side], lambda environment: {"device": environment.device_name})
-    ]
+        for each in (run.record.environment for run in side.finished)
+        if each.commit and each.commit_unknown
+    )
+    # One side is one device: seeds on two kinds of GPU do not repeat the same measurement.
+    devices = [difference for side in sides for difference in differences([side], ["device"])]
     # Of two sweeps these are what is compared, and named as such.
-    noteworthy = [] if all(side.is_sweep for side in sides) else differences(sides, _noteworthy_facts)
+    noteworthy = [] if all(side.is_sweep for side in sides) else differences(sides, ["host", "CPU model"])
     environment = [*noteworthy, *devices, *_unknown_code(sides)]
     return [
         *outlier_caveats(sides),
@@ -88,8 +90,20 @@ def _left_out(sides: Sequence[Side]) -> list[str]:
     ]
 
 
-def _noteworthy_facts(environment: Environment) -> dict[str, Any]:
-    return {"host": environment.host or None, "CPU model": environment.cpu_model}
+def _one_time_costs(sides: Sequence[Side]) -> list[str]:
+    """Say what the times of whole runs do not include, and where a part of them was spent twice."""
+    if sides[0].metric != RUN_TIME:
+        return []
+    compiled = {
+        side.label: [seconds for run, _ in side.measured if (seconds := run.record.measurements.compile_seconds)]
+        for side in sides
+    }
+    texts = [f"{geometric_mean(seconds):.3g} s ({label})" for label, seconds in compiled.items() if seconds]
+    resumed = {side.label: sum(bool(run.record.earlier) for run, _ in side.measured) for side in sides}
+    return [
+        *([f"without compilation, which took {' and '.join(texts)}"] if texts else []),
+        *(f"{label}: {pluralize(count, 'run')} started more than once" for label, count in resumed.items() if count),
+    ]
 
 
 def _unknown_code(sides: Iterable[Side]) -> list[str]:

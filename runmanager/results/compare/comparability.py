@@ -1,13 +1,21 @@
 """Whether two sides can be compared: enough measured values, equal code and libraries, one kind of memory."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from runmanager.records.run.environment_changes import changed_files, describe_files
-from runmanager.records.run.run_record import Environment
+from runmanager.records.run.environment_changes import (
+    MUST_AGREE,
+    UNKNOWN_AGREES,
+    changed_files,
+    describe_files,
+    facts_of,
+)
+from runmanager.records.run.program_kind import ProgramKind, kind_of_program
+from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.comparison_side import Side
 from runmanager.results.compare.options import ENOUGH_SEEDS, CompareOptions
+from runmanager.results.metrics.logged_metrics import TIME_TO
 from runmanager.results.metrics.loss_functions import OF_THE_LOSS, loss_functions
 from runmanager.results.metrics.metric_lookup import MEMORY, RUN_TIME, recorded_names
 
@@ -23,7 +31,11 @@ __all__ = [
 
 TOO_FEW_EPOCHS = "too few epochs"
 
-_COMMIT_DIGITS = 10
+_COMPARED = ("commit", "python", "host", "CPU model", "device", "driver", "CUDA")
+"""The facts, besides the versions of libraries, that are compared where the sides are sweeps."""
+
+_MEMORY_KIND = "what is measured"
+_NEGLIGIBLE = 0.01  # of a time: less compilation than that decides no comparison
 _LARGEST = 1e100  # the squares of larger values soon overflow
 
 
@@ -32,11 +44,11 @@ def obstacles(sides: tuple[Side, Side], options: CompareOptions) -> list[str]:
     if unfinished := describe_unfinished(sides):
         return unfinished
     metric, counts = sides[0].metric, count_values(sides)
-    found = [*_untimed(sides), *_invalid_values(sides), *disagreements(sides)]
+    found = [*_untimed(sides), *_invalid_values(sides), *disagreements(sides), *_hidden_compilation(sides)]
     if metric.name in OF_THE_LOSS:
         found += _different_losses(sides)
     if metric == MEMORY:
-        found += differences(sides, _memory_kind)
+        found += differences(sides, [_MEMORY_KIND])
     if metric == RUN_TIME and any(side.paired for side in sides):
         found.append("run_seconds of paired runs include their rounds, which take both sides equally long")
     measured = ", ".join(f"{count} of {side.label}" for side, count in zip(sides, counts, strict=True))
@@ -70,6 +82,33 @@ def _untimed(sides: tuple[Side, Side]) -> list[str]:
     return [f"adopted runs were not timed: {', '.join(labels)}{way_out}"]
 
 
+def _hidden_compilation(sides: tuple[Side, Side]) -> list[str]:
+    """Name the sides whose times contain compilation that cannot be taken out: what it takes depends on caches."""
+    metric = sides[0].metric
+    if metric == RUN_TIME:
+        contains = _has_compiled_before
+    elif metric.name.startswith(TIME_TO):
+        contains = _compiles_in_epochs
+    else:
+        return []
+    labels = [
+        side.label
+        for side in sides
+        for run, values in side.measured
+        if contains(run.record) and (run.record.measurements.compile_seconds or 0.0) > _NEGLIGIBLE * values[-1]
+    ]
+    found = ", ".join(dict.fromkeys(labels))
+    return [f"{metric.name} includes compilation, and how much of it is not known: {found}"] if labels else []
+
+
+def _has_compiled_before(record: RunRecord) -> bool:
+    return bool(record.earlier)  # the seconds recorded are those of the last attempt
+
+
+def _compiles_in_epochs(record: RunRecord) -> bool:
+    return not (kind_of_program(record) is ProgramKind.BUILT_IN and record.config.get("compile") is True)
+
+
 def describe_unfinished(sides: Sequence[Side]) -> list[str]:
     """Return the state of each side without a finished run."""
     return [f"{side.label}: {side.state}" for side in sides if not side.finished]
@@ -98,76 +137,70 @@ def disagreements(sides: Sequence[Side]) -> list[str]:
     Two sweeps may differ in commit, libraries and code, but the runs of each of them may not.
     """
     if all(side.is_sweep for side in sides):
-        threads = differences(sides, lambda environment: {"torch threads": environment.torch_threads})
+        between = differences(sides, MUST_AGREE)
         within = [line for side in sides for line in _disagreements([side])]
-        return list(dict.fromkeys([*threads, *within]))
+        return list(dict.fromkeys([*between, *within]))
     return _disagreements(sides)
 
 
 def _disagreements(sides: Sequence[Side]) -> list[str]:
-    found = differences(sides, _required_facts)
+    found = differences(sides, [*MUST_AGREE, "commit"], libraries=True)
     files = changed_files(run.record.environment for side in sides for run in side.finished)
     return [*found, f"code differs: {describe_files(files)}"] if files else found
-
-
-def _required_facts(environment: Environment) -> dict[str, Any]:
-    commit = environment.commit
-    return {
-        "torch threads": environment.torch_threads,
-        "commit": commit and commit[:_COMMIT_DIGITS],
-        **environment.libraries,
-    }
 
 
 def compared_environments(sides: Sequence[Side]) -> list[str]:
     """Name what is compared where the sides are sweeps: commit, versions, host and device, as far as they differ."""
     if not all(side.is_sweep for side in sides):
         return []
-    found = differences(sides, _compared_facts, runs_of=lambda side: side.started)
-    if files := changed_files(run.record.environment for side in sides for run in side.started):
+    runs = [run.record.environment for side in sides for run in side.started]
+    found = differences(sides, _COMPARED, libraries=True, runs_of=lambda side: side.started)
+    if files := changed_files(runs):
         found.append(f"code differs: {describe_files(files)}")
-    return found or ["commit, libraries, host and device are equal"]
+    if found or all(run.commit for run in runs):
+        return found or ["commit, libraries, host and device are equal"]
+    return ["libraries, host and device are equal", f"the commit is {_shown('commit', None, runs[0].commit_unknown)}"]
 
 
-def _compared_facts(environment: Environment) -> dict[str, Any]:
-    commit = environment.commit
-    return {
-        "commit": commit and commit[:_COMMIT_DIGITS],
-        "python": environment.python or None,
-        **environment.libraries,
-        "host": environment.host or None,
-        "CPU model": environment.cpu_model,
-        "device": environment.device_name,
-        "driver": environment.driver,
-        "CUDA": environment.cuda,
-    }
+def _facts(record: RunRecord) -> dict[str, Any]:
+    """The facts of a run's environment, and whose memory its `peak_memory_bytes` is.
 
-
-def _memory_kind(environment: Environment) -> dict[str, Any]:
-    """`peak_memory_bytes` on CPU includes Python and torch; on an accelerator it is that of the tensors alone."""
-    device = environment.device_name
-    on_cpu = device in (environment.cpu_model, "cpu")
-    return {"what is measured": None if device is None else "the process's" if on_cpu else "the accelerator's"}
+    On CPU it includes Python and torch; on an accelerator it is that of the tensors alone.
+    """
+    device, cpu = record.environment.device_name, record.environment.cpu_model
+    kind = None if device is None else "the process's" if device in (cpu, "cpu") else "the accelerator's"
+    return facts_of(record.environment, record.measurements) | {_MEMORY_KIND: kind}
 
 
 def differences(
     sides: Iterable[Side],
-    facts: Callable[[Environment], Mapping[str, Any]],
+    names: Collection[str],
     *,
+    libraries: bool = False,
     runs_of: Callable[[Side], Sequence[StoredRun]] = lambda side: side.finished,
 ) -> list[str]:
-    """Return the facts in which any two finished runs, or those of `runs_of`, differ, with the values of each side."""
-    seen: dict[str, dict[str, dict[str, None]]] = {}
-    known = [(side.label, [facts(run.record.environment) for run in runs_of(side)]) for side in sides]
-    names = dict.fromkeys(name for _, runs in known for run in runs for name in run)
-    for name in names:
-        for label, runs in known:
-            for run in runs:
-                value = run.get(name)
-                text = "unknown" if value is None else str(value)
-                seen.setdefault(name, {}).setdefault(label, {})[text] = None
-    return [
-        f"{name} differs: " + ", ".join(f"{' and '.join(values)} ({label})" for label, values in of_sides.items())
-        for name, of_sides in seen.items()
-        if len({value for values in of_sides.values() for value in values}) > 1
-    ]
+    """Return the facts of these names in which any two runs differ, with the values of each side.
+
+    `libraries`: the versions of the libraries too. The runs are the finished ones, or those of `runs_of`.
+    """
+    of_sides = [(side.label, [(run.record.environment, _facts(run.record)) for run in runs_of(side)]) for side in sides]
+    more = dict.fromkeys(name for _, runs in of_sides for run, _ in runs for name in run.libraries)
+    found = []
+    for name in (*names, *(more if libraries else ())):
+        texts: dict[str, dict[str, None]] = {}
+        values: set[Any] = set()
+        for label, runs in of_sides:
+            for run, facts in runs:
+                value = facts.get(name)
+                texts.setdefault(label, {})[_shown(name, value, run.commit_unknown)] = None
+                values.add(value)
+        if len(values - {None} if name in UNKNOWN_AGREES else values) > 1:
+            sides_text = ", ".join(f"{' and '.join(shown)} ({label})" for label, shown in texts.items())
+            found.append(f"{name} differs: {sides_text}")
+    return found
+
+
+def _shown(name: str, value: Any, why_no_commit: str | None) -> str:
+    if value is not None:
+        return str(value)
+    return f"unknown ({why_no_commit})" if name == "commit" and why_no_commit else "unknown"

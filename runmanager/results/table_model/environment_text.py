@@ -5,7 +5,7 @@ __all__ = ["CODE", "FACTS", "MACHINE", "PYTHON"]
 MACHINE = (
     ("host", "Host"),
     ("cpu_model", "CPU"),
-    ("num_cores", "Cores"),
+    ("cores_text", "Cores"),
     ("torch_threads", "Torch threads"),
     ("device_name", "Devices used"),
     ("compute_capability", "Compute capability"),
@@ -21,7 +21,7 @@ MACHINE = (
 
 PYTHON = (("python", "Python"),)
 
-CODE = (("commit", "Commit"), ("commit_clean", "No uncommitted changes"))
+CODE = (("commit_text", "Commit"), ("commit_clean", "No uncommitted changes"))
 
 _LOAD = (
     ("load_at_start", "Load at the start"),

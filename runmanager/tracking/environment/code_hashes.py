@@ -15,10 +15,12 @@ from types import ModuleType
 from typing import Any
 
 from runmanager.records.settings.values import find_targets
+from runmanager.text import encodable
+from runmanager.tracking.environment.commit import program_folder
 from runmanager.tracking.environment.environment import LIBRARIES
-from runmanager.tracking.environment.import_scanner import ImportScanner, is_below, is_installed
+from runmanager.tracking.environment.import_scanner import ImportScanner, is_below
 
-__all__ = ["CodeRehasher", "LateImports", "hash_script", "hash_user_code", "program_folder", "rehash_code"]
+__all__ = ["CodeRehasher", "LateImports", "hash_script", "hash_user_code", "rehash_code"]
 
 _NUM_DIGITS = 16
 
@@ -96,16 +98,6 @@ def _code_folder(*, is_built_in: bool) -> str | None:
     return str(Path.cwd()) if is_built_in else program_folder()
 
 
-def program_folder() -> str | None:
-    """Return the folder that the names of the program's files are relative to; None without a script."""
-    main = sys.modules.get("__main__")
-    script = getattr(main, "__file__", None)
-    if script is None:
-        return None
-    is_elsewhere = getattr(main, "__spec__", None) or is_installed(script)  # `python -m`, or an installed command
-    return str(Path.cwd() if is_elsewhere else Path(script).resolve().parent)
-
-
 def _add_program(scanner: ImportScanner, main: ModuleType) -> None:
     package = getattr(main.__spec__, "parent", None) or ""
     scanner.add_script(str(main.__file__), package)
@@ -128,7 +120,10 @@ def _hash_files(files: Collection[str], folder: str) -> dict[str, str] | None:
                 _first_digests[file] = _hash_file(Path(file))
             except OSError:
                 return None
-        code[str(Path(file).relative_to(folder)) if is_below(file, folder) else file] = _first_digests[file]
+        name = str(Path(file).relative_to(folder)) if is_below(file, folder) else file
+        if encodable(name) != name:  # a record cannot have the name, so the file could not be found again
+            return None
+        code[name] = _first_digests[file]
     return code
 
 

@@ -5,7 +5,6 @@ import os
 import platform
 import shlex
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,34 +16,30 @@ import msgspec
 
 from runmanager.records.files.paths import device_peaks_file
 from runmanager.records.host.device_peaks import DevicePeaks, find_device_peaks
-from runmanager.records.host.process import usable_cores
+from runmanager.records.host.process import usable_core_time, usable_cores
 from runmanager.records.run.run_record import Environment
 from runmanager.records.settings.secrets import SECRETS_VARIABLE, masked_words
 from runmanager.records.settings.values import choices_of_groups, flatten
 from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE
 from runmanager.tracking.device.cpu_model import cpu_model
 from runmanager.tracking.environment.cell_process import of_cells_alone
+from runmanager.tracking.environment.commit import COMMIT_VARIABLE, commit_of
 
 if TYPE_CHECKING:
     import torch
 
 __all__ = [
     "COMMAND_VARIABLE",
-    "COMMIT_VARIABLE",
     "LIBRARIES",
     "capture_environment",
     "command_line",
     "environment_for_children",
     "find_peaks",
-    "git_commit",
     "host_environment",
     "hydra_choices",
     "library_versions",
     "load_average",
 ]
-
-COMMIT_VARIABLE = "RUNMANAGER_COMMIT"
-"""Environment variable that replaces the call of git: `<sha>` or `<sha>-dirty`, empty for no commit."""
 
 COMMAND_VARIABLE = "RUNMANAGER_COMMAND"
 """Environment variable with the command line of the sweep's driver."""
@@ -71,15 +66,14 @@ def capture_environment(device: "torch.device", *, code: dict[str, str] | None =
 
 def host_environment(*, code: dict[str, str] | None = None) -> Environment:
     """Collect what is known without torch when a run starts: all but its device and threads."""
-    commit, clean = git_commit(Path.cwd())
     return Environment(
         host=socket.gethostname(),
         cpu_model=cpu_model(),
         num_cores=usable_cores(),
+        usable_cores=usable_core_time(),
         python=platform.python_version(),
         libraries=library_versions(),
-        commit=commit,
-        commit_clean=clean,
+        **commit_of()._asdict(),
         code=code,
         command=command_line(),
         load_at_start=load_average(),
@@ -125,12 +119,14 @@ def hydra_choices(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def environment_for_children(command: Sequence[str]) -> Iterator[None]:
-    """Pass command and commit to child processes through environment variables, so that no run calls git again."""
-    commit, clean = git_commit(Path.cwd())
+def environment_for_children(command: Sequence[str], *, code_folder: Path | None = None) -> Iterator[None]:
+    """Pass command and commit to child processes through environment variables, so that no run calls git again.
+
+    `code_folder` is that of the program that they run, by default that of this one.
+    """
     variables = {
         COMMAND_VARIABLE: shlex.join(masked_words(_without_notification(command))),
-        COMMIT_VARIABLE: (commit or "") + ("-dirty" if clean is False else ""),
+        COMMIT_VARIABLE: commit_of(code_folder).as_text,
     }
     of_cell = of_cells_alone()  # a sweep that a cell starts has cells of its own
     others = (DRIVEN_VARIABLE, SECRETS_VARIABLE, *of_cell)
@@ -158,32 +154,6 @@ def _without_notification(command: Sequence[str]) -> list[str]:
         elif not word.startswith(("--notify=", "hydra.sweeper.notify=")):
             kept.append(word)
     return [*kept, *command[end:]]
-
-
-@cache
-def git_commit(folder: Path) -> tuple[str | None, bool | None]:
-    """Return the commit of `folder` and whether its tracked files are unchanged; None for what is unknown.
-
-    Calls git once a process, or not if the sweep's driver has set `RUNMANAGER_COMMIT`.
-    """
-    inherited = os.environ.get(COMMIT_VARIABLE)
-    if inherited is not None:
-        return (inherited.removesuffix("-dirty") or None), (not inherited.endswith("-dirty") if inherited else None)
-    commit = _git(folder, "rev-parse", "HEAD")
-    if commit is None:
-        return None, None
-    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
-    return commit, None if changes is None else changes == ""
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
-    try:
-        done = subprocess.run(  # constant arguments, no shell
-            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
 
 
 @cache

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import resolve_name
@@ -103,7 +103,7 @@ class ImportScanner:
         """Return the path of a file below one of the folders; None for any other file."""
         if is_installed(file):
             return None
-        paths = (os.path.normpath(file), str(Path(file).resolve()))
+        paths = (os.path.normpath(file), os.path.realpath(file))
         return next((path for path in paths if any(is_below(path, folder) for folder in self._folders)), None)
 
 
@@ -112,14 +112,22 @@ def _find(name: str, folders: Sequence[str]) -> _Module | None:
     portions = []
     for folder in folders:
         path = Path(folder, name)
-        if (inner := path / "__init__.py").is_file():
+        if _passes(Path.is_file, inner := path / "__init__.py"):
             return _Module(str(inner), (str(path),))
         for suffix in _SUFFIXES:
-            if (file := Path(f"{path}{suffix}")).is_file():
+            if _passes(Path.is_file, file := Path(f"{path}{suffix}")):
                 return _Module(str(file))
-        if path.is_dir():
+        if _passes(Path.is_dir, path):
             portions.append(str(path))
     return _Module(None, tuple(portions)) if portions else None
+
+
+def _passes(test: Callable[[Path], bool], path: Path) -> bool:
+    """Whether a path passes a test; not if its folder is unreadable or its name too long, which Python passes over."""
+    try:
+        return test(path)
+    except OSError:
+        return False
 
 
 def _imports(file: str, package: str) -> list[str]:

@@ -3,6 +3,7 @@
 import errno
 import logging
 import math
+import re
 import sys
 import traceback
 from pathlib import Path
@@ -14,9 +15,11 @@ from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.settings.secrets import redacted
 from runmanager.text import encodable, error_line, first_line, full_message
 
-__all__ = ["divergence_of", "is_out_of_memory", "outcome_of", "outcome_of_epochs", "write_traceback"]
+__all__ = ["divergence_of", "explained", "is_out_of_memory", "outcome_of", "outcome_of_epochs", "write_traceback"]
 
 _log = logging.getLogger(__name__)
+
+_STARTED_WORKER = re.compile(r"multiprocessing.popen_(forkserver|spawn)\w*\.py")  # a file in a traceback
 
 _OUT_OF_MEMORY_SIGNS = (
     "defaultcpuallocator: can't allocate memory",
@@ -58,7 +61,8 @@ def outcome_of(error: BaseException, *, batch_size: object = None, memory_bytes:
         code = "" if error.code is None else first_line(full_message(error))
         return Outcome(Status.FAILED, Reason.EXIT, f"sys.exit({code})")
     if not is_out_of_memory(error):
-        return Outcome(Status.FAILED, Reason.EXCEPTION, error_line(error))
+        lines = "".join(traceback.format_exception(error))
+        return Outcome(Status.FAILED, Reason.EXCEPTION, explained(error_line(error), lines))
     facts = []
     if batch_size is not None:
         facts.append(f"batch_size={batch_size}")
@@ -66,6 +70,21 @@ def outcome_of(error: BaseException, *, batch_size: object = None, memory_bytes:
         facts.append(f"{memory_bytes / 2**30:.2f} GiB in use at most")
     message = error_line(error) + (f" ({', '.join(facts)})" if facts else "")
     return Outcome(Status.FAILED, Reason.OUT_OF_MEMORY, message)
+
+
+def explained(line: str, text: str) -> str:
+    """Return the line of an error with the way out, where its traceback is one that PyTorch leaves unexplained.
+
+    Under other start methods than fork, what a loader's worker gets is pickled, so a lambda ends the run.
+    """
+    found = _STARTED_WORKER.search(text)
+    if found is None or "pickle" not in line.lower():
+        return line
+    return (
+        f"{line}; the start method {found[1]} must pickle what a worker process gets, as a loader's dataset, "
+        "collate_fn and worker_init_fn: define them at the top level of a module, without lambda, or give the loader "
+        'multiprocessing_context="fork" or num_workers=0'
+    )
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -28,10 +28,12 @@ from runmanager.tracking.monitoring.gpu_meter import open_gpu_meter
 from runmanager.tracking.monitoring.resource_sampler import ResourceSampler
 from runmanager.tracking.options import StepObserver
 from runmanager.tracking.step_interval import StepInterval
+from runmanager.tracking.torch_internals import compilation_seconds
 
 __all__ = ["RunMeasurements", "precision_of"]
 
 _PRECISIONS = {torch.float32: "fp32", torch.float64: "fp64", torch.bfloat16: "bf16", torch.float16: "fp16"}
+_AND = " and "
 _CONVOLUTIONS = (torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d)
 
 
@@ -68,6 +70,7 @@ class RunMeasurements:
         self._meter = open_gpu_meter(device, is_shared=family is not None)
         self._sampler = ResourceSampler(self._meter, family=family)
         self._known = Measurements()
+        self._compiled_before, self._has_compiled = compilation_seconds(), False
         self._expects_steps = False
         self._energy_before: float | None = None
         self._joules: dict[int, float] = {}
@@ -141,6 +144,8 @@ class RunMeasurements:
     def add(self, **measurements: Any) -> None:
         """Add values measured elsewhere, by the field names of `Measurements`."""
         self._known = msgspec.structs.replace(self._known, **measurements)
+        if "compile_seconds" in measurements:
+            self._compiled_before, self._has_compiled = compilation_seconds(), True
 
     def expect_steps(self, loader: Any) -> None:
         """Take the length of a loader for the steps of an epoch until the first epoch has shown them.
@@ -173,6 +178,15 @@ class RunMeasurements:
         """Measure an epoch of `num_steps` steps whose clock has stopped; return notes on the work of a step."""
         self._sampler.is_training = False
         self.has_trained = True
+        compiled = compilation_seconds()
+        if compiled < self._compiled_before:  # by `torch.compiler.reset`
+            self._compiled_before = 0.0
+        if seconds := compiled - self._compiled_before:
+            before = self._known.compile_seconds if self._has_compiled else None  # else an earlier attempt's
+            self.add(compile_seconds=(before or 0.0) + seconds)
+        if epoch.worker_start_methods:
+            seen = {*epoch.worker_start_methods, *filter(None, (self._known.worker_start_method or "").split(_AND))}
+            self.add(worker_start_method=_AND.join(sorted(seen)))
         after = None if self._meter is None else self._meter.energy_joules()
         if after is not None and self._energy_before is not None:
             self._joules[record.epoch] = after - self._energy_before

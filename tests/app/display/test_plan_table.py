@@ -1,7 +1,7 @@
 """Tests of the table of `--dry-run`: changed code, and the estimate of the time."""
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.ownership import claim_run
-from runmanager.tracking.environment.environment import git_commit
 
 
 @pytest.mark.parametrize(
@@ -103,15 +102,9 @@ def test_what_can_be_estimated_of_a_plan_is_said_with_the_rest(tmp_path: Path) -
 
 
 @pytest.fixture
-def at_commit(command: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
-    """Run a command as if the code were at a given commit, which a process looks up only once."""
-
-    def run(commit: str, *words: str) -> Any:
-        git_commit.cache_clear()
-        return command(*words, RUNMANAGER_COMMIT=commit * 40)
-
-    yield run
-    git_commit.cache_clear()
+def at_commit(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Run a command as if the code were at a given commit."""
+    return lambda commit, *words: command(*words, RUNMANAGER_COMMIT=commit * 40)
 
 
 def test_changed_code_is_reported_and_rerun_on_request(

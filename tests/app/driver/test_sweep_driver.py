@@ -224,9 +224,11 @@ def test_a_damaged_or_missing_record_keeps_its_files_and_the_other_cells_run(
         folder.record.write_bytes(damage(folder.record.read_bytes()))
     before = {path: path.read_bytes() for path in folder.root.rglob("*") if path.is_file()}
     planned = command("-m", *tiny, "lr=0.1,0.2", "name=torn", "--dry-run")
-    assert (planned.status, "will be refused: " in planned.out) == (0, True)
+    assert (planned.status, "2 cells: 1 refuse, 1 start" in planned.out, message in planned.out) == (0, True, True)
     done = command("-m", *tiny, "lr=0.1,0.2", "name=torn")
     assert (done.status, message in done.out) == (1, True), done.out
+    assert "1 run to do, 1 refused" in done.out and "lr=0.1 started" not in done.out
+    assert "move its folder away to run the cell again, or `runmanager rm` it and add `--restore`" in done.out
     assert {path: path.read_bytes() for path in folder.root.rglob("*") if path.is_file()} == before
     (other,) = sweep("torn").records
     assert (other.settings["lr"], other.status) == (0.2, "finished")

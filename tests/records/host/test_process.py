@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ import msgspec
 import psutil
 import pytest
 
-from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.host.process import ProcessIdentity, cpu_quota
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -90,3 +92,44 @@ def test_command_name_may_have_spaces_and_parentheses(start_process: Callable[[]
     os.close(reading)
     assert answer == b"same"
     assert current.is_alive() is True
+
+
+V2 = {"cpu.max": "150000 100000\n"}
+V1 = {"cpu.cfs_quota_us": "50000\n", "cpu.cfs_period_us": "100000\n"}
+NO_LIMIT = {"cpu.max": "max 100000\n"}
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "quota"),
+    [
+        ("0::/\n", {"": V2}, 1.5),
+        ("0::/job/step\n", {"": NO_LIMIT, "job": V2, "job/step": NO_LIMIT}, 1.5),
+        ("0::/job/step\n", {"job": {"cpu.max": "300000 100000"}, "job/step": V2}, 1.5),
+        ("0::/seen/from/outside\n", {"": V2}, 1.5),
+        ("4:memory:/\n1:cpu,cpuacct:/job\n", {"cpu,cpuacct/job": V1}, 0.5),
+        ("1:cpuacct,cpu:/job\n", {"cpu": V1}, 0.5),
+        ("1:cpu:/\n0::/\n", {"cpu": {**V1, "cpu.cfs_quota_us": "-1"}, "unified": NO_LIMIT}, None),
+        ("1:cpuset:/\n", {"": V2}, None),
+        ("nonsense\n0::/\n", {"": {"cpu.max": "x y"}}, None),
+        ("0::/\n", {"": {"cpu.max": "0 0"}}, None),
+    ],
+)
+def test_the_limit_of_a_container(
+    tmp_path: Path, own: str, files: dict[str, dict[str, str]], quota: float | None
+) -> None:
+    for folder, texts in files.items():
+        (tmp_path / "groups" / folder).mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (tmp_path / "groups" / folder / name).write_text(text)
+    (tmp_path / "own").write_text(own)
+    assert cpu_quota(tmp_path / "groups", tmp_path / "own") == quota
+    assert cpu_quota(tmp_path / "groups", tmp_path / "missing") is None
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system pins no processes")
+def test_a_pinned_process_may_use_fewer_cores() -> None:
+    code = "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])\n"
+    code += "from runmanager.records.host import process; print(process.usable_cores(), process.usable_core_time())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    cores, share = done.stdout.split()
+    assert cores == "1" and 0 < float(share) <= 1

@@ -18,7 +18,7 @@ from runmanager.records.run.environment_changes import (
 from runmanager.records.run.run_record import Attempt, Environment, RunRecord
 
 NOON = datetime.datetime(2026, 11, 21, 12, 0, tzinfo=datetime.UTC)
-HERE = Environment(host="anvil", torch_threads=1, device_name="Zen 4", libraries={"torch": "2.15.0"})
+HERE = Environment(host="anvil", usable_cores=2.0, torch_threads=1, device_name="Zen 4", libraries={"torch": "2.15.0"})
 ELSEWHERE = msgspec.structs.replace(HERE, host="bellows", torch_threads=2)
 
 MakeRecord = Callable[..., RunRecord]
@@ -72,6 +72,7 @@ def test_epochs_of_attempts_in_other_environments(record: MakeRecord) -> None:
         {"device_name": "x"},
         {"cpu_model": "x"},
         {"torch_threads": 7},
+        {"usable_cores": 1.5},
         {"python": "3.12.1"},
         {"commit": "0123456789"},
         {"tf32_matmul": True},
@@ -85,7 +86,9 @@ def test_relevant_changes(record: MakeRecord, change: dict[str, Any]) -> None:
     assert epochs_in_other_environments(run) == [range(1, 2)]
 
 
-@pytest.mark.parametrize("change", [{"load_at_start": 3.0}, {"command": ("other",)}, {"steal_share": 0.5}], ids=str)
+@pytest.mark.parametrize(
+    "change", [{"load_at_start": 3.0}, {"command": ("other",)}, {"steal_share": 0.5}, {"usable_cores": None}], ids=str
+)
 def test_irrelevant_changes(record: MakeRecord, change: dict[str, Any]) -> None:
     run = resumed(record, attempt(0, 10, 1, msgspec.structs.replace(HERE, **change)))
     assert epochs_in_other_environments(run) == []
@@ -113,6 +116,7 @@ FACTS = {
     "cpu_model": "CPU model x, now unknown",
     "device_name": "device x, now Zen 4",
     "torch_threads": "torch threads x, now 1",
+    "usable_cores": "usable cores 1.5, now 2",
     "driver": "driver x, now unknown",
     "cuda": "CUDA x, now unknown",
     "cudnn": "cuDNN x, now unknown",
@@ -128,7 +132,7 @@ FACTS = {
 def test_each_fact_is_named_with_what_it_is_now(record: MakeRecord) -> None:
     now = msgspec.structs.replace(HERE, python="3.12.1")
     for name, said in FACTS.items():
-        then = msgspec.structs.replace(now, **{name: "x"})
+        then = msgspec.structs.replace(now, **{name: 1.5 if name == "usable_cores" else "x"})
         (line,) = describe_attempts(resumed(record, attempt(0, 10, 1, then), environment=now))
         assert line == f"epoch 1 was made in another environment ({said}); it counts as warm-up"
     both = msgspec.structs.replace(now, host="bellows", code={"a.py": "0"})

@@ -175,3 +175,15 @@ def test_a_script_counts_with_what_it_imports_and_never_with_its_data(tmp_path: 
 
     assert CodeRehasher(tmp_path).rehash(before) == after
     assert hash_script(script, "", [str(tmp_path / "code" / "parts")], relative_to=tmp_path) is None
+
+
+def test_a_file_whose_name_no_record_can_have_makes_the_code_unknown(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_bytes(b"# caf\xe9\nimport own\n")  # nor is its text UTF-8
+    (tmp_path / "own.py").touch()
+    assert set(hash_script(tmp_path / "train.py", "", [str(tmp_path)], relative_to=tmp_path) or {}) == {
+        "train.py",
+        "own.py",
+    }
+    odd = tmp_path / os.fsdecode(b"caf\xe9.py")
+    odd.touch()
+    assert hash_script(odd, "", [str(tmp_path)], relative_to=tmp_path) is None

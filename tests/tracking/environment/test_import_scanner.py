@@ -1,6 +1,7 @@
 """User files that a program imports, found without importing anything."""
 
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -130,3 +131,21 @@ def test_modules_are_found_where_python_finds_them(tmp_path: Path) -> None:
         scanner = ImportScanner(folders)
         assert scanner.add_target(f"{name}.Net")
         assert file in scanner.files
+
+
+def test_what_cannot_be_looked_at_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {"script.py": f"import {'long' * 100}, own, looping\n", "own.py": ""})
+    (tmp_path / "looping.py").symlink_to(tmp_path / "looping.py")
+    monkeypatch.setattr(sys, "path", ["/proc/1/task/0" + "/deep" * 2000, *sys.path])
+    scanner = ImportScanner([str(tmp_path)])
+    scanner.add_script(str(tmp_path / "script.py"), "")
+    scanner.add_file(str(tmp_path / "looping.py"))  # as a module whose file was replaced since it was loaded
+    assert {Path(file).name for file in scanner.files} >= {"script.py", "own.py"}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="everything is readable for root")
+def test_an_unreadable_folder_on_the_path_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {"own.py": "import elsewhere\n"})
+    (tmp_path / "closed").mkdir(mode=0)
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "closed"), *sys.path])
+    assert imported(tmp_path, "own") == {"own.py"}

@@ -245,3 +245,31 @@ def test_a_resumed_run_keeps_the_measurements_of_its_first_attempt(network: nn.M
     found = measurements.measurements()
     assert (found.first_batch_seconds, found.steps_per_epoch, found.flop_per_step) == (0.25, 7, 5)
     assert found.precision == "fp32" and found.peak_host_bytes
+
+
+def test_compilation_in_a_loop_is_measured(
+    tmp_path: Path, network: nn.Module, loader: DataLoader[Any], train: Body
+) -> None:
+    with RunManager(tmp_path / "plain", console=False).run({}, network, loader) as plain:
+        train(plain, network, loader)
+    assert plain.record.measurements.compile_seconds is None
+    compiled: Any = torch.compile(network, backend="eager")  # compiles in the first step
+    with RunManager(tmp_path / "compiled", console=False).run({}, network, loader) as run:
+        train(run, compiled, loader)
+    seconds, whole = run.record.measurements.compile_seconds, run.record.run_seconds
+    assert seconds is not None and whole is not None and 0 < seconds < whole
+
+
+def test_compilation_of_an_earlier_attempt_is_not_added_up(network: nn.Module) -> None:
+    record = RunRecord(
+        name="a", signature="b", status=Status.RUNNING, config={}, measurements=Measurements(compile_seconds=900.0)
+    )
+    measurements = RunMeasurements(CPU)
+    measurements.begin(network, record)
+    for number in (1, 2):
+        epoch = Epoch(number, timer=None, device=CPU)  # type: ignore[arg-type]  # its times are not used
+        torch._dynamo.reset()
+        torch.compile(lambda values: values + 1, backend="eager")(torch.ones(number))
+        measurements.epoch_ends(epoch, EpochRecord(number), num_steps=1)
+    seconds = measurements.measurements().compile_seconds
+    assert seconds is not None and 0 < seconds < 900

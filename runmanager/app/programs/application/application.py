@@ -38,7 +38,8 @@ from runmanager.records.settings.secrets import masked_words, secret_axis_notes,
 from runmanager.records.settings.signature import short_signature, signature
 from runmanager.records.settings.values import choices_of_groups, differing_settings, flatten
 from runmanager.text import message_line, pluralize
-from runmanager.tracking.environment.code_hashes import hash_user_code, program_folder
+from runmanager.tracking.environment.code_hashes import hash_user_code
+from runmanager.tracking.environment.commit import program_folder
 from runmanager.validation import fault, suggestion
 
 __all__ = ["ApplicationOptions", "HydraApplication"]

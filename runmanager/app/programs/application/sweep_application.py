@@ -55,6 +55,7 @@ def sweep_application(
         Resume(given["resume"]),
         given["rerun_changed"],
         rerun_with=f"{_key('rerun_changed')}=true",
+        restore_with=f"{_key('restore')}=true",
     )
     with environment_for_children(list(sys.argv)):
         supervised = task if isinstance(task, SupervisedTask) else SupervisedTask(task)
@@ -93,7 +94,6 @@ def _driver_options(given: Mapping[str, Any]) -> DriverOptions:
         heartbeat_timeout=given["heartbeat_timeout"],
         notify=given["notify"],
         notify_name=_key("notify"),
-        restore_name=f"{_key('restore')}=true",
         named=lambda command, name: (*command, f"{_key('name')}={name}"),
         metric=given["metric"],
         without_metrics=metric_advice,

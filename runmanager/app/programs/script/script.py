@@ -10,6 +10,7 @@ from pathlib import Path
 from runmanager.app.programs.script.arguments.argument_library import find_library
 from runmanager.app.programs.script.hydra_recognition import is_hydra_application
 from runmanager.errors import UsageError
+from runmanager.text import encodable
 from runmanager.tracking.environment.code_hashes import hash_script
 
 __all__ = ["Script", "find_script"]
@@ -85,10 +86,13 @@ def find_script(word: str, *, is_module: bool, python: str | None = None, folder
     """Return the script of a command given in `folder` (default: the current one).
 
     A module is looked for in the folder and, under this interpreter, among the installed ones; another interpreter may
-    have it elsewhere. Raises `UsageError` if the script does not exist.
+    have it elsewhere. Raises `UsageError` if the script does not exist, or its name cannot be recorded.
     """
     folder = (folder or Path.cwd()).absolute()
     interpreter = _find_python(python)
+    if encodable(word) != word:
+        way_out = "start it from its own folder, or rename it"
+        raise UsageError(f"The program's path must be text that UTF-8 can encode, got {word!r}; {way_out}.")
     if not is_module:
         file = folder / word
         if not file.is_file():

@@ -412,3 +412,12 @@ def test_a_file_that_hides_a_standard_module_is_named(folder: Folder) -> None:
     done = folder.run("sweep", "--dry-run", "train.py")
     assert done.status == 0, done.err
     assert "queue.py next to the script has the name of a module of Python's standard library" in done.out
+
+
+def test_a_worker_that_cannot_be_pickled_is_told_with_the_way_out(folder: Folder) -> None:
+    start = "import multiprocessing\nmultiprocessing.get_context('spawn').Process(target=lambda: 0).start()\n"
+    folder.write("train.py", start)
+    assert folder.run("sweep", "--name", "spawn", "train.py", "lr=1,2").status == 1
+    record = records_of(folder, "spawn")[1]
+    assert (record.status, record.reason) == ("failed", "exception")
+    assert "pickle" in record.message and "; the start method spawn must pickle what a worker" in record.message

@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -132,3 +133,28 @@ def test_words_of_the_built_in_job_are_never_taken_for_a_script(folder: Folder) 
         assert "Python file" not in done.err and not (folder.path / "outputs").exists(), done.err
     done = folder.run("sweep", "--name", "first", "lr=0.1")
     assert done.status == 2 and "got an option for scripts; write name=first." in done.err
+
+
+def test_the_commit_is_that_of_the_script_whatever_the_caller_says(folder: Folder) -> None:
+    def git(where: str, *words: str) -> str:
+        identity = ("-c", "user.name=a", "-c", "user.email=a@b")
+        command = ["git", "-C", str(folder.path / where), *identity, *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    script = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--seed')\nparser.parse_args()\n"
+    odd = os.fsdecode(b"theirs/caf\xe9.txt")
+    for where, name in ((".", "here.txt"), ("theirs", odd)):
+        folder.write("theirs/train.py", script)
+        folder.write(name, "1")
+        git(where, "init", "--quiet")
+        git(where, "add", Path(name).name, *(["train.py"] if where == "theirs" else []))
+        git(where, "commit", "--quiet", "-m", where)
+    git("theirs", "config", "core.quotePath", "false")
+    folder.write(odd, "2")
+    caller = {"GIT_DIR": str(folder.path / ".git"), "GIT_WORK_TREE": str(folder.path), "GIT_INDEX_FILE": "/nowhere"}
+    assert folder.run("sweep", "--name", "hook", "theirs/train.py", "seed=1", **caller).status == 0
+    (record,) = records_of(folder, "hook")
+    assert (record.environment.commit, record.environment.commit_clean) == (git("theirs", "rev-parse", "HEAD"), False)
+    assert folder.run("sweep", "--name", "bare", "theirs/train.py", "seed=1", PATH="/nowhere").status == 0
+    assert "unknown: git is not installed" in folder.run("show", "bare", "seed=1").out
+    assert "unknown: git is not installed" in (folder.path / "outputs" / "bare" / "report.html").read_text()

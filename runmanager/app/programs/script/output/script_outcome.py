@@ -12,7 +12,7 @@ from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.reader import read_report
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.signals import signal_name
-from runmanager.tracking.lifecycle.outcome import is_out_of_memory
+from runmanager.tracking.lifecycle.outcome import explained, is_out_of_memory
 
 __all__ = ["has_reported_failure", "outcome_of_script", "with_hidden_modules"]
 
@@ -61,7 +61,7 @@ def outcome_of_script(end: ScriptEnd) -> tuple[Outcome, str | None]:
     traceback = _find_final_traceback(end.errors) if end.status == _UNCAUGHT else None
     if traceback is not None:
         reason = Reason.OUT_OF_MEMORY if traceback.is_out_of_memory else Reason.EXCEPTION
-        return Outcome(Status.FAILED, reason, traceback.line), traceback.text
+        return Outcome(Status.FAILED, reason, explained(traceback.line, traceback.text)), traceback.text
     last = next((line.strip() for line in reversed(end.errors.splitlines()) if line.strip()), "")
     status = f"the script ended with status {end.status}"
     says_why = end.status in (_UNCAUGHT, _USAGE) and last

@@ -1,8 +1,10 @@
-"""Batches that a loader's worker cannot send end the run instead of letting it wait for ever."""
+"""Workers of loaders: how they started, and batches that one cannot send, which end the run instead of a long wait."""
 
 import gc
 import multiprocessing
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from multiprocessing.queues import Queue
@@ -17,7 +19,12 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 from runmanager import RunManager
 from runmanager.errors import NoRoomError
-from runmanager.records.storage.reader import StoredRun
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.storage.reader import StoredRun, read_sweep
+
+from ...processes import TIMEOUT_SECONDS
+
+ROOT = Path(__file__).resolve().parents[3]
 
 NO_ROOM = "unable to allocate shared memory(shm) for file </torch_1>: No space left on device (28)"
 
@@ -251,3 +258,49 @@ def check_told(tmp_path: Path, network: nn.Module, only_run: Callable[[], Stored
     stored = only_run()
     assert stored.status == "failed"
     assert stored.record.message.startswith(told), stored.record.message
+
+
+STARTS = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from runmanager import RunManager
+
+DATA = TensorDataset(torch.zeros(4, 2), torch.zeros(4, dtype=torch.int64))
+NETWORK = torch.nn.Linear(2, 2)
+
+def loader(method, **more):
+    return DataLoader(DATA, batch_size=2, num_workers=int(method is not None), multiprocessing_context=method, **more)
+
+def train(name, training, evaluation, through_run=True):
+    try:
+        with RunManager("outputs/starts", console=False).run({"name": name}, NETWORK, training) as run:
+            for epoch in run.epochs(1):
+                for inputs, labels in epoch.batches(training) if through_run else training:
+                    epoch.track(NETWORK(inputs).sum(), samples=2)
+                with epoch.evaluating():
+                    for inputs, labels in evaluation:
+                        epoch.track_eval(NETWORK(inputs).sum(), samples=2)
+    except Exception as error:
+        print(type(error).__name__)
+
+if __name__ == "__main__":
+    train("none", loader(None), loader(None))
+    train("mixed", loader("fork"), loader("spawn"))
+    train("own", loader("forkserver"), loader(None), through_run=False)
+    train("lambda", loader("forkserver", collate_fn=lambda batch: batch), loader(None))
+"""
+
+
+def test_the_start_method_is_that_of_the_workers_themselves(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(STARTS)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, "train.py"]
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, timeout=TIMEOUT_SECONDS)
+    records = [run.record for run in read_sweep(SweepPaths(tmp_path / "outputs" / "starts")).runs]
+    methods = {record.config["name"]: record.measurements.worker_start_method for record in records}
+    assert methods == {"none": None, "mixed": "fork and spawn", "own": "forkserver", "lambda": None}
+    (failed,) = (record for record in records if record.status != "finished")
+    assert (failed.config["name"], failed.status, failed.reason) == ("lambda", "failed", "exception")
+    assert "pickle" in failed.message.lower() and "; the start method forkserver must pickle" in failed.message
+    assert failed.message.endswith('give the loader multiprocessing_context="fork" or num_workers=0')
+    assert "\n" not in failed.message

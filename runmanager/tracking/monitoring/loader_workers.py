@@ -1,9 +1,11 @@
-"""Batches that a loader's worker cannot send, for lack of shared memory for example: told instead of waited for.
+"""The workers of loaders: how they were started, and the batches that one cannot send.
 
-multiprocessing prints such an error and drops the batch; PyTorch's loader then waits for it for ever.
+A batch cannot be sent for lack of shared memory, for example. multiprocessing prints such an error and drops the batch;
+PyTorch's loader then waits for it for ever. Here it is told instead.
 """
 
 import errno
+import multiprocessing
 import os
 import weakref
 from collections.abc import Callable
@@ -14,7 +16,16 @@ from typing import Any
 from runmanager.errors import NoRoomError
 from runmanager.tracking.torch_internals import LoaderError, LoaderWorker, loader_worker
 
-__all__ = ["tell_lost_batches"]
+__all__ = ["tell_lost_batches", "worker_start_methods"]
+
+
+def worker_start_methods() -> set[str]:
+    """Return the start methods of the worker processes that this one has now, whatever has started them.
+
+    Seen of the processes themselves: a loader may be wrapped, and have a context of its own.
+    """
+    started = (getattr(each, "_popen", None) for each in multiprocessing.active_children() if each.daemon)
+    return {method for each in started if isinstance(method := getattr(each, "method", None), str)}
 
 
 @cache
