@@ -4,7 +4,6 @@ import contextlib
 import errno
 import os
 import stat
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -21,6 +20,7 @@ __all__ = [
     "file_stamp",
     "locked_folder",
     "make_folder",
+    "new_folder",
     "read_bytes",
     "remove_left_over",
     "replace_file",
@@ -55,21 +55,33 @@ def replacement(path: Path) -> Iterator[BinaryIO]:
 
     Raises `NoRoomError` if the disk is full, and `FileNotFoundError` if the folder is missing, or goes meanwhile.
     """
+    temporary = _unused(path.parent, f".{path.name}.")
     with explain_disk_full(path), explain_missing_folder(path):
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        # With the mode that the umask gives, as of any other new file: another user may have to read or to replace it.
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         with explain_disk_full(path), os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
-            os.fchmod(file.fileno(), 0o644)  # mkstemp's 0600 would keep other users from reading
             os.fsync(file.fileno())
-        with explain_missing_folder(path, made=Path(temporary)):
+        with explain_missing_folder(path, made=temporary):
             os.replace(temporary, path)
         sync_folder(path.parent)
     except BaseException:
         with contextlib.suppress(OSError):  # the disk may refuse this too
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
         raise
+
+
+def new_folder(parent: Path, prefix: str) -> Path:
+    """Create an empty folder of an unused name, with the mode that the umask gives. Raises `OSError`."""
+    folder = _unused(parent, prefix)
+    folder.mkdir()
+    return folder
+
+
+def _unused(parent: Path, prefix: str) -> Path:
+    return parent / f"{prefix}{os.urandom(8).hex()}"
 
 
 def remove_left_over(folder: Path, names: Collection[str]) -> None:
