@@ -18,6 +18,7 @@ from runmanager.cli.serving.local_server import base_address, exit_on_signals, l
 from runmanager.cli.serving.remote_viewing import forwarding_command
 from runmanager.cli.serving.temporary_folders import temporary_folder
 from runmanager.errors import UsageError
+from runmanager.records.files.file_errors import require_current_folder
 from runmanager.records.host.addresses import is_every_address, is_loopback
 from runmanager.records.sweep.lookup import OUTPUT_ROOT
 from runmanager.text import printable
@@ -54,8 +55,10 @@ def ui(
         raise UsageError(
             "werkzeug, which comes with TensorBoard, must be installed, got no such package; pip install it."
         )
-    if not root.is_dir() and root != OUTPUT_ROOT:
-        raise UsageError(f"ROOT must be a folder, got '{root}': {'a file' if root.exists() else 'nothing there'}.")
+    if not root.is_dir():
+        require_current_folder()
+        if root != OUTPUT_ROOT:
+            raise UsageError(f"ROOT must be a folder, got '{root}': {'a file' if root.exists() else 'nothing there'}.")
     exit_on_signals()
     with listen(host, port) as listening:
         _serve(root, listening, host=host, opens=_has_desktop() if opens is None else opens)

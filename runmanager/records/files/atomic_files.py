@@ -76,7 +76,8 @@ def replacement(path: Path) -> Iterator[BinaryIO]:
 def new_folder(parent: Path, prefix: str) -> Path:
     """Create an empty folder of an unused name, with the mode that the umask gives. Raises `OSError`."""
     folder = _unused(parent, prefix)
-    folder.mkdir()
+    with explain_disk_full(parent):
+        folder.mkdir()
     return folder
 
 
@@ -95,9 +96,13 @@ def remove_left_over(folder: Path, names: Collection[str]) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder with its parents, if it is missing; each new one survives a power cut. Raises `OSError`."""
+    """Create a folder with its parents, if it is missing; each new one survives a power cut.
+
+    Raises `OSError`, as `NoRoomError` if the disk is full.
+    """
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
+    with explain_disk_full(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     for each in missing:
         sync_folder(each.parent)
 
