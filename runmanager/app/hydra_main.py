@@ -14,6 +14,7 @@ from runmanager.app.display.error_line import print_error
 from runmanager.app.display.first_words import show_first_words
 from runmanager.app.sweeper_flags import OPTIONS, SweeperFlags
 from runmanager.errors import ConfigurationError, RunManagerError, SweepError, UsageError, error_chain
+from runmanager.records.files.file_errors import require_current_folder
 from runmanager.records.host.import_path import search_current_folder
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
 from runmanager.records.settings.secrets import masked_words, refuse_masks
@@ -241,6 +242,7 @@ def _status_of(command: _Command, called: Sequence[str], task: Callable[[Any], A
 def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], Any]) -> None:
     if sys.platform == "win32":
         raise RunManagerError("runmanager must run on Linux or macOS, got Windows; use WSL.")
+    require_current_folder()  # Hydra asks for it without a word on what is wrong
     if command.runs_something and "--quiet" not in command.flags:
         show_first_words()
     from runmanager.app.compose.user_presets import preset_faults

@@ -40,7 +40,8 @@ from runmanager.cli.hydra_application import PASS_THROUGH
 from runmanager.cli.printing import print_error
 from runmanager.cli.repeated_options import UniqueOptionsCommand
 from runmanager.cli.script_options import SCRIPT_METAVAR, ScriptCommand
-from runmanager.errors import ConfigurationError, RunManagerError
+from runmanager.errors import ConfigurationError, RunManagerError, UsageError
+from runmanager.records.files.file_errors import require_current_folder
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
 from runmanager.records.sweep.lookup import newest_sweeps
 from runmanager.signals import INTERRUPTED_STATUS
@@ -182,6 +183,10 @@ def _status_of(arguments: Sequence[str]) -> int:
 
 def _report_error(error: Exception) -> int:
     """Print an error and return the exit status for it."""
+    try:
+        require_current_folder()
+    except UsageError as missing:
+        return _print_faults([str(missing)], status=2)  # the cause of nearly any error: no relative path is found
     if isinstance(error, ConfigurationError):
         return _print_faults(error.faults, status=2)
     if isinstance(error, RunManagerError):

@@ -9,7 +9,7 @@ import msgspec
 import torch
 
 from runmanager.errors import DeviceUnavailableError, RecordError, UsageError
-from runmanager.records.files.file_errors import require_creatable
+from runmanager.records.files.file_errors import require_creatable, require_current_folder
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.host.standard_streams import show_line
@@ -99,6 +99,7 @@ class RunManager(TutorialCalls):
         declare_secrets(secrets)
         if faults := timeout_faults("heartbeat_timeout", heartbeat_timeout):
             raise UsageError(faults[0])
+        require_current_folder()
         place = Path("outputs" if root is None else root).absolute()  # a program may change its folder later
         require_creatable("`root`", place, way_out="give another one")
         self.paths = fresh_sweep_folder(place) if root is None else SweepPaths(place)

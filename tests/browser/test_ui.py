@@ -1,9 +1,10 @@
 """`runmanager ui` in a real browser: a sweep is followed while it is made, and the pages are accessible."""
 
 import json
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -12,6 +13,7 @@ from playwright.sync_api import expect
 from runmanager.records.storage.run_folder import RunFolder
 
 from ..app.ui.served import LIMIT_SECONDS, Client, epoch, serving, write_live_sweep
+from ..cli.conftest import process_environment, process_words
 from .pages import OpenPage
 
 READERS: list[tuple[int, Literal["light", "dark"]]] = [(400, "light"), (400, "dark"), (1400, "light"), (1400, "dark")]
@@ -71,6 +73,26 @@ def test_a_sweep_is_followed_without_losing_the_view(
     expect(page.locator("h1")).to_have_text("Comparison of first with second")
     expect(page.locator("#comparison table")).to_be_visible()
     assert (opened.errors, {url.startswith(base) for url in opened.requests}) == ([], {True})
+
+
+def test_the_page_that_the_command_opens_leads_to_the_sweeps(
+    root: Path, going: RunFolder, visit: OpenPage, mortal: Callable[..., Any]
+) -> None:
+    with mortal(
+        subprocess.Popen(
+            process_words("ui", str(root), "--port", "0", "--open"),
+            env=process_environment(BROWSER="echo %s"),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+    ) as process:
+        word = next(line for line in process.stdout if line.startswith("file://")).strip()
+        page = visit(word).page
+        expect(page.get_by_role("link", name="first")).to_be_visible()
+        page.reload()
+        page.get_by_role("link", name="first").click()
+        expect(page.locator("h1")).to_have_text("first")
+        process.terminate()
 
 
 def test_the_figures_of_a_report_follow_and_keep_their_view(client: Client, going: RunFolder, visit: OpenPage) -> None:

@@ -1,5 +1,6 @@
 """Tests that commands report damaged files and still read the other runs."""
 
+import os
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -57,3 +58,26 @@ def test_a_finished_run_that_has_lost_epochs_is_named(
         assert done.status == 0
     shown = command("show", f"outputs/grid/runs/{cut.name}")
     assert (shown.status, damage in shown.err) == (2, True)
+
+
+LITTLE_MEMORY = "import resource; resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))"
+
+
+def test_a_file_that_stands_for_more_zeros_than_memory_holds_is_named_and_the_other_runs_are_read(
+    process: Callable, sweep: SweepPaths
+) -> None:
+    small, large, skipped, _ = sorted(map(RunPaths, sweep.runs.iterdir()), key=lambda run: "cuda" in run.name)
+    os.truncate(large.epochs, 20 << 30)
+    os.truncate(skipped.record, 1 << 30)  # few enough to be read, but as many zeros
+    sweep.labels.touch()
+    os.truncate(sweep.labels, 20 << 30)
+    done = process("table", "grid", "--format", "csv", before=LITTLE_MEMORY)
+    assert done.status == 0
+    for path, got in (
+        (large.epochs, "it must have at most 2,147,483,648 bytes, got 21,474,836,480"),
+        (skipped.record, "it must be text, got 1,048,576 zero bytes in a row"),
+        (sweep.labels, "it must have at most 2,147,483,648 bytes, got 21,474,836,480"),
+    ):
+        assert f"{path.relative_to(sweep.root.parents[1])} is damaged: {got}" in done.err
+    (row,) = [line for line in done.out.splitlines() if small.name in line]
+    assert ",finished," in row and ",7," in row

@@ -1,6 +1,7 @@
 """Tests that arguments that cannot apply are refused in one line."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,25 @@ def test_errors_and_warnings_are_wrapped_in_a_terminal_and_whole_in_a_pipe(
         begin = next(index for index, line in enumerate(lines) if line.startswith(("error: ", "warning: ")))
         assert " ".join(lines[begin:]).startswith(whole)
         assert all(len(line) <= 80 or " " not in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["ls"], ["table", "first"], ["ui", "--no-open", "--port", "0"], ["adopt", "."], ["demo"], ["doctor"]),
+        *(["sweep", "lr=0.1"], ["sweep", "train.py", "lr=0.1"], ["run", "/train.py"]),
+    ],
+)
+def test_a_current_folder_that_was_removed_is_one_line(
+    words: list[str], command: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    done = command(*words)
+    assert (done.status, done.out) == (2, "")
+    assert done.err == "error: The current folder must exist, got one that was removed; change to another one.\n"
 
 
 @pytest.mark.parametrize(

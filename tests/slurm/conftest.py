@@ -103,13 +103,13 @@ class Bench:
         """Start a command of the application with its runs on Slurm."""
         return self.start_python("-m", "runmanager", *words, *TINY, *SLURM)
 
-    def start_python(self, *words: str) -> subprocess.Popen[str]:
+    def start_python(self, *words: str, **more: str) -> subprocess.Popen[str]:
         variables = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "COLUMNS": "240", "PYTHONPATH": str(ROOT)}
         self.started.append(
             subprocess.Popen(
                 [sys.executable, *words],
                 cwd=self.folder,
-                env={**os.environ, **variables, **self.slurm.variables},
+                env={**os.environ, **variables, **self.slurm.variables, **more},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

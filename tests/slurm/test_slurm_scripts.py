@@ -1,5 +1,6 @@
 """Sweeps of scripts on a real Slurm: every death is told as on this machine, and ranks are one run."""
 
+import json
 import re
 from typing import Any
 
@@ -35,3 +36,30 @@ def test_ranks_of_a_cell_run_in_one_job_with_cores_for_each(bench: Any) -> None:
     scripts = [script.read_text() for script in sweep.paths.slurm.glob("*_submission.sh")]
     asked = set(re.findall(r"^#SBATCH --cpus-per-task=(\d+)$", "\n".join(scripts), re.MULTILINE))
     assert asked == {"1", "2"}, "all jobs of an array ask for the same"
+
+
+SURROUNDINGS = """
+import json, os, subprocess
+from pathlib import Path
+
+shown = subprocess.run(["scontrol", "show", "job", os.environ["SLURM_JOB_ID"]], capture_output=True, text=True).stdout
+Path("seen.json").write_text(json.dumps([dict(os.environ), dict(each.split("=", 1) for each in shown.split())]))
+"""
+SHELL = {
+    **{"SLURM_CPU_BIND": "map_cpu:1", "SLURM_CPUS_PER_TASK": "2", "SRUN_CPUS_PER_TASK": "2", "PMIX_RANK": "1"},
+    **{"SBATCH_TIMELIMIT": "5", "SBATCH_ARRAY_INX": "0-2", "SBATCH_PARTITION": "urgent", "SQUEUE_USERS": "nobody"},
+}
+
+
+def test_a_job_has_the_surroundings_that_were_asked_for_and_no_others(bench: Any) -> None:
+    (bench.folder / "train.py").write_text(SURROUNDINGS)
+    words = ("sweep", "--name", "shell", "--unchecked", *SLURM, "--slurm", "time=60", "train.py")
+    done = bench.end_of(bench.start_python("-c", MAIN, *words, **SHELL))
+    assert done.status == 0, done.out + done.err
+    variables, job = json.loads((bench.folder / "seen.json").read_text())
+    assert (job["TimeLimit"], job["Partition"], job.get("ArrayJobId")) == ("01:00:00", "urgent", None)
+    assert {name: variables[name] for name in SHELL if name in variables} == {
+        "SLURM_CPUS_PER_TASK": "1",  # what Slurm gave this job
+        "SQUEUE_USERS": "nobody",
+    }
+    assert "SLURM_NTASKS" not in variables, "it is none of several tasks"

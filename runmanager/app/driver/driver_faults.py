@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 
 from rich.console import Console
 
-from runmanager.errors import RunManagerError, SweepError
+from runmanager.errors import RunManagerError, SweepError, UsageError
+from runmanager.records.files.file_errors import require_current_folder
 from runmanager.records.files.folder_identity import FolderIdentity
 from runmanager.records.files.paths import SweepPaths
 
@@ -35,6 +36,10 @@ class DriverFaults:
             first if isinstance(error, RunManagerError) else f"{type(error).__name__}: {first} (--debug shows where)"
         )
         line = message if isinstance(error, SweepError) else f"{what}: {message}"
+        try:
+            require_current_folder()
+        except UsageError as missing:  # the cause of them all
+            line = str(missing)
         if line not in self.lines:
             self.lines.append(line)
         self.error = self.error or error

@@ -12,7 +12,7 @@ def send_output_to(path: Path) -> None:
     """Redirect the output of this process and its children to the run's log."""
     sys.stdout.flush()
     sys.stderr.flush()
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     os.dup2(handle, 1)
     os.dup2(handle, 2)
     os.close(handle)

@@ -10,6 +10,7 @@ from runmanager.cli.arguments import BetterOption
 from runmanager.cli.printing import console, print_text, print_warning, render, warn_damaged
 from runmanager.cli.table_formats import DATA_FORMATS, TableFormat, format_table, max_text_rows
 from runmanager.errors import UsageError
+from runmanager.records.files.file_errors import require_current_folder
 from runmanager.records.sweep.lookup import OUTPUT_ROOT
 
 __all__ = ["ls"]
@@ -40,9 +41,11 @@ def ls(
     from runmanager.results.tables.terminal import render_listing
 
     query = TableQuery.parse(where=where, sort=sort, columns=columns, better=better)
-    if not root.is_dir() and root != OUTPUT_ROOT:
-        got = "a file" if root.exists() else "nothing there"
-        raise UsageError(f"ROOT must be a folder, got '{root}': {got}.")
+    if not root.is_dir():
+        require_current_folder()
+        if root != OUTPUT_ROOT:
+            got = "a file" if root.exists() else "nothing there"
+            raise UsageError(f"ROOT must be a folder, got '{root}': {got}.")
     notes: list[str] = []
     found = list_sweeps(root, notes, now_ns=time.time_ns()) if root.is_dir() else []
     if not found:

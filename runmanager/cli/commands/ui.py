@@ -1,10 +1,13 @@
 """`runmanager ui`: all sweeps of a folder and their reports in the browser, live and read-only."""
 
+import contextlib
+import html
 import importlib.util
 import os
 import socket
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +16,9 @@ import typer
 from runmanager.cli.printing import print_text, print_warning
 from runmanager.cli.serving.local_server import base_address, exit_on_signals, listen
 from runmanager.cli.serving.remote_viewing import forwarding_command
+from runmanager.cli.serving.temporary_folders import temporary_folder
 from runmanager.errors import UsageError
+from runmanager.records.files.file_errors import require_current_folder
 from runmanager.records.host.addresses import is_every_address, is_loopback
 from runmanager.records.sweep.lookup import OUTPUT_ROOT
 from runmanager.text import printable
@@ -50,8 +55,10 @@ def ui(
         raise UsageError(
             "werkzeug, which comes with TensorBoard, must be installed, got no such package; pip install it."
         )
-    if not root.is_dir() and root != OUTPUT_ROOT:
-        raise UsageError(f"ROOT must be a folder, got '{root}': {'a file' if root.exists() else 'nothing there'}.")
+    if not root.is_dir():
+        require_current_folder()
+        if root != OUTPUT_ROOT:
+            raise UsageError(f"ROOT must be a folder, got '{root}': {'a file' if root.exists() else 'nothing there'}.")
     exit_on_signals()
     with listen(host, port) as listening:
         _serve(root, listening, host=host, opens=_has_desktop() if opens is None else opens)
@@ -77,14 +84,31 @@ def _serve(root: Path, listening: socket.socket, *, host: str, opens: bool) -> N
         print_warning("other machines reach these pages, unencrypted; only the token protects them.")
     # The first reading is the longest: it begins before the first page is asked for.
     threading.Thread(target=board.current, name="first reading", daemon=True).start()
-    if opens:
-        import webbrowser  # late: every command imports this module
+    with _open_in_browser(address) if opens else contextlib.nullcontext():
+        try:
+            server.serve_forever()
+        finally:
+            pages.end()
 
-        threading.Thread(target=webbrowser.open, args=[address], name="browser", daemon=True).start()
-    try:
-        server.serve_forever()
-    finally:
-        pages.end()
+
+@contextlib.contextmanager
+def _open_in_browser(address: str) -> Iterator[None]:
+    """Open a page that leads to `address` within the block; only this user can read it.
+
+    The words of a command can be read by all users of a machine, so the browser's must not hold the token.
+    """
+    import webbrowser  # late: every command imports this module
+
+    target = html.escape(address)
+    with temporary_folder("ui") as folder:
+        page = folder / "open.html"
+        page.touch(0o600)
+        page.write_text(
+            '<!DOCTYPE html><meta charset="utf-8"><title>runmanager</title>'
+            f'<meta http-equiv="refresh" content="0; url={target}"><a href="{target}">runmanager</a>\n'
+        )
+        threading.Thread(target=webbrowser.open, args=[page.as_uri()], name="browser", daemon=True).start()
+        yield
 
 
 def _explanations(root: Path, host: str, port: int) -> list[str]:

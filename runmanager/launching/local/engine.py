@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pickle
+import re
 import signal
 import time
 import traceback
@@ -29,6 +30,11 @@ from runmanager.records.run.status import Outcome, Reason, Status
 
 __all__ = ["Job", "Listener", "LocalEngine", "ProcessExit", "Retries", "call_in_process"]
 
+# Variables of Slurm and MPI that say which of several tasks the driver is.
+_TASK_OF_DRIVER = re.compile(
+    r"SLURM_(?:PROCID|LOCALID|NODEID|NPROCS|NTASKS\w*|(?:STEP_)?TASKS_PER_NODE|STEP_NUM_TASKS|TASK_PID|GTIDS)"
+    r"|PMI\w?_.*|(?:OMPI|MV2)_COMM_WORLD_.*"
+)
 _TICK_SECONDS = 0.2
 _EXIT_TIMEOUT = 30.0
 
@@ -283,9 +289,9 @@ def _server_environment(workers: int) -> dict[str, str]:
 
 
 def _environment(lease: Lease) -> dict[str, str]:
-    if lease.visible is None:
-        return dict(os.environ)
-    return {**os.environ, VISIBLE_VARIABLE: lease.visible}
+    # A job is a program of its own: as the driver's task, one of several, it would take itself for one of their ranks.
+    variables = {name: value for name, value in os.environ.items() if not _TASK_OF_DRIVER.fullmatch(name)}
+    return variables if lease.visible is None else {**variables, VISIBLE_VARIABLE: lease.visible}
 
 
 def _receive_answer(child: _Child) -> None:

@@ -24,7 +24,7 @@ from runmanager.launching.local.worker import RESUMES_VARIABLE, Raised, Returned
 from runmanager.launching.plan import PlannedRun
 from runmanager.launching.slurm.queue import SlurmQueue
 from runmanager.launching.work import do_work
-from runmanager.records.files.atomic_files import replace_file
+from runmanager.records.files.atomic_files import read_bytes, replace_file
 from runmanager.records.files.file_errors import UNREADABLE
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
@@ -195,7 +195,7 @@ def _block_termination() -> None:
 def _end_earlier(run: PlannedRun, note: Path) -> None:
     """Write the end of the run of this job from before Slurm requeued it."""
     try:
-        earlier = msgspec.json.decode(note.read_bytes(), type=ProcessIdentity)
+        earlier = msgspec.json.decode(read_bytes(note), type=ProcessIdentity)
         record = read_record(run.paths)
     except (RecordError, *UNREADABLE):
         return

@@ -17,6 +17,7 @@ from runmanager.launching.plan import PlannedRun
 from runmanager.launching.slurm.job import Report, owner_note
 from runmanager.launching.slurm.options import SlurmOptions
 from runmanager.launching.slurm.queue import WAITING_STATES, JobEnd, SlurmQueue
+from runmanager.records.files.atomic_files import read_bytes
 from runmanager.records.files.file_errors import UNREADABLE
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Outcome, Reason, Status
@@ -215,7 +216,7 @@ def _remote_job() -> None:
 
 def _pid_in(note: Path) -> int | None:
     try:
-        return msgspec.json.decode(note.read_bytes(), type=ProcessIdentity).pid
+        return msgspec.json.decode(read_bytes(note), type=ProcessIdentity).pid
     except UNREADABLE:
         return None
 

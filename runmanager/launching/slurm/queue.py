@@ -1,5 +1,6 @@
 """Slurm's commands: states and ends of jobs, cancelling, signalling and requeuing. Uses no accounting."""
 
+import os
 import re
 import subprocess
 from collections.abc import Iterable, Sequence
@@ -13,6 +14,8 @@ WAITING_STATES = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD"
 """States in which a job is in the queue and does not run."""
 
 _COMMAND_SECONDS = 60.0
+# Variables of a shell that leave jobs out of an answer, and jobs that are missing there count as gone.
+_FILTERS = re.compile(r"(?:SQUEUE|SCANCEL)_(?!ALL$|FEDERATION$|LOCAL$|SIB).*")
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,13 @@ def read_end(text: str) -> JobEnd:
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_COMMAND_SECONDS, check=False
+            command,
+            env={name: value for name, value in os.environ.items() if not _FILTERS.fullmatch(name)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_COMMAND_SECONDS,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(command, 1, "", "no answer")

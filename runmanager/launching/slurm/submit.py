@@ -6,7 +6,7 @@ import io
 import os
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,29 @@ __all__ = ["require_slurm", "require_submitit", "submit"]
 
 # Files that submitit writes before it calls sbatch, and renames when the job has a number.
 _UNNUMBERED_FILE = re.compile(r"[0-9a-f]{32}\.pkl|\.submission_file_[0-9a-f]{32}\.sh")
+
+# Variables of a shell that Slurm, srun, sbatch, submitit and MPI read or set: the job gets its own.
+_OF_SLURM = re.compile(r"(?:SLURM|SRUN|SBATCH|SUBMITIT|PMI\w?)_.*")
+_CONFIGURATION = "SLURM_CONF"
+_FOR_SBATCH = re.compile(r"SBATCH_\w+|SLURM_CLUSTERS|SLURM_JWT", re.ASCII)  # which cluster, and as whom
+# Of GPUs that Slurm gave to the job in which the driver runs; where the user has set them, they are the jobs' too.
+_OF_GPUS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK")
+_GPUS_WERE_GIVEN = ("SLURM_JOB_GPUS", "SLURM_STEP_GPUS")
+
+# The variables by which sbatch takes an option, or one that excludes it, where it is not `SBATCH_<option>` alone.
+_MEMORY = ("MEM_PER_NODE", "MEM_PER_CPU", "MEM_PER_GPU")
+_GPUS = ("GRES", "GPUS", "GPUS_PER_NODE", "GPUS_PER_SOCKET", "GPUS_PER_TASK")
+_VARIABLES = {
+    "time": ("TIMELIMIT",),
+    "cpus_per_task": ("CPUS_PER_TASK", "CPUS_PER_GPU"),
+    **dict.fromkeys(("mem", "mem_per_cpu", "mem_per_gpu"), _MEMORY),
+    **dict.fromkeys(("gres", "gpus", "gpus_per_node", "gpus_per_socket", "gpus_per_task"), _GPUS),
+    **dict.fromkeys(("requeue", "no_requeue"), ("REQUEUE", "NO_REQUEUE")),
+    "switches": ("REQ_SWITCH", "WAIT4SWITCH"),
+    "cpu_freq": ("CPU_FREQ_REQ",),
+    "bb": ("BURST_BUFFER",),
+}
+_ALWAYS_OURS = ("ARRAY_INX", "OUTPUT", "ERROR", "OPEN_MODE", "SIGNAL", "WAIT")
 
 
 def require_submitit() -> None:
@@ -57,10 +80,11 @@ def submit(requests: Sequence[SlurmRequest], options: SlurmOptions, *, after: st
     import submitit
 
     sweep = requests[0].sweep
+    parameters = _parameters(sweep.name, options, after=after, processes=requests[0].processes)
     # submitit prints sbatch's error, which the exception below repeats.
     with (
         _removing_files_on_failure(sweep.slurm),
-        _job_environment_hidden(),
+        _environment_of_sbatch([*parameters, *parameters["additional_parameters"]]) as for_sbatch,
         contextlib.redirect_stderr(io.StringIO()),
         warnings.catch_warnings(),
         _commands_required(),
@@ -68,8 +92,8 @@ def submit(requests: Sequence[SlurmRequest], options: SlurmOptions, *, after: st
         warnings.simplefilter("ignore")  # submitit's, about what is not used here
         try:
             executor = submitit.SlurmExecutor(sweep.slurm)
-            parameters = _parameters(sweep.name, options, after=after, processes=requests[0].processes)
-            executor.update_parameters(**parameters)
+            setup = {"setup": [f"unset {' '.join(for_sbatch)}"]} if for_sbatch else {}
+            executor.update_parameters(**parameters, **setup)
             with executor.batch():
                 jobs = [executor.submit(run_slurm_job, request) for request in requests]
         except (submitit.core.utils.FailedJobError, submitit.core.utils.FailedSubmissionError) as error:
@@ -118,12 +142,20 @@ def _removing_files_on_failure(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _job_environment_hidden() -> Iterator[None]:
-    """Hide the variables of the Slurm job in which this driver runs, if any; its jobs would inherit their values."""
-    inside = "SLURM_JOB_ID" in os.environ
-    names = [name for name in os.environ if name.startswith(("SLURM_", "SUBMITIT_")) and name != "SLURM_CONF"]
-    hidden = {name: os.environ.pop(name) for name in names} if inside else {}
+def _environment_of_sbatch(options: Collection[str]) -> Iterator[list[str]]:
+    """Hide the shell's variables of Slurm, which the jobs would inherit, and with which `srun` would start them.
+
+    sbatch prefers a variable to an option of its script, so those of our `options` are hidden too. What a site or a
+    user tells sbatch alone (`SBATCH_ACCOUNT`) stays; the names of these are yielded, for the script to unset them.
+    """
+    variables = (_VARIABLES.get(name, (name.upper(),)) for name in (each.replace("-", "_") for each in options))
+    ours = {f"SBATCH_{name}" for names in (_ALWAYS_OURS, *variables) for name in names}
+    names = [name for name in os.environ if _OF_SLURM.fullmatch(name) and name != _CONFIGURATION]
+    for_sbatch = sorted(name for name in names if _FOR_SBATCH.fullmatch(name) and name not in ours)
+    of_gpus = _OF_GPUS if any(name in os.environ for name in _GPUS_WERE_GIVEN) else ()
+    hidden = {name for name in (*names, *of_gpus) if name in os.environ}.difference(for_sbatch)
+    earlier = {name: os.environ.pop(name) for name in hidden}
     try:
-        yield
+        yield for_sbatch
     finally:
-        os.environ.update(hidden)
+        os.environ.update(earlier)

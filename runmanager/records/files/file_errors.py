@@ -15,7 +15,7 @@ from runmanager.errors import NoRoomError, RecordError, UsageError, error_chain
 
 __all__ = [
     *("UNDECODABLE", "UNREADABLE", "creation_obstacle", "damaged_file_error", "explain_disk_full"),
-    *("explain_missing_folder", "require_creatable", "require_writable", "was_refused"),
+    *("explain_missing_folder", "require_creatable", "require_current_folder", "require_writable", "was_refused"),
 ]
 
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -87,11 +87,25 @@ def _no_room_message(path: Path, cause: OSError) -> str:
         limit = "" if most == resource.RLIM_INFINITY else f" ({most:,} bytes at most, ulimit -f)"
         return f"{path} must fit the size that a file may have, got {cause.strerror}{limit}; raise that limit."
     disk = next((each for each in path.absolute().parents if each.is_mount()), path.parent)
+    if inodes := _used_up_inodes(disk, cause):
+        return f"{path} must find an inode on the disk at {disk}, got {inodes}; remove files there."
     try:
         free = f" ({shutil.disk_usage(disk).free:,} bytes free)"
     except OSError:
         free = ""
     return f"{path} must find room on the disk at {disk}, got {cause.strerror}{free}; make room there."
+
+
+def _used_up_inodes(folder: Path, cause: OSError) -> str:
+    """Describe a file system that has no room for another file, whatever its size; empty if that is not the cause."""
+    if cause.errno != errno.ENOSPC:
+        return ""
+    try:
+        disk = os.statvfs(next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists()))
+    except OSError:
+        return ""
+    is_used_up = disk.f_files > 0 and disk.f_favail == 0  # 0 of 0 where they are not counted
+    return f"none of {disk.f_files:,} free: it holds too many files" if is_used_up else ""
 
 
 class MissingFolderError(FileNotFoundError):
@@ -127,6 +141,14 @@ def explain_missing_folder(path: Path, *, made: Path | None = None) -> Iterator[
         raise MissingFolderError(message, error.errno, error.strerror, str(path)) from error
 
 
+def require_current_folder() -> None:
+    """Raise `UsageError` if the current folder is gone, as of a shell whose folder was removed or replaced."""
+    try:
+        os.getcwd()  # noqa: PTH109  # called by every command
+    except FileNotFoundError:
+        raise UsageError("The current folder must exist, got one that was removed; change to another one.") from None
+
+
 @contextmanager
 def require_writable(what: str, folder: Path, *, way_out: str) -> Iterator[None]:
     """Raise `UsageError` when writing below `folder` fails inside the block: missing, not permitted, or full."""
@@ -135,7 +157,8 @@ def require_writable(what: str, folder: Path, *, way_out: str) -> Iterator[None]
     except OSError as error:
         if error.errno == errno.EFBIG:  # no other folder would help
             raise UsageError(str(error)) from error
-        cause = error.strerror or str(error)
+        inodes = _used_up_inodes(folder, error)
+        cause = f"an inode for each file is needed, and {inodes}" if inodes else error.strerror or str(error)
         raise UsageError(_unwritable(what, folder, cause, way_out)) from error
 
 

@@ -15,7 +15,10 @@ def search_current_folder() -> None:
 
     Before the standard library, a file `random.py` would take its place in every package, as it does in a script.
     """
-    here = str(Path.cwd())
+    try:
+        here = str(Path.cwd())
+    except FileNotFoundError:  # it was removed: no module is there, and a command says so
+        return
     others = [entry for entry in sys.path if entry not in ("", here)]
     first = 1 + max((index for index, entry in enumerate(others) if entry in _STANDARD), default=-1)
     sys.path[:] = [*others[:first], here, *others[first:]]

@@ -60,7 +60,7 @@ def write_beat(path: Path, beat: Beat) -> None:
     file system publishes it. It is not synced, because a beat matters only now.
     """
     text = " ".join(f"{number:0{_WIDTH}d}" for number in (beat.counter, beat.progress, beat.unix_seconds))
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
     try:
         os.pwrite(handle, f"{text}\n".encode(), 0)
     finally:

@@ -3,14 +3,13 @@
 import errno
 import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from runmanager.errors import RunBusyError
-from runmanager.records.files.atomic_files import read_bytes, replace_file
+from runmanager.records.files.atomic_files import new_folder, read_bytes, replace_file
 from runmanager.records.files.file_errors import UNREADABLE
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
@@ -28,7 +27,7 @@ def claim_attempt(
     `is_abandoned` decides whether a claim of another host, whose process cannot be seen, is abandoned. Raises
     `RunBusyError` if a living process has claimed the run.
     """
-    prepared = Path(tempfile.mkdtemp(dir=paths.root, prefix=".claiming-"))
+    prepared = new_folder(paths.root, ".claiming-")
     try:
         replace_file(prepared / _OWNER, msgspec.json.encode(owner))
         while True:
@@ -75,6 +74,6 @@ def _lacks_owner(claim: Path) -> bool:
 
 def release_claim(claim: Path) -> None:
     """Remove a claim, atomically."""
-    gone = Path(tempfile.mkdtemp(dir=claim.parent, prefix=".claiming-"))
+    gone = new_folder(claim.parent, ".claiming-")
     os.rename(claim, gone)
     shutil.rmtree(gone)

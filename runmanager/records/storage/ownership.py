@@ -3,7 +3,6 @@
 import errno
 import os
 import shutil
-import tempfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from runmanager.errors import RecordError, RunBusyError, UsageError
-from runmanager.records.files.atomic_files import make_folder, remove_left_over, replace_file, sync_folder
+from runmanager.records.files.atomic_files import make_folder, new_folder, remove_left_over, replace_file, sync_folder
 from runmanager.records.files.file_errors import explain_disk_full
 from runmanager.records.files.links import refuse_linked_run
 from runmanager.records.files.paths import RunPaths
@@ -75,9 +74,8 @@ def _claim_filled_folder(paths: RunPaths, record: RunRecord, observer: Heartbeat
 
 def _prepare_folder(paths: RunPaths, record: RunRecord) -> Path:
     """Create a folder next to the run's, with its record in it."""
-    folder = Path(tempfile.mkdtemp(dir=paths.root.parent, prefix=".new-"))
+    folder = new_folder(paths.root.parent, ".new-")
     try:
-        folder.chmod(0o755)
         replace_file(folder / paths.record.name, encode_record(record))  # whole, also after a power cut
     except OSError:
         shutil.rmtree(folder)

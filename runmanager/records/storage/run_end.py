@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runmanager.errors import RecordError, RunBusyError
-from runmanager.records.files.atomic_files import replace_file
+from runmanager.records.files.atomic_files import make_folder, replace_file
 from runmanager.records.files.links import refuse_linked_run
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
@@ -92,7 +92,7 @@ def find_end(paths: RunPaths, pid: int, outcome: Outcome, *, pending: RunRecord,
 
 def write_end(paths: RunPaths, record: RunRecord, *, traceback: str | None = None) -> None:
     """Write a record with its end in it, then error.txt, for a run whose process has exited. Raises `OSError`."""
-    paths.root.mkdir(parents=True, exist_ok=True)
+    make_folder(paths.root)
     _replace_record(paths, record)
     if traceback is not None:
         replace_file(paths.error, traceback)
@@ -110,7 +110,7 @@ def end_gone_run(paths: RunPaths, outcome: Outcome, *, pending: RunRecord) -> No
     except RecordError:
         if paths.holds_run:
             return  # damaged: every reader reports it
-        paths.root.mkdir(parents=True, exist_ok=True)
+        make_folder(paths.root)
         record = pending
     if not record.status.is_ended:
         at = read_last_sign_of_life(paths, record) or _now()

@@ -74,9 +74,10 @@ class _Copied:
         self._attempts = _attempts(source, stored, last, now=record.started_at or "")
         self._events = source.events
         if self._events is not None:
-            self._event_bytes = with_settings(read_bytes(self._events)[: progress["events_length"]], record.settings)
+            events = read_bytes(self._events, is_record=False)[: progress["events_length"]]
+            self._event_bytes = with_settings(events, record.settings)
             self._state["progress"] = {**progress, "events_length": len(self._event_bytes)}
-        self._best = read_bytes(source.best) if source.best.exists() else None
+        self._best = read_bytes(source.best, is_record=False) if source.best.exists() else None
         if read_record(source) != stored:
             raise RecordError("another process runs it again")
 

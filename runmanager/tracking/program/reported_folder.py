@@ -87,7 +87,7 @@ def claim_report(paths: RunPaths, *, can_resume: bool) -> ReportedFolder:
             "unset RUNMANAGER_RUN to start a run outside of a sweep."
         )
     try:
-        handle = os.open(paths.reporter(record.attempt), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        handle = os.open(paths.reporter(record.attempt), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     except FileExistsError:
         raise UsageError(
             f"The run of a cell must be started once, got a second start in process {os.getpid()} for {paths.name}; "

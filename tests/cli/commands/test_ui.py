@@ -1,9 +1,12 @@
 """Tests of `runmanager ui` as a process: its address, its end, and what it refuses."""
 
 import re
+import shlex
 import signal
 import socket
+import stat
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +15,7 @@ import pytest
 
 from runmanager.records.files.paths import SweepPaths
 
+from ...processes import wait_until
 from ..conftest import process_environment, process_words
 
 
@@ -46,6 +50,42 @@ def test_the_first_line_is_the_address_and_a_signal_ends_it_without_a_trace(
         assert process.stderr.read() == ""
         assert list((tmp_path / "temporary").iterdir()) == []
         assert not sweep.summaries.exists() and not sweep.sizes.exists()
+
+
+BROWSER = "import os, sys; open('words.new', 'w').write('\\n'.join(sys.argv[1:])); os.rename('words.new', 'words')"
+
+
+def test_the_browser_gets_the_token_in_a_file_of_its_user_alone(
+    sweep: SweepPaths, mortal: Callable, tmp_path: Path
+) -> None:
+    """All users of a machine can read the words that a command is given."""
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, "-c", BROWSER])} "$@"\n')
+    browser.chmod(0o755)
+    (tmp_path / "temporary").mkdir()
+    environment = process_environment(BROWSER=f"{browser} %s", TMPDIR=str(tmp_path / "temporary"))
+    with mortal(
+        subprocess.Popen(
+            process_words("ui", "--port", "0", "--open"),
+            cwd=tmp_path,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            umask=0,
+        )
+    ) as process:
+        address = process.stdout.readline().rstrip("\n")
+        wait_until((tmp_path / "words").exists, "the browser")
+        (word,) = (tmp_path / "words").read_text().splitlines()
+        page = Path(word.removeprefix("file://"))
+        assert (stat.S_IMODE(page.stat().st_mode), stat.S_IMODE(page.parent.stat().st_mode)) == (0o600, 0o700)
+        assert f'url={address}"' in page.read_text()
+        assert address.partition("token=")[2] not in word
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+        assert process.stderr.read() == ""
+        assert not page.parent.exists()
 
 
 def test_what_cannot_be_served_is_refused_in_one_line(command: Callable, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from runmanager.launching.slurm.job_follower import outcome_of_job
 from runmanager.launching.slurm.options import SlurmOptions
-from runmanager.launching.slurm.queue import JobEnd, read_end, read_states
+from runmanager.launching.slurm.queue import JobEnd, SlurmQueue, read_end, read_states
 
 
 def test_the_states_of_jobs_are_parsed() -> None:
@@ -15,6 +15,18 @@ def test_the_states_of_jobs_are_parsed() -> None:
         "12_1": "PENDING",
         "13": "COMPLETING",
     }
+
+
+def test_no_variable_of_the_shell_hides_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    squeue = tmp_path / "squeue"
+    squeue.write_text('#!/bin/sh\necho "12 RUNNING"\nenv > "$0.env"\n')
+    squeue.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    for name in ("SQUEUE_STATES", "SQUEUE_USERS", "SQUEUE_PARTITION", "SQUEUE_ALL", "SCANCEL_STATE"):
+        monkeypatch.setenv(name, "given")
+    assert SlurmQueue().states(["12"]) == {"12": "RUNNING"}
+    given = [line for line in (tmp_path / "squeue.env").read_text().splitlines() if line.endswith("=given")]
+    assert given == ["SQUEUE_ALL=given"], "which shows more, not less"
 
 
 @pytest.mark.parametrize(

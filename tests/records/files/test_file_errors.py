@@ -32,6 +32,22 @@ def test_full_disk_is_named_even_if_a_library_hides_the_error(tmp_path: Path, nu
     assert path.read_text() == "the one before"
 
 
+@pytest.mark.parametrize(("inodes", "counts"), [((10, 0), True), ((10, 3), False), ((0, 0), False)])
+def test_a_disk_with_room_but_without_inodes_says_so(
+    inodes: tuple[int, int], counts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = list(os.statvfs(tmp_path))
+    now[5], now[7] = inodes  # how many there are, and how many are available
+    monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result(now))
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with pytest.raises(NoRoomError) as raised, explain_disk_full(tmp_path / "run.json"):
+        raise full
+    assert ("inode" in str(raised.value), "bytes free" in str(raised.value)) == (counts, not counts)
+    with pytest.raises(UsageError) as refused, require_writable("ROOT", tmp_path / "new", way_out="give another one"):
+        raise full
+    assert ("none of 10 free" in str(refused.value)) is counts
+
+
 def test_another_refusal_that_a_library_hides_is_shown(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="Read-only file system") as raised, replacement(tmp_path / "checkpoint.pt"):
         try:

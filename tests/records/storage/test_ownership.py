@@ -59,7 +59,6 @@ def test_new_folder_has_its_record_immediately(tmp_path: Path, record: MakeRecor
     assert folder.record is mine
     assert read_record(folder.paths) == mine
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["a", "run.json", "runs"]
-    assert folder.paths.root.stat().st_mode & 0o777 == 0o755
 
 
 def test_what_a_kill_left_half_written_goes_with_the_next_claim(

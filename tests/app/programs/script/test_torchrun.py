@@ -34,6 +34,8 @@ with runmanager.start_run(network) as run:
             signal.pause()
         print("printed", rank)
 """
+# Of a driver that is the third of four independent tasks; its cells are no ranks of one run.
+TASK = {"SLURM_PROCID": "2", "SLURM_NTASKS": "4", "PMI_RANK": "2", "PMI_SIZE": "4", "PMIX_RANK": "2"}
 
 
 def test_the_ranks_of_a_cell_are_one_run(folder: Folder) -> None:
@@ -43,7 +45,7 @@ def test_the_ranks_of_a_cell_are_one_run(folder: Folder) -> None:
     assert not (folder.path / "outputs").exists()
 
     options = ("--name", "scaling", "--unchecked", "--scalar", r"printed=printed (\d)")
-    done = folder.run("sweep", *options, "--processes", "1,2", "train.py", "way=dies")
+    done = folder.run("sweep", *options, "--processes", "1,2", "train.py", "way=dies", **TASK)
     assert done.status == 1, done.err
     stored = read_sweep(SweepPaths(folder.path / "outputs" / "scaling")).runs
     one, two = sorted(stored, key=lambda run: run.settings["processes"])
