@@ -25,6 +25,7 @@ from runmanager.records.settings.signature import signature
 from runmanager.records.settings.values import plain_settings
 from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE
 from runmanager.records.storage.reader import read_epochs, read_record
+from runmanager.records.storage.stops import stops_noted
 from runmanager.signals import handle_signals
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.run import ActiveRun
@@ -116,7 +117,7 @@ def _train_cell(manager: RunManager, options: Config, params: Mapping[str, Any],
         if os.environ.get(OWN_PROCESS_VARIABLE):
             send_output_to(folder.log)
 
-    with _interruptible(runs):
+    with stops_noted(folder, lambda: runs[0].record.attempt if runs else None), _interruptible(runs):
         try:
             train_run(
                 manager,

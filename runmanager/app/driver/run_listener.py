@@ -27,6 +27,7 @@ from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Outcome, Status
 from runmanager.records.storage.reader import read_record
 from runmanager.records.storage.run_end import RunEnd, find_end, write_end
+from runmanager.records.storage.stops import note_stop
 from runmanager.records.sweep.lookup import command_on
 from runmanager.results.write_throttle import WriteThrottle
 from runmanager.signals import INTERRUPTED_STATUS
@@ -156,6 +157,10 @@ class SweepListener(Listener):
             self._write_tables_meanwhile()
 
     def stopping(self, *, at_once: bool) -> None:
+        for key, run in self._running.items():  # before they are asked: whatever they make of it, it is known
+            record = stored_record(run)
+            if record is not None and record.owner is not None and record.owner.pid == self._pids[key]:
+                note_stop(run.paths, record.attempt)
         how = " after this epoch"
         if any(run.cell.command for run in self._running.values()):  # another program; most end at once
             how = ": the program is asked to end (SIGTERM)"

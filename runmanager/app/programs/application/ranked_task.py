@@ -1,6 +1,5 @@
 """The task of a Hydra application in several ranks, which torchrun starts: one cell, one run."""
 
-import contextlib
 import os
 import pickle
 import sys
@@ -17,10 +16,8 @@ from runmanager.app.programs.script.output.script_outcome import has_reported_fa
 from runmanager.app.programs.script.torchrun import outcome_of_ranks, rank_files, run_ranks
 from runmanager.launching.local.multiprocessing_internals import interpreter_state
 from runmanager.launching.work import Work
-from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.run.status import Status
 from runmanager.records.storage.run_folder import RunFolder
-from runmanager.text import encodable
 
 __all__ = ["ranked_work"]
 
@@ -68,9 +65,7 @@ def _run(folder: RunFolder, task: _RankedTask, metric: str | None) -> ProgramEnd
     metrics = read_returned(returned)
     returned.unlink(missing_ok=True)
     outcome, traceback, rank = outcome_of_ranks(end, run)
-    if traceback is not None:
-        with contextlib.suppress(OSError):  # a full disk: the record has the traceback's last line
-            replace_file(run.error, encodable(traceback))
     # What rank 0 reports itself says more, unless another rank failed: then it tells only what came of that.
     is_known_better = outcome.status is Status.FAILED and not rank and has_reported_failure(folder)
-    return ProgramEnd(outcome=None if is_known_better else outcome, metrics=metrics, is_child=True)
+    known = None if is_known_better else outcome
+    return ProgramEnd(outcome=known, traceback=traceback, metrics=metrics, is_child=True)
