@@ -40,8 +40,8 @@ _log = logging.getLogger(__name__)
 def run_cell(cfg: DictConfig) -> float | None:
     """Train one cell, write its record to its run folder, and return its metric for sweepers that optimise one.
 
-    The grid sweeper reads the record: under it, a failed run and a cell that another process is running return None.
-    Under another sweeper they raise `RunFailedError` and `RunBusyError`.
+    The grid sweeper reads the record: under it, a failed run returns None. Under another sweeper it raises
+    `RunFailedError`. Raises `RunBusyError` for a cell that another process is running.
     """
     bind_workers()  # needed under other launchers; the local launcher has already done it
     folder = RunPaths(Path(HydraConfig.get().runtime.output_dir))
@@ -60,13 +60,7 @@ def run_cell(cfg: DictConfig) -> float | None:
             HydraConfig.get().sweeper, "heartbeat_timeout", default=SILENT_AFTER_SECONDS
         ),
     )
-    try:
-        _train_cell(manager, options, params, folder)
-    except RunBusyError:
-        if not is_driven or not folder.record.exists():
-            raise  # no record: something other than a run is in the way
-        _log.debug("left to another process", exc_info=True)
-        return None
+    _train_cell(manager, options, params, folder)
     if is_driven:
         return None
     _write_tables(SweepPaths(folder.root.parent.parent))

@@ -236,7 +236,7 @@ class LocalEngine:
             child.task.job,
             child.process.exitcode,
             child.answer,
-            was_stopped=child.was_stopped,
+            was_stopped=child.was_stopped and not isinstance(child.answer, Returned),
             verdict=child.verdict,
         )
         child.process.close()

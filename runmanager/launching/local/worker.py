@@ -124,11 +124,10 @@ def _answer(request: Request) -> Returned | Raised:
         return Raised(f"{type(error).__name__}: {_message_of(error)}", lines, attached=answered.attached)
     except SystemExit as error:
         return Raised(f"sys.exit({error.code})", traceback.format_exc(), Reason.EXIT)
-    except KeyboardInterrupt:
-        return Raised("interrupted", traceback.format_exc(), Reason.INTERRUPTED)
     except BaseException as error:
-        is_busy = isinstance(error, RunBusyError)
-        return Raised(f"{type(error).__name__}: {_message_of(error)}", traceback.format_exc(), is_busy=is_busy)
+        message = f"{type(error).__name__}: {_message_of(error)}"
+        reason = Reason.INTERRUPTED if isinstance(error, KeyboardInterrupt) else Reason.EXCEPTION
+        return Raised(message, traceback.format_exc(), reason, is_busy=isinstance(error, RunBusyError))
 
 
 def _message_of(error: BaseException) -> str:

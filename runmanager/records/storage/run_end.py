@@ -161,7 +161,7 @@ def _judged(paths: RunPaths, record: RunRecord, outcome: Outcome, *, at: str | N
         report, epochs = None, []
     outcome = judge(seen_in(paths, record, seen_from_outside(outcome), report, epochs))
     ended = with_known_report(paths, record).ended(outcome, at=at)
-    return msgspec.structs.replace(ended, num_records=len(epochs)) if outcome.status.is_success else ended
+    return msgspec.structs.replace(ended, num_records=len(epochs)) if outcome.status is Status.FINISHED else ended
 
 
 def end_silent_run(paths: RunPaths, observer: HeartbeatObserver) -> RunRecord | None:

@@ -39,7 +39,7 @@ def ranked_work(spec: CellSpec, job: Work, *, processes: int) -> Work:
 def _run_supervised(spec: CellSpec, task: _RankedTask) -> float | None:
     """Run the ranks of a cell under its supervisor, in the cell's own process; return the number of rank 0 for Hydra.
 
-    The driver reads how they ended from the run's record; what another process runs is left to it.
+    The driver reads how they ended from the run's record.
     """
     return supervise_task(spec, lambda folder: _run(folder, task, spec.metric))
 
