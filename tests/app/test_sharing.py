@@ -1,5 +1,6 @@
 """Tests of two drivers on one sweep: they share its cells, run none twice, and both show all of them."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -52,6 +53,15 @@ def test_two_drivers_share_a_sweep_and_run_no_cell_twice(
     assert begun == {f"lr={rate}" for rate in RATES}
     assert [row["status"] for row in sweep("shared").rows()] == ["finished"] * 5
     assert len(sweep("shared").rows("epochs.csv")) == 10
+
+
+@pytest.mark.parametrize("program", ["application", "script"])
+def test_drivers_that_begin_together_all_end_well(program: str, tmp_path: Path) -> None:
+    sys.path.insert(0, str(Path(__file__).parents[1] / "reliability"))
+    import drivers
+
+    seen = drivers.try_drivers(tmp_path / "shared", program, 4)
+    assert seen.is_as_promised, seen
 
 
 def test_a_driver_resumes_what_another_left_undone(

@@ -1,4 +1,4 @@
-"""Give one command to several drivers at the same moment; report whether each ends with status 0 and each cell ran once.
+"""Give one command to several drivers at the same moment; report whether each ends well and each cell ran once.
 
 python tests/reliability/drivers.py --program script --drivers 4 --tries 40
 """

@@ -10,14 +10,20 @@ from dataclasses import dataclass
 from foreign import MAIN
 from sweeps import TINY
 
-__all__ = ["APPLICATION", "JOB", "LOGS", "SCRIPT", "StoppedProgram"]
+__all__ = ["APPLICATION", "FINISHED", "INTERRUPTED", "JOB", "LOGS", "SCRIPT", "StoppedProgram"]
 
 INTERRUPTED, FINISHED = ("killed", "interrupted"), ("finished", None)
 
 # What a cell does when it is asked to stop; whatever that is, it has the reason of the stop.
 _WAYS = ("exits", "leaves", "flags", "catches", "raises", "ignores", "blocks", "nothing")
 
-LOGS = {"broken_off": INTERRUPTED, "caught": INTERRUPTED, "last_epoch": FINISHED, "after_all": FINISHED, "ended": FINISHED}
+LOGS = {
+    "broken_off": INTERRUPTED,
+    "caught": INTERRUPTED,
+    "last_epoch": FINISHED,
+    "after_all": FINISHED,
+    "ended": FINISHED,
+}
 """Ways of programs that log, and the promised states: an end after all planned epochs, or before the stop, counts."""
 
 

@@ -214,11 +214,11 @@ class _Supervisor:
 
     def run(self, run_program: Callable[[RunFolder], ProgramEnd]) -> ProgramEnd:
         """Run the program; SIGTERM, with which the driver stops it, is a Ctrl-C to it."""
-        is_own = bool(os.environ.get(OWN_PROCESS_VARIABLE))
+        numbers = [signal.SIGTERM] if os.environ.get(OWN_PROCESS_VARIABLE) else []
+        noted = stops_noted(self._folder.paths, lambda: self._folder.record.attempt)
         try:
-            with stops_noted(self._folder.paths, lambda: self._folder.record.attempt):
-                with handle_signals([signal.SIGTERM], _interrupt) if is_own else contextlib.nullcontext():
-                    end = run_program(self._folder)
+            with noted, handle_signals(numbers, _interrupt):
+                end = run_program(self._folder)
         except BaseException as error:
             end = ProgramEnd(error)
         # A run that the program began in this process, without a `with` block, ends with the program.

@@ -37,8 +37,8 @@ class ProcessExit:
     """How a job's process ended.
 
     `answer` is what the process sent, None if it could not send; then `exit_code` counts, negative for a signal.
-    `was_stopped` is True if it ended without a result after an interrupt, asked by the engine or killed. `verdict` is the outcome that the engine decided,
-    where it killed the job for a limit or lost its process.
+    `was_stopped` is True if it ended without a result after an interrupt, asked by the engine or killed. `verdict` is
+    the outcome that the engine decided, where it killed the job for a limit or lost its process.
     """
 
     job: Job

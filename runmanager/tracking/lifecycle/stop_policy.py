@@ -121,7 +121,7 @@ class StopPolicy:
         is_measured: bool,
         needs_epochs: bool = True,
     ) -> Seen:
-        """Return what is known of the end of a run with `planned` epochs; an interrupted one must also be `is_measured`.
+        """Return what is known of the end of a run with `planned` epochs; it is complete only if it `is_measured`.
 
         A run that `needs_epochs` is not finished without any.
         """

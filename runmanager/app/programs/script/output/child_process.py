@@ -94,6 +94,7 @@ def run_script(
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
             )
+
         def stop() -> None:
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
