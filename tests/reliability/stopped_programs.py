@@ -176,6 +176,7 @@ from stopped_work import work
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--way")
+parser.add_argument("--device")
 print("loss", work(parser.parse_args().way), flush=True)
 """
 

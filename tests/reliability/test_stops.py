@@ -1,6 +1,7 @@
 """A short form of `tests/reliability/stops.py`, and the rows that it writes."""
 
 import csv
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -52,6 +53,24 @@ def test_metrics_of_a_stopped_run_are_kept_and_not_ranked(stops: Any, tmp_path: 
     assert seen.is_as_promised, seen
     assert {row["way"]: row["status"] for row in rows} == {"flags": "killed", "exits": "killed", "one": "finished"}
     assert "way=one" in said[0] and "way=flags" not in said[0]
+
+
+def test_a_second_ctrl_c_leaves_the_summary_and_the_way_to_resume(stops: Any, tmp_path: Path) -> None:
+    """It comes when the driver has told the run's end; the cells without a device were not begun."""
+    for name, text in stops.SCRIPT.files.items():
+        (tmp_path / name).write_text(text)
+    words = [*stops.SCRIPT.words(["exits", "one"], {}), "device=cpu,cuda"]
+    log = tmp_path / "log"
+    driver = stops.start_python(tmp_path, *words, log=log)
+    with stops.killed_at_exit(driver):
+        stops.wait_until((tmp_path / "ready-exits").exists, "the first cell")
+        driver.send_signal(signal.SIGINT)
+        stops.wait_until(lambda: driver.poll() is not None or "killed (interrupted)" in log.read_text(), "its end")
+        driver.send_signal(signal.SIGINT)
+        assert driver.wait(stops.DEADLINE_SECONDS) == 130
+    told = log.read_text()
+    assert "4 runs: 2 skipped, 1 killed, 1 pending." in told, told
+    assert "Interrupted. To resume:\n  runmanager sweep --name stopped" in told and "Traceback" not in told, told
 
 
 def _output(program: str, words: Sequence[str]) -> str:
