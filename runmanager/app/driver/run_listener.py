@@ -235,7 +235,10 @@ class SweepListener(Listener):
 
         Raises `KeyboardInterrupt` on Ctrl-C or SIGTERM.
         """
-        followed, self._elsewhere = self._elsewhere, []
+        # Of cells that another launcher has started nothing was said when they ended.
+        silent = [run for key, run in enumerate(self._to_run) if key not in self._pids and run not in self._elsewhere]
+        running = [run for run in silent if (record := stored_record(run)) and record.status is Status.RUNNING]
+        followed, self._elsewhere = [*self._elsewhere, *running], []
         return follow_other_drivers(followed, self._display, self._observer)
 
     def take(self, runs: Sequence[PlannedRun]) -> int:
