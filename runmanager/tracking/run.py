@@ -13,7 +13,7 @@ from runmanager.errors import UsageError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.judge import judge
 from runmanager.records.run.run_record import EpochRecord, RunRecord, counted_word
-from runmanager.records.run.status import Outcome, Status
+from runmanager.records.run.status import Outcome
 from runmanager.records.storage.run_end import end_own_run
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.signals import sigchld_ignored
@@ -318,7 +318,7 @@ class ActiveRun(LoopCalls, JobCalls):
             self._when_dropped.cancel()
             self._when_dropped = end_run_when_dropped(self, self._folder, self._heartbeat, known)
             raise
-        if error is not None and outcome.status is Status.FAILED:
+        if error is not None and not outcome.status.is_success:
             write_traceback(error, self.paths.error)
         self._heartbeat.stop()
         self._when_dropped.cancel()
