@@ -87,6 +87,7 @@ test-kill: $(STAMP)
 test-deaths: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/deaths.py --write docs/reliability.md
 	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/program_deaths.py --write docs/reliability.md
+	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/stops.py --write docs/reliability.md
 
 test-faults: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/reliability/fault_rows.py --write docs/reliability.md

@@ -26,6 +26,7 @@ from runmanager.records.settings.signature import signature
 from runmanager.records.settings.values import plain_settings
 from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE
 from runmanager.records.storage.reader import read_epochs, read_record
+from runmanager.records.storage.stops import stops_noted
 from runmanager.signals import handle_signals
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.run import ActiveRun
@@ -40,8 +41,8 @@ _log = logging.getLogger(__name__)
 def run_cell(cfg: DictConfig) -> float | None:
     """Train one cell, write its record to its run folder, and return its metric for sweepers that optimise one.
 
-    The grid sweeper reads the record: under it, a failed run and a cell that another process is running return None.
-    Under another sweeper they raise `RunFailedError` and `RunBusyError`.
+    The grid sweeper reads the record: under it, a failed run returns None. Under another sweeper it raises
+    `RunFailedError`. Raises `RunBusyError` for a cell that another process is running.
     """
     bind_workers()  # needed under other launchers; the local launcher has already done it
     folder = RunPaths(Path(HydraConfig.get().runtime.output_dir))
@@ -60,14 +61,8 @@ def run_cell(cfg: DictConfig) -> float | None:
             HydraConfig.get().sweeper, "heartbeat_timeout", default=SILENT_AFTER_SECONDS
         ),
     )
-    try:
-        with telling_job(HydraConfig.get()):
-            _train_cell(manager, options, params, folder)
-    except RunBusyError:
-        if not is_driven or not folder.record.exists():
-            raise  # no record: something other than a run is in the way
-        _log.debug("left to another process", exc_info=True)
-        return None
+    with telling_job(HydraConfig.get()):
+        _train_cell(manager, options, params, folder)
     if is_driven:
         return None
     _write_tables(SweepPaths(folder.root.parent.parent))
@@ -118,7 +113,7 @@ def _train_cell(manager: RunManager, options: Config, params: Mapping[str, Any],
         if os.environ.get(OWN_PROCESS_VARIABLE):
             send_output_to(folder.log)
 
-    with _interruptible(runs):
+    with stops_noted(folder, lambda: runs[0].record.attempt if runs else None), _interruptible(runs):
         try:
             train_run(
                 manager,

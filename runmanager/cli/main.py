@@ -1,5 +1,6 @@
 """The `runmanager` command line: its commands, their order, and how errors are reported."""
 
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -134,7 +135,10 @@ def _root(
 
 def main() -> None:
     """Run the process's command line and exit with its status."""
-    sys.exit(run_command(sys.argv[1:]))
+    status = run_command(sys.argv[1:])
+    if status == INTERRUPTED_STATUS:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # another Ctrl-C would be told as an error of Python's end
+    sys.exit(status)
 
 
 def run_command(arguments: Sequence[str]) -> int:

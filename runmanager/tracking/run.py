@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -10,6 +11,7 @@ import torch
 
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import RunPaths
+from runmanager.records.run.judge import judge
 from runmanager.records.run.run_record import EpochRecord, RunRecord, counted_word
 from runmanager.records.run.status import Outcome
 from runmanager.records.storage.run_end import end_own_run
@@ -24,7 +26,7 @@ from runmanager.tracking.introspect.sharded_parameters import num_parameters
 from runmanager.tracking.lifecycle.active_runs import register, unregister
 from runmanager.tracking.lifecycle.finalizers import end_run_when_dropped
 from runmanager.tracking.lifecycle.inactive_run import InactiveRun
-from runmanager.tracking.lifecycle.outcome import outcome_of, write_traceback
+from runmanager.tracking.lifecycle.outcome import asked_to_stop, outcome_of, write_traceback
 from runmanager.tracking.lifecycle.run_epochs import OpenEpoch
 from runmanager.tracking.lifecycle.run_measurements import RunMeasurements
 from runmanager.tracking.lifecycle.run_media import RunMedia
@@ -316,7 +318,7 @@ class ActiveRun(LoopCalls, JobCalls):
             self._when_dropped.cancel()
             self._when_dropped = end_run_when_dropped(self, self._folder, self._heartbeat, known)
             raise
-        if error is not None:
+        if error is not None and not outcome.status.is_success:
             write_traceback(error, self.paths.error)
         self._heartbeat.stop()
         self._when_dropped.cancel()
@@ -328,16 +330,20 @@ class ActiveRun(LoopCalls, JobCalls):
         return record
 
     def _outcome(self, error: BaseException | None) -> Outcome:
-        if error is not None:
-            batch_size, peak = self.record.config.get("batch_size"), peak_memory_bytes(self.device)
-            outcome = outcome_of(error, batch_size=batch_size, memory_bytes=peak)
-            return outcome if self._ranks is None else self._ranks.outcome(error, outcome)
         is_measured = self._turns is None or self._turns.is_over
         planned = self.record.epochs_planned
         needs_epochs = planned is not None or not (self._in_program or self._values.has_any)
-        return self._stop_policy.outcome(
-            self.history, planned=planned, is_measured=is_measured, needs_epochs=needs_epochs
-        )
+        seen = self._stop_policy.seen(self.history, planned=planned, is_measured=is_measured, needs_epochs=needs_epochs)
+        stop = asked_to_stop(self.paths, self.record.attempt) or seen.stop
+        if error is None:
+            return judge(replace(seen, stop=stop))
+        batch_size, peak = self.record.config.get("batch_size"), peak_memory_bytes(self.device)
+        outcome = outcome_of(error, batch_size=batch_size, memory_bytes=peak)
+        if self._ranks is not None:
+            outcome = self._ranks.outcome(error, outcome)
+        if stop is None and isinstance(error, KeyboardInterrupt):
+            stop = outcome
+        return judge(replace(seen, stop=stop, error=outcome))
 
     def __enter__(self) -> Self:
         if self._on_enter is not None:

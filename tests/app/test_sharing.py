@@ -1,5 +1,6 @@
 """Tests of two drivers on one sweep: they share its cells, run none twice, and both show all of them."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from rich.console import Console
 from runmanager.app.driver.other_drivers import end_silent_runs
 from runmanager.app.driver.run_listener import SweepListener
 from runmanager.launching.local.engine import Job, ProcessExit
-from runmanager.launching.local.worker import Returned
+from runmanager.launching.local.worker import Raised, Returned
 from runmanager.launching.plan import Action, Cell, PlannedRun
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
@@ -52,6 +53,15 @@ def test_two_drivers_share_a_sweep_and_run_no_cell_twice(
     assert begun == {f"lr={rate}" for rate in RATES}
     assert [row["status"] for row in sweep("shared").rows()] == ["finished"] * 5
     assert len(sweep("shared").rows("epochs.csv")) == 10
+
+
+@pytest.mark.parametrize("program", ["application", "script"])
+def test_drivers_that_begin_together_all_end_well(program: str, tmp_path: Path) -> None:
+    sys.path.insert(0, str(Path(__file__).parents[1] / "reliability"))
+    import drivers
+
+    seen = drivers.try_drivers(tmp_path / "shared", program, 4)
+    assert seen.is_as_promised, seen
 
 
 def test_a_driver_resumes_what_another_left_undone(
@@ -137,6 +147,21 @@ def test_a_process_that_lost_its_cell_leaves_the_winners_run_unchanged(run: Plan
     assert watching.follow_other_drivers() == []
     assert watching.finish(interrupted=False) == 0
     assert (run.paths.root.parents[1] / "results.csv").read_text().count("finished") == 1
+
+
+@pytest.mark.parametrize("status", [Status.RUNNING, Status.FINISHED])
+def test_a_process_that_came_too_late_is_no_failure(run: PlannedRun, status: Status) -> None:
+    """Whatever has become of the winner's run by then: the driver sees the end of its process later."""
+    ends = iter([lambda: folder.write(status=Status.FINISHED)])
+    watching = watcher(run, lambda seconds: next(ends)())
+    assert watching.wants(0)
+    watching.started(Job(0, print), pid=1)
+    folder = taken(run, LIVING)
+    folder.write(status=status)
+    late = Raised("RunBusyError: it is being run", "", is_busy=True)
+    process_exits(watching, ProcessExit(Job(0, print), 0, late))
+    assert watching.follow_other_drivers() == []
+    assert watching.finish(interrupted=False) == 0
 
 
 @pytest.mark.parametrize(("state", "left"), [((Status.CRASHED, Reason.VANISHED), True), ((Status.FAILED, None), False)])

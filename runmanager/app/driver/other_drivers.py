@@ -1,6 +1,5 @@
 """Cells that another driver of the sweep runs: followed until they end, or taken over if it is gone."""
 
-import signal
 from collections.abc import Callable, Collection, Sequence
 
 from runmanager.app.display.progress import RunDisplay
@@ -14,7 +13,6 @@ from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.ownership import silent_runs
 from runmanager.records.storage.reader import read_record
 from runmanager.records.storage.run_end import end_silent_run
-from runmanager.signals import handle_signals
 from runmanager.text import pluralize
 
 __all__ = ["end_silent_runs", "follow_other_drivers", "stored_record"]
@@ -65,7 +63,7 @@ def follow_other_drivers(
 ) -> list[PlannedRun]:
     """Follow cells that another driver runs until they end; return those that it left undone.
 
-    The end of a run that vanished with its host is recorded here. Raises `KeyboardInterrupt` on Ctrl-C or SIGTERM.
+    The end of a run that vanished with its host is recorded here.
     """
     cells = _Cells(runs, observer)
 
@@ -73,8 +71,7 @@ def follow_other_drivers(
         state = cells.read()
         return state, all(cell.is_ended for cell in state.cells)
 
-    with handle_signals([signal.SIGTERM], _interrupt):  # SIGTERM does what Ctrl-C does
-        Follower(display).follow(read, wait=lambda: observer.wait(_POLL_SECONDS))
+    Follower(display).follow(read, wait=lambda: observer.wait(_POLL_SECONDS))
     return [run for run in runs if (record := stored_record(run)) is None or was_cut_short(record)]
 
 
@@ -96,7 +93,3 @@ class _Cells:
         if record is not None and self._observer.observed(run.paths, record).status is not record.status:
             record = end_silent_run(run.paths, self._observer) or stored_record(run)
         return CellState(run.paths, record, is_damaged=record is None)
-
-
-def _interrupt() -> None:
-    raise KeyboardInterrupt

@@ -24,9 +24,10 @@ from runmanager.records.files.folder_identity import FolderIdentity
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.run_record import RunRecord
-from runmanager.records.run.status import Outcome, Status
+from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.reader import read_record
-from runmanager.records.storage.run_end import RunEnd, find_end, write_end
+from runmanager.records.storage.run_end import RunEnd, end_gone_run, find_end, write_end
+from runmanager.records.storage.stops import note_stop
 from runmanager.records.sweep.lookup import command_on
 from runmanager.results.write_throttle import WriteThrottle
 from runmanager.signals import INTERRUPTED_STATUS
@@ -160,6 +161,10 @@ class SweepListener(Listener):
             self._write_tables_meanwhile()
 
     def stopping(self, *, at_once: bool) -> None:
+        for key, run in self._running.items():  # before they are asked: whatever they make of it, it is known
+            record = stored_record(run)
+            if record is not None and record.owner is not None and record.owner.pid == self._pids[key]:
+                note_stop(run.paths, record.attempt)
         how = " after this epoch"
         if any(run.cell.command for run in self._running.values()):  # another program; most end at once
             how = ": the program is asked to end (SIGTERM)"
@@ -234,7 +239,10 @@ class SweepListener(Listener):
 
         Raises `KeyboardInterrupt` on Ctrl-C or SIGTERM.
         """
-        followed, self._elsewhere = self._elsewhere, []
+        # Of cells that another launcher has started nothing was said when they ended.
+        silent = [run for key, run in enumerate(self._to_run) if key not in self._pids and run not in self._elsewhere]
+        running = [run for run in silent if (record := stored_record(run)) and record.status is Status.RUNNING]
+        followed, self._elsewhere = [*self._elsewhere, *running], []
         return follow_other_drivers(followed, self._display, self._observer)
 
     def take(self, runs: Sequence[PlannedRun]) -> int:
@@ -270,7 +278,10 @@ class SweepListener(Listener):
             write_tables(self._sweep, report=False)
 
     def finish(self, *, interrupted: bool) -> int:
-        """Show the tables, write them with the report, and return the command's exit status."""
+        """Show the tables, write them with the report, and return the command's exit status.
+
+        Raises `KeyboardInterrupt` if the user does not want to wait for them.
+        """
         with self.faults.kept("The sweep"):
             require_sweep_folder(self._sweep, self._folder)
         if self._folder.loss:
@@ -278,14 +289,34 @@ class SweepListener(Listener):
         for name, (paths, record) in self._unwritten.items():
             with self.faults.kept(f"The end of {name} could not be written"):
                 write_end(paths, record)
+        if interrupted:
+            self._record_skipped()
         write_and_show_results(self._sweep, self._console, self.faults, quiet=self._quiet, show=self._show)
         if interrupted:
-            if self._resuming:
-                self._display.say_commands("Interrupted. To resume:", shell_command(self._resuming))
-            return INTERRUPTED_STATUS
+            return self._interrupted()
         records = [stored_record(run) for run in self._plan]
         is_good = all(record is not None and record.status.is_success for record in records)
         return 0 if is_good and all(self._went_well.values()) else 1
+
+    def finish_at_once(self) -> int:
+        """Say how many cells ended how, without the tables, and return the exit status of an interrupted command."""
+        if not self._quiet:
+            with self.faults.kept("The results could not be shown"):
+                self._display.say(SweepReader(self._sweep).read().in_words())
+        return self._interrupted()
+
+    def _interrupted(self) -> int:
+        if self._resuming:
+            self._display.say_commands("Interrupted. To resume:", shell_command(self._resuming))
+        return INTERRUPTED_STATUS
+
+    def _record_skipped(self) -> None:
+        """Record the cells without a device that an interrupt has left: they are counted as without it."""
+        for run in self._to_run:
+            if (why := self._skipped.get(run.paths.name)) and stored_record(run) is None:
+                skipped = Outcome(Status.SKIPPED, Reason.DEVICE_UNAVAILABLE, why)
+                with self.faults.kept(f"The end of {run.paths.name} could not be written"):
+                    end_gone_run(run.paths, skipped, pending=run.pending_record())
 
     def leave(self) -> None:
         """Write the current tables, and print how to follow the runs, which continue without this driver."""
@@ -306,6 +337,8 @@ def write_tables_alone(sweep: SweepPaths) -> None:
 def _is_anothers(run: PlannedRun, ending: ProcessExit, pid: int) -> bool:
     """Whether another process than the one that ended, `pid`, has the run: that one had come too late."""
     record = stored_record(run)
+    if record is not None and isinstance(ending.answer, Raised) and ending.answer.is_busy:
+        return True  # whatever has become of it since
     if record is None or record.owner is None or record.status is not Status.RUNNING:
         return False
     if record.owner.pid == pid and record.owner.host == socket.gethostname():

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -44,6 +45,7 @@ from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObse
 from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE
 from runmanager.records.storage.reader import SweepContents, read_sweep
 from runmanager.records.sweep.sweep_record import add_cells, fresh_sweep_folder, leave_sweep, read_sweep_record
+from runmanager.signals import INTERRUPTED_STATUS, handle_signals
 from runmanager.text import pluralize, wrapped
 from runmanager.tracking.environment.cell_process import runs_within, telling_sweep
 from runmanager.tracking.environment.environment import command_line
@@ -102,6 +104,7 @@ class SweepDriver:
         self._queued: dict[str, str] = {}
         self._console = console or make_console()
         self._pairing: Pairing | None = None
+        self._num_ignored_signals = 0
 
     def run(self) -> Sequence[JobReturn]:
         """Run the cells that are missing, and return their results in order; none for a dry run."""
@@ -270,13 +273,13 @@ class SweepDriver:
                 show=show_duel if grid.sides else self._show_results,
                 resuming=self._resuming_command(grid, sweep),
             )
-            with telling_sweep(sweep.root):
+            with handle_signals((signal.SIGINT, signal.SIGTERM), self._on_signal), telling_sweep(sweep.root):
                 returns, interrupted = self._launch(listener, to_run, sweep)
-            if detached:
-                listener.leave()
-            status = 0 if detached else listener.finish(interrupted=interrupted)
-            if not detached:
-                self._announce_end(sweep, plan, interrupted=interrupted)
+                if detached:
+                    listener.leave()
+                status = 0 if detached else self._finish(listener, interrupted=interrupted)
+                if not detached:
+                    self._announce_end(sweep, plan, interrupted=status == INTERRUPTED_STATUS)
         finally:
             with contextlib.suppress(OSError):  # a full disk: readers see that this driver's process is gone
                 leave_sweep(sweep, driver)
@@ -285,6 +288,19 @@ class SweepDriver:
         if status:
             raise SystemExit(status)
         return returns
+
+    def _on_signal(self) -> None:
+        """Handle Ctrl-C and SIGTERM wherever nothing else does."""
+        if self._num_ignored_signals == 0:
+            raise KeyboardInterrupt
+        self._num_ignored_signals -= 1
+
+    def _finish(self, listener: SweepListener, *, interrupted: bool) -> int:
+        try:
+            return listener.finish(interrupted=interrupted)
+        except KeyboardInterrupt:
+            self._num_ignored_signals = sys.maxsize
+            return listener.finish_at_once()
 
     def _announce_end(self, sweep: SweepPaths, plan: Sequence[PlannedRun], *, interrupted: bool) -> None:
         runs = [stored_record(run) for run in plan]
@@ -326,6 +342,7 @@ class SweepDriver:
                     to_run = [run for batch in self._batches(to_run) for run in batch]
                     first = listener.take(to_run)
             except KeyboardInterrupt:
+                self._num_ignored_signals = 1  # a second Ctrl-C may find that all runs have ended by then
                 return returns, True
             except (Exception, SystemExit) as error:
                 if not listener.has_begun:

@@ -36,12 +36,14 @@ from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.gpus import is_device_missing
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver
+from runmanager.records.run.judge import Seen, judge
 from runmanager.records.run.program_report import ProgramReport, with_report
 from runmanager.records.run.run_record import RunRecord
-from runmanager.records.run.status import Outcome, Reason, Status
+from runmanager.records.run.status import Outcome, Status
 from runmanager.records.storage.reader import read_epochs, read_report
-from runmanager.records.storage.run_end import end_own_run, skipped_record
+from runmanager.records.storage.run_end import end_own_run, seen_in, skipped_record
 from runmanager.records.storage.run_folder import RunFolder
+from runmanager.records.storage.stops import stops_noted
 from runmanager.signals import handle_signals, sigchld_ignored
 from runmanager.tracking.environment.cell_process import ATTEMPT_VARIABLE, RUN_VARIABLE
 from runmanager.tracking.environment.environment import host_environment
@@ -79,12 +81,14 @@ class CellSpec:
 class ProgramEnd:
     """How a program ended: the `error` that it raised, None if it ended well, and the metrics that it left.
 
-    `outcome` is how it ended where that is known better than from an error. `is_child`: the program was a process of
-    its own, with `child_memory_bytes` of peak memory, None if that is not known.
+    `outcome` is how it ended where that is known better than from an error, and `traceback` what ended it then.
+    `is_child`: the program was a process of its own, with `child_memory_bytes` of peak memory, None if that is not
+    known.
     """
 
     error: BaseException | None = None
     outcome: Outcome | None = None
+    traceback: str | None = None
     is_child: bool = False
     child_memory_bytes: int | None = None
     metrics: FoundMetrics = field(default_factory=FoundMetrics)
@@ -194,7 +198,6 @@ class _Supervisor:
         self._began = began
         activity = FolderActivity(folder.paths.root)
         self._heartbeat = Heartbeat(folder.paths.heartbeat, each_beat=lambda: self._advance(activity))
-        self._was_stopped = False
         self._device = SeenDevice()
 
     def _advance(self, activity: FolderActivity) -> None:
@@ -221,9 +224,10 @@ class _Supervisor:
 
     def run(self, run_program: Callable[[RunFolder], ProgramEnd]) -> ProgramEnd:
         """Run the program; SIGTERM, with which the driver stops it, is a Ctrl-C to it."""
-        is_own = bool(os.environ.get(OWN_PROCESS_VARIABLE))
+        numbers = [signal.SIGTERM] if os.environ.get(OWN_PROCESS_VARIABLE) else []
+        noted = stops_noted(self._folder.paths, lambda: self._folder.record.attempt)
         try:
-            with handle_signals([signal.SIGTERM], self._stop) if is_own else contextlib.nullcontext():
+            with noted, handle_signals(numbers, _interrupt):
                 end = run_program(self._folder)
         except BaseException as error:
             end = ProgramEnd(error)
@@ -234,10 +238,6 @@ class _Supervisor:
             except Exception as error:  # for example an epoch that was left open
                 end.error = end.error or error
         return end
-
-    def _stop(self) -> None:
-        self._was_stopped = True
-        raise KeyboardInterrupt
 
     @sigchld_ignored()
     def record(self, end: ProgramEnd) -> None:
@@ -261,8 +261,8 @@ class _Supervisor:
             peak = end.child_memory_bytes if end.is_child else self._device.peak_memory_bytes()
             facts["peak_memory_bytes"] = max(earlier.peak_memory_bytes or 0, peak or 0) or None
         end_own_run(self._folder, outcome, **facts | metrics)
-        if end.error is not None and not outcome.status.is_success and not self._was_stopped:
-            write_traceback(in_program(end.error), paths.error)
+        if (shown := end.traceback or (end.error and in_program(end.error))) and outcome.status is Status.FAILED:
+            write_traceback(shown, paths.error)
         self._folder.leave()
 
     def _report(self) -> ProgramReport | None:
@@ -272,19 +272,12 @@ class _Supervisor:
             return None  # what is left of it is not worth the run's end
 
     def _outcome(self, end: ProgramEnd, report: ProgramReport | None, known: RunRecord) -> Outcome:
-        """How the run ended: stopped from outside, by its own error, as it reported itself, or well."""
-        if self._was_stopped:
-            return Outcome(Status.KILLED, Reason.INTERRUPTED, "stopped")
-        if end.outcome is not None and not end.outcome.status.is_success:
-            return end.outcome
-        if end.error is not None and not _is_good_exit(end.error):
-            return outcome_of(end.error)
-        reported = report.outcome if report is not None and report.attempt == known.attempt else None
-        if reported is not None and not reported.status.is_success:
-            return reported
-        if name := diverged_metric(known, read_epochs(self._folder.paths)):
-            return Outcome(Status.FAILED, Reason.DIVERGED, f"{name} is not finite")
-        return reported or Outcome(Status.FINISHED)
+        error = end.outcome if end.outcome is not None and not end.outcome.status.is_success else None
+        if error is None and end.error is not None and not _is_good_exit(end.error):
+            error = outcome_of(end.error)
+        epochs = read_epochs(self._folder.paths)
+        lost = diverged_metric(known, epochs)
+        return judge(seen_in(self._folder.paths, known, Seen(error=error, lost_metric=lost), report, epochs))
 
 
 _REPORTED = (
@@ -300,6 +293,10 @@ _REPORTED = (
     "world_size",
     "num_records",
 )
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 def _is_good_exit(error: BaseException) -> bool:

@@ -57,6 +57,7 @@ class _Child:
     answered_at: float = 0.0
     is_pipe_closed: bool = False  # at the process's end: no answer will come
     verdict: Outcome | None = None
+    was_stopped: bool = False
 
     @property
     def process(self) -> Any:
@@ -241,9 +242,7 @@ class LocalEngine:
             child.task.job,
             child.process.exitcode,
             child.answer,
-            # Without a handler yet, it dies of the SIGTERM that should have let its epoch end.
-            was_stopped=self._interrupts.is_immediate
-            or (self._interrupts.num_handled == 1 and child.process.exitcode == -signal.SIGTERM),
+            was_stopped=child.was_stopped and not isinstance(child.answer, Returned),
             verdict=child.verdict,
         )
         child.process.close()
@@ -255,6 +254,7 @@ class LocalEngine:
         at_once = self._interrupts.is_immediate
         listener.stopping(at_once=at_once)
         for child in children:
+            child.was_stopped = True
             if at_once:
                 _kill(child)
             elif child.process.exitcode is None:

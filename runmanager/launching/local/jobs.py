@@ -1,13 +1,15 @@
 """Jobs of an engine, how their processes end, and the listener that is notified."""
 
+import signal
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runmanager.launching.local.gpus import GpuRequest
 from runmanager.launching.local.time_limits import Limits
 from runmanager.launching.local.worker import Raised, Returned
 from runmanager.records.host.memory import address_space_limit
+from runmanager.records.run.judge import Seen, judge, seen_from_outside
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.signals import signal_name
 
@@ -35,8 +37,8 @@ class ProcessExit:
     """How a job's process ended.
 
     `answer` is what the process sent, None if it could not send; then `exit_code` counts, negative for a signal.
-    `was_stopped` is True if the engine stopped it after an interrupt. `verdict` is the outcome that the engine decided,
-    where it killed the job for a limit or lost its process.
+    `was_stopped` is True if it ended without a result after an interrupt, asked by the engine or killed. `verdict` is
+    the outcome that the engine decided, where it killed the job for a limit or lost its process.
     """
 
     job: Job
@@ -48,13 +50,17 @@ class ProcessExit:
 
 def outcome_of_exit(ending: ProcessExit) -> Outcome:
     """Return the outcome of a run that could not write its own end, from the end of its process."""
-    if ending.was_stopped:
-        return Outcome(Status.KILLED, Reason.INTERRUPTED, "stopped at once")
+    seen = Seen() if ending.verdict is None else seen_from_outside(ending.verdict)
+    if ending.was_stopped and seen.stop is None:
+        how = "at once" if ending.exit_code == -signal.SIGKILL else "on request"
+        seen = replace(seen, stop=Outcome(Status.KILLED, Reason.INTERRUPTED, f"stopped {how}"))
+    return judge(replace(seen, error=seen.error or _error_of(ending)))
+
+
+def _error_of(ending: ProcessExit) -> Outcome:
     if isinstance(ending.answer, Raised):
-        reason = Reason.EXIT if ending.answer.is_exit else Reason.EXCEPTION
-        return Outcome(Status.FAILED, reason, ending.answer.message.partition("\n")[0])
-    if ending.verdict is not None:
-        return ending.verdict
+        status = Status.KILLED if ending.answer.reason is Reason.INTERRUPTED else Status.FAILED
+        return Outcome(status, ending.answer.reason, ending.answer.message.partition("\n")[0])
     if ending.exit_code < 0:
         causes = [signal_name(-ending.exit_code), address_space_limit()]  # a library without memory may abort
         return Outcome(Status.KILLED, Reason.SIGNAL, "; ".join(filter(None, causes)))

@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
+from runmanager.errors import RunBusyError
 from runmanager.launching.local.parent_death import bind_workers, die_with_parent, watch_driver
 from runmanager.launching.local.turn_keeper import TurnClient, set_turn_client
 from runmanager.records.host.standard_streams import repaired_streams
+from runmanager.records.run.status import Reason
 
 __all__ = [
     "MANY_RUNS_VARIABLE",
@@ -65,11 +67,14 @@ class Returned:
 
 @dataclass(frozen=True)
 class Raised:
-    """The function raised; `is_exit` if by `sys.exit`. `attached` comes with an `AnsweredError`."""
+    """The function raised, for this `reason`. `is_busy`: another process runs the cell. `attached` comes with an
+    `AnsweredError`.
+    """
 
     message: str
     traceback: str
-    is_exit: bool = False
+    reason: Reason = Reason.EXCEPTION
+    is_busy: bool = False
     attached: Any = None
 
 
@@ -118,9 +123,11 @@ def _answer(request: Request) -> Returned | Raised:
         lines = "".join(traceback.format_exception(error))
         return Raised(f"{type(error).__name__}: {_message_of(error)}", lines, attached=answered.attached)
     except SystemExit as error:
-        return Raised(f"sys.exit({error.code})", traceback.format_exc(), is_exit=True)
+        return Raised(f"sys.exit({error.code})", traceback.format_exc(), Reason.EXIT)
     except BaseException as error:
-        return Raised(f"{type(error).__name__}: {_message_of(error)}", traceback.format_exc())
+        message = f"{type(error).__name__}: {_message_of(error)}"
+        reason = Reason.INTERRUPTED if isinstance(error, KeyboardInterrupt) else Reason.EXCEPTION
+        return Raised(message, traceback.format_exc(), reason, is_busy=isinstance(error, RunBusyError))
 
 
 def _message_of(error: BaseException) -> str:

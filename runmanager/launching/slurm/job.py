@@ -7,7 +7,7 @@ import pickle
 import signal
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -30,7 +30,8 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.reader import read_record
-from runmanager.records.storage.run_end import correct_outcome, end_gone_run
+from runmanager.records.storage.run_end import end_gone_run
+from runmanager.records.storage.stops import ON_REQUEST, note_stop
 from runmanager.text import pluralize
 
 __all__ = ["Report", "SlurmRequest", "owner_note", "run_slurm_job"]
@@ -79,12 +80,19 @@ class Report:
 class _Supervisor(Listener):
     """Listener that writes the run's process identity, forwards Slurm's signal to the engine, and keeps the ending."""
 
-    def __init__(self, note: Path) -> None:
+    def __init__(self, request: SlurmRequest, note: Path) -> None:
         self.ending: ProcessExit | None = None
         self.pid: int | None = None
         self.was_notified = False
         self.time_is_up = False
+        self._request = request
         self._note = note
+
+    @property
+    def time_limit(self) -> Outcome:
+        """The outcome of a run that was stopped as the time of its job was up."""
+        message = f"stopped before Slurm's time limit of {pluralize(self._request.time_limit_minutes, 'minute')}"
+        return Outcome(Status.KILLED, Reason.TIMEOUT, message)
 
     def started(self, job: Job, pid: int) -> None:
         self.pid = pid
@@ -105,13 +113,24 @@ class _Supervisor(Listener):
                 signal.signal(each, signal.SIG_IGN)
             self.was_notified = True
             self.time_is_up = number in _TIME_SIGNALS
+            self._note_stop()
             engine_handler(signal.SIGTERM, frame)
 
         for each in _STOP_SIGNALS:
             signal.signal(each, handle)
 
+    def _note_stop(self) -> None:
+        if self._request.run is None:
+            return
+        with contextlib.suppress(RecordError):
+            record = read_record(self._request.run.paths)
+            if record.owner is not None and record.owner.pid == self.pid:
+                note_stop(self._request.run.paths, record.attempt, self.time_limit if self.time_is_up else ON_REQUEST)
+
     def ended(self, ending: ProcessExit) -> None:
-        self.ending = ending
+        # Also of a run that could not begin before its time was up.
+        verdict = ending.verdict or (self.time_limit if self.time_is_up else None)
+        self.ending = replace(ending, verdict=verdict)
 
 
 def run_slurm_job(request: SlurmRequest) -> Report:
@@ -128,7 +147,7 @@ def run_slurm_job(request: SlurmRequest) -> Report:
     cores = os.environ.get("SLURM_CPUS_PER_TASK")
     if cores:
         os.environ.setdefault("OMP_NUM_THREADS", cores)
-    supervisor = _Supervisor(note)
+    supervisor = _Supervisor(request, note)
     report = _supervise(request, supervisor)
     if request.run is not None:
         _write_end(request, supervisor, report)
@@ -218,10 +237,6 @@ def _write_end(request: SlurmRequest, supervisor: _Supervisor, report: Report) -
     end_gone_run(paths, outcome_of_exit(ending), pending=request.run.pending_record())
     if isinstance(report.answer, Raised):
         replace_file(paths.error, report.answer.traceback)
-    record = read_record(paths)
-    if supervisor.time_is_up and record.status is Status.KILLED and record.reason is Reason.INTERRUPTED:
-        message = f"stopped before Slurm's time limit of {pluralize(request.time_limit_minutes, 'minute')}"
-        correct_outcome(paths, record, Outcome(Status.KILLED, Reason.TIMEOUT, message))
 
 
 def _finish_detached(request: SlurmRequest, job: str, report: Report) -> None:

@@ -162,6 +162,10 @@ class RunPaths:
         """The file that makes one process of a cell report what its program does in this attempt."""
         return self.root / f".reporter-{attempt}"
 
+    def stop(self, attempt: int) -> Path:
+        """The file that says that this attempt was asked to stop."""
+        return self.root / f".stop-{attempt}"
+
     @property
     def events(self) -> Path | None:
         """The run's TensorBoard event file; None before it exists."""

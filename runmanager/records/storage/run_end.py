@@ -5,14 +5,17 @@ writer                              function
 ==================================  ==================================================
 the run's own process               `end_own_run`; `skipped_record` if it cannot begin
 the driver that started the process `find_end`, then `write_end`
-a supervisor that comes later       `end_gone_run`, `correct_outcome`
+a supervisor that comes later       `end_gone_run`
 a driver on another host            `end_silent_run`
 ==================================  ==================================================
 """
 
 import datetime
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
 
 from runmanager.errors import RecordError, RunBusyError
 from runmanager.records.files.atomic_files import make_folder, replace_file
@@ -20,21 +23,30 @@ from runmanager.records.files.links import refuse_linked_run
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import HeartbeatObserver
-from runmanager.records.run.run_record import RunRecord
+from runmanager.records.run.judge import Seen, judge, seen_from_outside
+from runmanager.records.run.program_report import ProgramReport
+from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.claims import release_claim
 from runmanager.records.storage.ownership import claim_next_attempt
-from runmanager.records.storage.reader import read_last_sign_of_life, read_record, with_known_report
+from runmanager.records.storage.reader import (
+    read_epochs,
+    read_last_sign_of_life,
+    read_record,
+    read_report,
+    with_known_report,
+)
 from runmanager.records.storage.run_folder import RunFolder
+from runmanager.records.storage.stops import noted_stop
 from runmanager.records.storage.versioned_file import encode_record
 
 __all__ = [
     "RunEnd",
-    "correct_outcome",
     "end_gone_run",
     "end_own_run",
     "end_silent_run",
     "find_end",
+    "seen_in",
     "skipped_record",
     "write_end",
 ]
@@ -69,6 +81,7 @@ class RunEnd:
 def find_end(paths: RunPaths, pid: int, outcome: Outcome, *, pending: RunRecord, has_returned: bool) -> RunEnd:
     """Compare how the process `pid` exited (`outcome`) with what is stored of its run. Writes nothing.
 
+    Where the process has not recorded the end, both are judged together.
     `pending` is the record to use if none is stored. `has_returned`: the process returned without an error, for example
     because another process had ended the run before. Nothing is to be written if the process died before it could claim
     a folder that has ended or that belongs to another living process.
@@ -87,7 +100,8 @@ def find_end(paths: RunPaths, pid: int, outcome: Outcome, *, pending: RunRecord,
     is_abandoned = not record.status.is_ended and owner is not None and owner.is_alive() is False
     if not (is_own or is_abandoned):
         return RunEnd(outcome)
-    return RunEnd(outcome, to_write=with_known_report(paths, record).ended(outcome, at=_now()))
+    ended = _judged(paths, record, outcome, at=_now())
+    return RunEnd(ended.outcome, to_write=ended)
 
 
 def write_end(paths: RunPaths, record: RunRecord, *, traceback: str | None = None) -> None:
@@ -114,12 +128,40 @@ def end_gone_run(paths: RunPaths, outcome: Outcome, *, pending: RunRecord) -> No
         record = pending
     if not record.status.is_ended:
         at = read_last_sign_of_life(paths, record) or _now()
-        _replace_record(paths, with_known_report(paths, record).ended(outcome, at=at))
+        _replace_record(paths, _judged(paths, record, outcome, at=at))
 
 
-def correct_outcome(paths: RunPaths, record: RunRecord, outcome: Outcome) -> None:
-    """Replace the outcome in a record that has ended by its true cause; the time of the end stays."""
-    replace_file(paths.record, encode_record(record.ended(outcome, at=record.ended_at)))
+def seen_in(
+    paths: RunPaths, record: RunRecord, seen: Seen, report: ProgramReport | None, epochs: Sequence[EpochRecord]
+) -> Seen:
+    """Add what is stored of a run's end: a stop that was asked for, and what its program has reported of it.
+
+    Of two stops the first one counts.
+    """
+    noted = noted_stop(paths, record.attempt)
+    is_same = noted is not None and seen.stop is not None and noted.outcome.reason is seen.stop.reason
+    stop = seen.stop if noted is None or is_same else noted.outcome
+    if report is None or report.attempt != record.attempt:
+        return replace(seen, stop=stop)
+    planned = report.epochs_planned
+    return replace(
+        seen,
+        stop=stop,
+        own_end=report.outcome,
+        own_end_is_first=report.outcome is not None and (noted is None or noted.is_after_end),
+        is_complete=planned is not None and bool(epochs) and epochs[-1].epoch >= planned,
+    )
+
+
+def _judged(paths: RunPaths, record: RunRecord, outcome: Outcome, *, at: str | None) -> RunRecord:
+    """The record with the end of a run whose process is gone: by how that ended, and by what is stored."""
+    try:
+        report, epochs = read_report(paths), read_epochs(paths)
+    except RecordError:  # every reader reports it
+        report, epochs = None, []
+    outcome = judge(seen_in(paths, record, seen_from_outside(outcome), report, epochs))
+    ended = with_known_report(paths, record).ended(outcome, at=at)
+    return msgspec.structs.replace(ended, num_records=len(epochs)) if outcome.status is Status.FINISHED else ended
 
 
 def end_silent_run(paths: RunPaths, observer: HeartbeatObserver) -> RunRecord | None:

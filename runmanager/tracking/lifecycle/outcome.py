@@ -1,8 +1,9 @@
-"""Outcomes of runs: from their epochs, or from the exception that ended them. Imports no torch."""
+"""Outcomes of runs: from an epoch, from the exception that ended them, from a stop. Imports no torch."""
 
 import errno
 import logging
 import math
+import os
 import re
 import sys
 import traceback
@@ -10,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from runmanager.records.files.atomic_files import replace_file
+from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.settings.secrets import redacted
+from runmanager.records.storage.stops import noted_stop
 from runmanager.text import encodable, error_line, first_line, full_message
+from runmanager.tracking.environment.cell_process import ATTEMPT_VARIABLE, RUN_VARIABLE
 
-__all__ = ["divergence_of", "explained", "is_out_of_memory", "outcome_of", "outcome_of_epochs", "write_traceback"]
+__all__ = ["asked_to_stop", "divergence_of", "explained", "is_out_of_memory", "outcome_of", "write_traceback"]
 
 _log = logging.getLogger(__name__)
 
@@ -38,16 +42,12 @@ def divergence_of(record: EpochRecord, *, counted: str = "epoch") -> Outcome | N
     return None
 
 
-def outcome_of_epochs(done: int, *, planned: int | None, stop: Outcome | None) -> Outcome:
-    """Return the outcome of a run that ended without an exception after `done` epochs; `stop` is a requested one."""
-    if done == 0 and stop is None:
-        # Nothing to keep: a rerun restarts it.
-        return Outcome(Status.KILLED, Reason.INTERRUPTED, "left before its first epoch had ended")
-    if stop is not None and (done != planned or stop.status is Status.FAILED):
-        return stop  # a stop requested in the last epoch has no effect, as all epochs were run
-    if planned is not None and done < planned:
-        return Outcome(Status.FINISHED, Reason.EARLY_STOPPED, f"the loop was left after {done} of {planned} epochs")
-    return Outcome(Status.FINISHED)
+def asked_to_stop(paths: RunPaths, attempt: int) -> Outcome | None:
+    """Return the outcome of a stop that was asked for, of this run or of the cell that it is part of; None if none."""
+    noted = noted_stop(paths, attempt)
+    if noted is None and (cell := os.environ.get(RUN_VARIABLE)) and (of_cell := os.environ.get(ATTEMPT_VARIABLE)):
+        noted = noted_stop(RunPaths(Path(cell)), int(of_cell) if of_cell.isdigit() else 0)
+    return None if noted is None else noted.outcome
 
 
 def outcome_of(error: BaseException, *, batch_size: object = None, memory_bytes: int | None = None) -> Outcome:
@@ -99,9 +99,10 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(sign in text for sign in _OUT_OF_MEMORY_SIGNS)
 
 
-def write_traceback(error: BaseException, path: Path) -> None:
+def write_traceback(error: BaseException | str, path: Path) -> None:
     """Write the traceback to error.txt; after the record, which has its first line, as the disk may be full."""
+    text = error if isinstance(error, str) else "".join(traceback.format_exception(error))
     try:
-        replace_file(path, redacted(encodable("".join(traceback.format_exception(error)))))
+        replace_file(path, redacted(encodable(text)))
     except OSError as fault:
         _log.warning("%s could not be written: %s", path, fault)

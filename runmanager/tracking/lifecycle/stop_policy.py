@@ -1,10 +1,13 @@
-"""When a run stops before its last planned epoch, and with which outcome: diverged, stopped early or interrupted."""
+"""When a run stops before its last planned epoch: diverged, stopped early or interrupted; and what that says of its
+end.
+"""
 
 from collections.abc import Sequence
 
+from runmanager.records.run.judge import Seen
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.status import Outcome, Reason, Status
-from runmanager.tracking.lifecycle.outcome import divergence_of, outcome_of_epochs
+from runmanager.tracking.lifecycle.outcome import divergence_of
 from runmanager.tracking.options import METRICS, EarlyStopOptions, is_better, metric_value
 
 __all__ = ["EarlyStopping", "StopPolicy"]
@@ -52,17 +55,18 @@ class EarlyStopping:
 
 
 class StopPolicy:
-    """Decides whether a run stops after an epoch, and the outcome of a run that ends without an exception."""
+    """Decides whether a run stops after an epoch, and tells what was seen of its end."""
 
     def __init__(self, early_stop: EarlyStopOptions) -> None:
         self._early_stopping = EarlyStopping(early_stop)
-        self._stop: Outcome | None = None
+        self._own_stop: Outcome | None = None
         self._interruption: Outcome | None = None
+        self._own_stop_is_first = False
 
     @property
     def should_stop(self) -> bool:
         """Whether no further epoch may begin."""
-        return self._stop is not None
+        return self._own_stop is not None or self.is_interrupted
 
     @property
     def is_interrupted(self) -> bool:
@@ -86,9 +90,9 @@ class StopPolicy:
 
         Its number has `counted` epochs or steps.
         """
-        has_diverged = self._stop is not None and self._stop.reason is Reason.DIVERGED
+        has_diverged = self._own_stop is not None and self._own_stop.reason is Reason.DIVERGED
         if not has_diverged:  # else the rest of a loop by steps, after its first interval that diverged
-            self._stop = divergence_of(record, counted=counted) or self._stop
+            self._own_stop = divergence_of(record, counted=counted) or self._own_stop
         if (reason := self._early_stopping.reason(record, counted=counted)) is not None:
             self.stop_early(reason)
 
@@ -101,27 +105,40 @@ class StopPolicy:
 
     def stop_early(self, message: str) -> None:
         """Stop after the current epoch; the run is finished."""
-        self._stop = self._stop or Outcome(Status.FINISHED, Reason.EARLY_STOPPED, message)
+        self._own_stop = self._own_stop or Outcome(Status.FINISHED, Reason.EARLY_STOPPED, message)
 
     def interrupt(self, message: str) -> None:
         """Stop after the current epoch; the run is recorded as `killed`, unless this is its last epoch anyway."""
+        if self._interruption is None:
+            self._own_stop_is_first = self._own_stop is not None
         self._interruption = Outcome(Status.KILLED, Reason.INTERRUPTED, message)
-        self._stop = self._stop or self._interruption
 
-    def outcome(
+    def seen(
         self,
         history: Sequence[EpochRecord],
         *,
         planned: int | None,
         is_measured: bool,
         needs_epochs: bool = True,
-    ) -> Outcome:
-        """Return the outcome of a run with `planned` epochs; an interrupted run is finished only if `is_measured`.
+    ) -> Seen:
+        """Return what is known of the end of a run with `planned` epochs; it is complete only if it `is_measured`.
 
         A run that `needs_epochs` is not finished without any.
         """
-        if not history and not needs_epochs and self._stop is None:
-            return Outcome(Status.FINISHED)
-        if self._interruption is not None and not is_measured:
-            return self._interruption
-        return outcome_of_epochs(history[-1].epoch if history else 0, planned=planned, stop=self._stop)
+        done = history[-1].epoch if history else 0
+        is_complete = planned is not None and done >= planned
+        own_end = Outcome(Status.FINISHED)
+        if self._own_stop is not None and (not is_complete or self._own_stop.status is Status.FAILED):
+            own_end = self._own_stop
+        elif done == 0 and needs_epochs:
+            # Nothing to keep: a rerun restarts it.
+            own_end = Outcome(Status.KILLED, Reason.INTERRUPTED, "left before its first epoch had ended")
+        elif planned is not None and done < planned:
+            message = f"the loop was left after {done} of {planned} epochs"
+            own_end = Outcome(Status.FINISHED, Reason.EARLY_STOPPED, message)
+        return Seen(
+            stop=self._interruption,
+            own_end=own_end,
+            own_end_is_first=self._own_stop_is_first and is_measured,
+            is_complete=is_complete and is_measured,
+        )

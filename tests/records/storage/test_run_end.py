@@ -15,7 +15,6 @@ from runmanager.records.storage import run_end
 from runmanager.records.storage.ownership import claim_run, silent_runs
 from runmanager.records.storage.reader import read_record
 from runmanager.records.storage.run_end import (
-    correct_outcome,
     end_gone_run,
     end_own_run,
     end_silent_run,
@@ -191,6 +190,3 @@ def test_gone_run_ended_at_its_last_sign_of_life(tmp_path: Path, record: MakeRec
     assert not paths.heartbeat.exists()
     end_gone_run(paths, Outcome(Status.CRASHED, Reason.VANISHED), pending=record())
     assert read_record(paths) == ended, "an end is written once"
-    cause = Outcome(Status.KILLED, Reason.TIMEOUT, "stopped before the limit")
-    correct_outcome(paths, ended, cause)
-    assert read_record(paths) == ended.ended(cause, at=ended.ended_at)

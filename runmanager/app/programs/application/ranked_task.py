@@ -1,6 +1,5 @@
 """The task of a Hydra application in several ranks, which torchrun starts: one cell, one run."""
 
-import contextlib
 import os
 import pickle
 import sys
@@ -17,10 +16,8 @@ from runmanager.app.programs.script.output.script_outcome import has_reported_fa
 from runmanager.app.programs.script.torchrun import outcome_of_ranks, rank_files, run_ranks
 from runmanager.launching.local.multiprocessing_internals import interpreter_state
 from runmanager.launching.work import Work
-from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.run.status import Status
 from runmanager.records.storage.run_folder import RunFolder
-from runmanager.text import encodable
 
 __all__ = ["ranked_work"]
 
@@ -42,7 +39,7 @@ def ranked_work(spec: CellSpec, job: Work, *, processes: int) -> Work:
 def _run_supervised(spec: CellSpec, task: _RankedTask) -> float | None:
     """Run the ranks of a cell under its supervisor, in the cell's own process; return the number of rank 0 for Hydra.
 
-    The driver reads how they ended from the run's record; what another process runs is left to it.
+    The driver reads how they ended from the run's record.
     """
     return supervise_task(spec, lambda folder: _run(folder, task, spec.metric))
 
@@ -68,9 +65,7 @@ def _run(folder: RunFolder, task: _RankedTask, metric: str | None) -> ProgramEnd
     metrics = read_returned(returned)
     returned.unlink(missing_ok=True)
     outcome, traceback, rank = outcome_of_ranks(end, run)
-    if traceback is not None:
-        with contextlib.suppress(OSError):  # a full disk: the record has the traceback's last line
-            replace_file(run.error, encodable(traceback))
     # What rank 0 reports itself says more, unless another rank failed: then it tells only what came of that.
     is_known_better = outcome.status is Status.FAILED and not rank and has_reported_failure(folder)
-    return ProgramEnd(outcome=None if is_known_better else outcome, metrics=metrics, is_child=True)
+    known = None if is_known_better else outcome
+    return ProgramEnd(outcome=known, traceback=traceback, metrics=metrics, is_child=True)

@@ -13,7 +13,6 @@ from omegaconf import DictConfig
 from runmanager.app.programs.application.started_again import telling_job
 from runmanager.app.programs.cell_metrics import returned_metrics
 from runmanager.app.programs.cell_supervisor import CellSpec, ProgramEnd, supervise_cell
-from runmanager.errors import RunBusyError
 from runmanager.launching.work import Work, do_work
 from runmanager.records.storage.run_folder import RunFolder
 
@@ -33,14 +32,9 @@ def run_supervised(spec: CellSpec, job: Work) -> float | None:
 def supervise_task(spec: CellSpec, run_program: Callable[[RunFolder], ProgramEnd]) -> float | None:
     """Run a cell's program under its supervisor; return the number that it returned.
 
-    The driver reads how it ended from its record; what another process runs is left to it.
+    The driver reads how it ended from its record.
     """
-    try:
-        end = supervise_cell(spec, run_program)
-    except RunBusyError:
-        if not spec.run.record.exists():
-            raise  # something other than a run is in the way
-        return None
+    end = supervise_cell(spec, run_program)
     return None if end is None else end.metrics.value
 
 

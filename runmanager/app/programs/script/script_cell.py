@@ -1,6 +1,5 @@
 """A cell of a script: its process runs the script as a child, and supervises it."""
 
-import contextlib
 import math
 import os
 import re
@@ -27,13 +26,11 @@ from runmanager.app.programs.script.output.script_outcome import (
     with_hidden_modules,
 )
 from runmanager.app.programs.script.torchrun import outcome_of_ranks, run_ranks
-from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.gpus import find_gpus
 from runmanager.records.run.status import Outcome, Reason, Status
-from runmanager.records.settings.secrets import masked_settings, masked_words, redacted, secrets_from_environment
+from runmanager.records.settings.secrets import masked_settings, masked_words, secrets_from_environment
 from runmanager.records.storage.run_folder import RunFolder
-from runmanager.text import encodable
 
 __all__ = ["ResumeSetting", "ScriptCall", "run_script_cell"]
 
@@ -122,13 +119,11 @@ def _run(folder: RunFolder, call: ScriptCall) -> ProgramEnd:
     ended, traceback, rank = outcome_of_ranks(end, folder.paths) if is_ranked else (*outcome_of_script(end), None)
     if traceback is not None:
         ended = with_hidden_modules(ended, call.hiding)
-        with contextlib.suppress(OSError):  # a full disk: the record has the traceback's last line
-            replace_file(folder.paths.error, redacted(encodable(traceback)))
     found = FoundMetrics(printed=printed.metrics(), notes=[*printed.notes(), *_lost_output(end)])
     # A script that does not report itself may have used a GPU, and ranks are not the process that was started.
     memory = None if find_gpus() or is_ranked else end.peak_memory_bytes
     outcome = ended if rank else _best_known(ended, printed, folder)  # rank 0 tells only what came of it
-    return ProgramEnd(outcome=outcome, metrics=found, is_child=True, child_memory_bytes=memory)
+    return ProgramEnd(outcome=outcome, traceback=traceback, metrics=found, is_child=True, child_memory_bytes=memory)
 
 
 def _ended(

@@ -72,7 +72,7 @@ def rank_files(run: RunPaths) -> Path:
 
 def outcome_of_ranks(end: ScriptEnd, run: RunPaths) -> tuple[Outcome, str | None, int | None]:
     """Return the outcome, the traceback that ended the run, if one did, and the rank that ended it, if one failed."""
-    failure = None if end.was_stopped or end.status <= 0 else _find_first_failure(end.errors)
+    failure = None if end.status <= 0 else _find_first_failure(end.errors)
     if failure is None:
         return *_outcome_without_failure(end), None
     errors = end.errors[: end.errors.rfind("torch.distributed.elastic")] if failure.rank == 0 else ""
@@ -86,7 +86,7 @@ def outcome_of_ranks(end: ScriptEnd, run: RunPaths) -> tuple[Outcome, str | None
 
 def _outcome_without_failure(end: ScriptEnd) -> tuple[Outcome, str | None]:
     """The outcome where no rank failed first: torchrun itself may have been killed."""
-    sent = None if end.was_stopped or end.status <= 0 else _SENT.search(end.errors)
+    sent = None if end.status <= 0 else _SENT.search(end.errors)
     outcome, traceback = outcome_of_script(end if sent is None else ScriptEnd(-int(sent["signal"]), ""))
     if outcome.reason is Reason.SIGNAL:
         told = f"torchrun was killed by {outcome.message}, and its ranks with it"

@@ -36,14 +36,13 @@ _DRAIN_SECONDS = 1.0  # for what the script has started and left, which may hold
 class ScriptEnd:
     """How a script ended: its exit status, negative for a signal, and the end of what it wrote to standard error.
 
-    `was_stopped`: it was asked to stop before. `lost_output` is the error since which run.log lacks its output.
+    `lost_output` is the error since which run.log lacks its output.
     `peak_memory_bytes` is the largest resident memory of its process that was seen; None if it ended too soon.
     """
 
     status: int
     errors: str
     peak_memory_bytes: int | None = None
-    was_stopped: bool = False
     lost_output: OSError | None = None
 
 
@@ -95,10 +94,8 @@ def run_script(
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
             )
-        stops: list[int] = []
 
         def stop() -> None:
-            stops.append(signal.SIGTERM)
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
 
@@ -113,7 +110,7 @@ def run_script(
             copier.copy(process, look)
             status = process.wait()
     errors = copier.tail.decode("utf-8", errors="replace")
-    return ScriptEnd(status, errors, peak_memory_bytes=peak or None, was_stopped=bool(stops), lost_output=copier.lost)
+    return ScriptEnd(status, errors, peak_memory_bytes=peak or None, lost_output=copier.lost)
 
 
 def _peak_memory_bytes(process: subprocess.Popen[bytes]) -> int:

@@ -51,8 +51,6 @@ class _FinalTraceback:
 
 def outcome_of_script(end: ScriptEnd) -> tuple[Outcome, str | None]:
     """Return the outcome of a script, and the traceback that ended it, if one did."""
-    if end.was_stopped:
-        return Outcome(Status.KILLED, Reason.INTERRUPTED, "stopped on request"), None
     if end.status < 0:
         causes = [signal_name(-end.status), address_space_limit()]
         return Outcome(Status.KILLED, Reason.SIGNAL, "; ".join(filter(None, causes))), None
