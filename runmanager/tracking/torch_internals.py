@@ -22,6 +22,7 @@ of torch, look up each name below in its source, run `tests/tracking/test_torch_
 | `FullyShardedDataParallel._handle`, `FlatParameter._numels`, `._params` | the size of parameters that ranks share |
 | `torch._utils.ExceptionWrapper` | what a loader's worker sends in place of a batch, and the loader raises |
 | `_worker_loop` of torch and torchdata, its parameters | the queue of a loader's worker, and what it sends there |
+| `torch._C.DisableTorchFunctionSubclass`, `_disabled_torch_dispatch_impl` | tensors without their subclass's code |
 | `torch._C._cuda_endAllocateToPool`, `_cuda_releasePool` | cleaning up after a failed CUDA graph capture |
 """
 
@@ -54,9 +55,11 @@ __all__ = [
     "NormBase",
     "TorchDispatchMode",
     "accepts_step_hooks",
+    "as_plain",
     "backward_pass",
     "clean_up_failed_capture",
     "compiled_module",
+    "device_of",
     "flat_parameters",
     "has_gradient_hooks",
     "is_compiled",
@@ -109,6 +112,27 @@ def compiled_module(network: torch.nn.Module) -> torch.nn.Module | None:
     """Return the module inside the wrapper that `torch.compile` made; None for any other module."""
     inner = getattr(network, "_orig_mod", None)
     return inner if isinstance(inner, torch.nn.Module) else None
+
+
+def as_plain(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the same tensor, of the same memory and graph, without the Python code that its subclass may have.
+
+    A subclass that stands for other tensors, as a jagged or a distributed one does, stays what it is.
+    """
+    kind = type(tensor)
+    if kind is torch.Tensor or kind.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl:
+        return tensor
+    with torch._C.DisableTorchFunctionSubclass():
+        return torch.Tensor.as_subclass(tensor, torch.Tensor)  # type: ignore[arg-type]  # torch's types lack the class
+
+
+def device_of(tensor: torch.Tensor) -> torch.device:
+    """Return a tensor's device, and run no code of its subclass."""
+    if type(tensor) is torch.Tensor:
+        return tensor.device
+    with torch._C.DisableTorchFunctionSubclass():
+        device: torch.device = torch.Tensor.device.__get__(tensor)  # type: ignore[attr-defined]  # a descriptor of C
+        return device
 
 
 def backward_pass() -> int | None:

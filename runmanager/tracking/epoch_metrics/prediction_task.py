@@ -13,8 +13,9 @@ from typing import Literal, TypedDict, get_args
 import torch
 
 from runmanager.errors import TensorMismatchError, UsageError
+from runmanager.tracking.torch_internals import as_plain
 
-__all__ = ["IGNORED", "PredictionFormat", "PredictionOptions", "Task", "resolve_format"]
+__all__ = ["IGNORED", "PredictionFormat", "PredictionOptions", "Task", "comparable", "resolve_format"]
 
 Task = Literal["multiclass", "binary", "multilabel"]
 
@@ -30,6 +31,17 @@ class PredictionOptions(TypedDict, total=False):
     ignore_index: int
 
 
+_COMPARED_AS: dict[torch.dtype, torch.dtype | None] = {
+    **dict.fromkeys((torch.float16, torch.bfloat16, torch.float32, torch.float64), None),
+    **dict.fromkeys((torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64), None),
+    **dict.fromkeys((torch.bool, torch.uint16, torch.uint32), torch.int64),
+    **dict.fromkeys(
+        (torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz), torch.float32
+    ),
+}
+"""The type that numbers of a type are compared in, None for their own: PyTorch does not compare all of them."""
+_MAX_DENSE = 1 << 24  # numbers of a sparse tensor that may be made dense
+
 _NO_CLASSES = "leave the predictions out and pass samples=… if they are not classes"
 
 
@@ -44,6 +56,32 @@ class PredictionFormat:
 
     class_dim: int | None
     ignored: int | None
+
+
+def comparable(tensor: torch.Tensor) -> torch.Tensor:
+    """Return predictions or labels as a dense tensor of a type that can be compared, the tensor itself if it is one.
+
+    Raises `ValueError` where that is not possible.
+    """
+    if (
+        type(tensor) is torch.Tensor
+        and tensor.layout is torch.strided
+        and _COMPARED_AS.get(tensor.dtype, tensor) is None
+    ):
+        if not (tensor.is_nested or tensor.is_meta):
+            return tensor
+    plain = as_plain(tensor)
+    if plain.is_nested or plain.is_meta or plain.is_complex():
+        raise ValueError(f"nested, complex or without data, got {plain.dtype}")
+    if plain.is_quantized:
+        plain = plain.dequantize()
+    if plain.layout is not torch.strided:
+        if plain.numel() > _MAX_DENSE:
+            raise ValueError(f"too large to be made dense, got {plain.numel():,} numbers")
+        plain = plain.to_dense()
+    if plain.dtype not in _COMPARED_AS:
+        raise ValueError(f"of a type that is not compared, got {plain.dtype}")
+    return plain.to(_COMPARED_AS[plain.dtype] or plain.dtype)
 
 
 def resolve_format(
