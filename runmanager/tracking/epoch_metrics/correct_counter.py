@@ -55,7 +55,7 @@ class CorrectCounter:
         They count for `samples` samples, by default the number of rows of labels.
         """
         try:
-            preds, labels = comparable(preds), comparable(labels)
+            preds, labels = comparable(preds, labels)
         except Exception as error:  # tensors of many kinds cannot be compared; the run must not end by that
             self.uncompared = self.uncompared or error_line(error)
             self.num_samples += samples or 0

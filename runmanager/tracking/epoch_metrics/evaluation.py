@@ -60,7 +60,7 @@ class Evaluation:
     def add(self, preds: torch.Tensor, labels: torch.Tensor, prediction_format: PredictionFormat) -> None:
         """Keep a batch of scores (batch, classes) and class numbers (batch,); count any other without keeping it."""
         try:
-            preds, labels = comparable(preds), comparable(labels)
+            preds, labels = comparable(preds, labels)
         except Exception:  # the accuracy is not known either, which a note says
             self._is_dropped = True
             return

@@ -58,29 +58,28 @@ class PredictionFormat:
     ignored: int | None
 
 
-def comparable(tensor: torch.Tensor) -> torch.Tensor:
-    """Return predictions or labels as a dense tensor of a type that can be compared, the tensor itself if it is one.
+def comparable(preds: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return predictions and labels as dense tensors of types that can be compared, themselves if they are.
 
     Raises `ValueError` where that is not possible.
     """
-    if (
-        type(tensor) is torch.Tensor
-        and tensor.layout is torch.strided
-        and _COMPARED_AS.get(tensor.dtype, tensor) is None
-    ):
-        if not (tensor.is_nested or tensor.is_meta):
-            return tensor
-    plain = as_plain(tensor)
-    if plain.is_nested or plain.is_meta or plain.is_complex():
-        raise ValueError(f"nested, complex or without data, got {plain.dtype}")
+    preds, labels = as_plain(preds), as_plain(labels)
+    if preds.is_meta and labels.is_meta:
+        raise ValueError("they have no data")
+    return _comparable(preds), _comparable(labels)
+
+
+def _comparable(plain: torch.Tensor) -> torch.Tensor:
+    is_dense = plain.layout is torch.strided and not plain.is_nested
+    if is_dense and _COMPARED_AS.get(plain.dtype, plain) is None:
+        return plain
+    plain = plain.detach()
     if plain.is_quantized:
         plain = plain.dequantize()
-    if plain.layout is not torch.strided:
-        if plain.numel() > _MAX_DENSE:
-            raise ValueError(f"too large to be made dense, got {plain.numel():,} numbers")
+    if plain.is_nested or plain.dtype not in _COMPARED_AS or (not is_dense and plain.numel() > _MAX_DENSE):
+        raise ValueError(f"{'nested tensors' if plain.is_nested else plain.dtype} cannot be")
+    if not is_dense:
         plain = plain.to_dense()
-    if plain.dtype not in _COMPARED_AS:
-        raise ValueError(f"of a type that is not compared, got {plain.dtype}")
     return plain.to(_COMPARED_AS[plain.dtype] or plain.dtype)
 
 
