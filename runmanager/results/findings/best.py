@@ -83,8 +83,8 @@ class BestCell:
     are those that cannot be distinguished from it, the best first; `unmeasured` are those with too few runs, or that
     cannot be compared. `selection_bias` is how much the winner's mean likely exceeds the truth, because the winner was
     picked after looking; None where the noise is not known. `num_ties` other cells have exactly the winner's mean;
-    `num_left_out` have a finished run without a value of the metric, `num_not_finite` of them only such runs whose value
-    was not finite. `preferred_metric` is set where no metric was
+    `num_left_out` have a finished run without a value of the metric; in `num_not_finite` of them it was not finite in
+    each such run. `preferred_metric` is set where no metric was
     requested and this is not the one that is used by default, because some finished run of every cell lacks that.
     `lost` are the finished runs whose last value, or for the best epoch some value, was not finite. `contradictions`
     are lines about metrics of which the runs declare both directions.

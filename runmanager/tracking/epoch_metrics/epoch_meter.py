@@ -105,8 +105,8 @@ def notes_on(meter: EpochMeter, kind: str = "") -> list[str]:
     notes = []
     if meter.num_uncounted:
         notes.append(
-            f"the number of {kind}samples is not known, as some batches do not show theirs: there is no throughput, and "
-            "the loss is the mean over steps; samples=… states it where the program tracks its steps itself"
+            f"the number of {kind}samples is not known, as some batches do not show theirs: there is no throughput, "
+            "and the loss is the mean over steps; samples=… states it where the program tracks its steps itself"
         )
     if meter.uncompared:
         notes.append(f"the accuracy of {kind}predictions is not known: they must be comparable ({meter.uncompared})")

@@ -32,7 +32,8 @@ class RunNotes:
         Of a batch that could not be looked at, the first reason is enough.
         """
         unseen = [line for line in self._lines if line.startswith(UNSEEN_BATCH)]
-        return tuple(dict.fromkeys(_bounded(line) for line in self._lines if line not in unseen[1:]))
+        lines = [line for line in self._lines if line in unseen[:1] or line not in unseen]
+        return tuple(dict.fromkeys(map(_bounded, lines)))
 
     def note(self, line: str) -> None:
         """Add a note and store it immediately."""
