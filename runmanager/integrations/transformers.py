@@ -232,8 +232,9 @@ class _SampleCounter:
 
     def end_batch(self) -> None:
         """End a batch, whose samples were seen at its first call of the model."""
-        is_known = self._samples is not None and self._batch is not None
-        self._samples, self._batch = self._samples + self._batch if is_known else None, 0
+        if self._samples is not None:
+            self._samples = None if self._batch is None else self._samples + self._batch
+        self._batch = 0
 
     def take(self, nominal: int) -> int | None:
         """Return the samples since the last call, None if they are not known; `nominal` if no batch was seen."""

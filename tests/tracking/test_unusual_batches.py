@@ -205,7 +205,7 @@ def test_a_look_that_fails_halfway_restores_what_it_changed(tmp_path: Path) -> N
         assert Broken.reads and torch.is_grad_enabled() and torch.get_default_dtype() == torch.float32
         assert torch.equal(torch.get_rng_state(), states[0])
         assert (random.getstate(), str(np.random.get_state())) == states[1:]
-        assert network.training and int(network[1].num_batches_tracked) == 0
+        assert network.training and network.state_dict()["1.num_batches_tracked"].item() == 0
         for epoch in run.epochs(1):
             network(INPUTS)
             epoch.track(torch.tensor(1.0), samples=8)
