@@ -123,7 +123,7 @@ def as_plain(tensor: torch.Tensor) -> torch.Tensor:
     if kind is torch.Tensor or kind.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl:
         return tensor
     with torch._C.DisableTorchFunctionSubclass():
-        return torch.Tensor.as_subclass(tensor, torch.Tensor)  # type: ignore[arg-type]  # torch's types lack the class
+        return torch.Tensor.as_subclass(tensor, torch.Tensor)
 
 
 def device_of(tensor: torch.Tensor) -> torch.device:
@@ -131,7 +131,7 @@ def device_of(tensor: torch.Tensor) -> torch.device:
     if type(tensor) is torch.Tensor:
         return tensor.device
     with torch._C.DisableTorchFunctionSubclass():
-        device: torch.device = torch.Tensor.device.__get__(tensor)  # type: ignore[attr-defined]  # a descriptor of C
+        device: torch.device = torch.Tensor.device.__get__(tensor)
         return device
 
 
