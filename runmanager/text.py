@@ -5,6 +5,7 @@ import re
 import shlex
 import shutil
 import textwrap
+import unicodedata
 from collections.abc import Sequence
 from typing import Any, TextIO
 
@@ -17,6 +18,7 @@ __all__ = [
     "format_value",
     "full_command",
     "full_message",
+    "hidden_character",
     "in_backticks",
     "message_line",
     "pluralize",
@@ -129,6 +131,15 @@ def printable(text: str) -> str:
 
 def _escape(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape", "surrogatepass").decode()
+
+
+def hidden_character(text: str) -> str:
+    """Name the first character that is not to be seen or ends a line, and its place; empty without one."""
+    for place, character in enumerate(text, start=1):
+        if not character.isprintable():
+            name = unicodedata.name(character, "")
+            return f"U+{ord(character):04X}{name and f' ({name})'} as character {place}"
+    return ""
 
 
 MAX_LINE = 1000

@@ -1,5 +1,6 @@
 """The `runmanager` command line: its commands, their order, and how errors are reported."""
 
+import errno
 import signal
 import sys
 import traceback
@@ -43,6 +44,7 @@ from runmanager.cli.repeated_options import UniqueOptionsCommand
 from runmanager.cli.script_options import SCRIPT_METAVAR, ScriptCommand
 from runmanager.errors import ConfigurationError, RunManagerError, UsageError
 from runmanager.records.files.file_errors import require_current_folder
+from runmanager.records.files.paths import name_length_fault
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
 from runmanager.records.sweep.lookup import newest_sweeps
 from runmanager.signals import INTERRUPTED_STATUS
@@ -202,6 +204,9 @@ def _report_error(error: Exception) -> int:
         first = f"{message} See" if message.endswith("?") else f"{message.rstrip('.')}; see"
         return _print_faults([f"{first} {named} --help.{_sweeps_to_name(error)}"], status=error.exit_code)
     if isinstance(error, OSError):
+        is_too_long = error.errno == errno.ENAMETOOLONG and isinstance(error.filename, str)
+        if is_too_long and (line := name_length_fault("A name", error.filename)):
+            return _print_faults([line.replace("`", "")], status=2)
         return _print_faults([str(error)], status=1)
     kind = type(error).__name__
     return _print_faults([f"unexpected {kind}: {error}; the same command with --debug shows where."], status=1)

@@ -12,13 +12,12 @@ from runmanager.errors import UsageError
 from runmanager.records.run.metric_names import column_of_metric
 from runmanager.tracking.environment.cell_process import RUN_VARIABLE
 from runmanager.tracking.epoch import Epoch
-from runmanager.tracking.introspect.loader_inspection import batch_inputs
 from runmanager.tracking.lifecycle.active_runs import last_run_begun_here
 from runmanager.tracking.program.start_run import start_run_of_framework
 from runmanager.tracking.run import ActiveRun, InactiveRun
 from runmanager.tracking.timing.driven_loop import DrivenLoop
 
-__all__ = ["FrameworkRun", "batch_size_of"]
+__all__ = ["FrameworkRun"]
 
 _VALIDATION = ("val_loss", "val_accuracy")
 
@@ -124,8 +123,8 @@ class FrameworkRun:
             with self._undisturbed():
                 self._epoch.show_first_batch(batch)
 
-    def step(self, loss: torch.Tensor | float | None, samples: int) -> None:
-        """End a step with this mean loss, if it is known."""
+    def step(self, loss: torch.Tensor | float | None, samples: int | None) -> None:
+        """End a step with this mean loss and number of samples, as far as they are known."""
         if self.loop is not None:
             self._has_loss = self._has_loss or loss is not None
             self.loop.end_step(loss, samples)
@@ -193,20 +192,3 @@ def _leave_to(following: FrameworkRun) -> None:
         with suppress(UsageError):  # its training was left within an epoch: the record says so
             _left_open.end()
     _left_open = following
-
-
-def batch_size_of(batch: Any) -> int:
-    """Return the number of samples in a batch: the first dimension of its first tensor, or 1 without any."""
-    first = batch[0] if type(batch) in (list, tuple) and batch else None  # in most programs, and cheap to see
-    if isinstance(first, torch.Tensor) and first.ndim:
-        return first.shape[0]
-    if (inputs := batch_inputs(batch)) is not None:
-        return len(inputs)
-    parts = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, list | tuple) else ()
-    return next((size for part in parts if (size := _leading(part))), 1)
-
-
-def _leading(part: Any) -> int:
-    if isinstance(part, torch.Tensor):
-        return len(part) if part.ndim else 0
-    return batch_size_of(part) if isinstance(part, Mapping | list | tuple) and len(part) else 0

@@ -26,9 +26,10 @@ from typing import Any
 
 import torch
 
-from runmanager.integrations.framework_run import FrameworkRun, batch_size_of
+from runmanager.integrations.framework_run import FrameworkRun
 from runmanager.integrations.hyperparameters import settings_of_hyperparameters
 from runmanager.integrations.missing import missing_package
+from runmanager.tracking.introspect.loader_inspection import count_samples
 from runmanager.tracking.run import ActiveRun, InactiveRun
 
 try:
@@ -151,7 +152,7 @@ class RunManagerCallback(Callback):
             loss = None
         elif trainer.accumulate_grad_batches > 1 and pl_module.automatic_optimization:
             loss = loss * trainer.accumulate_grad_batches  # by which Lightning has divided it
-        self._bridge.step(loss, batch_size_of(batch))
+        self._bridge.step(loss, count_samples(batch))
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin an evaluation, with the time in which its loader was prepared."""

@@ -23,9 +23,10 @@ from typing import Any
 
 import torch
 
-from runmanager.integrations.framework_run import FrameworkRun, batch_size_of
+from runmanager.integrations.framework_run import FrameworkRun
 from runmanager.integrations.hyperparameters import settings_of_hyperparameters
 from runmanager.integrations.missing import missing_package
+from runmanager.tracking.introspect.loader_inspection import count_samples
 from runmanager.tracking.run import ActiveRun, InactiveRun
 
 try:
@@ -219,20 +220,23 @@ class _SampleCounter:
     """
 
     def __init__(self, model: torch.nn.Module | None, *, compiled: bool) -> None:
-        self._samples = self._batch = 0
+        self._samples: int | None = 0
+        self._batch: int | None = 0  # None where it is not known, 0 before it is seen
         self.remove: Callable[[], None] = lambda: None
         if model is not None and not compiled:
             self.remove = model.register_forward_pre_hook(self._see, with_kwargs=True).remove
 
     def _see(self, module: torch.nn.Module, inputs: Any, named: Any) -> None:
-        if module.training and torch.is_grad_enabled() and not self._batch:
-            self._batch = batch_size_of([*inputs, *named.values()])
+        if module.training and torch.is_grad_enabled() and self._batch == 0:
+            self._batch = count_samples(inputs or named)
 
     def end_batch(self) -> None:
         """End a batch, whose samples were seen at its first call of the model."""
-        self._samples, self._batch = self._samples + self._batch, 0
+        if self._samples is not None:
+            self._samples = None if self._batch is None else self._samples + self._batch
+        self._batch = 0
 
-    def take(self, nominal: int) -> int:
-        """Return the samples since the last call; `nominal` if none was seen."""
+    def take(self, nominal: int) -> int | None:
+        """Return the samples since the last call, None if they are not known; `nominal` if no batch was seen."""
         samples, self._samples = self._samples, 0
-        return samples or nominal
+        return nominal if samples == 0 else samples

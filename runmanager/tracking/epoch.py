@@ -10,7 +10,7 @@ import torch
 from runmanager.errors import UsageError
 from runmanager.records.run.run_record import PHASES, EpochRecord
 from runmanager.tracking.device.prefetch import batch_on_device
-from runmanager.tracking.epoch_metrics.epoch_meter import EpochMeter
+from runmanager.tracking.epoch_metrics.epoch_meter import EpochMeter, notes_on
 from runmanager.tracking.epoch_metrics.epoch_parts import EpochParts
 from runmanager.tracking.epoch_metrics.epoch_summary import epoch_record
 from runmanager.tracking.epoch_metrics.epoch_totals import EpochTotals, ShareTotals
@@ -88,6 +88,7 @@ class Epoch:
         self._after_step = after_step
         self._share = share
         self.parts = EpochParts(earlier, trained=self._train, evaluated=self._eval, metrics=self._metrics)
+        self.notes: list[str] = []  # on what it cannot tell, once it is closed
         self._first_step = self.num_steps = steps_before + self.parts.earlier_steps
 
     def part(self) -> EpochPart:
@@ -256,23 +257,24 @@ class Epoch:
             self._train.add_predictions(preds, labels, task, class_dim, ignore_index, samples=count)
         self._count_step(loss, count, counts)
         if numbers:
-            self._metrics.add_means("track", numbers, count)
+            self._metrics.add_means("track", numbers, 1 if count is None else count)
         if counts:
             self._metrics.add_units(counts)
 
-    def track_loss(self, loss: _Loss | None, samples: int) -> None:
-        """Count one training step's mean loss over `samples` samples; None if only its samples are known."""
+    def track_loss(self, loss: _Loss | None, samples: int | None) -> None:
+        """Count one training step's mean loss over `samples` samples; either is None if it is not known."""
         self._check_training_step("track_loss")
-        self._count_step(loss, whole_number("samples", samples))
+        self._count_step(loss, None if samples is None else whole_number("samples", samples))
 
-    def _count_step(self, loss: _Loss | None, samples: int, units: Mapping[str, int] | None = None) -> None:
+    def _count_step(self, loss: _Loss | None, samples: int | None, units: Mapping[str, int] | None = None) -> None:
         if self.num_steps == self._first_step:
             self.worker_start_methods |= worker_start_methods()
         self._train.add_loss(loss, samples)
         self._phases.step_tracked()
         self.num_steps += 1
         if self.observer is not None and not self.observer.is_finished:
-            self.observer.step_tracked({"samples": samples, **(units or {})})
+            counted = {} if samples is None else {"samples": samples}
+            self.observer.step_tracked({**counted, **(units or {})})
         self._heartbeat.progress += 1  # the only progress in a loop that does not use `batches`
 
     def track_predictions(
@@ -309,7 +311,7 @@ class Epoch:
             if self._evaluation is not None:
                 self._evaluation.add(preds, labels, self._eval.prediction_format)
         if numbers:
-            self._metrics.add_means("track_eval", numbers, count)
+            self._metrics.add_means("track_eval", numbers, 1 if count is None else count)
         self._phases.evaluation_tracked()
 
     def _checked_metrics(self, call: str, metrics: Mapping[str, Any]) -> Mapping[str, float | torch.Tensor]:
@@ -349,6 +351,7 @@ class Epoch:
         self._owner.end()
         self.phase_times = self._phases.resolve()
         train, evaluated = self._train.totals(), self._eval.totals()
+        self.notes += notes_on(self._train) + notes_on(self._eval, "evaluated ")
         seconds, metrics = self.parts.total_seconds(self.phase_times.seconds), self._metrics
         totals = EpochTotals(train, evaluated, seconds, self._sees_training, metrics.results(), metrics.units)
         if self._share is not None:

@@ -17,13 +17,18 @@ class LossState(msgspec.Struct, frozen=True):
 
 
 class MeterState(msgspec.Struct, frozen=True):
-    """The state of an `EpochMeter`: losses, and how many of the predictions that count were correct."""
+    """The state of an `EpochMeter`: losses, and how many of the predictions that count were correct.
+
+    `num_uncounted` steps had no known number of samples; `uncompared` says why predictions could not be compared.
+    """
 
     losses: LossState
     loss_samples: int
     prediction_samples: int
     num_correct: int
     num_counted: int
+    num_uncounted: int = 0
+    uncompared: str = ""
 
 
 class MeanState(msgspec.Struct, frozen=True):

@@ -16,7 +16,8 @@ from runmanager.tracking.checkpoint.part_checkpoints import PartCheckpoints
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 from runmanager.tracking.epoch_part import EpochPart, LoggedState
-from runmanager.tracking.introspect.loader_inspection import batch_inputs
+from runmanager.tracking.introspect.isolation import looking
+from runmanager.tracking.introspect.loader_inspection import count_samples
 from runmanager.tracking.lifecycle.open_run import begin_again
 from runmanager.tracking.lifecycle.run_epochs import EpochHistory
 from runmanager.tracking.lifecycle.run_measurements import RunMeasurements
@@ -154,8 +155,10 @@ class EpochRecorder:
         self._measurements.reset_peak_memory()
 
     def _begin_with_whole_batch(self, batch: Any) -> None:
-        inputs = batch_inputs(batch)
-        self.begin_with_batch(batch, None if inputs is None else len(inputs))
+        batch_size = None
+        with looking([]):
+            batch_size = count_samples(batch)
+        self.begin_with_batch(batch, batch_size)
 
     @property
     def has_checkpoint(self) -> bool:
@@ -225,7 +228,7 @@ class EpochRecorder:
         error of a logged metric that could not be computed.
         """
         assert epoch.phase_times is not None
-        self._notes.extend(self._timing_notes.add(epoch.phase_times))
+        self._notes.extend([*self._timing_notes.add(epoch.phase_times), *epoch.notes])
         self._refuse_if_lost()  # reads a file, so only after the clock has stopped
         is_continued = epoch.parts.are_several
         warmup = self.history.judge_warmup(record, self.timer.step_seconds, is_continued=is_continued)

@@ -6,10 +6,13 @@ import numpy as np
 import torch
 
 from runmanager.errors import UsageError
+from runmanager.text import error_line
+from runmanager.tracking.torch_internals import as_plain
 
 __all__ = ["figure_pixels", "image_pixels"]
 
 _CHANNELS = (1, 3, 4)
+_LEAST_FLOAT = 4  # bytes
 
 
 def image_pixels(name: str, image: Any) -> np.ndarray[Any, Any]:
@@ -21,11 +24,14 @@ def image_pixels(name: str, image: Any) -> np.ndarray[Any, Any]:
     anything else.
     """
     first_dimensions = (0, 2) if isinstance(image, torch.Tensor) else (2, 0)
-    if isinstance(image, torch.Tensor):
-        image = image.detach().to("cpu", torch.float32 if image.dtype == torch.bfloat16 else image.dtype).numpy()
-    elif hasattr(image, "convert") and hasattr(image, "getbands"):  # PIL's
-        image = image if image.mode in ("L", "RGB", "RGBA") else image.convert("RGB")
-    pixels = np.asarray(image)
+    try:
+        pixels = _as_array(image)
+    except Exception as error:  # a tensor or object that cannot become an array of numbers
+        kind = f"a tensor of {image.dtype}" if type(image) is torch.Tensor else type(image).__name__
+        raise UsageError(
+            f"Image {name!r} must be one of PIL, or a tensor or array of numbers, got {kind} ({error_line(error)})."
+        ) from error
+    shape = pixels.shape
     if pixels.ndim == 2:
         pixels = pixels[None]
     elif pixels.ndim == 3:
@@ -34,11 +40,23 @@ def image_pixels(name: str, image: Any) -> np.ndarray[Any, Any]:
     if pixels.ndim != 3 or pixels.shape[0] not in _CHANNELS or not pixels.size or pixels.dtype.kind not in "buif":
         raise UsageError(
             f"Image {name!r} must be (height, width), (channels, height, width) or (height, width, channels) with 1, 3 "
-            f"or 4 channels of numbers, got shape {np.shape(image)} of {pixels.dtype}."
+            f"or 4 channels of numbers, got shape {shape} of {pixels.dtype}."
         )
     if pixels.dtype.kind in "fb":
         pixels = np.nan_to_num(pixels.astype(np.float64), posinf=1.0, neginf=0.0) * 255 + 0.5
     return np.ascontiguousarray(pixels.clip(0, 255).astype(np.uint8))
+
+
+def _as_array(image: Any) -> np.ndarray[Any, Any]:
+    """Return what may be an image as an array."""
+    if isinstance(image, torch.Tensor):
+        plain = as_plain(image).detach()
+        plain = plain.dequantize() if plain.is_quantized else plain.to_dense().resolve_neg()
+        is_small = plain.is_floating_point() and plain.element_size() < _LEAST_FLOAT  # NumPy lacks some of these types
+        return plain.to("cpu", torch.float32 if is_small else plain.dtype).numpy()
+    if hasattr(image, "convert") and hasattr(image, "getbands"):  # PIL's
+        image = image if image.mode in ("L", "RGB", "RGBA") else image.convert("RGB")
+    return np.asarray(image)
 
 
 def figure_pixels(name: str, figure: Any) -> np.ndarray[Any, Any]:

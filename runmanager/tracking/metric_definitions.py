@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from runmanager.errors import UsageError
 from runmanager.records.run.metric_direction import is_larger_better, parse_better
+from runmanager.text import hidden_character
 
 if TYPE_CHECKING:
     from runmanager.records.storage.run_folder import RunFolder
@@ -54,10 +55,12 @@ def larger_is_better(name: str) -> bool:
 def check_name(name: Any) -> None:
     """Raise `UsageError` unless `name` is text that a metric can have as its name, and that conditions can name.
 
-    It is of one line, not blank, and without backticks and outer spaces.
+    It is of visible characters, not blank, and without backticks and outer spaces.
     """
-    if not isinstance(name, str) or not name.strip() or not name.isprintable():
+    if not isinstance(name, str) or not name.strip():
         raise UsageError(f"A metric's name must be text of one line, and not blank, got {name!r}.")
+    if hidden := hidden_character(name):
+        raise UsageError(f"A metric's name must be of visible characters, got {name!r} with {hidden}; leave it out.")
     if "`" in name or name != name.strip():
         raise UsageError(f"A metric's name must be without backticks and outer spaces, got {name!r}.")
 

@@ -23,6 +23,7 @@ of torch, look up each name below in its source, run `tests/tracking/test_torch_
 | `torch._utils.ExceptionWrapper` | what a loader's worker sends in place of a batch, and the loader raises |
 | `_worker_loop` of torch and torchdata, its parameters | the queue of a loader's worker, and what it sends there |
 | `torch._dynamo.utils.calculate_time_spent` | the seconds of compilation in this process |
+| `torch._C.DisableTorchFunctionSubclass`, `_disabled_torch_dispatch_impl` | tensors without their subclass's code |
 | `torch._C._cuda_endAllocateToPool`, `_cuda_releasePool` | cleaning up after a failed CUDA graph capture |
 """
 
@@ -55,10 +56,12 @@ __all__ = [
     "NormBase",
     "TorchDispatchMode",
     "accepts_step_hooks",
+    "as_plain",
     "backward_pass",
     "clean_up_failed_capture",
     "compilation_seconds",
     "compiled_module",
+    "device_of",
     "flat_parameters",
     "has_gradient_hooks",
     "is_compiled",
@@ -117,6 +120,27 @@ def compilation_seconds() -> float:
     """Return the seconds that this process has spent on `torch.compile` so far, whatever it compiled."""
     spent: Any = getattr(sys.modules.get("torch._dynamo.utils"), "calculate_time_spent", None)
     return 0.0 if spent is None else float(spent().get("total_wall_time", 0.0))
+
+
+def as_plain(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the same tensor, of the same memory and graph, without the Python code that its subclass may have.
+
+    A subclass that stands for other tensors, as a jagged or a distributed one does, stays what it is.
+    """
+    kind = type(tensor)
+    if kind is torch.Tensor or kind.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl:
+        return tensor
+    with torch._C.DisableTorchFunctionSubclass():
+        return torch.Tensor.as_subclass(tensor, torch.Tensor)
+
+
+def device_of(tensor: torch.Tensor) -> torch.device:
+    """Return a tensor's device, and run no code of its subclass."""
+    if type(tensor) is torch.Tensor:
+        return tensor.device
+    with torch._C.DisableTorchFunctionSubclass():
+        device: torch.device = torch.Tensor.device.__get__(tensor)
+        return device
 
 
 def backward_pass() -> int | None:

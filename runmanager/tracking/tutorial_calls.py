@@ -1,7 +1,6 @@
 """The tutorials' calls of a manager: one run at a time, begun and ended by hand."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import Any, Unpack
 
 import torch
@@ -9,6 +8,7 @@ import torch
 from runmanager.errors import UsageError
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_metrics.prediction_task import PredictionOptions
+from runmanager.tracking.introspect.loader_inspection import count_samples
 from runmanager.tracking.options import TensorBoardOptions
 from runmanager.tracking.run import ActiveRun, InactiveRun
 
@@ -53,11 +53,15 @@ class TutorialCalls(ABC):
         self._between_epochs("begin_epoch")
         self._epoch = run.begin_epoch(is_all_training=True)
 
-    def track_loss(self, loss: torch.Tensor, batch: Sequence[Any]) -> None:
-        """Count a step's mean loss; `batch` is (images, labels), and the length of images is the number of samples."""
+    def track_loss(self, loss: torch.Tensor, batch: Any, *, samples: int | None = None) -> None:
+        """Count a step's mean loss; `batch` is (images, labels), and the length of images is the number of samples.
+
+        A batch of another kind is counted where its tensors leave no doubt (see `count_samples`), or by `samples`; else
+        the epoch has no number of samples, and a note says so.
+        """
         epoch = self._running_epoch("track_loss")
         epoch.show_first_batch(batch)
-        epoch.track_loss(loss, len(batch[0]))
+        epoch.track_loss(loss, count_samples(batch) if samples is None else samples)
 
     def track_num_correct(
         self, preds: torch.Tensor, labels: torch.Tensor, **options: Unpack[PredictionOptions]

@@ -82,9 +82,22 @@ def test_another_direction_is_refused(better: Any) -> None:
         define_metric("fid", better=better)
 
 
-@pytest.mark.parametrize("name", ["", " ", None, 3, "two\nlines", "\ud800"])
+@pytest.mark.parametrize("name", ["", " ", None, 3])
 def test_a_name_that_cannot_be_logged_is_refused(name: Any) -> None:
     with pytest.raises(UsageError, match="name must be text of one line, and not blank, got"):
+        define_metric(name, better="min")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("lo\u200bss", r"U\+200B \(ZERO WIDTH SPACE\) as character 3"),
+        ("two\nlines", r"U\+000A as character 4"),
+        ("\ud800", r"U\+D800 as character 1"),
+    ],
+)
+def test_a_character_that_is_not_to_be_seen_is_named(name: str, said: str) -> None:
+    with pytest.raises(UsageError, match=rf"name must be of visible characters, got .* with {said}; leave it out"):
         define_metric(name, better="min")
 
 

@@ -10,7 +10,7 @@ from runmanager.app.follow.slurm_state import local_slurm_queue
 from runmanager.app.follow.sweep_state import CellState, SweepReader
 from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.atomic_files import locked_folder
-from runmanager.records.files.paths import RunPaths, SweepPaths, is_folder_name
+from runmanager.records.files.paths import RunPaths, SweepPaths, folder_name_fault, is_folder_name
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.storage.claims import release_claim
@@ -134,7 +134,7 @@ def rename_sweep(sweep: SweepPaths, name: str) -> SweepPaths:
     """Give a sweep at rest another name in the same output folder; return it. Raises `UsageError`, `RecordError`."""
     root = _absolute(sweep.root)
     if not is_folder_name(name):
-        raise UsageError(fault("NAME", "be the name of one folder", repr(name)))
+        raise UsageError(folder_name_fault("NAME", name))
     target = root.with_name(name)
     with locked_folder(root.parent), _at_rest(SweepPaths(root)):
         if os.path.lexists(target):

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from runmanager.errors import NoRoomError, RecordError, UsageError, error_chain
+from runmanager.records.files.paths import name_length_fault
 
 __all__ = [
     *("UNDECODABLE", "UNREADABLE", "creation_obstacle", "damaged_file_error", "explain_disk_full"),
@@ -167,6 +168,8 @@ def creation_obstacle(folder: Path) -> str:
 
     Nothing is written, so a full disk is not seen.
     """
+    if name_length_fault("folder", folder):
+        return os.strerror(errno.ENAMETOOLONG)
     nearest = next(each for each in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(each))
     if not nearest.is_dir():
         return os.strerror(errno.ENOTDIR)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from runmanager.text import hidden_character
 from runmanager.validation import fault
 
 __all__ = [
@@ -17,7 +18,9 @@ __all__ = [
     "cache_folder",
     "dated_name",
     "device_peaks_file",
+    "folder_name_fault",
     "is_folder_name",
+    "name_length_fault",
     "storage_faults",
 ]
 
@@ -32,6 +35,7 @@ EVENT_WRITER = "runmanager"
 
 
 _NAME_BYTES = 255  # maximum of one folder, on Linux and macOS
+_SHOWN = 40  # characters of a name that is too long
 
 
 def is_folder_name(name: str) -> bool:
@@ -39,6 +43,21 @@ def is_folder_name(name: str) -> bool:
     if not name.strip() or name.startswith(".") or "/" in name or not name.isprintable():
         return False
     return len(name.encode()) <= _NAME_BYTES
+
+
+def folder_name_fault(key: str, name: str, way_out: str = "") -> str:
+    """Say what of `is_folder_name` a name lacks."""
+    if hidden := hidden_character(name):
+        return fault(key, "be of visible characters", f"{name!r} with {hidden}", "leave it out")
+    return name_length_fault(key, name) or fault(key, "be the name of one folder", repr(name), way_out)
+
+
+def name_length_fault(key: str, path: str | Path) -> str:
+    """Return the fault of a path with a name that is too long for a file or folder; empty without one."""
+    for name in Path(path).parts:
+        if (size := len(os.fsencode(name))) > _NAME_BYTES:
+            return fault(key, f"be at most {_NAME_BYTES} bytes long", f"{size} in {name[:_SHOWN]!r}…", "shorten it")
+    return ""
 
 
 def dated_name(kind: str = "", *, now: datetime.datetime | None = None) -> str:
@@ -52,9 +71,11 @@ def storage_faults(name: str | None, output_root: str, key: Callable[[str], str]
     faults = []
     if name is not None and not is_folder_name(name):
         way_out = f"`{key('output_root')}` sets where it is"
-        faults.append(fault(key("name"), "be the name of one folder", repr(name), way_out))
+        faults.append(folder_name_fault(key("name"), name, way_out))
     if not output_root.strip() or not output_root.isprintable():
         faults.append(fault(key("output_root"), "be a folder", repr(output_root), "leave it out for outputs/"))
+    elif too_long := name_length_fault(key("output_root"), output_root):
+        faults.append(too_long)
     return faults
 
 

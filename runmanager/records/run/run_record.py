@@ -44,7 +44,8 @@ _INFINITE = float("inf")
 class EpochRecord(msgspec.Struct, frozen=True, gc=False):
     """One epoch: metrics are means over its samples, accuracies fractions in [0, 1], times in seconds.
 
-    Epochs count from 1; epoch 0 is the evaluation before training, without samples and `epoch_seconds`.
+    Epochs count from 1; epoch 0 is the evaluation before training, without samples and `epoch_seconds`. `samples` is 0
+    also where the samples of a step could not be counted.
     None means not measured. `run_seconds` counts from the run's start. `metrics` are the values that the program
     logged, by name, None for one that is not finite; `units` are counts of what was trained on besides samples, as
     tokens. Both are left out of the file if there are none: read them as `record.metrics or {}`.
@@ -67,6 +68,11 @@ class EpochRecord(msgspec.Struct, frozen=True, gc=False):
     tracking_seconds: float | None = None
     metrics: dict[str, float | None] | msgspec.UnsetType = msgspec.UNSET
     units: dict[str, Int64] | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def known_samples(self) -> int | None:
+        """The number of samples; None if it could not be counted, though there was training."""
+        return None if self.loss is not None and not self.samples else self.samples
 
     @property
     def samples_per_second(self) -> float | None:

@@ -83,7 +83,8 @@ class BestCell:
     are those that cannot be distinguished from it, the best first; `unmeasured` are those with too few runs, or that
     cannot be compared. `selection_bias` is how much the winner's mean likely exceeds the truth, because the winner was
     picked after looking; None where the noise is not known. `num_ties` other cells have exactly the winner's mean;
-    `num_left_out` have a finished run without a value of the metric. `preferred_metric` is set where no metric was
+    `num_left_out` have a finished run without a value of the metric; in `num_not_finite` of them it was not finite in
+    each such run. `preferred_metric` is set where no metric was
     requested and this is not the one that is used by default, because some finished run of every cell lacks that.
     `lost` are the finished runs whose last value, or for the best epoch some value, was not finite. `contradictions`
     are lines about metrics of which the runs declare both directions.
@@ -104,6 +105,7 @@ class BestCell:
     lost: Sequence[StoredRun] = ()
     contradictions: Sequence[str] = ()
     effect: MeasuredEffect | None = None
+    num_not_finite: int = 0
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -211,6 +213,7 @@ def find_best(
         num_left_out=len([each for each in all_cells if each.side.finished]) - len(ranked),
         preferred_metric=preferred if name != preferred else None,
         lost=_lost(ranked_by, all_cells),
+        num_not_finite=sum(_lost_all(ranked_by, each) for each in all_cells if each.side.without_values),
         contradictions=Directions.of_runs(sweep.runs).notes() if ranked_by.of_epoch is not None else (),
     )
 
@@ -284,16 +287,27 @@ def _lost(metric: Metric, cells: Sequence[RankedCell]) -> list[StoredRun]:
     return [] if is_lost is None else [run for each in cells for run in each.side.finished if is_lost(run)]
 
 
+def _lost_all(metric: Metric, cell: RankedCell) -> bool:
+    """Whether each finished run of a cell that has no value had one that was not finite."""
+    return metric.is_lost is not None and all(
+        metric.is_lost(run) for run in cell.side.finished if not metric.values(run)
+    )
+
+
 def _why_none(metric: Metric, cells: Sequence[RankedCell], others: Sequence[str], *, is_requested: bool) -> str:
     if any(each.side.finished for each in cells):
         what = "`--metric` must be one" if is_requested else "The best must be by a metric"
-        problem = (
-            f"{what} that all finished runs of a cell have, got '{metric.name}' and a run without it in every cell"
-        )
-        lacking = [run.record.name for each in cells for run in each.side.finished if not metric.values(run)]
-        if any(each.side.values for each in cells):
-            named = ", ".join(lacking[:_MAX_NAMED]) + (", …" if len(lacking) > _MAX_NAMED else "")
-            problem = f"{problem} ({named}); leave these out with `--where`"
+        lacking = [run for each in cells for run in each.side.finished if not metric.values(run)]
+        not_finite = [run for run in lacking if metric.is_lost is not None and metric.is_lost(run)]
+        kinds = ["without it"] if len(not_finite) < len(lacking) else []
+        lack = " or ".join([*kinds, *(["whose value is not finite"] if not_finite else [])])
+        problem = f"{what} that all finished runs of a cell have, got '{metric.name}' and a run {lack} in every cell"
+        are_some_known = any(each.side.values for each in cells)
+        if are_some_known or not_finite:
+            names = [run.record.name for run in (lacking if are_some_known else not_finite)]
+            problem += f" ({', '.join(names[:_MAX_NAMED])}{', …' if len(names) > _MAX_NAMED else ''})"
+        if are_some_known:
+            problem += "; leave these out with `--where`"
         return f"{problem}; there is {', '.join(others)}." if others else f"{problem}."
     num_runs = sum(len(each.side.cells) for each in cells)
     return f"The best must be one of finished runs, got no finished run among {num_runs}."

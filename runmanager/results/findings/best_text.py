@@ -152,9 +152,13 @@ def best_sections(best: BestCell, *, trust: bool = False) -> list[Section]:
     lines = []
     if best.winner.num_unfinished:
         lines.append(f"{best.winner.num_unfinished} more of its runs did not finish.")
-    if best.num_left_out:
-        cells = pluralize(best.num_left_out, "cell is", "cells are")
-        lines.append(f"{cells} left out: not every finished run there has the metric.")
+    lacking = best.num_left_out - best.num_not_finite
+    for count, why in (
+        (best.num_not_finite, f"the {best.metric.name} of a finished run there is not finite"),
+        (lacking, "not every finished run there has the metric"),
+    ):
+        if count:
+            lines.append(f"{pluralize(count, 'cell is', 'cells are')} left out: {why}.")
     varying = best.winner.settings
     return [
         Section("Runs", runs, ("run", best.metric.name), lines),
@@ -176,14 +180,14 @@ def _weights(stored: StoredRun, *, trust: bool) -> list[str]:
         if paths.best.exists():
             return [str(paths.best), "the state_dict of the network in its best epoch is its `model`"]
         if paths.checkpoint.exists():
-            return [str(paths.checkpoint), "the state that its loop resumes from; its program saves its model itself"]
-        return ["none were kept here; its program saves its model itself"]
+            return [str(paths.checkpoint), "the state that its loop resumes from"]
+        return ["runmanager kept none; what its program may have saved is not recorded"]
     if paths.best.exists():
         return [str(paths.best), f"runmanager.load_model({run!r}, best=True{trusting})"]
     if paths.checkpoint.exists():
         return [str(paths.checkpoint), f"runmanager.load_model({run!r}{trusting})"]
     if stored.is_adopted:
-        return [f"none were kept; those of its program, if it kept any, are below {stored.record.adopted}"]
+        return [f"runmanager kept none; its program was adopted from {stored.record.adopted}, and may have saved some"]
     return ["none were kept; checkpoint.keep_best=val_accuracy keeps the best ones"]
 
 

@@ -96,7 +96,8 @@ def full_batches(run: StoredRun) -> float | None:
         return None
     if (step_unit := _step_unit(facts)) is not None and last is not None:
         unit, in_step = step_unit
-        return (last.samples if unit == "samples" else (last.units or {}).get(unit, 0)) / in_step
+        count = last.known_samples if unit == "samples" else (last.units or {}).get(unit, 0)
+        return None if count is None else count / in_step
     size, steps, samples = run.record.config.get("batch_size"), facts.steps_per_epoch, last.samples if last else None
     return min(float(steps), samples / size) if isinstance(size, int) and size > 0 and samples else float(steps)
 

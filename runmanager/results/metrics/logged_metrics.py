@@ -69,6 +69,8 @@ def epoch_metric(text: str, name: str, *, at: At, more_is_better: bool, logged: 
         return None if epoch is None or of_epoch(epoch) is None else epoch.epoch
 
     def is_lost(run: StoredRun) -> bool:
+        if at == LAST and name in (run.record.summary or {}):
+            return not values(run)
         if not logged:  # a column does not tell what was not measured from what was not finite
             return at == LAST and not values(run) and any(of_epoch(epoch) is not None for epoch in run.epochs)
         if at == LAST:

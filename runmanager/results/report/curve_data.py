@@ -128,7 +128,7 @@ def _axes(run: StoredRun) -> Iterator[tuple[str, Sequence[float]]]:
     seconds = [epoch.run_seconds for epoch in run.epochs if epoch.run_seconds is not None]
     if len(seconds) == len(numbers):
         yield "seconds", seconds
-    if any(epoch.samples for epoch in run.epochs):
+    if any(epoch.samples for epoch in run.epochs) and all(epoch.known_samples is not None for epoch in run.epochs):
         yield "samples", list(accumulate(epoch.samples for epoch in run.epochs))
 
 

@@ -1,6 +1,7 @@
 """The details of one run: its status, settings, measurements, environment and files."""
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ _SHOWN_METRICS = 4
 _LOG_LINES = 10
 _ERROR_LINES = 20
 _TAIL_BYTES = 1 << 16
+_CURSOR = re.compile(r"(\n|\r|\x1b\[\d*[AF])")
+_CURSOR_UP = re.compile(r"\x1b\[(\d*)[AF]")
 _TRAINING_PHASES = ("data", "transfer", "compute")
 _EPOCH_COLUMNS = ("epoch", "loss", "accuracy", "val_loss", "val_accuracy", "epoch_seconds")
 
@@ -237,4 +240,23 @@ def tail(path: Path, *, max_bytes: int = _TAIL_BYTES) -> list[str]:
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - max_bytes))
-        return file.read().decode(errors="replace").splitlines()
+        return _last_states(file.read().decode(errors="replace"))
+
+
+def _last_states(text: str) -> list[str]:
+    """Return the lines of a text as a terminal leaves them: one that was redrawn, as a progress bar, in its last state.
+
+    A carriage return redraws the line, and the cursor may move up to an earlier one.
+    """
+    rows, row, is_redrawn = [""], 0, False
+    for part in _CURSOR.split(text.replace("\r\n", "\n")):
+        if part == "\n":
+            row, is_redrawn = row + 1, True
+            rows += [""] * (row == len(rows))
+        elif part == "\r":
+            is_redrawn = True
+        elif moved := _CURSOR_UP.fullmatch(part):
+            row, is_redrawn = max(0, row - int(moved[1] or 1)), True
+        elif part:
+            rows[row], is_redrawn = part if is_redrawn else rows[row] + part, False
+    return rows[:-1] if not rows[-1] else rows

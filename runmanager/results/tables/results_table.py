@@ -184,6 +184,7 @@ def epoch_rows(sweep: SweepContents, plan: SweepRecord | None = None) -> Table:
         for epoch in cell.stored.epochs:
             values: dict[str, Any] = {"run": cell.run}
             values.update((column, getattr(epoch, column)) for column in EPOCH_COLUMNS[1:])
+            values["samples"] = epoch.known_samples
             values |= settings | no_logged
             values.update((logged.metrics[name], value) for name, value in (epoch.metrics or {}).items())
             values.update((logged.counts[unit], count) for unit, count in (epoch.units or {}).items())

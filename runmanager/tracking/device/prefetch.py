@@ -106,5 +106,5 @@ def prefetch(batches: Iterable[Any], copier: BatchCopier) -> Iterator[PendingBat
 
 def batch_on_device(batch: Any, device: torch.device | None) -> Any:
     """Return a loader's batch on `device`, whether it was prefetched or not; for None it stays where it is."""
-    arrived = batch.arrived() if isinstance(batch, PendingBatch) else batch
+    arrived = batch.arrived() if type(batch) is PendingBatch else batch
     return arrived if device is None else to_device(arrived, device)

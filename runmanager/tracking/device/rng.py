@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["preserve_random_states", "random_states", "restore_random_states", "seed_everything"]
+__all__ = ["accelerator_in_use", "preserve_random_states", "random_states", "restore_random_states", "seed_everything"]
 
 
 def seed_everything(seed: int) -> None:
@@ -33,7 +33,7 @@ def random_states(device: torch.device | None = None) -> dict[str, Any]:
         if device.type != "cpu":
             states["device"] = _get_state(device)
         return states
-    accelerator = _accelerator_in_use()
+    accelerator = accelerator_in_use()
     if accelerator is not None:
         states[accelerator] = torch.get_device_module(accelerator).get_rng_state_all()
     return states
@@ -57,7 +57,7 @@ def restore_random_states(states: dict[str, Any], device: torch.device | None = 
             arguments = () if device.type == "mps" else (device,)
             module.set_rng_state(states["device"], *arguments)
         return
-    accelerator = _accelerator_in_use()
+    accelerator = accelerator_in_use()
     if accelerator is not None and accelerator in states:
         torch.get_device_module(accelerator).set_rng_state_all(states[accelerator])
 
@@ -66,7 +66,7 @@ def _as_tuples(state: Any) -> Any:
     return tuple(_as_tuples(item) for item in state) if isinstance(state, list | tuple) else state
 
 
-def _accelerator_in_use() -> str | None:
+def accelerator_in_use() -> str | None:
     """Return the initialised accelerator's type; calling `is_available` first could initialise an idle one."""
     for name in ("cuda", "xpu"):
         module: Any = getattr(torch, name)

@@ -1,17 +1,23 @@
 """Transfer of batches and models to a device: nested containers, and a loader that moves its batches."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import copy
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from runmanager.tracking.device.devices import default_device
+from runmanager.tracking.device.rng import accelerator_in_use
+from runmanager.tracking.torch_internals import device_of
 
 __all__ = ["PINNING_DEVICES", "DeviceDataLoader", "Packed", "get_default_device", "to_device"]
 
 PINNING_DEVICES = ("cuda", "xpu")
 """Devices to which pinned memory is copied asynchronously; mps shares the CPU's memory, and refuses."""
+_META = torch.device("meta")
+_PLAIN_CONTAINERS = (list, tuple, dict, OrderedDict, defaultdict)  # reading one runs no code of a program
 
 
 @dataclass(frozen=True)
@@ -30,30 +36,69 @@ def get_default_device() -> torch.device:
 def to_device(data: Any, device: torch.device | str) -> Any:
     """Move `data` to `device`: a tensor, a module, or nested lists, tuples, named tuples and mappings of them.
 
-    A tensor in pinned memory is copied to CUDA or XPU asynchronously. Any other copy is waited for: its data could
-    otherwise be read before it arrives, or changed before it is sent. `Packed` tensors are unpacked on the device.
-    Other values are returned unchanged. A module is moved in place and returned.
+    What is there already is returned as it is, the container itself where none of its parts moves; else the container
+    keeps its type, and one with a method `to`, as a packed sequence, moves itself. A tensor in pinned memory is copied
+    to CUDA or XPU asynchronously. Any other copy is waited for: its data could otherwise be read before it arrives, or
+    changed before it is sent. `Packed` tensors are unpacked on the device. A module is moved in place and returned.
+    Other values, tensors on `meta`, which have no data, and containers that cannot be read are returned unchanged.
     """
-    if isinstance(data, torch.Tensor):
-        if type(data) is torch.Tensor and data.device == device:
-            return data  # as `to` would, but faster: a batch that is there already costs next to nothing
-        return data.to(device, non_blocking=_is_async_copy(data, torch.device(device)))
-    if isinstance(data, Packed):
+    return _moved(data, device, ())
+
+
+def _moved(data: Any, device: torch.device | str, around: tuple[int, ...]) -> Any:
+    """Move `data`, which lies within the containers with the ids `around`: one may contain itself."""
+    kind = type(data)
+    if kind is torch.Tensor and data.device == device:
+        return data  # as `to` would, but faster: a batch that is there already costs next to nothing
+    if issubclass(kind, torch.Tensor):
+        where, target = device_of(data), torch.device(device)
+        return data if where in (target, _META) else data.to(device, non_blocking=_is_async_copy(data, target))
+    if issubclass(kind, Packed):
         return data.unpack(to_device(data.stored, device))
-    if isinstance(data, torch.nn.Module):
+    if issubclass(kind, torch.nn.Module):
         return data.to(device)
-    if isinstance(data, Mapping):
-        return {key: to_device(value, device) for key, value in data.items()}
+    if id(data) in around or not issubclass(kind, Mapping | list | tuple) or _is_left_alone(kind, device):
+        return data
+    try:
+        parts = dict(data.items()) if issubclass(kind, Mapping) else dict(enumerate(data))
+    except Exception:  # the program may read it in its own way
+        return data
+    around = (*around, id(data))
+    moved = {key: _moved(part, device, around) for key, part in parts.items()}
+    return data if all(moved[key] is part for key, part in parts.items()) else _with_parts(data, moved, device)
+
+
+def _is_left_alone(kind: type, device: torch.device | str) -> bool:
+    """Whether a container need not be read, which may run code of a program: no tensor can be elsewhere."""
+    if kind in _PLAIN_CONTAINERS or hasattr(kind, "_fields"):
+        return False
+    return torch.device(device).type == "cpu" and accelerator_in_use() is None and not torch.backends.mps.is_available()
+
+
+def _with_parts(data: Any, parts: Mapping[Any, Any], device: torch.device | str) -> Any:
+    """Return a container like `data` with these parts, by key or position."""
+    if type(data) not in _PLAIN_CONTAINERS and callable(getattr(data, "to", None)):
+        return data.to(device)
     if isinstance(data, tuple) and hasattr(data, "_fields"):
-        return type(data)(*(to_device(value, device) for value in data))
-    if isinstance(data, list | tuple):
-        return type(data)(to_device(value, device) for value in data)
-    return data
+        return type(data)(*parts.values())
+    if not isinstance(data, Mapping):
+        return type(data)(parts.values())
+    if type(data) is dict or not isinstance(data, MutableMapping):
+        return dict(parts)
+    copied = copy.copy(data)  # with what else it holds, as the default of a `defaultdict`
+    for key, part in parts.items():
+        copied[key] = part
+    return copied
 
 
 def _is_async_copy(tensor: torch.Tensor, device: torch.device) -> bool:
     # The target is checked first: is_pinned() would initialise CUDA in a run that does not use it.
-    return device.type in PINNING_DEVICES and tensor.device.type == "cpu" and tensor.is_pinned()
+    if device.type not in PINNING_DEVICES or device_of(tensor).type != "cpu":
+        return False
+    try:
+        return tensor.is_pinned()
+    except Exception:  # a layout that does not know, as some sparse ones
+        return False
 
 
 class DeviceDataLoader:

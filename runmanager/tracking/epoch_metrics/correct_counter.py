@@ -2,8 +2,15 @@
 
 import torch
 
+from runmanager.text import error_line
 from runmanager.tracking.epoch_metrics.loss_buffer import zeros
-from runmanager.tracking.epoch_metrics.prediction_task import IGNORED, PredictionFormat, Task, resolve_format
+from runmanager.tracking.epoch_metrics.prediction_task import (
+    IGNORED,
+    PredictionFormat,
+    Task,
+    comparable,
+    resolve_format,
+)
 
 __all__ = ["CorrectCounter"]
 
@@ -27,6 +34,7 @@ class CorrectCounter:
 
     def __init__(self) -> None:
         self.num_samples = 0
+        self.uncompared = ""  # why some predictions could not be compared, and none counts
         self.prediction_format = PredictionFormat(1, None)  # of the last batch
         self._num_labels = self._correct_before = 0
         self._kind: tuple[object, ...] = ()  # of the last batch, and of those in `_batches`
@@ -46,6 +54,12 @@ class CorrectCounter:
 
         They count for `samples` samples, by default the number of rows of labels.
         """
+        try:
+            preds, labels = comparable(preds, labels)
+        except Exception as error:  # tensors of many kinds cannot be compared; the run must not end by that
+            self.uncompared = self.uncompared or error_line(error)
+            self.num_samples += samples or 0
+            return
         options = task, class_dim, ignore_index  # mostly left out
         kind = (preds.shape, labels.shape, preds.dtype, labels.dtype, preds.device, labels.device, options)
         if kind != self._kind:
@@ -62,12 +76,18 @@ class CorrectCounter:
         self.num_samples += len(labels) if samples is None else samples
 
     def total(self) -> tuple[int, int]:
-        """Return the numbers of correct predictions and of labels that count; waits for the device."""
+        """Return the numbers of correct predictions and of labels that count, 0 if some could not be compared.
+
+        Waits for the device.
+        """
+        if self.uncompared:
+            return 0, 0
         self._compare_buffered()
         return self._correct_before + self._correct.total(), self._num_labels - self._ignored.total()
 
-    def restore(self, *, num_samples: int, correct: int, counted: int) -> None:
+    def restore(self, *, num_samples: int, correct: int, counted: int, uncompared: str) -> None:
         """Continue a new counter from these numbers, `correct` and `counted` as `total` returned them."""
+        self.uncompared = uncompared
         self.num_samples, self._correct_before, self._num_labels = num_samples, correct, counted
 
     def _compare_buffered(self) -> None:

@@ -10,7 +10,7 @@ from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses, LossBuff
 from runmanager.tracking.epoch_metrics.prediction_task import PredictionFormat
 from runmanager.tracking.epoch_part import MeterState
 
-__all__ = ["Averages", "EpochMeter"]
+__all__ = ["Averages", "EpochMeter", "notes_on"]
 
 
 @dataclass(frozen=True)
@@ -34,19 +34,30 @@ class EpochMeter:
         self.add_predictions = self._correct.add  # the method itself, which saves a call per step
         self._loss_samples = 0
         self._samples_without_loss = 0
+        self.num_uncounted = 0
 
     @property
     def samples(self) -> int:
-        """The number of samples so far."""
-        return max(self._loss_samples + self._samples_without_loss, self._correct.num_samples)
+        """The number of samples so far; 0 if that of some step is not known."""
+        return (
+            0 if self.num_uncounted else max(self._loss_samples + self._samples_without_loss, self._correct.num_samples)
+        )
 
-    def add_loss(self, loss: torch.Tensor | float | None, samples: int) -> None:
-        """Add a step's mean loss, a scalar, weighted by its number of samples; None if it is not known."""
+    def add_loss(self, loss: torch.Tensor | float | None, samples: int | None) -> None:
+        """Add a step's mean loss, a scalar, weighted by its number of samples; either is None if it is not known."""
+        if samples is None:
+            self.num_uncounted += 1
+            samples = 1
         if loss is None:
             self._samples_without_loss += samples
             return
         self._losses.add(loss, samples)
         self._loss_samples += samples
+
+    @property
+    def uncompared(self) -> str:
+        """Why the accuracy is not known, though there are predictions; empty if it is."""
+        return self._correct.uncompared
 
     @property
     def prediction_format(self) -> PredictionFormat:
@@ -61,21 +72,42 @@ class EpochMeter:
     def totals(self) -> MeterTotals:
         """Return the sums; waits for the device."""
         total, (correct, counted) = self._losses.total(), self._correct.total()
-        return MeterTotals(self.samples, total, self._loss_samples, correct, counted)
+        return MeterTotals(self.samples, total, self._loss_samples, correct, counted, self.num_uncounted)
 
     def state(self) -> MeterState:
         """Return the state for a checkpoint; waits for the device, and changes no result."""
         correct, counted = self._correct.total()
-        return MeterState(self._losses.state(), self._loss_samples, self._correct.num_samples, correct, counted)
+        return MeterState(
+            self._losses.state(),
+            self._loss_samples,
+            self._correct.num_samples,
+            *(correct, counted, self.num_uncounted, self.uncompared),
+        )
 
     def restore(self, state: MeterState) -> None:
         """Continue a new meter from `state`."""
         self._losses.restore(state.losses)
-        self._loss_samples = state.loss_samples
+        self._loss_samples, self.num_uncounted = state.loss_samples, state.num_uncounted
         self._correct.restore(
-            num_samples=state.prediction_samples, correct=state.num_correct, counted=state.num_counted
+            num_samples=state.prediction_samples,
+            correct=state.num_correct,
+            counted=state.num_counted,
+            uncompared=state.uncompared,
         )
 
     def logged_losses(self) -> LoggedLosses:
         """Return the losses kept for logging; waits for the device."""
         return self._losses.logged()
+
+
+def notes_on(meter: EpochMeter, kind: str = "") -> list[str]:
+    """Return lines on what a meter could not count or compare; equal ones for all epochs of a run."""
+    notes = []
+    if meter.num_uncounted:
+        notes.append(
+            f"the number of {kind}samples is not known, as some batches do not show theirs: there is no throughput, "
+            "and the loss is the mean over steps; samples=… states it where the program tracks its steps itself"
+        )
+    if meter.uncompared:
+        notes.append(f"the accuracy of {kind}predictions is not known: they must be comparable ({meter.uncompared})")
+    return notes

@@ -14,17 +14,23 @@ _COMBINED: Mapping[str, Callable[[Sequence[float]], float]] = {"sum": sum, "min"
 
 
 class MeterTotals(msgspec.Struct, frozen=True):
-    """Sums over samples: of the losses over `loss_samples`, and the correct ones of `counted` labels."""
+    """Sums over samples: of the losses over `loss_samples`, and the correct ones of `counted` labels.
+
+    `uncounted` steps have a loss and no known number of samples; each is one of `loss_samples`.
+    """
 
     samples: int = 0
     loss_sum: float | None = None
     loss_samples: int = 0
     correct: int = 0
     counted: int = 0
+    uncounted: int = 0
 
     @property
     def loss(self) -> float | None:
-        """The mean loss; None if never tracked."""
+        """The mean loss, over steps where no step's samples are known; None if never tracked, or if only some are."""
+        if 0 < self.uncounted < self.loss_samples:
+            return None
         return None if self.loss_sum is None or not self.loss_samples else self.loss_sum / self.loss_samples
 
     @property
@@ -84,11 +90,12 @@ def add_totals(parts: Sequence[EpochTotals]) -> EpochTotals:
 def _added(meters: Sequence[MeterTotals]) -> MeterTotals:
     losses = [meter.loss_sum for meter in meters if meter.loss_sum is not None]
     return MeterTotals(
-        samples=sum(meter.samples for meter in meters),
+        samples=0 if any(meter.uncounted for meter in meters) else sum(meter.samples for meter in meters),
         loss_sum=sum(losses) if losses else None,
         loss_samples=sum(meter.loss_samples for meter in meters),
         correct=sum(meter.correct for meter in meters),
         counted=sum(meter.counted for meter in meters),
+        uncounted=sum(meter.uncounted for meter in meters),
     )
 
 

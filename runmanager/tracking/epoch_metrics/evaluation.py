@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from runmanager.tracking.epoch_metrics.loss_buffer import zeros
-from runmanager.tracking.epoch_metrics.prediction_task import PredictionFormat
+from runmanager.tracking.epoch_metrics.prediction_task import PredictionFormat, comparable
 
 __all__ = ["MAX_SCORES", "Evaluation", "Scores"]
 
@@ -46,6 +46,7 @@ class Evaluation:
         self._slots: list[tuple[torch.Tensor, torch.Tensor]] = []  # the next one last
         self._prediction_format: PredictionFormat | None = None  # of the last batch
         self._on_host: Scores | None = None
+        self._is_dropped = False  # as the positions of samples after some that were not comparable are not known
 
     @property
     def loader(self) -> Iterable[Any] | None:
@@ -58,6 +59,11 @@ class Evaluation:
 
     def add(self, preds: torch.Tensor, labels: torch.Tensor, prediction_format: PredictionFormat) -> None:
         """Keep a batch of scores (batch, classes) and class numbers (batch,); count any other without keeping it."""
+        try:
+            preds, labels = comparable(preds, labels)
+        except Exception:  # the accuracy is not known either, which a note says
+            self._is_dropped = True
+            return
         begin, self._num_samples = self._num_samples, self._num_samples + len(labels)
         if self._slots and preds.shape == self._shape and prediction_format is self._prediction_format:
             scores_slot, labels_slot = self._slots.pop()
@@ -103,6 +109,8 @@ class Evaluation:
 
     def scores(self) -> Scores | None:
         """Return the kept scores, None if there are none; waits for the device once, and frees its memory."""
+        if self._is_dropped:
+            return None
         if self._on_host is None and self._scores is not None and self._labels is not None:
             kept = slice(min(self._num_samples, len(self._scores)))
             self._on_host = Scores(self._scores[kept].cpu(), self._labels[kept].cpu(), self._num_samples)

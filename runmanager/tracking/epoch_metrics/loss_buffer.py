@@ -10,6 +10,7 @@ import torch
 from runmanager.errors import TensorMismatchError
 from runmanager.tracking.device.devices import synchronize
 from runmanager.tracking.epoch_part import LossState
+from runmanager.tracking.torch_internals import as_plain
 
 __all__ = ["ASYNC_COPY_DEVICES", "LoggedLosses", "LossBuffer", "sum_type", "zeros"]
 
@@ -48,6 +49,8 @@ class LossBuffer:
 
     def add(self, loss: torch.Tensor | float, samples: int) -> None:
         """Add a step's mean loss over `samples` samples. Raises `TensorMismatchError` for more than one number."""
+        if isinstance(loss, torch.Tensor):
+            loss = as_plain(loss)
         on_device = loss if isinstance(loss, torch.Tensor) and not loss.is_cpu else None
         held = len(self._samples)
         if held == _NUM_SLOTS or (held and bool(self._on_host) == (on_device is not None)):

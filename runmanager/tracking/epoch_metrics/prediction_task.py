@@ -13,8 +13,9 @@ from typing import Literal, TypedDict, get_args
 import torch
 
 from runmanager.errors import TensorMismatchError, UsageError
+from runmanager.tracking.torch_internals import as_plain
 
-__all__ = ["IGNORED", "PredictionFormat", "PredictionOptions", "Task", "resolve_format"]
+__all__ = ["IGNORED", "PredictionFormat", "PredictionOptions", "Task", "comparable", "resolve_format"]
 
 Task = Literal["multiclass", "binary", "multilabel"]
 
@@ -30,6 +31,17 @@ class PredictionOptions(TypedDict, total=False):
     ignore_index: int
 
 
+_COMPARED_AS: dict[torch.dtype, torch.dtype | None] = {
+    **dict.fromkeys((torch.float16, torch.bfloat16, torch.float32, torch.float64), None),
+    **dict.fromkeys((torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64), None),
+    **dict.fromkeys((torch.bool, torch.uint16, torch.uint32), torch.int64),
+    **dict.fromkeys(
+        (torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz), torch.float32
+    ),
+}
+"""The type that numbers of a type are compared in, None for their own: PyTorch does not compare all of them."""
+_MAX_DENSE = 1 << 24  # numbers of a sparse tensor that may be made dense
+
 _NO_CLASSES = "leave the predictions out and pass samples=… if they are not classes"
 
 
@@ -44,6 +56,31 @@ class PredictionFormat:
 
     class_dim: int | None
     ignored: int | None
+
+
+def comparable(preds: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return predictions and labels as dense tensors of types that can be compared, themselves if they are.
+
+    Raises `ValueError` where that is not possible.
+    """
+    preds, labels = as_plain(preds), as_plain(labels)
+    if preds.is_meta and labels.is_meta:
+        raise ValueError("they have no data")
+    return _comparable(preds), _comparable(labels)
+
+
+def _comparable(plain: torch.Tensor) -> torch.Tensor:
+    is_dense = plain.layout is torch.strided and not plain.is_nested
+    if is_dense and _COMPARED_AS.get(plain.dtype, plain) is None:
+        return plain
+    plain = plain.detach()
+    if plain.is_quantized:
+        plain = plain.dequantize()
+    if plain.is_nested or plain.dtype not in _COMPARED_AS or (not is_dense and plain.numel() > _MAX_DENSE):
+        raise ValueError(f"{'nested tensors' if plain.is_nested else plain.dtype} cannot be")
+    if not is_dense:
+        plain = plain.to_dense()
+    return plain.to(_COMPARED_AS[plain.dtype] or plain.dtype)
 
 
 def resolve_format(

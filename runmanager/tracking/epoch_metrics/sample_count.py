@@ -8,12 +8,13 @@ import torch
 
 from runmanager.errors import UsageError
 from runmanager.records.files.whole_numbers import MAX_INT64
+from runmanager.tracking.torch_internals import as_plain
 
 __all__ = ["num_samples", "require_64_bits", "whole_number"]
 
 
-def num_samples(preds: torch.Tensor | None, labels: torch.Tensor | None, samples: int | None) -> int:
-    """Return `samples`, by default the number of rows of labels.
+def num_samples(preds: torch.Tensor | None, labels: torch.Tensor | None, samples: int | None) -> int | None:
+    """Return `samples`, by default the number of rows of labels; None for labels whose rows cannot be counted.
 
     Raises `UsageError` without either, and for predictions without labels, or that are not tensors.
     """
@@ -26,10 +27,19 @@ def num_samples(preds: torch.Tensor | None, labels: torch.Tensor | None, samples
         )
     if samples is not None:
         return whole_number("samples", samples)
-    if labels is None or not labels.ndim:
-        got = "neither labels nor samples=…" if labels is None else "labels of no dimension; pass samples=…"
-        raise UsageError(f"A tracked step must come with its number of samples, got {got}")
-    return int(labels.shape[0])
+    if not isinstance(labels, torch.Tensor):
+        got = "neither labels nor samples=…" if labels is None else f"labels that are a {type(labels).__name__}"
+        raise UsageError(f"A tracked step must come with its number of samples, got {got}; pass samples=…")
+    rows = as_plain(labels)
+    try:
+        count = int(rows.size(0)) if rows.dim() else None
+    except Exception:  # a tensor that stands for others may not know
+        return None
+    if count is None:
+        raise UsageError(
+            "A tracked step must come with its number of samples, got labels of no dimension; pass samples=…"
+        )
+    return count
 
 
 def whole_number(name: str, count: Any) -> int:

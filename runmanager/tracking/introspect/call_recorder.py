@@ -17,6 +17,7 @@ from runmanager.text import error_line
 from runmanager.tracking.introspect.op_recorder import iter_tensors
 from runmanager.tracking.torch_internals import (
     accepts_step_hooks,
+    as_plain,
     backward_pass,
     compiled_module,
     is_compiled,
@@ -273,12 +274,14 @@ def _make_no_hook() -> Callable[..., None]:
 def _traits(args: Any, kwargs: Mapping[str, Any], has_gradients: bool) -> Hashable:
     """Describe all arguments that decide what a call computes."""
     tensors = tuple(
-        (tensor.size(), tensor.dtype, has_gradients and tensor.requires_grad) for tensor in iter_tensors((args, kwargs))
+        (tensor.size(), tensor.dtype, has_gradients and tensor.requires_grad)
+        for tensor in map(as_plain, iter_tensors((args, kwargs)))
     )
     return tensors, tuple(kwargs), tuple(repr(leaf) for leaf in tree_leaves((args, kwargs)) if type(leaf) in _SCALARS)
 
 
 def _without_data(tensor: torch.Tensor) -> torch.Tensor:
+    tensor = as_plain(tensor)
     empty = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=_META)
     return empty.requires_grad_(tensor.requires_grad and torch.is_grad_enabled())
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from runmanager.tracking.introspect.model_copy import unwrap
+from runmanager.tracking.torch_internals import as_plain
 
 __all__ = ["NetworkCall", "example_call", "recorded_call"]
 
@@ -28,7 +29,7 @@ def example_call(network: torch.nn.Module, batch: Any) -> NetworkCall | None:
 
     The input is the batch's first part, as in (images, labels). If `forward` requires several arguments, they are the
     parts of that first part, or else the batch's first parts, as in (left, right, labels). A mapping passes what
-    `forward` accepts by keyword.
+    `forward` accepts by keyword, or itself if that is nothing.
     """
     num_required, names = _parameters(unwrap(network))
     args, kwargs = _arguments(batch, num_required, names)
@@ -47,7 +48,8 @@ def _names_of(args: Sequence[Any], names: Sequence[str]) -> tuple[str, ...]:
 
 def _arguments(batch: Any, num_required: int, names: tuple[str, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if isinstance(batch, Mapping):
-        return (), {name: part for name, part in batch.items() if name in names}
+        by_name = {name: part for name, part in batch.items() if name in names}
+        return ((), by_name) if by_name or num_required != 1 else ((batch,), {})
     if not isinstance(batch, Sequence) or not batch:
         return (batch,), {}
     first = batch[0]
@@ -72,9 +74,10 @@ def _parameters(network: torch.nn.Module) -> tuple[int, tuple[str, ...]]:
 
 
 def _first_sample(value: Any) -> Any:
-    """Reduce every tensor to its first sample."""
+    """Reduce every tensor to its first sample, as far as it has one."""
     if isinstance(value, torch.Tensor):
-        return value[:1].detach() if value.ndim else value.detach()
+        whole = as_plain(value).detach()
+        return whole[:1] if whole.layout is torch.strided and not whole.is_nested and whole.dim() else whole
     if isinstance(value, Mapping):
         return {name: _first_sample(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
@@ -88,4 +91,4 @@ def _has_samples(value: Any) -> bool:
         value = list(value.values())
     if isinstance(value, list | tuple):
         return any(map(_has_samples, value))
-    return isinstance(value, torch.Tensor) and value.numel() > 0
+    return isinstance(value, torch.Tensor) and as_plain(value).numel() > 0

@@ -19,10 +19,15 @@ from typing import Any, TextIO
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 
+from runmanager.text import error_line
 from runmanager.tracking.device.rng import preserve_random_states
 from runmanager.tracking.torch_internals import CALL_HOOK_TABLES, GLOBAL_HOOK_TABLES, module_hooks
 
-__all__ = ["SharedModuleError", "global_hooks_disabled", "isolated", "quiet_thread"]
+__all__ = ["UNSEEN_BATCH", "SharedModuleError", "global_hooks_disabled", "isolated", "looking", "quiet_thread"]
+
+
+UNSEEN_BATCH = "a batch could not be looked at"
+"""The beginning of the note on that, of which a run has one."""
 
 
 class SharedModuleError(Exception):
@@ -52,6 +57,20 @@ def isolated(network: torch.nn.Module) -> Iterator[None]:
             yield
         finally:
             handle.remove()
+
+
+@contextlib.contextmanager
+def looking(notes: list[str]) -> Iterator[None]:
+    """Let the body look at a batch or a loader, which may be anything: the run is as it would be without the look.
+
+    Random states, gradient mode and default dtype are restored, output and warnings suppressed. An error ends the body,
+    and becomes a note.
+    """
+    with quiet_thread(), preserve_random_states(), _torch_modes_restored(), torch.no_grad():
+        try:
+            yield
+        except Exception as error:  # a program's batches, datasets and tensors may raise anything
+            notes.append(f"{UNSEEN_BATCH} ({error_line(error)}): what it shows is missing")
 
 
 def _has_hooks(module: torch.nn.Module) -> bool:

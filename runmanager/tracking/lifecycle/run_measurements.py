@@ -1,12 +1,13 @@
 """Measurements of a run other than its epochs' times: work, memory, energy and outside load."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from statistics import median
 from typing import Any
 
 import msgspec
 import torch
+from torch.utils.data import DataLoader, IterableDataset
 
 from runmanager.records.run.run_record import UNKNOWN_WORK, Environment, EpochRecord, Measurements, RunRecord
 from runmanager.text import error_line
@@ -21,6 +22,7 @@ from runmanager.tracking.environment.code_hashes import LateImports
 from runmanager.tracking.environment.environment import find_peaks, load_average
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.introspect.example_call import NetworkCall
+from runmanager.tracking.introspect.isolation import looking
 from runmanager.tracking.introspect.loader_inspection import batch_inputs
 from runmanager.tracking.introspect.step_cost import count_step_cost
 from runmanager.tracking.lifecycle.step_work import StepWork
@@ -111,8 +113,10 @@ class RunMeasurements:
     ) -> Sequence[str]:
         """Use a first batch; a full one has `batch_size` samples. Returns notes if the work of a step is unknown."""
         if self._work is not None:
-            self._work.use_batch(batch, batch_size)
-            return []
+            notes: list[str] = []
+            with looking(notes):
+                self._work.use_batch(batch, batch_size)
+            return notes
         inputs = batch_inputs(batch)
         if inputs is None or batch_size is None:
             return [f"{UNKNOWN_WORK}: the loader does not show what a full batch is"]
@@ -137,9 +141,11 @@ class RunMeasurements:
         was_observed = recorder is not None and recorder.is_installed
         if recorder is not None:
             recorder.remove()
-        yield
-        if was_observed and self._work is not None:
-            self._work.observe()
+        try:
+            yield
+        finally:
+            if was_observed and self._work is not None:
+                self._work.observe()
 
     def add(self, **measurements: Any) -> None:
         """Add values measured elsewhere, by the field names of `Measurements`."""
@@ -152,7 +158,9 @@ class RunMeasurements:
 
         Readers of the record then see how far that epoch is.
         """
-        with suppress(Exception):  # a loader without a length, or of any other kind
+        if isinstance(loader, DataLoader) and isinstance(loader.dataset, IterableDataset):
+            return  # which would be held against the length, and warned of
+        with looking([]):  # it may have no length, or be of any other kind
             if self._known.first_batch_seconds is None and (count := len(loader)):
                 self._known = msgspec.structs.replace(self._known, steps_per_epoch=count)
                 self._expects_steps = True

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from runmanager.records.settings.secrets import redacted
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.text import encodable, truncated
+from runmanager.tracking.introspect.isolation import UNSEEN_BATCH
 
 __all__ = ["RunNotes"]
 
@@ -26,8 +27,13 @@ class RunNotes:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Each note once, sanitised and truncated for the record, as some quote an exception."""
-        return tuple(dict.fromkeys(map(_bounded, self._lines)))
+        """Each note once, sanitised and truncated for the record, as some quote an exception.
+
+        Of a batch that could not be looked at, the first reason is enough.
+        """
+        unseen = [line for line in self._lines if line.startswith(UNSEEN_BATCH)]
+        lines = [line for line in self._lines if line in unseen[:1] or line not in unseen]
+        return tuple(dict.fromkeys(map(_bounded, lines)))
 
     def note(self, line: str) -> None:
         """Add a note and store it immediately."""

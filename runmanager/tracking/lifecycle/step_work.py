@@ -64,7 +64,7 @@ class StepWork:
     def use_batch(self, batch: Any, batch_size: int | None) -> None:
         """Keep the shape of a full batch, which has `batch_size` samples like those of `batch`."""
         inputs = batch_inputs(batch)
-        if inputs is not None and batch_size is not None:
+        if inputs is not None and batch_size is not None and not inputs.is_nested:
             self._batch = torch.empty((batch_size, *inputs.shape[1:]), dtype=inputs.dtype, device="meta")
 
     def observe(self) -> None:
@@ -119,8 +119,11 @@ class StepWork:
     def _count(self, steps: Sequence[RecordedStep]) -> None:
         self._has_counted = True
         if self._stated is not None:
-            samples = fmean(step.units["samples"] for step in steps)
-            self.counts = {"flop_per_step": round(self._stated * samples), "step_units": {"samples": samples}}
+            if all("samples" in step.units for step in steps):
+                samples = fmean(step.units["samples"] for step in steps)
+                self.counts = {"flop_per_step": round(self._stated * samples), "step_units": {"samples": samples}}
+            else:
+                self._reason = "the number of samples in a step is not known"
         elif any(step.calls for step in steps) and not self.recorder.failure and not self._reason:
             try:
                 self._count_calls(steps)
@@ -200,8 +203,8 @@ class StepWork:
 
 def _full_steps(steps: Sequence[RecordedStep]) -> Sequence[RecordedStep]:
     """Leave out steps of fewer samples, as with the last batch of an epoch, if most have the same number."""
-    most = max((step.units["samples"] for step in steps), default=0)
-    full = [step for step in steps if step.units["samples"] == most]
+    counts = [step.units.get("samples", 0) for step in steps]  # 0 where it is not known
+    full = [step for step, count in zip(steps, counts, strict=True) if count == max(counts)]
     return full if 2 * len(full) >= len(steps) else steps
 
 

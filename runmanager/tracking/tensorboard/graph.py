@@ -54,6 +54,8 @@ def _record(model: torch.nn.Module, call: NetworkCall, device: torch.device) -> 
     try:
         return _record_copy(copy_to_meta(model)[0], call, torch.device("meta"))
     except Exception:  # any error may come from the missing data
+        if any(tensor.is_meta for tensor in iter_tensors((call.args, call.kwargs))) and device.type != "meta":
+            raise
         if _num_bytes(model) > _MAX_COPIED_BYTES:
             raise MemoryError(
                 "the model reads values of its tensors, and a copy with data would take more than 1 GiB"

@@ -37,7 +37,8 @@ from runmanager.text import error_line
 from runmanager.tracking.epoch_metrics.evaluation import Evaluation
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 from runmanager.tracking.introspect.example_call import NetworkCall, example_call
-from runmanager.tracking.introspect.loader_inspection import batch_images, batch_inputs
+from runmanager.tracking.introspect.isolation import looking
+from runmanager.tracking.introspect.loader_inspection import batch_images, batch_inputs, describe_tensor
 from runmanager.tracking.options import TensorBoardOptions
 from runmanager.tracking.sinks import EpochDetails, RunStart, units_per_second
 from runmanager.tracking.tensorboard.chart_layout import CHARTS, Charts, charts_of, scalar_layout
@@ -50,6 +51,9 @@ from runmanager.tracking.tensorboard.hparams import METRICS, metric_tag, session
 __all__ = ["TensorBoardSink", "with_settings"]
 
 _MAX_IMAGES = 64
+_NO_CALL = (
+    "no graph: the model's inputs are not known, as no call of it could be recorded and no first batch shows them"
+)
 
 
 class TensorBoardSink:
@@ -79,10 +83,16 @@ class TensorBoardSink:
         self._writer.summary(scalar_layout())
         self._writer.summary(text, 0)
         notes: list[str] = []
-        if self._options.images:
-            notes += self._add_images(start)
+        images = call = None
+        if self._options.images and start.first_batch is not None:
+            with looking(notes):
+                images = _image_grid(start.first_batch, notes)
+        if images is not None:
+            self._writer.summary(images, 0)
         if self._options.graph and start.network is not None:
-            call = None if start.first_batch is None else example_call(start.network, start.first_batch)
+            if start.first_batch is not None:
+                with looking(notes):
+                    call = example_call(start.network, start.first_batch)
             notes += self._add_graph(start.network, call, start.device)
         self._writer.flush()
         return notes
@@ -149,21 +159,10 @@ class TensorBoardSink:
         before, self._charts = self._charts, charts_of(self._metrics, self._units)
         return self._charts != before
 
-    def _add_images(self, start: RunStart) -> Sequence[str]:
-        images = None if start.first_batch is None else batch_images(start.first_batch, _MAX_IMAGES)
-        if images is None:
-            inputs = batch_inputs(start.first_batch)
-            if inputs is None or inputs.ndim != 4:
-                return []  # of another kind, as tokens
-            return [f"no image grid: images must have 1 or 3 channels, got batches of shape {tuple(inputs.shape)}"]
-        assert self._writer is not None
-        self._writer.summary(protos.image("images", images, dataformats="NCHW"), 0)
-        return ()
-
     def _add_graph(self, network: torch.nn.Module, call: NetworkCall | None, device: torch.device) -> Sequence[str]:
         """Draw a call of the network; if that fails, a call that was seen is drawn after the first epoch."""
         if call is None:
-            self._undrawn = "no graph: the loader gave no batch with tensors for the model", device
+            self._undrawn = self._undrawn or (_NO_CALL, device)
             return ()
         assert self._writer is not None
         try:
@@ -179,8 +178,10 @@ class TensorBoardSink:
         self, network: torch.nn.Module, call: NetworkCall | None, reason: str, device: torch.device
     ) -> Sequence[str]:
         notes = () if call is None else self._add_graph(network, call, device)
-        is_drawn, self._undrawn = self._undrawn is None, None
-        return notes if is_drawn else [reason]
+        failed, self._undrawn = self._undrawn, None
+        if failed is None:
+            return notes
+        return [failed[0] if reason == _NO_CALL else reason]  # why a guessed call failed tells more than a seen one
 
     def _add_pictures(self, pictures: Summary, epoch: int) -> None:
         if pictures.value:
@@ -201,6 +202,18 @@ class TensorBoardSink:
         new = [note for key, note in notes.items() if key not in self._noted]  # once, as it applies to every epoch
         self._noted.update(notes)
         return new
+
+
+def _image_grid(batch: Any, notes: list[str]) -> Summary | None:
+    """Build the grid of a batch's images; None, with a note on images that cannot be shown, if it has none."""
+    if (images := batch_images(batch, _MAX_IMAGES)) is not None:
+        grid: Summary = protos.image("images", images, dataformats="NCHW")
+        return grid
+    inputs = batch_inputs(batch)
+    if inputs is not None and inputs.ndim == 4:  # not of another kind, as tokens
+        what = describe_tensor(inputs)
+        notes.append(f"no image grid: images must be dense, with pixels and 1 or 3 channels, got {what}")
+    return None
 
 
 def _result_tag(name: str) -> str:

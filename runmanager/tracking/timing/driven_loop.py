@@ -37,7 +37,7 @@ class DrivenLoop:
         timer: PhaseTimer,
         heartbeat: _Progress,
         *,
-        on_step: Callable[[Any, int], None],
+        on_step: Callable[[Any, int | None], None],
         on_end: Callable[[float | None], None],
     ) -> None:
         self._phases = phases
@@ -80,8 +80,8 @@ class DrivenLoop:
         self._phases.open.append(self._step)
         return True
 
-    def end_step(self, loss: Any, samples: int) -> None:
-        """Count a step over `samples` samples, with its mean loss or None if that is not known; end the open one."""
+    def end_step(self, loss: Any, samples: int | None) -> None:
+        """Count a step over `samples` samples, with its mean loss, each None if it is not known; end the open one."""
         self._on_step(loss, samples)
         self._leave_step()
 

@@ -306,7 +306,10 @@ def test_custom_loop_is_not_told_of_the_setting_that_keeps_weights(contents: Cal
     for unsigned, told in ((None, True), ((), False)):
         sweep = contents(({"lr": 1}, reaching(0.9), {"unsigned": unsigned}))
         text = format_sections("", best_sections(find_best(sweep, None)))
-        assert ("checkpoint.keep_best" in text, "its program saves its model itself" in text) == (told, not told)
+        assert ("checkpoint.keep_best" in text, "what its program may have saved is not recorded" in text) == (
+            told,
+            not told,
+        )
 
 
 def test_no_call_is_given_that_could_not_load_the_weights_of_a_program(sweep: Any) -> None:

@@ -160,3 +160,22 @@ def test_values_of_intervals_of_steps_are_named_by_their_step(logged):
     found = find_best(logged({"only": 0.5}, num_seeds=1, interval="steps"), None, at="best")
     assert best_headline(found).endswith(", at step 3.")
     assert "(step 3)" in format_sections("", best_sections(found))
+
+
+def test_cells_without_a_finite_value_are_told_from_those_without_any(contents):
+    """A metric of the whole run, as a script prints it: NaN is stored as null."""
+    summaries = ({"score": 0.9}, {"score": None}, {"other": 1.0})
+    cells = [({"lr": lr}, [], {"summary": each, "name": f"lr{lr}"}) for lr, each in enumerate(summaries)]
+    best = find_best(contents(*cells), None, metric="score", better="max")
+    assert (best.num_left_out, best.num_not_finite) == (2, 1)
+    said = format_sections("", best_sections(best))
+    assert "1 cell is left out: the score of a finished run there is not finite." in said
+    assert "1 cell is left out: not every finished run there has the metric." in said
+    assert "The last score is not finite in lr1, so its cell is left out." in best_sentences(best)
+    with pytest.raises(UsageError, match=r"a run whose value is not finite in every cell \(lr1, other\)"):
+        find_best(
+            contents(cells[1], ({"lr": 9}, [], {"summary": {"score": None, "other": 1.0}, "name": "other"})),
+            None,
+            metric="score",
+            better="max",
+        )

@@ -128,3 +128,13 @@ def test_a_long_log_is_read_from_its_end(details: Callable[..., str]) -> None:
     text = details(files={"run.log": "x" * 200_000 + "\nthe end\n"})
     assert text.endswith("  the end\n")
     assert len(text) < 100_000
+
+
+def test_a_line_that_was_redrawn_counts_once_in_its_last_state(details: Callable[..., str]) -> None:
+    states = "".join(f"\r{share:3}%|{'#' * (share // 10):10}|" for share in range(0, 101, 10))
+    nested = "outer 0\n\rinner 0\x1b[A\router 1\n\rinner 1"
+    text = details(files={"run.log": f"begins\n{states}\n{nested}\nends\r\n"})
+    lines = [line.strip() for line in text.partition("run.log")[2].splitlines()]
+    assert "100%|##########|" in lines and not [line for line in lines if "50%" in line]
+    assert lines[lines.index("outer 1") :][:3] == ["outer 1", "inner 1", "ends"] and "outer 0" not in lines
+    assert "begins" in lines and "(the last" not in text

@@ -1,6 +1,7 @@
 """Transfer to a device: nested containers, and a loader that moves its batches."""
 
-from collections import OrderedDict, namedtuple
+from collections import OrderedDict, UserDict, defaultdict, namedtuple
+from typing import Any
 
 import pytest
 import torch
@@ -94,3 +95,44 @@ def test_the_default_device_is_the_accelerator_if_there_is_one(monkeypatch: pyte
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda:0"))
     assert get_default_device() == torch.device("cuda")
+
+
+class Enc(UserDict[str, torch.Tensor]):
+    """Moves itself, as encodings of tokenizers do."""
+
+    def to(self, device: str) -> "Enc":
+        return Enc({name: value.to(device) for name, value in self.items()})
+
+
+def nested_batches() -> list[object]:
+    inside: list[object] = [torch.zeros(2)]
+    inside.append(inside)
+    packed = nn.utils.rnn.pack_sequence([torch.zeros(3, 1), torch.zeros(2, 1)])
+    return [
+        *({"a": [torch.zeros(2), ("word", None)]}, Pair(torch.zeros(1), 2), OrderedDict(a=torch.zeros(1))),
+        *(defaultdict(list, a=torch.zeros(1)), Enc(a=torch.zeros(1)), packed, inside, torch.zeros(2).to_sparse()),
+    ]
+
+
+def test_what_is_there_already_stays_the_same_object() -> None:
+    for batch in nested_batches():
+        assert to_device(batch, "cpu") is batch
+    meta = [torch.zeros(2, device="meta")]
+    assert to_device(meta, "cpu") is meta, "it has no data to move"
+
+
+def test_what_moves_keeps_its_type() -> None:
+    for batch in nested_batches()[:-2]:
+        assert type(to_device(batch, "meta")) is type(batch)
+    named = to_device(defaultdict(list, a=torch.zeros(1)), "meta")
+    assert named["a"].is_meta and named["missing"] == []
+    assert to_device(Enc(a=torch.zeros(1)), "meta")["a"].is_meta
+
+
+def test_a_container_that_cannot_be_read_stays_as_it_is() -> None:
+    class Closed(dict[str, torch.Tensor]):
+        def items(self) -> Any:
+            raise RuntimeError("closed")
+
+    closed = Closed(a=torch.zeros(1))
+    assert to_device(closed, "cpu") is closed and to_device([closed], "meta")[0] is closed

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from runmanager import DeviceDataLoader
 from runmanager.tracking.introspect.loader_inspection import (
     batch_images,
     class_names,
+    count_samples,
     full_batch_size,
     peek_batch,
     read_samples,
@@ -253,3 +254,55 @@ def test_class_names_are_the_datasets_or_else_numbers() -> None:
     assert class_names(DeviceDataLoader(loader, "cpu"), 2) == ["cat", "dog"]
     assert class_names(loader, 3) == ["0", "1", "2"]  # two names cannot be those of three classes
     assert class_names(DataLoader(images()), 2) == class_names(None, 2) == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("batch", "count"),
+    [
+        ((torch.zeros(8, 3), torch.zeros(8)), 8),
+        (torch.zeros(5, 2).to_sparse(), 5),
+        ({"ids": torch.zeros(4, 9), "mask": torch.zeros(4, 9), "scale": torch.tensor(2.0)}, 4),
+        (({"ids": torch.zeros(4, 9)}, torch.zeros(4)), 4),
+        (([torch.zeros(8, 3), torch.zeros(8, 5)], torch.zeros(8)), 8),
+        (([torch.zeros(3, 4, 4)] * 5, [{"boxes": torch.zeros(2, 4)}] * 5), 5),
+        ((["a", "b"], torch.zeros(2)), 2),
+        ((np.zeros((6, 2)), np.zeros(6)), 6),
+        (torch.nn.utils.rnn.pack_sequence([torch.zeros(3, 4), torch.zeros(2, 4)]), 2),
+        ({"weights": torch.zeros(3), "x": torch.zeros(7, 2)}, None),
+        ([(torch.zeros(3, 4, 4), torch.tensor(1))] * 5, None),
+        ([{"image": torch.zeros(3, 4, 4)}] * 5, None),
+        ([[1, 2, 3], [4, 5, 6]], None),
+        ((torch.tensor(1.0), torch.tensor(2)), None),
+        ("word", None),
+        (None, None),
+    ],
+)
+def test_samples_are_counted_only_where_it_is_certain(batch: Any, count: int | None) -> None:
+    assert count_samples(batch) == count
+
+
+def test_few_large_samples_are_read() -> None:
+    class Large(Dataset[torch.Tensor]):
+        """Samples of 100 MiB, which take no memory here."""
+
+        read: ClassVar[list[int]] = []
+
+        def __len__(self) -> int:
+            return 1000
+
+        def __getitem__(self, index: int) -> torch.Tensor:
+            self.read.append(index)
+            return torch.zeros(1).expand(25 << 20)
+
+    assert len(peek_batch(DataLoader(Large(), batch_size=500, collate_fn=list))) == 2 and Large.read == [0, 1]
+
+
+def test_images_without_pixels_or_of_another_layout_are_not_shown() -> None:
+    for batch in (torch.rand(0, 1, 8, 8), torch.rand(2, 3, 0, 8), torch.rand(2, 1, 8, 8).to_sparse()):
+        assert batch_images(batch, 64) is None
+
+
+def test_only_what_is_shown_of_huge_images_is_copied() -> None:
+    huge = torch.full((1, 3, 1, 1), 201, dtype=torch.uint8).expand(1000, 3, 50_000, 50_000)
+    shown = batch_images(huge, 4)
+    assert shown is not None and shown.shape == (4, 3, 64, 64) and shown.unique().tolist() == [201]

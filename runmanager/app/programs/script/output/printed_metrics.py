@@ -79,7 +79,11 @@ class PrintedMetrics:
         unknown = [each.name for each in self._patterns if each.name not in self.last and each.name not in self._odd]
         earlier = [name for name in unknown if name in self._earlier]
         missing = [name for name in unknown if name not in self._earlier]
-        odd = [f"--scalar {name}: `{text}` is not a number, and is left out" for name, text in self._odd.items()]
+        odd = [
+            f"--scalar {name}: `{text}` is not a number, and is left out"
+            + ("; the last number that was printed counts" if name in self.last else "")
+            for name, text in self._odd.items()
+        ]
         lost = [] if self._lost is None else [f"the event file lacks the end of the series: {self._lost}"]
         return [
             *odd,

@@ -70,3 +70,11 @@ def test_a_folder_that_takes_no_file_costs_the_series_only(tmp_path: Path) -> No
     metrics = printed(tmp_path / "missing", "loss 3\nloss 2\n")
     assert metrics.metrics() == {"loss": 2.0}
     assert "lacks the end of the series" in metrics.notes()[-1]
+
+
+def test_a_percentage_is_a_number_and_what_is_none_does_not_pass_in_silence(tmp_path: Path) -> None:
+    metrics = printed(tmp_path, "loss 0.9\nrate 4\nloss 0.3%\nrate fast\n")
+    assert metrics.metrics() == {"loss": 0.003, "rate": 4.0}
+    assert metrics.notes() == [
+        "--scalar rate: `rate fast` is not a number, and is left out; the last number that was printed counts"
+    ]
