@@ -1,14 +1,15 @@
-"""Text for people: values and commands as they are typed, bounded lines, no terminal control characters."""
+"""Text for people: values and commands as they are typed, bounded lines, nothing that a terminal or shell obeys."""
 
 import json
 import re
-import shlex
 import shutil
 import textwrap
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterator, Sequence
 from typing import Any, TextIO
 
 __all__ = [
+    "CODE_SPAN",
     "MAX_LINE",
     "encodable",
     "error_line",
@@ -21,7 +22,11 @@ __all__ = [
     "message_line",
     "pluralize",
     "printable",
+    "printable_line",
+    "printable_value",
     "shell_command",
+    "shell_join",
+    "shell_quote",
     "truncated",
     "wrapped",
 ]
@@ -63,8 +68,9 @@ def shell_command(stored: Sequence[str]) -> str:
     words = stored[len(_APPLICATION) :]
     settings = [word for word in words if word not in (*_OF_GRIDS, *_OF_RUNS)]
     if tuple(stored[: len(_APPLICATION)]) != _APPLICATION or not settings:
-        return shlex.join(full_command(stored))
-    return shlex.join(["runmanager", *(_as_demo(settings) or _as_duel(settings) or _as_sweep(words, settings))])
+        is_assignment = bool(stored) and "=" in stored[0]  # to a shell, unless its name is quoted
+        return ("''" if is_assignment else "") + shell_join(full_command(stored))
+    return shell_join(["runmanager", *(_as_demo(settings) or _as_duel(settings) or _as_sweep(words, settings))])
 
 
 def _as_sweep(words: Sequence[str], settings: Sequence[str]) -> list[str]:
@@ -86,6 +92,41 @@ def _as_duel(settings: Sequence[str]) -> list[str]:
     return ["duel", *sides, *others] if sides else []
 
 
+_BARE_WORD = re.compile(r"(?!=|%|.*[=:]=)[A-Za-z0-9_@%+=:,./-]+", re.ASCII)
+
+
+def shell_join(words: Sequence[str]) -> str:
+    """Format words as one line that bash and zsh read as exactly these, in a script and typed."""
+    return " ".join(map(shell_quote, words))
+
+
+def shell_quote(word: str) -> str:
+    r"""Quote a word for bash and zsh, as in `=ls`, which zsh would look up; one with `'` or without a glyph: `$'\n'`.
+
+    The quoted word has printable characters only, so that `printable` leaves a command as it is.
+    """
+    if _BARE_WORD.fullmatch(word):
+        return word
+    if "'" not in word and printable_line(word) == word:
+        return f"'{word}'"
+    return "$'" + "".join(_ESCAPES.get(each) or _as_bytes(each, shown) for each, shown in _shown(word)) + "'"
+
+
+# An interactive bash looks for `!` in these quotes, though not in plain ones.
+_ESCAPES = {"\\": r"\\", "'": r"\'", "!": r"\x21", "\n": r"\n", "\t": r"\t", "\r": r"\r"}
+
+
+def _as_bytes(character: str, shown: str) -> str:
+    if character == shown:
+        return character
+    errors = "surrogateescape" if "\udc80" <= character <= "\udcff" else "surrogatepass"
+    return "".join(f"\\x{byte:02x}" for byte in character.encode(errors=errors))
+
+
+CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
+"""Code in a line of Markdown, as `in_backticks` writes it: the fence, and what it holds."""
+
+
 def in_backticks(text: str) -> str:
     """Quote text as Markdown code: between more backticks than it has in a row itself."""
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
@@ -95,7 +136,7 @@ def in_backticks(text: str) -> str:
 
 def wrapped(text: str, width: int) -> str:
     """Break a text into lines of `width` at spaces, and nowhere in a command between backticks, so it can be copied."""
-    commands = re.sub(r"`[^`\n]*`", lambda found: found[0].replace(" ", _NO_BREAK), text)
+    commands = CODE_SPAN.sub(lambda found: found[0].replace(" ", _NO_BREAK), text)
     parts = (
         textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False, subsequent_indent=_indent(line))
         for line in commands.split("\n")
@@ -117,18 +158,60 @@ def _indent(line: str) -> str:
 _MIN_WIDTH = 20
 _NO_BREAK = "\x00"  # stands for a space; no printable text contains it
 
-# Control characters but for tab and line feed; bidirectional marks, with which a text can look like another one; lone
-# surrogates (from names that are not UTF-8), which no terminal can be sent.
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# Letters, marks and symbols that show nothing; all else without a glyph is what `str.isprintable` calls so.
+_WITHOUT_GLYPH = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
+_SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+_EMOJI_SELECTOR = "\ufe0f"
+_MAX_MARKS = 4  # on a letter: more than any language needs would run into the lines above and below
 
 
 def printable(text: str) -> str:
-    r"""Replace characters that a terminal would obey by their Python escapes, like `\x1b`; `\r\n` becomes `\n`."""
-    return _UNPRINTABLE.sub(_escape, text.replace("\r\n", "\n"))
+    r"""Replace what a terminal would obey or not show by Python's escapes, like `\x1b`; line breaks and tabs stay.
+
+    These are control and format characters (also those that change the direction of text), private and unassigned
+    ones, spaces but for the common one, and marks that stand on no letter. `\r\n` becomes `\n`.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(shown for _, shown in _shown(text.replace("\r\n", "\n")))
 
 
-def _escape(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape", "surrogatepass").decode()
+def printable_line(text: str) -> str:
+    r"""Replace the same and line breaks and tabs, for a text in one line, such as a value."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(shown for _, shown in _shown(text)).replace("\n", r"\n").replace("\t", r"\t")
+
+
+def printable_value(value: Any) -> str:
+    """Return a setting's value as on the command line, in one line of at most `MAX_LINE` characters."""
+    return truncated(printable_line(format_value(value)))
+
+
+def _shown(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each character with what is shown of it."""
+    before, marks = "", _MAX_MARKS  # a mark at the beginning would change what stands before the text
+    for each in text:
+        if each.isascii():
+            is_shown, category = each.isprintable() or each in "\n\t", "L" if each.isalnum() else ""
+        else:
+            category = unicodedata.category(each)
+            is_shown = each.isprintable() and each not in _WITHOUT_GLYPH
+            if _SELECTORS.match(each):
+                is_shown = each == _EMOJI_SELECTOR and before == "So"
+            elif category[0] == "M":
+                marks += 1
+                is_shown = is_shown and marks <= _MAX_MARKS
+        if category[:1] != "M":
+            marks = 0 if category[:1] in ("L", "N") else _MAX_MARKS
+        before = category
+        yield each, each if is_shown else _escaped(each)
+        if not is_shown:
+            marks = _MAX_MARKS
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode()
 
 
 MAX_LINE = 1000

@@ -1,7 +1,6 @@
 """`runmanager compare`: the runs of a sweep that differ in one setting only, or those of two sweeps, compared."""
 
 import dataclasses
-import shlex
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
@@ -22,7 +21,7 @@ from runmanager.cli.gate.conditions import FailIfOption, Verdict, answer_conditi
 from runmanager.cli.printing import console, print_text, print_warning, render, warn_damaged
 from runmanager.cli.table_formats import DATA_FORMATS, TableFormat, format_table, max_text_rows
 from runmanager.errors import UsageError
-from runmanager.text import in_backticks, printable
+from runmanager.text import in_backticks, printable, shell_join
 
 if TYPE_CHECKING:
     from runmanager.results.compare.comparison_table import ComparisonTable
@@ -209,7 +208,7 @@ def _other_question(pairing: "OneSweep | SweepPair", options: "CompareOptions", 
         return []
     asked = dataclasses.replace(options, at=LAST, better=None) if other == THROUGHPUT.name else options
     among = [] if where is None else ["--where", where]
-    command = shlex.join(["runmanager", "compare", *pairing.typed_names, *asked.words(), "--metric", other, *among])
+    command = shell_join(["runmanager", "compare", *pairing.typed_names, *asked.words(), "--metric", other, *among])
     return [f"No metric was named, so this compares {options.metric}; for {other}: {in_backticks(command)}."]
 
 

@@ -1,6 +1,5 @@
 """`runmanager duel`: two settings, commits or environments measured against each other, in turns on this machine."""
 
-import shlex
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
@@ -18,7 +17,7 @@ from runmanager.cli.hydra_application import run_application
 from runmanager.cli.printing import print_text, wrap_lines
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths, dated_name
-from runmanager.text import fitted, printable
+from runmanager.text import fitted, in_backticks, printable, shell_join
 
 if TYPE_CHECKING:
     from runmanager.app.duel.two_drivers import DuelRequest
@@ -123,9 +122,10 @@ def _refuse_repeated(words: list[str]) -> None:
     for name in names:
         if names.count(name) > 1:
             values = [word for word in words if word.startswith(f"{name}=")]
+            example = f"{shell_join(['runmanager', 'duel', *values[:2]])} …"
             raise UsageError(
                 f"`{name}` must be given once after the sides of a duel, got {' and '.join(values)}; the first two "
-                f"words are the sides: `runmanager duel {values[0]} {values[1]} …`."
+                f"words are the sides: {in_backticks(example)}."
             )
 
 
@@ -183,8 +183,9 @@ def _duel_of_code(
     from runmanager.app.duel.two_drivers import run_duel
 
     request = _request(ctx, words, revisions, (pythons[0] or sys.executable, pythons[1] or sys.executable))
-    followed = shlex.quote(str(Path(request.output_root) / f"{request.name}-candidate"))
-    line = f"Both sides run in turns; `runmanager watch {followed}` shows the progress in another terminal."
+    candidate = str(Path(request.output_root) / f"{request.name}-candidate")
+    followed = in_backticks(shell_join(["runmanager", "watch", candidate]))
+    line = f"Both sides run in turns; {followed} shows the progress in another terminal."
     typer.echo(fitted(printable(line), sys.stderr), err=True)
     result = run_duel(request)
     out = sys.stderr if format_ is DuelFormat.GITHUB else sys.stdout
