@@ -6,6 +6,7 @@ import shutil
 import textwrap
 import unicodedata
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, TextIO
 
 __all__ = [
@@ -20,13 +21,16 @@ __all__ = [
     "full_message",
     "in_backticks",
     "message_line",
+    "padded",
     "pluralize",
     "printable",
+    "printable_json",
     "printable_line",
     "printable_value",
     "shell_command",
     "shell_join",
     "shell_quote",
+    "text_width",
     "truncated",
     "wrapped",
 ]
@@ -158,6 +162,9 @@ def _indent(line: str) -> str:
 _MIN_WIDTH = 20
 _NO_BREAK = "\x00"  # stands for a space; no printable text contains it
 
+_CONTROL = r"\x00-\x08\x0b-\x1f\x7f"
+_SUSPECT = re.compile(rf"[{_CONTROL}]|[^\x00-\x7f]+")
+_SUSPECT_IN_LINE = re.compile(rf"[{_CONTROL}\t\n]|[^\x00-\x7f]+")
 # Letters, marks and symbols that show nothing; all else without a glyph is what `str.isprintable` calls so.
 _WITHOUT_GLYPH = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
 _SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
@@ -171,16 +178,12 @@ def printable(text: str) -> str:
     These are control and format characters (also those that change the direction of text), private and unassigned
     ones, spaces but for the common one, and marks that stand on no letter. `\r\n` becomes `\n`.
     """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(shown for _, shown in _shown(text.replace("\r\n", "\n")))
+    return _SUSPECT.sub(_replaced, text.replace("\r\n", "\n"))
 
 
 def printable_line(text: str) -> str:
     r"""Replace the same and line breaks and tabs, for a text in one line, such as a value."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(shown for _, shown in _shown(text)).replace("\n", r"\n").replace("\t", r"\t")
+    return _SUSPECT_IN_LINE.sub(_replaced, text)
 
 
 def printable_value(value: Any) -> str:
@@ -188,30 +191,51 @@ def printable_value(value: Any) -> str:
     return truncated(printable_line(format_value(value)))
 
 
-def _shown(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each character with what is shown of it."""
-    before, marks = "", _MAX_MARKS  # a mark at the beginning would change what stands before the text
+def text_width(text: str) -> int:
+    """Return how many columns of a terminal a printable line takes: letters of East Asia take two, marks none."""
+    if text.isascii():
+        return len(text)
+    return sum(2 if unicodedata.east_asian_width(each) in "WF" else _category(each) not in "MV" for each in text)
+
+
+def padded(text: str, width: int) -> str:
+    """Fill a printable line with spaces up to a `width` of terminal columns."""
+    return text + " " * (width - text_width(text))
+
+
+def printable_json(text: str) -> str:
+    r"""Replace the same in JSON by JSON's own escapes, like `\u009b`, which read back as the same text."""
+    return _SUSPECT.sub(lambda found: json.dumps(found[0])[1:-1] if _replaced(found) != found[0] else found[0], text)
+
+
+def _replaced(found: re.Match[str]) -> str:
+    return _shown_after(found.string[max(found.start() - 1, 0) : found.start()], found[0])
+
+
+@lru_cache(maxsize=1024)  # a table has few of them, such as ±
+def _shown_after(before: str, text: str) -> str:
+    return "".join(shown for _, shown in _shown(text, before))
+
+
+def _shown(text: str, before: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each character with what is shown of it, in a text after the character `before`."""
+    category = "L" if before.isalnum() else ""
     for each in text:
-        if each.isascii():
-            is_shown, category = each.isprintable() or each in "\n\t", "L" if each.isalnum() else ""
+        earlier, category = category, _category(each)
+        if category == "M":
+            category = f"{earlier}M"  # of a letter with so many marks
+            is_shown = earlier[:1] in ("L", "N") and len(earlier) <= _MAX_MARKS and each not in _WITHOUT_GLYPH
+        elif category == "V":
+            is_shown = earlier == "S" and each == _EMOJI_SELECTOR
         else:
-            category = unicodedata.category(each)
             is_shown = each.isprintable() and each not in _WITHOUT_GLYPH
-            if _SELECTORS.match(each):
-                is_shown = each == _EMOJI_SELECTOR and before == "So"
-            elif category[0] == "M":
-                marks += 1
-                is_shown = is_shown and marks <= _MAX_MARKS
-        if category[:1] != "M":
-            marks = 0 if category[:1] in ("L", "N") else _MAX_MARKS
-        before = category
-        yield each, each if is_shown else _escaped(each)
-        if not is_shown:
-            marks = _MAX_MARKS
+        category = category if is_shown else ""
+        yield each, each if is_shown else each.encode("unicode_escape", "surrogatepass").decode()
 
 
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape", "surrogatepass").decode()
+def _category(character: str) -> str:
+    """`L`etter, `M`ark, `N`umber, `S`ymbol or another of Unicode's categories; `V` for selectors of variants."""
+    return "V" if _SELECTORS.match(character) else unicodedata.category(character)[0]
 
 
 MAX_LINE = 1000

@@ -41,7 +41,7 @@ from runmanager.cli.printing import print_error
 from runmanager.cli.repeated_options import UniqueOptionsCommand
 from runmanager.cli.script_options import SCRIPT_METAVAR, ScriptCommand
 from runmanager.errors import ConfigurationError, RunManagerError
-from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
+from runmanager.records.host.standard_streams import print_line, repaired_streams, report_lost_output
 from runmanager.records.sweep.lookup import newest_sweeps
 from runmanager.signals import INTERRUPTED_STATUS
 
@@ -176,7 +176,7 @@ def _status_of(arguments: Sequence[str]) -> int:
         return end.code if isinstance(end.code, int) else 0
     except Exception as error:
         if debug:
-            traceback.print_exc()
+            print_line(traceback.format_exc(), sys.stderr)
         return _report_error(error)
 
 

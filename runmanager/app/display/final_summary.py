@@ -16,7 +16,7 @@ from runmanager.records.run.status import Reason, Status
 from runmanager.records.settings.signature import short_signature
 from runmanager.records.storage.reader import StoredRun
 from runmanager.records.sweep.lookup import command_on, typed_name
-from runmanager.text import in_backticks, pluralize, printable, shell_command, wrapped
+from runmanager.text import in_backticks, pluralize, printable_line, shell_command, wrapped
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -205,7 +205,8 @@ def _print_lines(console: Console, lines: Sequence[Text]) -> None:
 
 def _line(text: str, console: Console) -> Text:
     """A line wrapped between words, and not in a command, in a terminal; unwrapped in a log."""
-    return Text(wrapped(printable(text), console.width) if console.is_terminal else printable(text))
+    line = printable_line(text)
+    return Text(wrapped(line, console.width) if console.is_terminal else line)
 
 
 def _side_by_side(console: Console, *parts: str) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from runmanager.records.files.paths import SweepPaths
+from runmanager.records.host.standard_streams import print_line
 from runmanager.records.run.run_record import RunRecord
 from runmanager.validation import fault
 
@@ -43,7 +44,7 @@ def announce_end(url: str, sweep: SweepPaths, runs: Sequence[RunRecord | None], 
     except Exception:  # of the service's own client
         is_sent = False
     if not is_sent:
-        print(f"warning: the notification could not be sent to {_scheme(url)}.", file=sys.stderr)
+        print_line(f"warning: the notification could not be sent to {_scheme(url)}.", sys.stderr)
 
 
 def ring(console: Console, sweep: SweepPaths, runs: Sequence[RunRecord | None]) -> None:

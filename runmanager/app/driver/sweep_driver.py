@@ -44,7 +44,7 @@ from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObse
 from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE
 from runmanager.records.storage.reader import SweepContents, read_sweep
 from runmanager.records.sweep.sweep_record import add_cells, fresh_sweep_folder, leave_sweep, read_sweep_record
-from runmanager.text import pluralize, wrapped
+from runmanager.text import pluralize, printable_line, wrapped
 from runmanager.tracking.environment.environment import command_line
 
 __all__ = ["DriverOptions", "SweepDriver"]
@@ -173,8 +173,10 @@ class SweepDriver:
 
     def _print_line(self, line: str) -> None:
         if not self._options.quiet:
-            text = wrapped(line, self._console.width) if self._console.is_terminal else line
-            self._console.print(text, markup=False, soft_wrap=True)
+            text = printable_line(line)
+            self._console.print(
+                wrapped(text, self._console.width) if self._console.is_terminal else text, soft_wrap=True
+            )
 
     def _print_pairing_notices(self, grid: CellGrid) -> None:
         for line in pairing_notices(grid, self._pairing):
@@ -237,7 +239,7 @@ class SweepDriver:
         can_ask = sys.stdin.isatty() and self._console.is_terminal
         if self._options.dry_run or self._options.yes or num_cells < _CONFIRM_FROM or not can_ask:
             return
-        answer = self._console.input(f"Run up to {pluralize(num_cells, 'cell')}? [y/N] ", markup=False)
+        answer = self._console.input(f"Run up to {pluralize(num_cells, 'cell')}? [y/N] ")
         if answer.strip().lower() not in ("y", "yes"):
             raise UsageError("Nothing was run.")
 

@@ -30,7 +30,7 @@ from runmanager.launching.hydra_internals import hydra_words
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.records.files.paths import dated_name
 from runmanager.records.host.process import usable_cores
-from runmanager.text import format_value, shell_join
+from runmanager.text import format_value, printable_line, shell_join
 from runmanager.validation import fault, suggestion
 
 __all__ = ["TuneRequest", "tune_built_in"]
@@ -103,7 +103,7 @@ def tune_built_in(
         seconds=request.seconds,
         began=request.began or time.monotonic(),
         shares=seen.shares,
-        say=lambda line: console.print(line, markup=False, soft_wrap=not console.is_terminal),
+        say=lambda line: console.print(printable_line(line), soft_wrap=not console.is_terminal),
     )
     _finish(job, request, search.run(), folder, console)
 
@@ -130,7 +130,7 @@ def _finish(job: "_Job", request: TuneRequest, found: Tuning, folder: Path, cons
         try:
             save_preset(request.save or _free_name(), *_separated(words), overwrites=request.overwrites)
         except ConfigurationError as error:  # of settings that no preset can hold, where none was asked for
-            console.print(f"No preset is written: {error.faults[0]}", markup=False, soft_wrap=True)
+            console.print(printable_line(f"No preset is written: {error.faults[0]}"), soft_wrap=True)
     if answer.exit_status:
         raise SystemExit(answer.exit_status)
 

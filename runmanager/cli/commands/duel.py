@@ -14,10 +14,11 @@ from runmanager.cli.fixed_arguments import fixed_arguments
 from runmanager.cli.gate.conditions import FailIfOption, Verdict, answer_conditions
 from runmanager.cli.gate.proposed_duel import could_say, duel_of_sides
 from runmanager.cli.hydra_application import run_application
-from runmanager.cli.printing import print_text, wrap_lines
+from runmanager.cli.printing import print_text
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths, dated_name
-from runmanager.text import fitted, in_backticks, printable, shell_join
+from runmanager.records.host.standard_streams import print_line
+from runmanager.text import in_backticks, printable_line, shell_join
 
 if TYPE_CHECKING:
     from runmanager.app.duel.two_drivers import DuelRequest
@@ -168,7 +169,7 @@ def _print_answer(
         print_text(github_comment(table, title, answers, verdict.lines, verdict.status))
         return
     for line in (*answers, *verdict.lines):
-        typer.echo(wrap_lines(printable(line)))
+        print_line(printable_line(line))
 
 
 def _duel_of_code(
@@ -186,11 +187,11 @@ def _duel_of_code(
     candidate = str(Path(request.output_root) / f"{request.name}-candidate")
     followed = in_backticks(shell_join(["runmanager", "watch", candidate]))
     line = f"Both sides run in turns; {followed} shows the progress in another terminal."
-    typer.echo(fitted(printable(line), sys.stderr), err=True)
+    print_line(line, sys.stderr)
     result = run_duel(request)
     out = sys.stderr if format_ is DuelFormat.GITHUB else sys.stdout
     for line in result.lines:
-        typer.echo(fitted(printable(line), out), file=out)
+        print_line(printable_line(line), out)
     verdict = _answer_across(result.sweeps, conditions, format_)
     worst = max(result.statuses, key=abs)
     if verdict.status is not None and all(status in (0, _FAILED) for status in result.statuses):

@@ -56,11 +56,8 @@ def _table(table: Table, command: Sequence[str]) -> str:
     if not table.rows:
         return ""
     count = len(table.rows)
-    more = (
-        (f"The first {_MAX_ROWS} of {count:,} rows; {in_backticks(shell_join(command))} shows all.",)
-        if count > _MAX_ROWS
-        else ()
-    )
+    shown_by = in_backticks(shell_join(command))
+    more = (f"The first {_MAX_ROWS} of {count:,} rows; {shown_by} shows all.",) if count > _MAX_ROWS else ()
     return to_markdown(dataclasses.replace(table, rows=table.rows[:_MAX_ROWS], notes=(*more, *table.notes)))
 
 

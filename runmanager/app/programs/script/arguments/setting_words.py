@@ -196,10 +196,8 @@ def _option_fault(word: str, following: deque[str], program: str) -> str:
     ):
         value = following.popleft()
     if option in OPTIONS:
-        given = shell_join([word] if has_value or not value else [option, value])
-        way_out = (
-            f"write {in_backticks(f'{given} {shell_quote(program)} …')}; what stands after `--` is for the script."
-        )
+        given = shell_join([*([word] if has_value or not value else [option, value]), program])
+        way_out = f"write {in_backticks(f'{given} …')}; what stands after `--` is for the script."
         return f"`{option}` must stand before the program, got it after; {way_out}"
     setting = f"{option.lstrip('-')}={value or '…'}"
     way_out = did_you_mean(option, OPTIONS, max_names=1, cutoff=0.8) or f"a setting is written {setting}."
