@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from runmanager.app.display.error_line import print_error
 from runmanager.records.host.standard_streams import print_line
 from runmanager.text import fitted, printable, printable_json, printable_line, wrapped
 
@@ -11,8 +12,15 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 __all__ = [
-    *("console", "print_error", "print_exact", "print_json", "print_rendered", "print_text", "print_warning"),
-    *("warn_damaged", "wrap_lines"),
+    "console",
+    "print_error",
+    "print_exact",
+    "print_json",
+    "print_rendered",
+    "print_text",
+    "print_warning",
+    "warn_damaged",
+    "wrap_lines",
 ]
 
 

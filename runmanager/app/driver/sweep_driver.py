@@ -174,9 +174,8 @@ class SweepDriver:
     def _print_line(self, line: str) -> None:
         if not self._options.quiet:
             text = printable_line(line)
-            self._console.print(
-                wrapped(text, self._console.width) if self._console.is_terminal else text, soft_wrap=True
-            )
+            text = wrapped(text, self._console.width) if self._console.is_terminal else text
+            self._console.print(text, soft_wrap=True)
 
     def _print_pairing_notices(self, grid: CellGrid) -> None:
         for line in pairing_notices(grid, self._pairing):

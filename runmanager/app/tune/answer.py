@@ -139,12 +139,8 @@ def show_answer(answer: Answer, console: Console) -> None:
     if found.is_interrupted:
         lines += ["Interrupted: this is what is known so far.", _ABOUT_RESUMING]
     table = _table(found.raced, console.width)
-    lines = [
-        *([""] if table or lines else []),
-        *table,
-        *(wrapped(printable_line(line), console.width) for line in lines),
-        "",
-    ]
+    said = (wrapped(printable_line(line), console.width) for line in lines)
+    lines = [*([""] if table or lines else []), *table, *said, ""]
     for line in answer.lines():
         is_command = line.startswith(" ")  # in one line, so that it can be copied
         lines.append(line if is_command else wrapped(printable_line(line), console.width))

@@ -17,9 +17,8 @@ def diff(one: RunName, other: RunName, format_: RunFormatOption = RunFormat.TEXT
         print_json(difference_to_json(*sides))
         return
     found = diff_runs(*sides)
-    first = "\n".join(
-        f"{name}: {printable_line(str(side.paths.root))}" for name, side in zip(("one", "other"), sides, strict=True)
-    )
+    roots = (printable_line(str(side.paths.root)) for side in sides)
+    first = "\n".join(f"{name}: {root}" for name, root in zip(("one", "other"), roots, strict=True))
     if not found:
         print_text(f"{first}\n\nNothing differs.\n")
         return
