@@ -5,6 +5,7 @@ python forked_commands.py < requests.json > outputs.json
 
 import base64
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -23,7 +24,7 @@ __all__ = ["Output", "Request", "run_forked"]
 SECONDS = 60.0
 _ENDS_BY = b"Ctrl-C ends it"  # what a command prints that serves until it is interrupted
 _IMPORTED = (
-    *("torch", "pandas", "matplotlib.figure", "hydra.core.override_parser.overrides_parser", "runmanager.cli.main"),
+    *("pandas", "matplotlib.figure", "hydra.core.override_parser.overrides_parser", "runmanager.cli.main"),
     *("runmanager.results.report.report", "runmanager.app.hydra_main", "runmanager.app.script_main"),
 )
 _COLUMNS = {True: "100", False: "10000"}
@@ -124,9 +125,15 @@ def _read_until_the_end(streams: list[int], pid: int) -> list[bytes]:
 def main() -> None:
     for module in _IMPORTED:
         importlib.import_module(module)
+    gc.freeze()
     requests = json.load(sys.stdin)
-    outputs = [_run(*each) for each in requests]
-    json.dump([(status, *(base64.b64encode(text).decode() for text in texts)) for status, *texts in outputs], sys.stdout)
+    outputs = []
+    for each in requests:
+        b = time.time()
+        outputs.append(_run(*each))
+        print(round(time.time() - b, 2), ascii(each[0])[:150], each[2], outputs[-1][0], file=sys.stderr, flush=True)
+    encoded = [(status, *(base64.b64encode(text).decode() for text in texts)) for status, *texts in outputs]
+    json.dump(encoded, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -51,20 +51,23 @@ HOSTILE = (
 AXIS = "k\r\x1b[58;5;9m\u202e|[red]$_{`=\x00\u0301"
 METRIC = "m\r\x1b[58;5;9m\u202e|[red]$_{`="
 ALL = " ".join(HOSTILE[:-1])
-WORDS = ("=ls", "~", "*", "?", "[a]", "{a,b}", "!x", "^a", "#c", "%1", "$(id)", "`id`", "it's", "a;b&c|d>e<f", "", *HOSTILE)
+WORDS = (
+    *("=ls", "~", "*", "?", "[a]", "{a,b}", "!x", "^a", "#c", "%1", "$(id)", "`id`", "it's", "a;b&c|d>e<f", ""),
+    *HOSTILE,
+)
 _PRINTABLE = "=ls {a,b} ~ !x $(id) `t`` [red] 'q' \"*?#%^|_\\ <b> @name e\u0301漢 $x$"
 SWEEPS = (f"{_PRINTABLE}1", "=second")
 
 COMMANDS: Mapping[str, object] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 CHOICES = {
     name: {
-        option.opts[0]: [each.value for each in option.type_descriptor.annotation]
+        option.opts[0]: [each.value for each in option.type_descriptor.annotation if each != option.default]
         for option in command.params  # type: ignore[attr-defined]
         if isinstance(option.type_descriptor.annotation, enum.EnumType) and option.opts[0].startswith("--")
     }
     for name, command in COMMANDS.items()
 }
-"""The values that each command's options can have where they are few, by command and option."""
+"""The values, but for the default, that each command's options can have where they are few, by command and option."""
 
 
 @dataclass(frozen=True)
@@ -91,48 +94,44 @@ class Place:
         one, two = SWEEPS
         whole = os.fspath(self.folder / "outputs" / one)
         run, other = self._runs(one)
-        bad, *worse = HOSTILE[3], "=ls", f"name={ALL.replace(chr(0), '')}", "-\x1b[58;5;9m", "\u202e.py"
-        script = "train = it's.py"
+        bad, script = HOSTILE[3], "train = it's.py"
         texts = ",".join(f"'{text}'" for text in ("a\x1b[58;5;9mb", "c\u202ed|`e", "=ls!x [red]$y"))
         cases = {
-            "ls": [[], [os.fspath(self.folder / "outputs")], ["--where", bad]],
+            "ls": [[], [os.fspath(self.folder / "outputs"), "--where", bad]],
             "table": [
-                *([one], [whole], [one, "--each"], [one, two], ["events", "--events"], [one, "--work"], [bad]),
-                *([one, "--columns", f"settings.{AXIS.replace(chr(0), '')}"], [one, "--where", bad]),
-                *([one, "--sort", METRIC], [one, "--pivot", "seed:lr"], [one, f"--{bad}"]),
+                *([one], [whole, "--each"], [one, two], ["events", "--events"], [one, "--work"], [bad]),
+                *([one, "--columns", f"settings.{AXIS.replace(chr(0), '')}"], [one, "--pivot", "seed:lr"]),
+                [one, "--where", bad],
             ],
             "compare": [
-                *([one], [whole, "--all"], [one, two], [one, "--axis", "seed", "--metric", METRIC], [one, bad]),
-                *([one, "--fail-if", "slower:3%"], [one, two, "--fail-if", "slower:3%", "--metric", METRIC]),
-                [one, "--metric", METRIC, "--all"],
+                *([one, "--fail-if", "slower:3%"], [one, two], [one, "--axis", "seed", "--metric", METRIC, "--all"]),
+                *([one, bad], [one, two, "--fail-if", "slower:3%", "--metric", METRIC]),
             ],
-            "best": [[one], [one, two], [one, "--metric", METRIC, "--better", "max"], [one, "--metric", bad]],
-            "show": [[run], [other], [one, f"seed={bad}"], [bad], [one, bad]],
-            "diff": [[run, other], [run, run]],
-            "reproduce": [[run], [other]],
-            "report": [[one], [one, two], [one, "--open"]],
+            "best": [[one], [one, two, "--metric", METRIC, "--better", "max"], [one, "--metric", bad]],
+            "show": [[run], [other], [one, f"seed={bad}"], [bad]],
+            "diff": [[run, other]],
+            "reproduce": [[run]],
+            "report": [[one], [one, two, "--open"]],
             "export": [[two]],
-            "adopt": [["multirun", "--name", f"adopted {_PRINTABLE}"], ["outputs/" + one], [bad]],
-            "tag": [[two, _PRINTABLE, "e\u0301"], [run, _PRINTABLE], [two, bad], [two, "--remove", bad]],
-            "note": [[two, _PRINTABLE], [run, _PRINTABLE], [two, bad]],
-            "watch": [[one, "--once"], [one], [whole, "--once"], [bad]],
+            "adopt": [["multirun", "--name", f"adopted {_PRINTABLE}"], [bad]],
+            "tag": [[two, _PRINTABLE, "e\u0301"], [run, bad], [two, "--remove", bad]],
+            "note": [[two, _PRINTABLE], [run, bad]],
+            "watch": [[one, "--once"], [one]],
             "schema": [["run"], [bad]],
-            "tensorboard": [[one, "--port", "0"], [bad]],
-            "ui": [["outputs", "--port", "0", "--no-open"], [os.fspath(self.folder), "--port", "0"], [bad]],
+            "tensorboard": [[one, "--port", "0"]],
+            "ui": [[os.fspath(self.folder), "--port", "0", "--no-open"], [bad]],
             "doctor": [["--output-root", os.fspath(self.folder / "outputs")]],
-            "help": [[bad], [AXIS.replace(chr(0), "")]],
+            "help": [[bad]],
             "sweep": [
                 ["--name", f"made {_PRINTABLE}", script, f"text={texts}", f"fail={texts}"],
-                ["--name", f"made {_PRINTABLE}", "--dry-run", script, f"text={texts}"],
-                [script, "--name", bad],
-                ["lr=0.1", f"name={_PRINTABLE}", "--dry-run"],
-                *([word] for word in (bad, *worse)),
+                ["--name", f"made {_PRINTABLE}", "--dry-run", script, f"text={texts}", "fail=1"],
+                *([script, "--name", bad], ["lr=0.1", f"name={ALL.replace(chr(0), '')}"], ["-\x1b[58;5;9m"]),
             ],
-            "run": [["--name", f"run {_PRINTABLE}", script, "text='\x1b[58;5;9m'"], [script, bad], [bad]],
-            "demo": [[bad], worse[1:2]],
-            "duel": [[f"lr={bad}", "lr=0.1"], [f"note={bad}", f"note={bad}x", f"note={bad}"], [bad, bad]],
-            "tune": [[bad], worse[1:2]],
-            "mv": [[f"kept {_PRINTABLE}", f"moved {_PRINTABLE}"], [one, bad], [bad, "x"]],
+            "run": [["--name", f"run {_PRINTABLE}", "--dry-run", script, "text='\x1b[58;5;9m'"], [bad]],
+            "demo": [[bad]],
+            "duel": [[f"lr={bad}", "lr=0.1"], [f"note={bad}", f"note={bad}x", f"note={bad}"]],
+            "tune": [[bad]],
+            "mv": [[f"kept {_PRINTABLE}", f"moved {_PRINTABLE}"], [one, bad]],
             "rm": [[f"removed {_PRINTABLE}"], [f"removed {_PRINTABLE}", "--yes"], [bad], ["--empty-trash", "--yes"]],
         }
         return {name: self._with_choices(name, of_command) for name, of_command in cases.items()}
@@ -147,7 +146,7 @@ class Place:
         choices = [[option, value] for option, values in CHOICES[name].items() for value in values]
         if name == "export":
             return [[*words, *chosen] for words in of_command for chosen in choices]
-        formatted = of_command[:3] if name in ("table", "compare", "best") else of_command[:1]
+        formatted = of_command[:2] if name == "compare" else of_command[:1]
         return [*of_command, *([*words, *chosen] for words in formatted for chosen in choices)]
 
 

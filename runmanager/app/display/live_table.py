@@ -117,10 +117,9 @@ class Layout:
 
     def header(self) -> Text:
         """Return the heading row."""
-        words = [
-            _padded(self.counted if column == _COLUMNS[0] else printable_line(column.heading), column)
-            for column in self.columns
-        ]
+        first = _COLUMNS[0]
+        names = [self.counted if each == first else printable_line(each.heading) for each in self.columns]
+        words = map(_padded, names, self.columns)
         return Text(f"  {'run':{self.label}} {'state':{_BAR_WIDTH}} {' '.join(words)}".rstrip(), style="bold")
 
     def legend(self) -> list[Text]:

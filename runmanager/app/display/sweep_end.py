@@ -39,9 +39,8 @@ def announce_end(url: str, sweep: SweepPaths, runs: Sequence[RunRecord | None], 
     A failure is a warning on stderr: the sweep itself has ended.
     """
     title = _title(sweep, runs)
-    body = f"{printable_line(str(sweep.root.absolute()))} on {socket.gethostname()}" + (
-        "; interrupted" if interrupted else ""
-    )
+    folder = printable_line(str(sweep.root.absolute()))
+    body = f"{folder} on {socket.gethostname()}" + ("; interrupted" if interrupted else "")
     try:
         is_sent = _service(url).notify(title=title, body=body)
     except Exception:  # of the service's own client
