@@ -185,7 +185,7 @@ def _report_error(error: Exception) -> int:
     if isinstance(error, ConfigurationError):
         return _print_faults(error.faults, status=2)
     if isinstance(error, RunManagerError):
-        return _print_faults(str(error).splitlines(), status=2)
+        return _print_faults(str(error).split("\n"), status=2)
     if isinstance(error, typer.TyperException):
         message = " ".join(error.format_message().split()).replace("Value error, ", "")
         context = getattr(error, "ctx", None)

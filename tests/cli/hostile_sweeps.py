@@ -53,7 +53,7 @@ METRIC = "m\r\x1b[58;5;9m\u202e|[red]$_{`="
 ALL = " ".join(HOSTILE[:-1])
 WORDS = (
     *("=ls", "~", "*", "?", "[a]", "{a,b}", "!x", "^a", "#c", "%1", "$(id)", "`id`", "it's", "a;b&c|d>e<f", ""),
-    *HOSTILE,
+    *(text for text in HOSTILE if "\0" not in text),
 )
 _PRINTABLE = "=ls {a,b} ~ !x $(id) `t`` [red] 'q' \"*?#%^|_\\ <b> @name e\u0301漢 $x$"
 SWEEPS = (f"{_PRINTABLE}1", "=second")
@@ -86,7 +86,7 @@ class Place:
             _write_sweep(SweepPaths(folder / "outputs" / f"{name} {_PRINTABLE}"), HOSTILE[:2])
         _write_events(folder / "events")
         _write_hydra_run(folder / "multirun")
-        (folder / "train = it's.py").write_text(_SCRIPT)
+        (folder / "train it's.py").write_text(_SCRIPT)
         return place
 
     def cases(self) -> dict[str, list[list[str]]]:
@@ -94,7 +94,7 @@ class Place:
         one, two = SWEEPS
         whole = os.fspath(self.folder / "outputs" / one)
         run, other = self._runs(one)
-        bad, script = HOSTILE[3], "train = it's.py"
+        bad, script = HOSTILE[3], "train it's.py"
         texts = ",".join(f"'{text}'" for text in ("a\x1b[58;5;9mb", "c\u202ed|`e", "=ls!x [red]$y"))
         cases = {
             "ls": [[], [os.fspath(self.folder / "outputs"), "--where", bad]],
@@ -114,14 +114,14 @@ class Place:
             "report": [[one], [one, two, "--open"]],
             "export": [[two]],
             "adopt": [["multirun", "--name", f"adopted {_PRINTABLE}"], [bad]],
-            "tag": [[two, _PRINTABLE, "e\u0301"], [run, bad], [two, "--remove", bad]],
+            "tag": [[two, _PRINTABLE.replace(",", ""), "e\u0301"], [run, bad], [two, "--remove", bad]],
             "note": [[two, _PRINTABLE], [run, bad]],
             "watch": [[one, "--once"], [one]],
             "schema": [["run"], [bad]],
             "tensorboard": [[one, "--port", "0"]],
             "ui": [[os.fspath(self.folder), "--port", "0", "--no-open"], [bad]],
             "doctor": [["--output-root", os.fspath(self.folder / "outputs")]],
-            "help": [[bad]],
+            "help": [["lr"], [bad]],
             "sweep": [
                 ["--name", f"made {_PRINTABLE}", script, f"text={texts}", f"fail={texts}"],
                 ["--name", f"made {_PRINTABLE}", "--dry-run", script, f"text={texts}", "fail=1"],
