@@ -21,7 +21,7 @@ from pathlib import Path
 
 __all__ = ["Output", "Request", "run_forked"]
 
-SECONDS = 60.0
+SECONDS = 300.0
 _ENDS_BY = b"Ctrl-C ends it"  # what a command prints that serves until it is interrupted
 _IMPORTED = (
     *("pandas", "matplotlib.figure", "hydra.core.override_parser.overrides_parser", "runmanager.cli.main"),

@@ -30,7 +30,7 @@ from runmanager.records.sweep.sweep_record import plan_cell, write_cells
 
 __all__ = ["AXIS", "CHOICES", "COMMANDS", "HOSTILE", "METRIC", "WORDS", "Place"]
 
-ESCAPES = "\x1b[58;5;9m\x1b]0;title\x07\x9b2J\x9d8;;http://e\x9c\x7f\x08"  # none that this program sends itself
+ESCAPES = "\x1b[58;5;9m\x1b]2;title\x07\x9b2J\x9d8;;http://e\x9c\x7f\x08"  # none that this program sends itself
 HOSTILE = (
     f"esc{ESCAPES}",
     "line\rfeed\r\n\nfinished  a\tb\x0b\x0c\x1c\x85",

@@ -86,18 +86,7 @@ def _code_element(match: re.Match[str]) -> str:
 
 
 def _verbatim(text: str) -> str:
-    """Escaped text that a script reads back unchanged: an HTML parser would turn carriage returns into newlines.
-
-    Nothing in the page's source is hidden but what HTML has no other name for: null and the controls above DEL.
-    """
+    """Escaped text that a script reads back unchanged: an HTML parser would turn carriage returns into newlines."""
     from markupsafe import Markup, escape
 
-    escaped = str(escape(encodable(text)))
-    if "\r" in escaped or printable(escaped) != escaped:
-        escaped = "".join(map(_referenced, escaped))
-    return Markup(escaped)  # noqa: S704  # of escaped text
-
-
-def _referenced(character: str) -> str:
-    is_plain = character == printable(character) or character == "\0" or "\x80" <= character <= "\x9f"
-    return character if is_plain and character != "\r" else f"&#{ord(character)};"
+    return Markup(escape(encodable(text)).replace("\r", Markup("&#13;")))  # noqa: S704  # of escaped text

@@ -10,6 +10,7 @@ from runmanager.results.table_model.formatting import human_columns, human_field
 from runmanager.results.table_model.headings import heading, in_words
 from runmanager.results.tables.sorting import OMITTED_FROM_RESULTS, omission_order
 from runmanager.results.tables.text_formats import csv_fields, csv_text
+from runmanager.text import printable_line
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -98,7 +99,7 @@ def build_html_table(
         title=title,
         file=file,
         columns=columns,
-        headings=[heading(name, table) for name in columns],
+        headings=[printable_line(heading(name, table)) for name in columns],
         numeric=numeric,
         spare=_spare(table, columns),
         example=_example(table, next((name for name in columns if name in numeric), None)),

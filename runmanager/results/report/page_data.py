@@ -20,7 +20,7 @@ from runmanager.results.table_model.columns import Row, Table, effect_column
 from runmanager.results.table_model.directions import Directions
 from runmanager.results.table_model.headings import in_figures
 from runmanager.results.tables.omitted_rows import without_shorter_runs
-from runmanager.text import format_value, printable_line, printable_value
+from runmanager.text import format_value, printable, printable_line, printable_value
 
 __all__ = ["encode_page_data", "page_data", "pair_runs", "run_places"]
 
@@ -62,8 +62,18 @@ def page_data(snapshot: SweepSnapshot) -> dict[str, Any]:
 
 
 def encode_page_data(data: dict[str, Any]) -> str:
-    """Encode the data as JSON that is safe inside of a `<script>` element."""
-    return msgspec.json.encode(data).decode().replace("<", "\\u003c")
+    """Encode the data as JSON that is safe inside of a `<script>` element, and whose texts and names are printable."""
+    return msgspec.json.encode(_printable(data)).decode().replace("<", "\\u003c")
+
+
+def _printable(data: Any) -> Any:
+    if isinstance(data, str):
+        return printable(data)
+    if isinstance(data, dict):
+        return {printable_line(name): _printable(value) for name, value in data.items()}
+    if isinstance(data, list) and any(isinstance(each, str | dict | list) for each in data):
+        return [_printable(each) for each in data]
+    return data
 
 
 def run_places(results: Table) -> dict[str, int]:
