@@ -1,15 +1,16 @@
-"""Text for people: values and commands as they are typed, bounded lines, no terminal control characters."""
+"""Text for people: values and commands as they are typed, bounded lines, nothing that a terminal or shell obeys."""
 
 import json
 import re
-import shlex
 import shutil
 import textwrap
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, TextIO
 
 __all__ = [
+    "CODE_SPAN",
     "MAX_LINE",
     "encodable",
     "error_line",
@@ -21,9 +22,16 @@ __all__ = [
     "hidden_character",
     "in_backticks",
     "message_line",
+    "padded",
     "pluralize",
     "printable",
+    "printable_json",
+    "printable_line",
+    "printable_value",
     "shell_command",
+    "shell_join",
+    "shell_quote",
+    "text_width",
     "truncated",
     "wrapped",
 ]
@@ -65,8 +73,9 @@ def shell_command(stored: Sequence[str]) -> str:
     words = stored[len(_APPLICATION) :]
     settings = [word for word in words if word not in (*_OF_GRIDS, *_OF_RUNS)]
     if tuple(stored[: len(_APPLICATION)]) != _APPLICATION or not settings:
-        return shlex.join(full_command(stored))
-    return shlex.join(["runmanager", *(_as_demo(settings) or _as_duel(settings) or _as_sweep(words, settings))])
+        is_assignment = bool(stored) and "=" in stored[0]  # to a shell, unless its name is quoted
+        return ("''" if is_assignment else "") + shell_join(full_command(stored))
+    return shell_join(["runmanager", *(_as_demo(settings) or _as_duel(settings) or _as_sweep(words, settings))])
 
 
 def _as_sweep(words: Sequence[str], settings: Sequence[str]) -> list[str]:
@@ -88,6 +97,41 @@ def _as_duel(settings: Sequence[str]) -> list[str]:
     return ["duel", *sides, *others] if sides else []
 
 
+_BARE_WORD = re.compile(r"(?!=|%|.*[=:]=)[A-Za-z0-9_@%+=:,./-]+", re.ASCII)
+
+
+def shell_join(words: Sequence[str]) -> str:
+    """Format words as one line that bash and zsh read as exactly these, in a script and typed."""
+    return " ".join(map(shell_quote, words))
+
+
+def shell_quote(word: str) -> str:
+    r"""Quote a word for bash and zsh, as in `=ls`, which zsh would look up; one with `'` or without a glyph: `$'\n'`.
+
+    The quoted word has printable characters only, so that `printable` leaves a command as it is.
+    """
+    if _BARE_WORD.fullmatch(word):
+        return word
+    if "'" not in word and printable_line(word) == word:
+        return f"'{word}'"
+    return "$'" + "".join(_ESCAPES.get(each) or _as_bytes(each, shown) for each, shown in _shown(word)) + "'"
+
+
+# An interactive bash looks for `!` in these quotes, though not in plain ones.
+_ESCAPES = {"\\": r"\\", "'": r"\'", "!": r"\x21", "\n": r"\n", "\t": r"\t", "\r": r"\r"}
+
+
+def _as_bytes(character: str, shown: str) -> str:
+    if character == shown:
+        return character
+    errors = "surrogateescape" if "\udc80" <= character <= "\udcff" else "surrogatepass"
+    return "".join(f"\\x{byte:02x}" for byte in character.encode(errors=errors))
+
+
+CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
+"""Code in a line of Markdown, as `in_backticks` writes it: the fence, and what it holds."""
+
+
 def in_backticks(text: str) -> str:
     """Quote text as Markdown code: between more backticks than it has in a row itself."""
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
@@ -97,7 +141,7 @@ def in_backticks(text: str) -> str:
 
 def wrapped(text: str, width: int) -> str:
     """Break a text into lines of `width` at spaces, and nowhere in a command between backticks, so it can be copied."""
-    commands = re.sub(r"`[^`\n]*`", lambda found: found[0].replace(" ", _NO_BREAK), text)
+    commands = CODE_SPAN.sub(lambda found: found[0].replace(" ", _NO_BREAK), text)
     parts = (
         textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False, subsequent_indent=_indent(line))
         for line in commands.split("\n")
@@ -119,18 +163,80 @@ def _indent(line: str) -> str:
 _MIN_WIDTH = 20
 _NO_BREAK = "\x00"  # stands for a space; no printable text contains it
 
-# Control characters but for tab and line feed; bidirectional marks, with which a text can look like another one; lone
-# surrogates (from names that are not UTF-8), which no terminal can be sent.
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL = r"\x00-\x08\x0b-\x1f\x7f"
+_SUSPECT = re.compile(rf"[{_CONTROL}]|[^\x00-\x7f]+")
+_SUSPECT_IN_LINE = re.compile(rf"[{_CONTROL}\t\n]|[^\x00-\x7f]+")
+# Letters, marks and symbols that show nothing; all else without a glyph is what `str.isprintable` calls so.
+_WITHOUT_GLYPH = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
+_SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+_EMOJI_SELECTOR = "\ufe0f"
+_MAX_MARKS = 4  # on a letter: more than any language needs would run into the lines above and below
 
 
 def printable(text: str) -> str:
-    r"""Replace characters that a terminal would obey by their Python escapes, like `\x1b`; `\r\n` becomes `\n`."""
-    return _UNPRINTABLE.sub(_escape, text.replace("\r\n", "\n"))
+    r"""Replace what a terminal would obey or not show by Python's escapes, like `\x1b`; line breaks and tabs stay.
+
+    These are control and format characters (also those that change the direction of text), private and unassigned
+    ones, spaces but for the common one, and marks that stand on no letter. `\r\n` becomes `\n`.
+    """
+    return _SUSPECT.sub(_replaced, text.replace("\r\n", "\n"))
 
 
-def _escape(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape", "surrogatepass").decode()
+def printable_line(text: str) -> str:
+    r"""Replace the same and line breaks and tabs, for a text in one line, such as a value."""
+    return _SUSPECT_IN_LINE.sub(_replaced, text)
+
+
+def printable_value(value: Any) -> str:
+    """Return a setting's value as on the command line, in one line of at most `MAX_LINE` characters."""
+    return truncated(printable_line(format_value(value)))
+
+
+def text_width(text: str) -> int:
+    """Return how many columns of a terminal a printable line takes: letters of East Asia take two, marks none."""
+    if text.isascii():
+        return len(text)
+    return sum(2 if unicodedata.east_asian_width(each) in "WF" else _category(each) not in "MV" for each in text)
+
+
+def padded(text: str, width: int) -> str:
+    """Fill a printable line with spaces up to a `width` of terminal columns."""
+    return text + " " * (width - text_width(text))
+
+
+def printable_json(text: str) -> str:
+    r"""Replace the same in JSON by JSON's own escapes, like `\u009b`, which read back as the same text."""
+    return _SUSPECT.sub(lambda found: json.dumps(found[0])[1:-1] if _replaced(found) != found[0] else found[0], text)
+
+
+def _replaced(found: re.Match[str]) -> str:
+    return _shown_after(found.string[max(found.start() - 1, 0) : found.start()], found[0])
+
+
+@lru_cache(maxsize=1024)  # a table has few of them, such as ±
+def _shown_after(before: str, text: str) -> str:
+    return "".join(shown for _, shown in _shown(text, before))
+
+
+def _shown(text: str, before: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each character with what is shown of it, in a text after the character `before`."""
+    category = "L" if before.isalnum() else ""
+    for each in text:
+        earlier, category = category, _category(each)
+        if category == "M":
+            category = f"{earlier}M"  # of a letter with so many marks
+            is_shown = earlier[:1] in ("L", "N") and len(earlier) <= _MAX_MARKS and each not in _WITHOUT_GLYPH
+        elif category == "V":
+            is_shown = earlier == "S" and each == _EMOJI_SELECTOR
+        else:
+            is_shown = each.isprintable() and each not in _WITHOUT_GLYPH
+        category = category if is_shown else ""
+        yield each, each if is_shown else each.encode("unicode_escape", "surrogatepass").decode()
+
+
+def _category(character: str) -> str:
+    """`L`etter, `M`ark, `N`umber, `S`ymbol or another of Unicode's categories; `V` for selectors of variants."""
+    return "V" if _SELECTORS.match(character) else unicodedata.category(character)[0]
 
 
 def hidden_character(text: str) -> str:

@@ -1,11 +1,16 @@
 """Text for people: values and commands as typed, bounded lines, no control characters."""
 
 import io
-import re
+import json
+import os
+import shutil
+import subprocess
+import unicodedata
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runmanager.text import (
@@ -18,7 +23,12 @@ from runmanager.text import (
     in_backticks,
     pluralize,
     printable,
+    printable_json,
+    printable_line,
+    printable_value,
     shell_command,
+    shell_join,
+    text_width,
     truncated,
     wrapped,
 )
@@ -114,18 +124,106 @@ def test_in_backticks_uses_more_backticks_than_the_text_has(text: str, quoted: s
         ("\x9b2J\x7f\x08", r"\x9b2J\x7f\x08"),
         ("name=\u202etxt.exe", r"name=\u202etxt.exe"),
         ("not UTF-8: \udcff", r"not UTF-8: \udcff"),
+        ("a\u200bb\ufeff\u2060\u00ad\U000e0041", r"a\u200bb\ufeff\u2060\xad\U000e0041"),
+        ("a\u2028b\u2029\x85", r"a\u2028b\u2029\x85"),
+        ("a\u00a0b\u3000\u3164\u2800\ue000", r"a\xa0b\u3000\u3164\u2800\ue000"),
+        ("⚠\ufe0f a\ufe0f \u2713\ufe0e", "⚠\ufe0f a\\ufe0f \u2713\\ufe0e"),
+        ("e\u0301 नमस्ते Tiê\u0301ng", "e\u0301 नमस्ते Tiê\u0301ng"),
+        ("z" + "\u0301" * 6, "z" + "\u0301" * 4 + r"\u0301\u0301"),
+        ("\u0338 =\u0338", r"\u0338 =\u0338"),  # an unequal sign
     ],
 )
-def test_printable_escapes_control_characters(text: str, shown: str) -> None:
+def test_printable_escapes_what_a_terminal_obeys_or_hides(text: str, shown: str) -> None:
     assert printable(text) == shown
 
 
-@given(st.text())
+@given(st.text() | st.text(alphabet="a e\u0301\u0338\ufe0f⚠\u200d\r\n\t|`"))
 def test_printable_text_is_encodable_and_stays_as_it_is(text: str) -> None:
-    shown = printable(text)
-    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", shown)
-    shown.encode()
-    assert printable(shown) == shown
+    for function in (printable, printable_line):
+        shown = function(text)
+        hidden = [each for each in shown if unicodedata.category(each) in ("Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp")]
+        assert set(hidden) <= ({"\n", "\t"} if function is printable else set())
+        shown.encode()
+        assert function(shown) == shown
+        assert function(f"'{shown}' {shown}") == f"'{shown}' {shown}", "a part of a line is shown as it is shown alone"
+
+
+@given(st.text())
+def test_printable_json_is_the_same_json(text: str) -> None:
+    written = printable_json(json.dumps({text: text}, ensure_ascii=False, indent=1))
+    assert json.loads(written) == {text: text}
+    assert printable(written) == written
+
+
+def test_a_value_is_one_line_of_bounded_length() -> None:
+    assert printable_value(["a\n", None]) == r'["a\n", null]'
+    assert printable_value("a\r\n\tb") == r"a\r\n\tb"
+    assert len(printable_value("x" * 7000)) == MAX_LINE
+
+
+@pytest.mark.parametrize(("text", "width"), [("abc", 3), ("漢字", 4), ("e\u0301", 1), ("±", 1), ("🙂", 2)])
+def test_text_width_counts_the_columns_of_a_terminal(text: str, width: int) -> None:
+    assert text_width(text) == width
+
+
+SHELLS = [["bash", "-c"], ["zsh", "-f", "-c"]]
+INTERACTIVE = [
+    ["bash", "--norc", "-i"],
+    ["zsh", "-f", "-i"],
+    [
+        "zsh",
+        "-f",
+        "-i",
+        *("-o", "extendedglob", "-o", "magicequalsubst", "-o", "nullglob", "-o", "interactivecomments"),
+    ],
+]
+SPECIAL = "=~*?[]{},!^#%$`'\"\\ \t\n\r;&|<>()-+:@.\x1b\x07\x7f\u0301\u200b\u202eé漢\udcff" + "ab1"
+HOSTILE_WORDS = (
+    *("=ls", "~", "~root", "*", "?", "[a]", "{a,b}", "!x", "!!", "a!b'c", "^a^b", "#c", "%1", "a=~", "a==ls", "a:=ls"),
+    *("lr==0.1", "$(x)", "`x`", "\\", "\\'", "a\nb!", "a\tb", "\x1b[31m", "é", "\u202e", "", "-n", "x\udcff", "\u0301"),
+    *("a;b", "a&b", "<x", "'!'", "''", "$'x'", '"!"', 'it\'s "!x"', "**", "=", "==", "%", "%s", "a=b", "if"),
+)
+
+
+def words_read_by(shell: Sequence[str], words: Sequence[str]) -> list[str]:
+    """The words that a shell passes to a program where a printed command has these."""
+    line = "printf '%s\\0' " + shell_join(words)
+    assert line == printable_line(line)
+    if "-i" not in shell:
+        out = subprocess.run([*shell, line], capture_output=True, check=True, timeout=60).stdout
+    else:  # a history, in which the words of the line would be looked for
+        out = subprocess.run(
+            shell,
+            input=f"echo ls x a\n{line}\necho !echo\n".encode(),
+            capture_output=True,
+            env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "HISTFILE": os.devnull},
+            check=False,
+            timeout=60,
+        ).stdout.removeprefix(b"ls x a\n")
+        out, expanded = out.rsplit(b"\0", 1)
+        assert expanded == b"echo ls x a\n", "this shell looks for words after ! in its history"
+        out += b"\0"
+    return [os.fsdecode(word) for word in out.split(b"\0")[:-1]]
+
+
+@pytest.mark.parametrize("shell", [*SHELLS, *INTERACTIVE], ids=" ".join)
+def test_a_printed_command_is_read_as_its_words(shell: list[str]) -> None:
+    if shutil.which(shell[0]) is None:
+        pytest.skip(f"needs {shell[0]}")
+    assert words_read_by(shell, HOSTILE_WORDS) == list(HOSTILE_WORDS)
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
+@settings(max_examples=25)
+@given(st.lists(st.text(alphabet=SPECIAL) | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))))
+def test_any_words_are_read_as_they_are(shell: list[str], words: list[str]) -> None:
+    if shutil.which(shell[0]) is None:
+        pytest.skip(f"needs {shell[0]}")
+    assert words_read_by(shell, ["x", *words]) == ["x", *words]
+
+
+def test_the_program_of_a_printed_command_is_no_assignment() -> None:
+    assert shell_command(("a=b", "c=d")) == "''a=b c=d"
 
 
 class UnprintableError(Exception):

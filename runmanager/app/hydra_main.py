@@ -19,7 +19,7 @@ from runmanager.records.host.import_path import search_current_folder
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
 from runmanager.records.settings.secrets import masked_words, refuse_masks
 from runmanager.signals import INTERRUPTED_STATUS
-from runmanager.text import in_backticks
+from runmanager.text import in_backticks, shell_join
 from runmanager.validation import nearest_names
 
 __all__ = ["main", "task"]
@@ -117,7 +117,7 @@ class _Command:
             option = word.partition("=")[0]
             if not word.startswith("-"):
                 if "=" not in word and word.endswith(".py"):
-                    example = in_backticks(f"runmanager sweep {word} lr=0.1,0.01")
+                    example = in_backticks(shell_join(["runmanager", "sweep", word, "lr=0.1,0.01"]))
                     faults.append(f"`{word}` must come before its settings, as in {example}; got it after them.")
                 elif "=" not in word and not word.startswith("~"):
                     way_out = f"; write {word}=…" if word.replace(".", "_").isidentifier() else ""

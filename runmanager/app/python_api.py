@@ -27,7 +27,7 @@ from runmanager.records.sweep.lookup import find_sweep
 from runmanager.records.sweep.sweep_record import read_sweep_record
 from runmanager.results.sweep import Sweep
 from runmanager.signals import handle_signals
-from runmanager.text import shell_command
+from runmanager.text import printable, shell_command
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
 
 __all__ = ["run_sweep", "watch_sweep"]
@@ -113,7 +113,7 @@ class _Output:
 
     def print_line(self, line: str) -> None:
         """Print a line without wrapping it, so that it can be copied."""
-        self.console.print(line, markup=False, soft_wrap=True)
+        self.console.print(printable(line), soft_wrap=True)
         self.draw()
 
     def draw(self) -> None:

@@ -1,6 +1,5 @@
 """Arguments and options that several commands share: a sweep, a run, a metric's direction and epoch, the format."""
 
-import shlex
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -10,6 +9,7 @@ import typer
 from runmanager.cli.completion import complete_runs, complete_sweeps, complete_targets
 from runmanager.errors import UsageError
 from runmanager.records.sweep.lookup import find_run
+from runmanager.text import shell_quote
 
 if TYPE_CHECKING:
     from runmanager.records.storage.reader import StoredRun
@@ -111,6 +111,6 @@ def read_named_run(name: str, settings: Sequence[str] | None = None) -> "StoredR
     if odd := next((word for word in settings or () if "=" not in word), None):
         raise UsageError(
             f"A run must be named as RUN, SWEEP/RUN or SWEEP NAME=VALUE, got '{odd}' after '{name}'; "
-            f"write {shlex.quote('/'.join([name, odd]))}."
+            f"write {shell_quote('/'.join([name, odd]))}."
         )
     return read_run(find_run("/".join([name, ",".join(settings)]) if settings else name))

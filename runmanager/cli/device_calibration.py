@@ -3,9 +3,8 @@
 import os
 from collections.abc import Sequence
 
-import typer
-
 from runmanager.cli.machine_checks import Level, load_check
+from runmanager.cli.printing import console, print_rendered, print_text
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import device_peaks_file
 from runmanager.records.host.device_peaks import DevicePeaks, save_device_peaks
@@ -29,11 +28,11 @@ def calibrate(*, threads: int | None = None) -> int:
         raise UsageError(f"`--threads` must be at least 1, got {threads}.")
     load = load_check(os.getloadavg()[0], usable_cores())
     if load.level is not Level.OK:
-        typer.echo(f"warning: {load.finding}: measured rates may be too low; calibrate on an idle machine")
+        print_text(f"warning: {load.finding}: measured rates may be too low; calibrate on an idle machine\n")
     measured = _measure(threads)
     save_device_peaks(path, measured)
     _show(measured)
-    typer.echo(f"\nBest of many rounds. Stored in {path}; new runs are compared with it.")
+    print_text(f"\nBest of many rounds. Stored in {path}; new runs are compared with it.\n")
     return 0
 
 
@@ -65,7 +64,6 @@ def peak_rows(peaks: DevicePeaks) -> list[tuple[str, str]]:
 
 
 def _show(measured: Sequence[DevicePeaks]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table("device", "threads", "what", "at most", box=None, pad_edge=False)
@@ -74,4 +72,4 @@ def _show(measured: Sequence[DevicePeaks]) -> None:
         threads = "" if peaks.threads is None else str(peaks.threads)
         for index, row in enumerate(peak_rows(peaks)):
             table.add_row(*((peaks.device_name, threads) if index == 0 else ("", "")), *row)
-    Console(highlight=False).print(table)
+    print_rendered(console(), table)

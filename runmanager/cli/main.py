@@ -45,7 +45,7 @@ from runmanager.cli.script_options import SCRIPT_METAVAR, ScriptCommand
 from runmanager.errors import ConfigurationError, RunManagerError, UsageError
 from runmanager.records.files.file_errors import require_current_folder
 from runmanager.records.files.paths import name_length_fault
-from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
+from runmanager.records.host.standard_streams import print_line, repaired_streams, report_lost_output
 from runmanager.records.sweep.lookup import newest_sweeps
 from runmanager.signals import INTERRUPTED_STATUS
 
@@ -183,7 +183,7 @@ def _status_of(arguments: Sequence[str]) -> int:
         return end.code if isinstance(end.code, int) else 0
     except Exception as error:
         if debug:
-            traceback.print_exc()
+            print_line(traceback.format_exc(), sys.stderr)
         return _report_error(error)
 
 
@@ -196,7 +196,7 @@ def _report_error(error: Exception) -> int:
     if isinstance(error, ConfigurationError):
         return _print_faults(error.faults, status=2)
     if isinstance(error, RunManagerError):
-        return _print_faults(str(error).splitlines(), status=2)
+        return _print_faults(str(error).split("\n"), status=2)
     if isinstance(error, typer.TyperException):
         message = " ".join(error.format_message().split()).replace("Value error, ", "")
         context = getattr(error, "ctx", None)

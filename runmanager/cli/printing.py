@@ -5,41 +5,64 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from runmanager.app.display.error_line import print_error
-from runmanager.text import fitted, printable, wrapped
+from runmanager.records.host.standard_streams import print_line
+from runmanager.text import fitted, printable, printable_json, printable_line, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-__all__ = ["console", "print_error", "print_text", "print_warning", "render", "warn_damaged", "wrap_lines"]
+__all__ = [
+    "console",
+    "print_error",
+    "print_exact",
+    "print_json",
+    "print_rendered",
+    "print_text",
+    "print_warning",
+    "warn_damaged",
+    "wrap_lines",
+]
 
 
 def console() -> "Console":
     """Return a console on stdout; in a pipe nothing is cut."""
-    from rich.console import Console
+    from runmanager.app.display.output_console import TextConsole, width_of_output
 
-    from runmanager.app.display.output_console import width_of_output
-
-    return Console(highlight=False, width=width_of_output())
+    return TextConsole(width=width_of_output())
 
 
-def render(target: "Console", renderable: "RenderableType", *lines: str) -> str:
-    """Return `renderable`, and `lines` below it, as text for the console `target`."""
-    with target.capture() as capture:
+def print_rendered(target: "Console", renderable: "RenderableType", *lines: str) -> None:
+    """Print `renderable`, and `lines` below it, on the console `target`."""
+    with target.capture() as capture:  # written at once, as by the other functions
         target.print(renderable, crop=False)
         if lines:
             target.print()
         for line in lines:
-            target.print(wrapped(printable(line), target.width), markup=False, soft_wrap=True)
-    return capture.get()
+            target.print(wrapped(printable_line(line), target.width), soft_wrap=True)
+    _write(capture.get())
 
 
 def wrap_lines(*lines: str, indent: int = 0) -> str:
     """Join `lines`, each wrapped at words to the width of the terminal, less an `indent`; unwrapped in a pipe."""
-    return "\n".join(fitted(line, sys.stdout, indent=indent) for line in lines)
+    return "\n".join(fitted(printable_line(line), sys.stdout, indent=indent) for line in lines)
 
 
 def print_text(text: str) -> None:
-    """Write to stdout."""
+    """Write a text for people to stdout."""
+    _write(printable(text))
+
+
+def print_json(text: str) -> None:
+    """Write JSON to stdout, what no terminal should get by its escapes."""
+    _write(printable_json(text))
+
+
+def print_exact(text: str) -> None:
+    """Write a text for a program to stdout; a terminal gets it as a text for people."""
+    _write(printable(text) if sys.stdout.isatty() else text)
+
+
+def _write(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()
 
@@ -52,4 +75,4 @@ def warn_damaged(damaged: Iterable[str]) -> None:
 
 def print_warning(line: str) -> None:
     """Print a warning on stderr."""
-    print(fitted(f"warning: {printable(line)}", sys.stderr), file=sys.stderr)
+    print_line(f"warning: {printable_line(line)}", sys.stderr)

@@ -4,10 +4,12 @@ import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from runmanager.cli.printing import print_exact, print_json, print_text
+
 if TYPE_CHECKING:
     from runmanager.results.table_model.columns import Table
 
-__all__ = ["DATA_FORMATS", "TableFormat", "format_table", "max_text_rows"]
+__all__ = ["DATA_FORMATS", "TableFormat", "max_text_rows", "print_table"]
 
 _MAX_TERMINAL_ROWS = 50
 
@@ -32,19 +34,20 @@ DATA_FORMATS = (TableFormat.CSV, TableFormat.JSON)
 """Formats that hold rows only: notes and warnings go to stderr."""
 
 
-def format_table(table: "Table", format_: TableFormat, *, title: str) -> str:
-    """Return `table` as a file of the given format contains it."""
+def print_table(table: "Table", format_: TableFormat, *, title: str) -> None:
+    """Print `table` as a file of the given format contains it."""
     from runmanager.results.tables import text_formats as writers
 
     match format_:
         case TableFormat.CSV:
-            return writers.to_csv(table)
+            print_exact(writers.to_csv(table))
         case TableFormat.JSON:
-            return writers.to_json(table)
+            print_json(writers.to_json(table))
         case TableFormat.LATEX:
-            return writers.to_latex(table)
+            print_text(writers.to_latex(table))
         case TableFormat.HTML:
             from runmanager.results.report.html_pages import to_html
 
-            return to_html(table, title=title)
-    return writers.to_markdown(table)
+            print_exact(to_html(table, title=title))
+        case _:
+            print_text(writers.to_markdown(table))

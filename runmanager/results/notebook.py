@@ -13,6 +13,7 @@ from runmanager.results.report.html_table import build_html_table
 from runmanager.results.table_model.columns import Table
 from runmanager.results.tables.omitted_rows import without_shorter_runs
 from runmanager.results.tables.seeds import collapse_seeds
+from runmanager.text import printable_line
 from runmanager.validation import did_you_mean
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _MAX_FAILURES = 10
 
 def sweep_as_text(paths: SweepPaths, answers: Sequence[str]) -> str:
     """The sweep's folder, then one indented line per answer."""
-    return "\n".join([f"Sweep({str(paths.root)!r})", *(f"  {line}" for line in answers)])
+    return "\n".join([f"Sweep({str(paths.root)!r})", *(f"  {printable_line(line)}" for line in answers)])
 
 
 def sweep_as_html(contents: SweepContents, results: Table, answers: Sequence[str]) -> str:

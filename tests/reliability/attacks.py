@@ -48,9 +48,9 @@ ATTACKS = (
         ["tests/tracking/checkpoint/test_checkpoint_file.py"],
     ),
     Attack(
-        "Text of runs stays text in Markdown and LaTeX",
-        "settings and messages that are links, headings, tables, commands",
-        ["tests/results/tables/test_text_formats.py"],
+        "Text of runs stays text: on a terminal, in CSV, Markdown, LaTeX and HTML, and in a printed command",
+        "every command and format on sweeps whose every text is hostile; words read by bash and zsh, also typed",
+        ["tests/cli/test_hostile_text.py", "tests/results/tables/test_text_formats.py", "tests/test_text.py"],
     ),
     Attack(
         "A stored `_target_` is not imported or called without `--trust`",

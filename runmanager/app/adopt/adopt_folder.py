@@ -23,7 +23,7 @@ from runmanager.records.storage.reader import read_sweep
 from runmanager.records.storage.versioned_file import encode_record
 from runmanager.records.sweep.sweep_record import PlannedCell, plan_cell, write_cells
 from runmanager.results.program_files.metric_naming import ProgramMetric
-from runmanager.text import encodable
+from runmanager.text import encodable, in_backticks, shell_join
 from runmanager.validation import suggestion
 
 __all__ = ["Adoption", "adopt_folder", "default_name"]
@@ -99,7 +99,7 @@ def _refuse(folder: Path, sweep: SweepPaths) -> None:
     if is_own_sweep(folder):
         raise UsageError(
             f"DIR must hold results that were made without runmanager, got a sweep, '{folder}'; "
-            f"`runmanager table {folder}` reads it."
+            f"{in_backticks(shell_join(['runmanager', 'table', str(folder)]))} reads it."
         )
     if not is_own_sweep(sweep.root):
         if os.path.lexists(sweep.root) and not (sweep.root.is_dir() and not any(sweep.root.iterdir())):

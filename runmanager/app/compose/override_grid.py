@@ -1,7 +1,6 @@
 """The grid of a command in Hydra's overrides: its axes and points, parsed and combined by its rules."""
 
 import math
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,7 @@ from runmanager.app.compose.grid_rules import GridRules, KnownSettings, varying_
 from runmanager.app.compose.grid_size import axis_fault, axis_values, num_values
 from runmanager.app.compose.override_quoting import quote_text
 from runmanager.errors import ConfigurationError
-from runmanager.text import first_line
+from runmanager.text import first_line, shell_quote
 
 __all__ = ["OverrideGrid", "parse_overrides", "read_override_grid"]
 
@@ -26,7 +25,7 @@ def _way_out(word: str) -> str:
     is_text = (
         given and value and name.replace(".", "").isidentifier() and not any(mark in value for mark in "\"'[]{}(),$")
     )
-    return f"; a text with such characters is written {shlex.quote(f'{name}={quote_text(value)}')}" if is_text else ""
+    return f"; a text with such characters is written {shell_quote(f'{name}={quote_text(value)}')}" if is_text else ""
 
 
 def parse_overrides(loader: CellLoader, words: Sequence[str]) -> list[Override]:

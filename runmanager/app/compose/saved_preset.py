@@ -11,6 +11,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from runmanager.app.compose.user_presets import PRESETS, is_of_package, preset_file
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.records.files.atomic_files import replace_file
+from runmanager.records.host.standard_streams import print_line
 from runmanager.records.settings.secrets import masked_words
 from runmanager.validation import fault
 
@@ -36,7 +37,7 @@ def save_preset(name: str, words: Sequence[str], hydra_words: Sequence[str], *, 
         raise UsageError(fault("--save", "be a new name", f"{name}, and {path} exists", "--yes overwrites it"))
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, text.encode())
-    print(f"Written: {path}. To run it:  runmanager sweep {PRESETS}={name}")
+    print_line(f"Written: {path}. To run it:  runmanager sweep {PRESETS}={name}")
 
 
 def check_preset_name(name: str, *, overwrites: bool) -> list[str]:

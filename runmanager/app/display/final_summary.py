@@ -16,7 +16,7 @@ from runmanager.records.run.status import Reason, Status
 from runmanager.records.settings.signature import short_signature
 from runmanager.records.storage.reader import StoredRun
 from runmanager.records.sweep.lookup import command_on, typed_name
-from runmanager.text import in_backticks, pluralize, printable, shell_command, wrapped
+from runmanager.text import in_backticks, pluralize, printable_line, shell_command, wrapped
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -87,7 +87,7 @@ def _tables_that_fit(
 
     pairs = _pairs_with_answer(sweep, comparison)
     cells, cells_alone = (_best_cells(sweep, results, compared) for compared in (pairs, None))
-    rows_by, pairs_by = (f"`{command_on(sweep, name)} --all` shows all" for name in ("table", "compare"))
+    rows_by, pairs_by = (f"{in_backticks(command_on(sweep, name, '--all'))} shows all" for name in ("table", "compare"))
     room = console.height - num_lines_below - _LINES_BESIDE if console.is_terminal else None
     no_pairs = dataclasses.replace(pairs, rows=[])  # the answers sum them up
     with_pairs = [(cells, _without_notes(pairs))] if pairs.rows else []
@@ -111,14 +111,14 @@ def _best_cells(sweep: SweepPaths, results: "Table", pairs: "ComparisonTable | N
     from runmanager.results.tables.seeds import collapse_seeds
     from runmanager.results.tables.sorting import best_first
 
-    command = command_on(sweep, "table")
-    shown_by = f"`{command} --all` shows"
+    shown_by = f"{in_backticks(command_on(sweep, 'table', '--all'))} shows"
     whole = without_skipped_cells(without_shorter_runs(results, shown_by), shown_by)
     left_out = [note for note in whole.notes if note not in results.notes]
-    cells = collapse_seeds(whole, each=f"`{command} --each` shows the runs.")
+    cells = collapse_seeds(whole, each=f"{in_backticks(command_on(sweep, 'table', '--each'))} shows the runs.")
     reasons = {row["reason"] for row in pairs.rows if row["reason"]} if pairs else ()
     notes = len(cells.notes) - len(left_out) + (len(reasons) + len(pairs.notes) if pairs else 0)
-    both = f"`{command}` and `{command_on(sweep, 'compare')}` explain" if pairs else f"`{command}` explains"
+    table, compare = (in_backticks(command_on(sweep, name)) for name in ("table", "compare"))
+    both = f"{table} and {compare} explain" if pairs else f"{table} explains"
     also = f", and have {pluralize(notes, 'note')}" if pairs else f", and has {pluralize(notes, 'note')}"
     cells = dataclasses.replace(cells, notes=(*left_out, f"{both} the columns{also if notes else ''}."), legend="")
     return best_first(cells)
@@ -128,7 +128,9 @@ def _pairs_with_answer(sweep: SweepPaths, comparison: "ComparisonTable") -> "Com
     """The pairs with an answer: the sentences say what could not be compared."""
     from runmanager.results.tables.omitted_rows import pairs_with_answer, without_shorter_runs
 
-    return without_shorter_runs(pairs_with_answer(comparison), f"`{command_on(sweep, 'compare')} --all` shows")
+    return without_shorter_runs(
+        pairs_with_answer(comparison), f"{in_backticks(command_on(sweep, 'compare', '--all'))} shows"
+    )
 
 
 def _without_notes(pairs: "ComparisonTable") -> "ComparisonTable":
@@ -203,7 +205,8 @@ def _print_lines(console: Console, lines: Sequence[Text]) -> None:
 
 def _line(text: str, console: Console) -> Text:
     """A line wrapped between words, and not in a command, in a terminal; unwrapped in a log."""
-    return Text(wrapped(printable(text), console.width) if console.is_terminal else printable(text))
+    line = printable_line(text)
+    return Text(wrapped(line, console.width) if console.is_terminal else line)
 
 
 def _side_by_side(console: Console, *parts: str) -> list[str]:

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.results.table_model.columns import MISSING
+from runmanager.text import printable_line
 
 __all__ = ["RESULTS", "Layout", "LiveRow", "duration", "used_headings", "values_of"]
 
@@ -116,7 +117,9 @@ class Layout:
 
     def header(self) -> Text:
         """Return the heading row."""
-        words = [_padded(self.counted if column == _COLUMNS[0] else column.heading, column) for column in self.columns]
+        first = _COLUMNS[0]
+        names = [self.counted if each == first else printable_line(each.heading) for each in self.columns]
+        words = map(_padded, names, self.columns)
         return Text(f"  {'run':{self.label}} {'state':{_BAR_WIDTH}} {' '.join(words)}".rstrip(), style="bold")
 
     def legend(self) -> list[Text]:

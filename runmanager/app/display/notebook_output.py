@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from rich.console import Console, RenderableType
 
+from runmanager.app.display.output_console import TextConsole
 from runmanager.text import pluralize
 
 __all__ = ["CellOutput", "in_kernel"]
@@ -35,7 +36,7 @@ class CellOutput:
 
     def __init__(self) -> None:
         self._permanent = io.StringIO()
-        self.console = Console(
+        self.console = TextConsole(
             file=self._permanent,
             force_terminal=True,
             force_interactive=True,
@@ -43,7 +44,6 @@ class CellOutput:
             color_system="standard",
             width=_COLUMNS,
             height=_ROWS,
-            highlight=False,
         )
         self._render_region: Callable[[], RenderableType] | None = None
         self._update: Callable[[str], None] | None = None

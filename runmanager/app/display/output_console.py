@@ -2,25 +2,41 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
-__all__ = ["make_console", "width_of_output"]
+from runmanager.text import printable
+
+__all__ = ["TextConsole", "make_console", "width_of_output"]
 
 _WHOLE = 10_000  # characters, wider than any table
 
 
-def make_console(environment: Mapping[str, str] = os.environ) -> Console:
+class TextConsole(Console):
+    """A console for text as it is: without rich's markup, and nothing in it that a terminal obeys."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, highlight=False, **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield the segments of a renderable; colours and the moves of the cursor are not part of their text."""
+        for each in super().render(renderable, options):
+            yield each if each.control else Segment(printable(each.text), each.style)
+
+
+def make_console(environment: Mapping[str, str] = os.environ) -> TextConsole:
     """Return the console of this process, plain if the output is shown in a notebook.
 
     A kernel gives a `!command` a pseudo-terminal and forces colours, but redrawn lines pile up in the cell.
     """
     if is_in_notebook(environment):
-        return Console(highlight=False, force_terminal=False, no_color=True)
+        return TextConsole(force_terminal=False, no_color=True)
     # FORCE_COLOR forces colours without a terminal, as in a log, where lines still cannot be redrawn.
     interactive = None if sys.stdout.isatty() else False
-    return Console(highlight=False, force_interactive=interactive, width=width_of_output(environment))
+    return TextConsole(force_interactive=interactive, width=width_of_output(environment))
 
 
 def width_of_output(environment: Mapping[str, str] = os.environ) -> int | None:

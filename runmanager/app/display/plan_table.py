@@ -5,13 +5,14 @@ from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from runmanager.app.display.live_table import duration
 from runmanager.app.display.run_times import RunTimes, sweep_seconds_left
 from runmanager.launching.plan import Action, PlannedRun
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import read_sweep
-from runmanager.text import pluralize, wrapped
+from runmanager.text import pluralize, printable_line, wrapped
 
 __all__ = ["plan_table"]
 
@@ -35,15 +36,15 @@ def plan_table(
     folded into a line. The sides of a duel take as long as they may, so their time is not estimated. Lines below the
     table are wrapped at `width`.
     """
-    shown = plan[:limit]
+    shown = [(printable_line(run.paths.name), str(run.action), printable_line(run.why)) for run in plan[:limit]]
     table = Table(box=None, pad_edge=False)
-    name, action = (max(map(len, texts), default=0) for texts in ([run.paths.name for run in shown], Action))
+    name, action = (max(map(len, texts), default=0) for texts in ([name for name, *_ in shown], Action))
     name = min(name, width * 3 // 5)
     table.add_column("run", overflow="fold", min_width=name)
     table.add_column("plan", overflow="fold")
     table.add_column("why", overflow="fold", max_width=width - name - action - _GAPS)  # a reason is broken first
-    for run in shown:
-        table.add_row(run.paths.name, run.action, run.why)
+    for fields in shown:
+        table.add_row(*map(Text, fields))
     counts = Counter(str(run.action) for run in plan)
     summary = ", ".join(f"{number} {action}" for action, number in counts.items())
     where = f"Where: {sweep.runs}" if sweep else "Where: a fresh folder"
@@ -55,7 +56,7 @@ def plan_table(
         if len(shown) < len(plan)
         else []
     )
-    return Group(table, *rest, "", *(wrapped(line, width) for line in lines if line))
+    return Group(table, *rest, "", *(Text(wrapped(printable_line(line), width)) for line in lines if line))
 
 
 def _not_here(plan: Sequence[PlannedRun]) -> list[str]:

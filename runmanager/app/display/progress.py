@@ -33,7 +33,7 @@ from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun, read_epochs, read_record
-from runmanager.text import printable, wrapped
+from runmanager.text import printable_line, wrapped
 
 __all__ = ["RunDisplay"]
 
@@ -100,7 +100,7 @@ class RunDisplay:
 
     def say(self, line: str) -> None:
         """Print a permanent line."""
-        text = printable(line)
+        text = printable_line(line)
         if self._console.is_terminal:
             text = wrapped(text, self._console.width)
         self._print(Text(text, no_wrap=True, overflow="ignore"))
@@ -110,7 +110,7 @@ class RunDisplay:
         self.say(line)
         for command in commands:
             with self._live.paused():
-                self._console.print(Text(printable(f"  {command}")), soft_wrap=True)
+                self._console.print(Text(printable_line(f"  {command}")), soft_wrap=True)
 
     def _print(self, line: RenderableType) -> None:
         # Wrapped at words in a terminal; unwrapped in a log.
@@ -293,7 +293,7 @@ class RunDisplay:
     def _explain(self, text: str, *, style: str) -> None:
         """Print an explanation below a row."""
         if text:
-            self._print(Padding(Text(printable(text), style=style), (0, 0, 0, 2)))
+            self._print(Padding(Text(printable_line(text), style=style), (0, 0, 0, 2)))
 
     def retrying(self, paths: RunPaths, end_reason: str) -> None:
         """Print a permanent line for a run that ended badly and is retried, and its error."""
@@ -303,7 +303,7 @@ class RunDisplay:
             self._show_error(paths)
 
     def _print_again(self, paths: RunPaths, how: str) -> None:
-        self._print(Text.assemble(("↻", "yellow"), f" {run_label(paths)}  {how}"))
+        self._print(Text.assemble(("↻", "yellow"), f" {run_label(paths)}  {printable_line(how)}"))
 
     def _show_error(self, paths: RunPaths) -> None:
         try:
@@ -311,7 +311,7 @@ class RunDisplay:
         except OSError:
             return  # it is being moved, or was deleted
         for line in ["the same error as above"] if text in self._printed else error_excerpt(text):
-            self.say(f"  {line}")
+            self.say(f"  {line.expandtabs()}")
         self._printed.add(text)
         self.say(f"  the whole error: {paths.error}")
 

@@ -12,7 +12,7 @@ from runmanager.records.run.status import Reason, Status
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.load.logged_values import last_metrics
 from runmanager.results.table_model.formatting import human
-from runmanager.text import printable
+from runmanager.text import printable_line
 from runmanager.validation import did_you_mean
 
 __all__ = [
@@ -45,12 +45,13 @@ def run_line(
 ) -> Text:
     """Return the state of a run in one line; `counted` is its number, as in 2/8. A requested `metric` comes first."""
     symbol, style = _SYMBOLS.get(record.status, ("✗", "red"))
-    return Text.assemble((symbol, style), f" {counted}  {run_label(paths)}  {_summary(record, epochs, metric)}")
+    summary = printable_line(_summary(record, epochs, metric))
+    return Text.assemble((symbol, style), f" {counted}  {run_label(paths)}  {summary}")
 
 
 def run_label(paths: RunPaths) -> str:
     """Return a run's name without the digits of its signature, if it has any."""
-    return printable(paths.name.rpartition("-")[0] or paths.name)
+    return printable_line(paths.name.rpartition("-")[0] or paths.name)
 
 
 def logged_results(record: RunRecord, epochs: Sequence[EpochRecord]) -> dict[str, float | None]:
@@ -91,14 +92,14 @@ def _summary(record: RunRecord, epochs: Sequence[EpochRecord], metric: str | Non
     if (seconds := run_seconds(record)) is not None and record.status is Status.FINISHED:
         parts.append(f"{seconds:.1f} s")
     if record.message and record.reason is not Reason.DEVICE_UNAVAILABLE:  # the reason says it all
-        parts.append(printable(record.message))
+        parts.append(record.message)
     return "  ".join(parts)
 
 
 def end_reason(record: RunRecord, *, with_reason: bool = True) -> str:
     """Return the reason and message of a run's end, the reason only with `with_reason`; empty if it just finished."""
     parts = (str(record.reason) if record.reason is not None and with_reason else None, record.message)
-    return printable(": ".join(part for part in parts if part))
+    return printable_line(": ".join(part for part in parts if part))
 
 
 def error_excerpt(text: str) -> list[str]:

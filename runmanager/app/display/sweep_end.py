@@ -10,7 +10,9 @@ from typing import Any
 from rich.console import Console
 
 from runmanager.records.files.paths import SweepPaths
+from runmanager.records.host.standard_streams import print_line
 from runmanager.records.run.run_record import RunRecord
+from runmanager.text import printable_line
 from runmanager.validation import fault
 
 __all__ = ["announce_end", "notification_faults", "ring"]
@@ -37,13 +39,14 @@ def announce_end(url: str, sweep: SweepPaths, runs: Sequence[RunRecord | None], 
     A failure is a warning on stderr: the sweep itself has ended.
     """
     title = _title(sweep, runs)
-    body = f"{sweep.root.absolute()} on {socket.gethostname()}" + ("; interrupted" if interrupted else "")
+    folder = printable_line(str(sweep.root.absolute()))
+    body = f"{folder} on {socket.gethostname()}" + ("; interrupted" if interrupted else "")
     try:
         is_sent = _service(url).notify(title=title, body=body)
     except Exception:  # of the service's own client
         is_sent = False
     if not is_sent:
-        print(f"warning: the notification could not be sent to {_scheme(url)}.", file=sys.stderr)
+        print_line(f"warning: the notification could not be sent to {_scheme(url)}.", sys.stderr)
 
 
 def ring(console: Console, sweep: SweepPaths, runs: Sequence[RunRecord | None]) -> None:
@@ -56,7 +59,7 @@ def ring(console: Console, sweep: SweepPaths, runs: Sequence[RunRecord | None]) 
 def _title(sweep: SweepPaths, runs: Sequence[RunRecord | None]) -> str:
     """The sweep's name and how many of its cells ended how: `first: 11 finished, 1 failed`."""
     counts = Counter("not run" if run is None else str(run.status) for run in runs)
-    return f"{sweep.name}: {', '.join(f'{count:,} {status}' for status, count in counts.items())}"
+    return f"{printable_line(sweep.name)}: {', '.join(f'{count:,} {status}' for status, count in counts.items())}"
 
 
 def _service(url: str) -> Any:

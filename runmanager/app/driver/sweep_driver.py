@@ -46,7 +46,7 @@ from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE
 from runmanager.records.storage.reader import SweepContents, read_sweep
 from runmanager.records.sweep.sweep_record import add_cells, fresh_sweep_folder, leave_sweep, read_sweep_record
 from runmanager.signals import INTERRUPTED_STATUS, handle_signals
-from runmanager.text import pluralize, wrapped
+from runmanager.text import pluralize, printable_line, wrapped
 from runmanager.tracking.environment.cell_process import runs_within, telling_sweep
 from runmanager.tracking.environment.environment import command_line
 
@@ -181,8 +181,9 @@ class SweepDriver:
 
     def _print_line(self, line: str) -> None:
         if not self._options.quiet:
-            text = wrapped(line, self._console.width) if self._console.is_terminal else line
-            self._console.print(text, markup=False, soft_wrap=True)
+            text = printable_line(line)
+            text = wrapped(text, self._console.width) if self._console.is_terminal else text
+            self._console.print(text, soft_wrap=True)
 
     def _print_pairing_notices(self, grid: CellGrid) -> None:
         for line in pairing_notices(grid, self._pairing):
@@ -245,7 +246,7 @@ class SweepDriver:
         can_ask = sys.stdin.isatty() and self._console.is_terminal
         if self._options.dry_run or self._options.yes or num_cells < _CONFIRM_FROM or not can_ask:
             return
-        answer = self._console.input(f"Run up to {pluralize(num_cells, 'cell')}? [y/N] ", markup=False)
+        answer = self._console.input(f"Run up to {pluralize(num_cells, 'cell')}? [y/N] ")
         if answer.strip().lower() not in ("y", "yes"):
             raise UsageError("Nothing was run.")
 

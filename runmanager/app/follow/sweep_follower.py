@@ -21,7 +21,7 @@ from runmanager.records.run.heartbeat import HeartbeatObserver, describe_last_he
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import read_epochs, read_record
-from runmanager.text import pluralize
+from runmanager.text import pluralize, printable_line
 
 __all__ = ["POLL_SECONDS", "Follower", "follow_runs", "follow_sweep", "show_state", "write_missing_report"]
 
@@ -32,10 +32,10 @@ _NOT_ENDED = object()
 def show_state(sweep: SweepPaths, console: Console, *, queue: SlurmQueue | None = None) -> int:
     """Print the sweep's state, with a line for each run that is running or ended badly; return its exit status."""
     state = SweepReader(sweep, queue=queue).read()
-    console.print(f"{sweep.root}: {state.in_words()}", markup=False, highlight=False)
+    console.print(printable_line(f"{sweep.root}: {state.in_words()}"))
     for number, cell in enumerate(state.cells, start=1):
         if cell.is_damaged:
-            console.print(_damage_message(cell.paths), markup=False, soft_wrap=not console.is_terminal)
+            console.print(printable_line(_damage_message(cell.paths)), soft_wrap=not console.is_terminal)
         if cell.record is None or cell.record.status.is_success:
             continue
         try:

@@ -1,12 +1,11 @@
 """How the programs of a stored sweep continue it under another name."""
 
-import shlex
-
 from runmanager.app.compose.override_quoting import format_override
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.program_kind import ProgramKind, kind_of_program
 from runmanager.records.storage.reader import read_record, run_names
+from runmanager.text import shell_join
 
 __all__ = ["continued_with"]
 
@@ -19,7 +18,7 @@ def continued_with(sweep: SweepPaths) -> str:
         ProgramKind.SCRIPT: ["--name", name],
         ProgramKind.APPLICATION: [format_override("hydra.sweeper.name", name)],
     }
-    commands = [shlex.join(found) for kind, found in words.items() if kind in kinds]
+    commands = [shell_join(found) for kind, found in words.items() if kind in kinds]
     ways = [f"its command continues it with {' or '.join(commands)}"] if commands else []
     if ProgramKind.LOOP in kinds:
         ways.append(f"its program continues it where `RunManager` or `start_run` is given the folder {sweep.root}")

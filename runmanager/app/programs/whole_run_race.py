@@ -2,7 +2,6 @@
 
 import math
 import random
-import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -27,6 +26,7 @@ from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.stats.descriptive import median
 from runmanager.results.stats.race import LEAST_ROUNDS, beaten, fastest_of, is_settled, race_speedup
 from runmanager.signals import INTERRUPTED_STATUS
+from runmanager.text import printable_line, shell_join
 from runmanager.validation import fault
 
 __all__ = ["RacedValues", "race_whole_runs", "runs_since", "speeds_of_rounds"]
@@ -100,10 +100,10 @@ def race_whole_runs(
         seconds=seconds,
         began=began,
         shares={},
-        say=lambda text: console.print(text, markup=False, soft_wrap=not console.is_terminal),
+        say=lambda text: console.print(printable_line(text), soft_wrap=not console.is_terminal),
     )
     found = search.run()
-    command = shlex.join([*call, *values.words(found.chosen), *fixed])
+    command = shell_join([*call, *values.words(found.chosen), *fixed])
     answer = Answer(found, command, device="", given=" ".join(values.words({})))
     write_tuning(track.sweep.root, answer)
     show_answer(answer, console)

@@ -18,7 +18,7 @@ from runmanager.app.tune.search import Tuning
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.results.stats.descriptive import Estimate
 from runmanager.signals import INTERRUPTED_STATUS
-from runmanager.text import printable, wrapped
+from runmanager.text import printable, printable_line, wrapped
 
 __all__ = ["Answer", "show_answer", "write_tuning"]
 
@@ -139,10 +139,11 @@ def show_answer(answer: Answer, console: Console) -> None:
     if found.is_interrupted:
         lines += ["Interrupted: this is what is known so far.", _ABOUT_RESUMING]
     table = _table(found.raced, console.width)
-    lines = [*([""] if table or lines else []), *table, *(wrapped(line, console.width) for line in lines), ""]
+    said = (wrapped(printable_line(line), console.width) for line in lines)
+    lines = [*([""] if table or lines else []), *table, *said, ""]
     for line in answer.lines():
         is_command = line.startswith(" ")  # in one line, so that it can be copied
-        lines.append(line if is_command else wrapped(line, console.width))
+        lines.append(line if is_command else wrapped(printable_line(line), console.width))
     for line in lines:
         console.print(Text(printable(line)), soft_wrap=True)
 

@@ -1,7 +1,6 @@
 """`runmanager tune SETTINGS`: the settings of the built-in job that change nothing but speed, raced."""
 
 import os
-import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,7 +30,7 @@ from runmanager.launching.hydra_internals import hydra_words
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.records.files.paths import dated_name
 from runmanager.records.host.process import usable_cores
-from runmanager.text import format_value
+from runmanager.text import format_value, printable_line, shell_join
 from runmanager.validation import fault, suggestion
 
 __all__ = ["TuneRequest", "tune_built_in"]
@@ -104,7 +103,7 @@ def tune_built_in(
         seconds=request.seconds,
         began=request.began or time.monotonic(),
         shares=seen.shares,
-        say=lambda line: console.print(line, markup=False, soft_wrap=not console.is_terminal),
+        say=lambda line: console.print(printable_line(line), soft_wrap=not console.is_terminal),
     )
     _finish(job, request, search.run(), folder, console)
 
@@ -123,7 +122,7 @@ def _new_folder(config: Config) -> Path:
 def _finish(job: "_Job", request: TuneRequest, found: Tuning, folder: Path, console: Console) -> None:
     """Write the result and the preset, and print the answer last."""
     words = job.words_with(found.chosen)
-    answer = Answer(found, shlex.join(["runmanager", "run", *words]), device=job.known.device, given=job.shown_given())
+    answer = Answer(found, shell_join(["runmanager", "run", *words]), device=job.known.device, given=job.shown_given())
     with require_output_root(Path(job.config.output_root)):
         write_tuning(folder, answer)
     show_answer(answer, console)
@@ -131,7 +130,7 @@ def _finish(job: "_Job", request: TuneRequest, found: Tuning, folder: Path, cons
         try:
             save_preset(request.save or _free_name(), *_separated(words), overwrites=request.overwrites)
         except ConfigurationError as error:  # of settings that no preset can hold, where none was asked for
-            console.print(f"No preset is written: {error.faults[0]}", markup=False, soft_wrap=True)
+            console.print(printable_line(f"No preset is written: {error.faults[0]}"), soft_wrap=True)
     if answer.exit_status:
         raise SystemExit(answer.exit_status)
 

@@ -11,7 +11,8 @@ from werkzeug.wrappers import Request, Response
 from runmanager.app.ui.access import Access
 from runmanager.app.ui.pages import Pages, View
 from runmanager.app.ui.sweep_pages import message_page
-from runmanager.text import error_line, printable
+from runmanager.records.host.standard_streams import print_line
+from runmanager.text import error_line
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -100,7 +101,7 @@ class WebApp:
             is_new = fault not in self._faults and len(self._faults) < 100
             self._faults.add(fault)
         if is_new:
-            print(printable(f"A page could not be shown ({fault}); the others are."), file=sys.stderr, flush=True)
+            print_line(f"A page could not be shown ({fault}); the others are.", sys.stderr)
         return _message(HTTPStatus.INTERNAL_SERVER_ERROR, "Not shown", [f"This page could not be made: {fault}"])
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from werkzeug.serving import ThreadedWSGIServer, WSGIRequestHandler
 
 from runmanager.app.ui.web_app import SAFETY_HEADERS
-from runmanager.text import error_line, printable
+from runmanager.records.host.standard_streams import print_line
+from runmanager.text import error_line
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -75,7 +76,7 @@ class PageServer(ThreadedWSGIServer):
         """Say what a thread ended with, unless the client has just gone."""
         error = sys.exception()
         if isinstance(error, Exception) and not isinstance(error, OSError):
-            print(printable(f"A request was not answered ({error_line(error)})."), file=sys.stderr, flush=True)
+            print_line(f"A request was not answered ({error_line(error)}).", sys.stderr)
 
     def _finished(self, request: socket.socket) -> None:
         self._open.pop(request, None)

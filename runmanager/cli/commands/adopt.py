@@ -8,8 +8,8 @@ import typer
 from runmanager.cli.printing import print_text, print_warning
 from runmanager.errors import ConfigurationError
 from runmanager.records.files.paths import SweepPaths, storage_faults
-from runmanager.records.sweep.lookup import OUTPUT_ROOT
-from runmanager.text import pluralize, printable
+from runmanager.records.sweep.lookup import OUTPUT_ROOT, command_on
+from runmanager.text import in_backticks, pluralize
 
 __all__ = ["adopt"]
 
@@ -41,7 +41,8 @@ def adopt(
         print_warning(note)
     if done.renamed:
         names = ", ".join(f"{name} is named {column}" for name, column in done.renamed.items())
-        print_text(f"{printable(names)} here, as that is what it means.\n")
+        print_text(f"{names} here, as that is what it means.\n")
     states = ", ".join(f"{count:,} {status}" for status, count in done.counts.items())
     runs = pluralize(sum(done.counts.values()), "run")
-    print_text(f"{done.paths.root}: {runs} adopted ({states}). `runmanager table {done.paths.root}` shows them.\n")
+    shown_by = in_backticks(command_on(done.paths, "table"))
+    print_text(f"{done.paths.root}: {runs} adopted ({states}). {shown_by} shows them.\n")

@@ -8,7 +8,7 @@ import typer
 
 from runmanager.cli.arguments import AtOption, BetterOption, RunFormat, RunFormatOption, SweepNames, TrustOption
 from runmanager.cli.completion import complete_metrics
-from runmanager.cli.printing import print_text, print_warning, warn_damaged, wrap_lines
+from runmanager.cli.printing import print_json, print_text, print_warning, warn_damaged, wrap_lines
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.sweep.lookup import find_sweep
@@ -72,7 +72,7 @@ def best(
     if format_ is RunFormat.JSON:
         if words is None:
             print_warning(*remarks)
-        print_text(best_to_json(found, command=words))
+        print_json(best_to_json(found, command=words))
     else:
         lines = [*line, *wrap_lines(*remarks, indent=2).splitlines()]
         sections = [*best_sections(found, trust=trust), Section("Command", lines=lines)]

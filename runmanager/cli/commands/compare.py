@@ -1,7 +1,6 @@
 """`runmanager compare`: the runs of a sweep that differ in one setting only, or those of two sweeps, compared."""
 
 import dataclasses
-import shlex
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
@@ -19,10 +18,11 @@ from runmanager.cli.completion import (
     complete_sweeps,
 )
 from runmanager.cli.gate.conditions import FailIfOption, Verdict, answer_conditions, options_of_table
-from runmanager.cli.printing import console, print_text, print_warning, render, warn_damaged
-from runmanager.cli.table_formats import DATA_FORMATS, TableFormat, format_table, max_text_rows
+from runmanager.cli.printing import console, print_rendered, print_text, print_warning, warn_damaged
+from runmanager.cli.table_formats import DATA_FORMATS, TableFormat, max_text_rows, print_table
 from runmanager.errors import UsageError
-from runmanager.text import in_backticks, printable
+from runmanager.records.host.standard_streams import print_line
+from runmanager.text import in_backticks, printable_line, shell_join
 
 if TYPE_CHECKING:
     from runmanager.results.compare.comparison_table import ComparisonTable
@@ -179,7 +179,7 @@ def compare(
         if not any(map(any_direction(options.metric, pairing.contents.runs).values, pairing.contents.runs)):
             answers = [*answers, *advice_without_metrics(pairing.contents.runs)]
         _show_pairs(shown, sentences, answers, show_all=show_all)
-        print_text("".join(f"{printable(line)}\n" for line in verdict.lines))  # not wrapped: they hold commands
+        print_text("".join(f"{printable_line(line)}\n" for line in verdict.lines))  # not wrapped: they hold commands
     elif format_ is CompareFormat.GITHUB:
         from runmanager.results.gate.github_comment import github_comment
 
@@ -209,7 +209,7 @@ def _other_question(pairing: "OneSweep | SweepPair", options: "CompareOptions", 
         return []
     asked = dataclasses.replace(options, at=LAST, better=None) if other == THROUGHPUT.name else options
     among = [] if where is None else ["--where", where]
-    command = shlex.join(["runmanager", "compare", *pairing.typed_names, *asked.words(), "--metric", other, *among])
+    command = shell_join(["runmanager", "compare", *pairing.typed_names, *asked.words(), "--metric", other, *among])
     return [f"No metric was named, so this compares {options.metric}; for {other}: {in_backticks(command)}."]
 
 
@@ -232,10 +232,10 @@ def _print_file(
 
         pairs = with_numbered_reasons(pairs)
     pairs = dataclasses.replace(pairs, notes=(*pairs.notes, *sentences, *verdict.lines))
-    print_text(format_table(pairs, format_, title=pairing.title))
+    print_table(pairs, format_, title=pairing.title)
     if format_ in DATA_FORMATS:
         for line in verdict.lines:
-            print(printable(line), file=sys.stderr)
+            print_line(printable_line(line), sys.stderr)
 
 
 def _show_pairs(pairs: "ComparisonTable", sentences: Sequence[str], answers: Sequence[str], *, show_all: bool) -> None:
@@ -246,7 +246,7 @@ def _show_pairs(pairs: "ComparisonTable", sentences: Sequence[str], answers: Seq
     between = [*sentences, *([""] if sentences else [])]
     if pairs.rows:
         limit = max_text_rows(show_all=show_all)
-        print_text(render(target, render_comparison(pairs, limit=limit, width=target.width), *between, *answers))
+        print_rendered(target, render_comparison(pairs, limit=limit, width=target.width), *between, *answers)
     else:  # a legend would explain columns that are not there
         notes = [*pairs.notes, *([""] if pairs.notes else [])]
-        print_text("\n".join([*notes, *between, *answers, ""]))
+        print_text("\n".join([*map(printable_line, [*notes, *between, *answers]), ""]))

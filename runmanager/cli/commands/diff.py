@@ -1,7 +1,8 @@
 """`runmanager diff`: what differs between two runs."""
 
 from runmanager.cli.arguments import RunFormat, RunFormatOption, RunName, read_named_run
-from runmanager.cli.printing import print_text, wrap_lines
+from runmanager.cli.printing import print_json, print_text, wrap_lines
+from runmanager.text import printable_line
 
 __all__ = ["diff"]
 
@@ -13,10 +14,11 @@ def diff(one: RunName, other: RunName, format_: RunFormatOption = RunFormat.TEXT
 
     sides = read_named_run(one), read_named_run(other)
     if format_ is RunFormat.JSON:
-        print_text(difference_to_json(*sides))
+        print_json(difference_to_json(*sides))
         return
     found = diff_runs(*sides)
-    first = "\n".join(f"{name}: {side.paths.root}" for name, side in zip(("one", "other"), sides, strict=True))
+    roots = (printable_line(str(side.paths.root)) for side in sides)
+    first = "\n".join(f"{name}: {root}" for name, root in zip(("one", "other"), roots, strict=True))
     if not found:
         print_text(f"{first}\n\nNothing differs.\n")
         return

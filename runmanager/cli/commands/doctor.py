@@ -2,16 +2,17 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from runmanager.cli.arguments import RunFormat
-from runmanager.cli.printing import print_text, wrap_lines
+from runmanager.cli.printing import console, print_json, print_text, wrap_lines
 from runmanager.errors import UsageError
 from runmanager.records.sweep.lookup import OUTPUT_ROOT
-from runmanager.text import pluralize
+from runmanager.text import encodable, pluralize
 
 if TYPE_CHECKING:
     from runmanager.cli.machine_checks import Check, Level
@@ -55,20 +56,24 @@ def show_json(checks: Sequence["Check"]) -> int:
     """Print the checks as a list of objects; return the exit status."""
     import msgspec
 
-    print_text(msgspec.json.format(msgspec.json.encode(list(checks)), indent=2).decode() + "\n")
+    texts = [{name: encodable(str(text)) for name, text in asdict(check).items()} for check in checks]
+    print_json(msgspec.json.format(msgspec.json.encode(texts), indent=2).decode() + "\n")
     return _status(check.level for check in checks)
 
 
 def show(checks: Iterable["Check"]) -> int:
     """Print one line a check, followed by the remedy of a failed one; return the exit status."""
-    levels = []
+    from rich.text import Text
+
+    levels, target = [], console()
     for check in checks:
         levels.append(check.level)
         said = wrap_lines(check.finding, *([f"cure: {check.cure}"] if check.cure else []), indent=_INDENT)
         finding = said.replace("\n", f"\n{'':{_INDENT}}")
-        typer.echo(f"{typer.style(f'{check.level:8}', fg=_COLOURS[check.level])} {check.subject:12} {finding}")
+        line = Text.assemble((f"{check.level:8}", _COLOURS[check.level]), f" {check.subject:12} {finding}")
+        target.print(line, soft_wrap=True)
     counts = [pluralize(number, level) for level, number in _problem_counts(levels)]
-    typer.echo(f"\n{pluralize(len(levels), 'check')}: {', '.join(counts) or 'all is well'}.")
+    print_text(f"\n{pluralize(len(levels), 'check')}: {', '.join(counts) or 'all is well'}.\n")
     return _status(levels)
 
 

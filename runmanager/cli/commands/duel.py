@@ -1,6 +1,5 @@
 """`runmanager duel`: two settings, commits or environments measured against each other, in turns on this machine."""
 
-import shlex
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
@@ -15,10 +14,11 @@ from runmanager.cli.fixed_arguments import fixed_arguments
 from runmanager.cli.gate.conditions import FailIfOption, Verdict, answer_conditions
 from runmanager.cli.gate.proposed_duel import could_say, duel_of_sides
 from runmanager.cli.hydra_application import run_application
-from runmanager.cli.printing import print_text, wrap_lines
+from runmanager.cli.printing import print_text
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths, dated_name
-from runmanager.text import fitted, printable
+from runmanager.records.host.standard_streams import print_line
+from runmanager.text import in_backticks, printable_line, shell_join
 
 if TYPE_CHECKING:
     from runmanager.app.duel.two_drivers import DuelRequest
@@ -123,9 +123,10 @@ def _refuse_repeated(words: list[str]) -> None:
     for name in names:
         if names.count(name) > 1:
             values = [word for word in words if word.startswith(f"{name}=")]
+            example = f"{shell_join(['runmanager', 'duel', *values[:2]])} …"
             raise UsageError(
                 f"`{name}` must be given once after the sides of a duel, got {' and '.join(values)}; the first two "
-                f"words are the sides: `runmanager duel {values[0]} {values[1]} …`."
+                f"words are the sides: {in_backticks(example)}."
             )
 
 
@@ -168,7 +169,7 @@ def _print_answer(
         print_text(github_comment(table, title, answers, verdict.lines, verdict.status))
         return
     for line in (*answers, *verdict.lines):
-        typer.echo(wrap_lines(printable(line)))
+        print_line(printable_line(line))
 
 
 def _duel_of_code(
@@ -183,13 +184,14 @@ def _duel_of_code(
     from runmanager.app.duel.two_drivers import run_duel
 
     request = _request(ctx, words, revisions, (pythons[0] or sys.executable, pythons[1] or sys.executable))
-    followed = shlex.quote(str(Path(request.output_root) / f"{request.name}-candidate"))
-    line = f"Both sides run in turns; `runmanager watch {followed}` shows the progress in another terminal."
-    typer.echo(fitted(printable(line), sys.stderr), err=True)
+    candidate = str(Path(request.output_root) / f"{request.name}-candidate")
+    followed = in_backticks(shell_join(["runmanager", "watch", candidate]))
+    line = f"Both sides run in turns; {followed} shows the progress in another terminal."
+    print_line(line, sys.stderr)
     result = run_duel(request)
     out = sys.stderr if format_ is DuelFormat.GITHUB else sys.stdout
     for line in result.lines:
-        typer.echo(fitted(printable(line), out), file=out)
+        print_line(printable_line(line), out)
     verdict = _answer_across(result.sweeps, conditions, format_)
     worst = max(result.statuses, key=abs)
     if verdict.status is not None and all(status in (0, _FAILED) for status in result.statuses):

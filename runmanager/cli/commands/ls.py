@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from runmanager.cli.arguments import BetterOption
-from runmanager.cli.printing import console, print_text, print_warning, render, warn_damaged
-from runmanager.cli.table_formats import DATA_FORMATS, TableFormat, format_table, max_text_rows
+from runmanager.cli.printing import console, print_rendered, print_warning, warn_damaged
+from runmanager.cli.table_formats import DATA_FORMATS, TableFormat, max_text_rows, print_table
 from runmanager.errors import UsageError
 from runmanager.records.files.file_errors import require_current_folder
 from runmanager.records.sweep.lookup import OUTPUT_ROOT
@@ -54,10 +54,10 @@ def ls(
     if format_ is TableFormat.TEXT:
         target = console()
         limit = max_text_rows(show_all=show_all)
-        print_text(render(target, render_listing(table, limit=limit, width=target.width)))
+        print_rendered(target, render_listing(table, limit=limit, width=target.width))
         return
     if format_ in DATA_FORMATS:
         warn_damaged(damage.message for each in found for damage in each.sweep.summary.damaged)
         for note in notes:
             print_warning(note)
-    print_text(format_table(table, format_, title=f"Sweeps in {root}"))
+    print_table(table, format_, title=f"Sweeps in {root}")

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from runmanager.cli.arguments import RunName, TrustOption, read_named_run
 from runmanager.cli.printing import print_text, wrap_lines
+from runmanager.text import shell_join
 
 if TYPE_CHECKING:
     from runmanager.records.run.run_record import Environment
@@ -30,7 +31,7 @@ def reproduce(run: RunName, trust: TrustOption = False) -> None:
         lines.append("It was made with uncommitted changes, which were not kept: its commit alone is not its code.")
     differences = diff_environments(then, today)
     if any(each.name == "Commit" for each in differences) and then.commit:
-        lines.append(f"Its code: git checkout {then.commit[:_SHORT_COMMIT]}")
+        lines.append(f"Its code: {shell_join(['git', 'checkout', then.commit[:_SHORT_COMMIT]])}")
     lines.append(_code_state(then, today))
     if not differences:
         lines.append("Packages and hardware are unchanged.")

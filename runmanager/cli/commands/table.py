@@ -8,8 +8,8 @@ import typer
 
 from runmanager.cli.arguments import BetterOption, SweepNames
 from runmanager.cli.completion import complete_columns
-from runmanager.cli.printing import console, print_text, print_warning, render, warn_damaged
-from runmanager.cli.table_formats import DATA_FORMATS, TableFormat, format_table, max_text_rows
+from runmanager.cli.printing import console, print_rendered, print_warning, warn_damaged
+from runmanager.cli.table_formats import DATA_FORMATS, TableFormat, max_text_rows, print_table
 from runmanager.errors import UsageError
 from runmanager.records.sweep.lookup import find_sweep
 
@@ -100,14 +100,14 @@ def table(
     if format_ is TableFormat.TEXT:
         _show_results(results, limit=max_text_rows(show_all=show_all))
     else:
-        print_text(format_table(results, format_, title=f"Results of {name}"))
+        print_table(results, format_, title=f"Results of {name}")
 
 
 def _show_results(results: "Table", *, limit: int | None) -> None:
     from runmanager.results.tables.terminal import render_results
 
     target = console()
-    print_text(render(target, render_results(results, limit=limit, width=target.width)))
+    print_rendered(target, render_results(results, limit=limit, width=target.width))
 
 
 def _sweep_results(

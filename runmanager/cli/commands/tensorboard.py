@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from runmanager.cli.arguments import SweepName
+from runmanager.cli.printing import print_text
 from runmanager.cli.serving.local_server import base_address, exit_on_signals, free_port
 from runmanager.cli.serving.remote_viewing import forwarding_line
 from runmanager.cli.serving.temporary_folders import temporary_folder
 from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.paths import SweepPaths
+from runmanager.records.host.standard_streams import print_line
 from runmanager.records.sweep.lookup import find_sweep
-from runmanager.text import printable
 
 if TYPE_CHECKING:
     from runmanager.tracking.tensorboard.board_server import BoardServer
@@ -60,9 +61,9 @@ def _serve(paths: SweepPaths, folder: Path, *, host: str, port: int | None) -> N
         sweep.declare()
         with data_server(runs.root, folder, reload_seconds=_REFRESH_SECONDS) as data:
             bound = _launch(board, runs.root, data.address(), title=paths.name, host=host, port=port)
-            print(f"TensorBoard of {paths.root}: {base_address(host, bound)} (Ctrl-C ends it)", flush=True)
+            print_text(f"TensorBoard of {paths.root}: {base_address(host, bound)} (Ctrl-C ends it)\n")
             if line := forwarding_line(bound, host):
-                print(line, flush=True)
+                print_text(f"{line}\n")
             faults: set[str] = set()
             while True:
                 time.sleep(_REFRESH_SECONDS)
@@ -81,7 +82,7 @@ def _refresh(runs: "SweepLogdir", sweep: "SweepSummaryWriter", faults: set[str])
         fault = f"New data of the sweep could not be shown ({type(error).__name__}: {error}); the rest is shown."
         if fault not in faults:
             faults.add(fault)
-            print(printable(fault), file=sys.stderr, flush=True)
+            print_line(fault, sys.stderr)
 
 
 def _launch(board: "BoardServer", folder: Path, data: str, *, title: str, host: str, port: int | None) -> int:

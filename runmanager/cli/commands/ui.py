@@ -21,7 +21,6 @@ from runmanager.errors import UsageError
 from runmanager.records.files.file_errors import require_current_folder
 from runmanager.records.host.addresses import is_every_address, is_loopback
 from runmanager.records.sweep.lookup import OUTPUT_ROOT
-from runmanager.text import printable
 
 __all__ = ["ui"]
 
@@ -112,7 +111,7 @@ def _open_in_browser(address: str) -> Iterator[None]:
 
 
 def _explanations(root: Path, host: str, port: int) -> list[str]:
-    lines = [f"Sweeps in {printable(str(root))}, live and read-only; Ctrl-C ends it."]
+    lines = [f"Sweeps in {root}, live and read-only; Ctrl-C ends it."]
     if is_loopback(host) and (command := forwarding_command(port, host)):
         lines.append(f"Over ssh, first run this on your own machine: {command}")
     return lines

@@ -1,13 +1,12 @@
 """The duel that would answer a condition that a comparison leaves open."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from runmanager.app.script_command_line import after_separator, split_fixed
 from runmanager.app.sweeper_flags import SweeperFlags
 from runmanager.records.host.gpus import is_device_missing
-from runmanager.text import format_value
+from runmanager.text import format_value, in_backticks, shell_join
 
 if TYPE_CHECKING:
     from runmanager.records.storage.reader import StoredRun
@@ -53,8 +52,8 @@ def duel_of_sides(row: "ComparisonRow", runs: "Sequence[StoredRun]") -> str:
     where = f" on a machine with {missing[0][7:]}" if missing else ""
     if any("_target_=" in word for word in settings):
         rest = "with the other settings of the sweep, whose `_target_` is not repeated here."
-        return could_say(f"`{shlex.join(sides)}`{where} {rest}")
-    return could_say(f"`{shlex.join([*sides, *settings])}`{where}")
+        return could_say(f"{in_backticks(shell_join(sides))}{where} {rest}")
+    return could_say(f"{in_backticks(shell_join([*sides, *settings]))}{where}")
 
 
 def duel_of_sweeps(row: "ComparisonRow", runs: "Sequence[Sequence[StoredRun]]", command: Sequence[str]) -> str:
@@ -82,7 +81,7 @@ def duel_of_sweeps(row: "ComparisonRow", runs: "Sequence[Sequence[StoredRun]]", 
         own = SweeperFlags.split(command).words
         given = dict(word.split("=", 1) for word in own if "=" in word and not word.startswith(("-", "hydra.")))
         words = [*(word for word in own[1:] if word.endswith(".py")), *_settings(row, given)]
-    return could_say(f"`{shlex.join(['runmanager', 'duel', *sides, *words])}`")
+    return could_say(in_backticks(shell_join(["runmanager", "duel", *sides, *words])))
 
 
 def _words_of_script(command: Sequence[str], seeds: Sequence[Any]) -> list[str] | None:

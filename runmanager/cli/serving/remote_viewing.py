@@ -1,10 +1,10 @@
 """Pages for a browser: opened here, or brought over ssh to the machine where the browser is."""
 
 import os
-import shlex
 from pathlib import Path
 
 from runmanager.records.host.addresses import bracketed, is_every_address
+from runmanager.text import shell_join
 
 __all__ = ["forwarding_command", "forwarding_line", "open_page"]
 
@@ -27,7 +27,7 @@ def forwarding_command(port: int, host: str = "localhost") -> str | None:
     address, ssh_port = reached
     through = "localhost" if is_every_address(host) else bracketed(host)
     options = [] if ssh_port == _SSH_PORT else ["-p", ssh_port]
-    return shlex.join(["ssh", *options, "-N", "-L", f"{port}:{through}:{port}", f"{_user()}@{address}"])
+    return shell_join(["ssh", *options, "-N", "-L", f"{port}:{through}:{port}", f"{_user()}@{address}"])
 
 
 def forwarding_line(port: int, host: str = "localhost") -> str | None:
@@ -51,5 +51,5 @@ def open_page(page: Path) -> str:
         return f"{page} is open in the browser." if is_open else f"No browser was found to open {page} in."
     address, ssh_port = reached
     options = [] if ssh_port == _SSH_PORT else ["-P", ssh_port]
-    command = shlex.join(["scp", *options, f"{_user()}@{bracketed(address)}:{page.absolute()}", "."])
+    command = shell_join(["scp", *options, f"{_user()}@{bracketed(address)}:{page.absolute()}", "."])
     return f"On your own machine: {command} copies the page, which is one file."

@@ -28,6 +28,7 @@ from runmanager.records.files.atomic_files import read_bytes, replace_file
 from runmanager.records.files.file_errors import UNREADABLE
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.host.standard_streams import print_line
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.reader import read_record
 from runmanager.records.storage.run_end import end_gone_run
@@ -250,4 +251,4 @@ def _finish_detached(request: SlurmRequest, job: str, report: Report) -> None:
     queue = SlurmQueue()
     # A job that the user has cancelled has another state by now, and must not be requeued.
     if queue.end_of(job).state == "RUNNING" and not queue.requeue(job):
-        print(f"job {job} could not be put back into the queue; run the same command again", file=sys.stderr)
+        print_line(f"job {job} could not be put back into the queue; run the same command again", sys.stderr)

@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-__all__ = ["StandardOutput", "repaired_streams", "report_lost_output", "show_line"]
+from runmanager.text import fitted, printable
+
+__all__ = ["StandardOutput", "print_line", "repaired_streams", "report_lost_output", "show_line"]
 
 _SPELL_OUT = "runmanager.spell_out"
 _SPELLINGS = {"…": "...", "±": "+-", "✓": "+", "✗": "x", "↻": "~", "━": "=", "╸": "=", "╌": "-", "·": "|", "µ": "u"}
@@ -40,7 +42,13 @@ def show_line(line: str) -> None:
     """Print a line in a user's program, whose streams are left as they are; output that fails is dropped."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     with suppress(OSError, ValueError):  # the reader has left, or the program has closed the stream
-        print(line.encode(encoding, _SPELL_OUT).decode(encoding), flush=True)
+        print(printable(line).encode(encoding, _SPELL_OUT).decode(encoding), flush=True)
+
+
+def print_line(line: str, stream: TextIO | None = None) -> None:
+    """Print a line to a stream, by default stdout: what a terminal would obey made visible, wrapped at its width."""
+    target = stream or sys.stdout
+    print(fitted(printable(line), target), file=target, flush=True)
 
 
 def report_lost_output(error: OSError, *, is_sweep: bool) -> None:

@@ -1,7 +1,6 @@
 """Finding sweeps and runs by folder or by name under outputs/."""
 
 import contextlib
-import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.storage.reader import read_record, run_names
 from runmanager.records.sweep.sweep_record import open_sweep
-from runmanager.text import format_value
+from runmanager.text import format_value, shell_join
 from runmanager.validation import did_you_mean
 
 __all__ = [
@@ -50,9 +49,9 @@ def typed_name(sweep: SweepPaths) -> str:
     return root.name if is_named else str(sweep.root)
 
 
-def command_on(sweep: SweepPaths, name: str) -> str:
+def command_on(sweep: SweepPaths, name: str, *options: str) -> str:
     """Return a command on the sweep as it is typed here: `runmanager table first`."""
-    return shlex.join(["runmanager", name, typed_name(sweep)])
+    return shell_join(["runmanager", name, typed_name(sweep), *options])
 
 
 def find_run(name: str) -> RunPaths:

@@ -1,7 +1,6 @@
 """The comparison table: one row a matched pair, with its effect, interval, verdict and reason."""
 
 import dataclasses
-import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ from runmanager.results.load.run_summary import damage_notes
 from runmanager.results.metrics.metric import LAST, THROUGHPUT, Metric
 from runmanager.results.table_model.columns import MISSING, column_of, setting_name
 from runmanager.results.table_model.directions import Directions
-from runmanager.text import in_backticks
+from runmanager.text import in_backticks, shell_join
 
 __all__ = ["CompareOptions", "compare", "compare_matches", "compare_with_stand_in", "with_numbered_reasons"]
 
@@ -248,4 +247,4 @@ def _commands(sweep: SweepContents, axes: Sequence[Axis], options: CompareOption
     metric = [] if options.metric == THROUGHPUT.name else ["--metric", options.metric]  # by itself lr asks for another
     names = [setting_name(axis.name) for axis in axes if axis.values]
     along = [dataclasses.replace(options, axis=name, baseline=None) for name in names]
-    return " or ".join(in_backticks(shlex.join([*call, *each.words(), *metric])) for each in along)
+    return " or ".join(in_backticks(shell_join([*call, *each.words(), *metric])) for each in along)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from runmanager.text import printable
+from runmanager.text import printable_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -167,7 +167,7 @@ def label_text(text: str) -> str:
 
     A label that starts with an underscore gets a leading space, as matplotlib would hide it.
     """
-    label = shortened(printable(text).replace("\n", " "), _LABEL_CHARACTERS)
+    label = shortened(printable_line(text.replace("\n", " ")), _LABEL_CHARACTERS)
     return f" {label}" if label.startswith("_") else label
 
 

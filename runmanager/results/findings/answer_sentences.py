@@ -1,7 +1,6 @@
 """Answers in a sentence or two each: is the candidate faster, which settings are best, did everything run."""
 
 import math
-import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from runmanager.results.metrics.metric_lookup import undirected_names
 from runmanager.results.table_model.columns import Row, Table
 from runmanager.results.table_model.formatting import human
 from runmanager.results.tables.seeds import SEEDS, collapse_seeds, seed_groups
-from runmanager.text import in_backticks, pluralize
+from runmanager.text import in_backticks, pluralize, shell_join
 
 __all__ = [
     *("BestRow", "answers", "best_row", "duel_answers", "duel_rates", "finished_cells"),
@@ -155,7 +154,7 @@ def _undirected_answer(runs: Sequence[StoredRun]) -> list[str]:
         return []
     which = f"{names[0]}" if len(names) == 1 else f"{', '.join(names[:_MAX_NAMES])}{' …' if names[_MAX_NAMES:] else ''}"
     sweep = typed_name(SweepPaths(finished[0].paths.root.parents[1]))
-    command = in_backticks(shlex.join(["runmanager", "best", sweep, "--metric", names[0], "--better", "max"]))
+    command = in_backticks(shell_join(["runmanager", "best", sweep, "--metric", names[0], "--better", "max"]))
     ways = f"{command}, or `min`, ranks by {'it' if len(names) == 1 else names[0]}"
     return [f"No cell is ranked, as it is not known whether more or less {which} is better: {ways}."]
 

@@ -34,7 +34,7 @@ from runmanager.results.stats.descriptive import mean, median
 from runmanager.results.table_model.columns import OUTCOMES, setting_name
 from runmanager.results.table_model.directions import Directions
 from runmanager.results.table_model.formatting import Spread
-from runmanager.text import format_value
+from runmanager.text import format_value, printable_line
 from runmanager.validation import fault
 
 __all__ = ["BestCell", "NoMetricError", "RankedCell", "find_best"]
@@ -126,7 +126,7 @@ class BestCell:
         from runmanager.results.findings.best_text import best_headline, best_sentences
 
         headline = best_headline(self)
-        return "\n".join([headline[0].upper() + headline[1:], *best_sentences(self)])
+        return "\n".join(map(printable_line, [headline[0].upper() + headline[1:], *best_sentences(self)]))
 
 
 def find_best(

@@ -1,6 +1,5 @@
 """Recommended next steps for a sweep: a sentence for each, the most urgent one first."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -195,8 +194,8 @@ def _to_repeat(results: Table, runs: Sequence[StoredRun], sweep: SweepPaths) -> 
     found = best_row(results, runs)
     if found is None:
         return []
-    by = "" if found.outcome.name == _DEFAULT_METRIC else f" --metric {shlex.quote(found.outcome.name)}"
-    return [f"{in_backticks(command_on(sweep, 'best') + by)} prints the command that repeats the best cell."]
+    by = [] if found.outcome.name == _DEFAULT_METRIC else ["--metric", found.outcome.name]
+    return [f"{in_backticks(command_on(sweep, 'best', *by))} prints the command that repeats the best cell."]
 
 
 def _at_the_edge(results: Table, runs: Sequence[StoredRun]) -> list[str]:

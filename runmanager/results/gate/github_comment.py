@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from runmanager.results.compare.comparison import with_numbered_reasons
 from runmanager.results.compare.comparison_table import ComparisonTable
 from runmanager.results.gate.fail_if import GateStatus
-from runmanager.results.tables.text_formats import escape_markdown, to_markdown
+from runmanager.results.tables.text_formats import escape_markdown, outside_code, to_markdown
 from runmanager.text import pluralize
 
 __all__ = ["github_comment"]
@@ -42,4 +42,4 @@ def github_comment(
         folded = [f"The table of {pairs} is too long for a comment: `runmanager compare --format markdown` has it."]
     else:
         folded = ["<details>", f"<summary>{pairs}</summary>", "", table, "", "</details>"]
-    return _MENTION.sub("@\u200b", "\n".join([*lines, *folded, ""]))
+    return outside_code("\n".join([*lines, *folded, ""]), lambda text: _MENTION.sub("@<!-- -->", text))

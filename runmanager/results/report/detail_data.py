@@ -6,7 +6,7 @@ from typing import Any
 from runmanager.records.storage.reader import StoredRun
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.report.run_details import tail
-from runmanager.text import format_value, printable, shell_command
+from runmanager.text import printable, printable_line, printable_value, shell_command
 
 __all__ = ["detail_data"]
 
@@ -36,7 +36,7 @@ def detail_data(runs: Sequence[StoredRun | None], plan: SweepRecord | None) -> d
     limit = max(_MIN_LOG, min(_MAX_LOG, _MAX_CHARACTERS // max(1, len(stored))))
     details = [None if run is None else _details(run, shared, texts, limit) for run in runs]
     return {
-        "settings": {printable(name): text for name, text in shared.items()},
+        "settings": {printable_line(name): text for name, text in shared.items()},
         "texts": list(texts.places),
         "runs": details,
     }
@@ -48,7 +48,7 @@ def _shared_settings(runs: Sequence[StoredRun]) -> dict[str, str]:
         return {}
     first, *others = (run.record.choices_and_settings for run in runs)
     shared = {name for name, value in first.items() if all(name in each and each[name] == value for each in others)}
-    return {name: printable(format_value(value)) for name, value in first.items() if name in shared}
+    return {name: printable_value(value) for name, value in first.items() if name in shared}
 
 
 def _details(run: StoredRun, shared: dict[str, str], texts: _Texts, limit: int) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def _details(run: StoredRun, shared: dict[str, str], texts: _Texts, limit: int) 
     return {
         "folder": printable(run.folder),
         "message": printable(record.message),
-        "settings": {printable(name): printable(format_value(value)) for name, value in own.items()},
+        "settings": {printable_line(name): printable_value(value) for name, value in own.items()},
         "said": [texts.place(text) for text in (*record.deviations, *record.notes)],
         "command": texts.place(shell_command(command)) if command else None,
         "log": _end(run.paths.log, limit),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from runmanager.results.report.html_table import build_html_table
 from runmanager.results.table_model.columns import Table
-from runmanager.text import encodable, printable
+from runmanager.text import CODE_SPAN, encodable, printable
 
 if TYPE_CHECKING:
     import jinja2
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["render_template", "to_html"]
 
 _BUFFERED_PIECES = 1000  # joined at a time: a page with a large table has very many small pieces
-_CODE_SPAN = re.compile("(?<!`)(`+)(?!`)(.+?)(?<!`)\\1(?!`)", re.DOTALL)  # as in Markdown
 _TEMPLATES = Path(__file__).parent / "templates"
 _CHARTS = (
     *("view", "drawing", "curves", "parallel", "scatter", "intervals"),
@@ -77,7 +76,7 @@ def _sentence(text: str) -> str:
     """Escaped text with `<code>` elements for code in backticks (see `in_backticks`), which wrap between words."""
     from markupsafe import Markup, escape
 
-    return Markup(_CODE_SPAN.sub(_code_element, str(escape(printable(text)))))  # noqa: S704  # of escaped text
+    return Markup(CODE_SPAN.sub(_code_element, str(escape(printable(text)))))  # noqa: S704  # of escaped text
 
 
 def _code_element(match: re.Match[str]) -> str:

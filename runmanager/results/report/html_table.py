@@ -1,7 +1,5 @@
 """Tables for HTML pages: rounded fields with their exact values, and the CSV lines of every row."""
 
-import csv
-import io
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +9,8 @@ from runmanager.results.table_model.columns import Row, Table
 from runmanager.results.table_model.formatting import human_columns, human_field, is_number
 from runmanager.results.table_model.headings import heading, in_words
 from runmanager.results.tables.sorting import OMITTED_FROM_RESULTS, omission_order
-from runmanager.results.tables.text_formats import csv_fields
+from runmanager.results.tables.text_formats import csv_fields, csv_text
+from runmanager.text import printable_line
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -100,11 +99,11 @@ def build_html_table(
         title=title,
         file=file,
         columns=columns,
-        headings=[heading(name, table) for name in columns],
+        headings=[printable_line(heading(name, table)) for name in columns],
         numeric=numeric,
         spare=_spare(table, columns),
         example=_example(table, next((name for name in columns if name in numeric), None)),
-        csv_header=_lines([exported]),
+        csv_header=csv_text([exported]),
         rows=rows,
         legend=in_words(table.legend),
         notes=[in_words(note) for note in table.notes],
@@ -171,10 +170,4 @@ def _example(table: Table, column: str | None) -> str:
 
 
 def _csv(columns: Sequence[str], rows: Iterable[Row]) -> str:
-    return _lines(csv_fields(row, columns) for row in rows)
-
-
-def _lines(rows: Iterable[Sequence[Any]]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
+    return csv_text(csv_fields(row, columns) for row in rows)

@@ -1,8 +1,7 @@
 """A sweep's findings and tables as Markdown and its figures as PNG, to be shown by another program."""
 
 import dataclasses
-import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from runmanager.results.compare.comparison import with_numbered_reasons
@@ -12,6 +11,7 @@ from runmanager.results.sweep_snapshot import SweepSnapshot
 from runmanager.results.table_model.columns import Table
 from runmanager.results.tables.seeds import collapse_seeds
 from runmanager.results.tables.text_formats import escape_markdown, to_markdown
+from runmanager.text import in_backticks, shell_join
 
 __all__ = ["MarkdownSummary", "summarize_in_markdown"]
 
@@ -38,12 +38,12 @@ def summarize_in_markdown(snapshot: SweepSnapshot) -> MarkdownSummary:
     )
     cells = collapse_seeds(snapshot.results)
     figures = snapshot.figures if len(cells.rows) > 1 else []  # with a single cell there is nothing to compare
-    folder = shlex.quote(str(snapshot.sweep.paths.root))
+    folder = str(snapshot.sweep.paths.root)
     texts = {
         "answers": "\n".join(f"- {escape_markdown(line)}" for line in answers),
-        "comparison": _table(with_numbered_reasons(snapshot.comparison), f"runmanager compare {folder} --all"),
+        "comparison": _table(with_numbered_reasons(snapshot.comparison), ["runmanager", "compare", folder, "--all"]),
         "figures": "\n\n".join(_figure_texts(figures)),
-        "results": _table(cells, f"runmanager table {folder} --all"),
+        "results": _table(cells, ["runmanager", "table", folder, "--all"]),
     }
     return MarkdownSummary(
         texts={name: text for name, text in texts.items() if text},
@@ -51,12 +51,13 @@ def summarize_in_markdown(snapshot: SweepSnapshot) -> MarkdownSummary:
     )
 
 
-def _table(table: Table, command: str) -> str:
+def _table(table: Table, command: Sequence[str]) -> str:
     """The first rows, with the `command` that shows all of them; empty for a table without rows."""
     if not table.rows:
         return ""
     count = len(table.rows)
-    more = (f"The first {_MAX_ROWS} of {count:,} rows; `{command}` shows all.",) if count > _MAX_ROWS else ()
+    shown_by = in_backticks(shell_join(command))
+    more = (f"The first {_MAX_ROWS} of {count:,} rows; {shown_by} shows all.",) if count > _MAX_ROWS else ()
     return to_markdown(dataclasses.replace(table, rows=table.rows[:_MAX_ROWS], notes=(*more, *table.notes)))
 
 

@@ -20,7 +20,7 @@ from runmanager.results.table_model.columns import Row, Table, effect_column
 from runmanager.results.table_model.directions import Directions
 from runmanager.results.table_model.headings import in_figures
 from runmanager.results.tables.omitted_rows import without_shorter_runs
-from runmanager.text import format_value, printable
+from runmanager.text import format_value, printable, printable_line, printable_value
 
 __all__ = ["encode_page_data", "page_data", "pair_runs", "run_places"]
 
@@ -45,9 +45,9 @@ def page_data(snapshot: SweepSnapshot) -> dict[str, Any]:
     curves = curve_data(runs)
     return {
         "format": _FORMAT,
-        "title": printable(snapshot.sweep.paths.name),
-        "folder": printable(str(snapshot.sweep.paths.root)),
-        "runs": [printable(row["run"]) for row in results.rows],
+        "title": printable_line(snapshot.sweep.paths.name),
+        "folder": printable_line(str(snapshot.sweep.paths.root)),
+        "runs": [printable_line(row["run"]) for row in results.rows],
         "cells": _cells(results),
         "columns": {name: _column(results, name) for name in _columns(results)},
         "varying": varying_columns(results),
@@ -62,8 +62,18 @@ def page_data(snapshot: SweepSnapshot) -> dict[str, Any]:
 
 
 def encode_page_data(data: dict[str, Any]) -> str:
-    """Encode the data as JSON that is safe inside of a `<script>` element."""
-    return msgspec.json.encode(data).decode().replace("<", "\\u003c")
+    """Encode the data as JSON that is safe inside of a `<script>` element, and whose texts and names are printable."""
+    return msgspec.json.encode(_printable(data)).decode().replace("<", "\\u003c")
+
+
+def _printable(data: Any) -> Any:
+    if isinstance(data, str):
+        return printable(data)
+    if isinstance(data, dict):
+        return {printable_line(name): _printable(value) for name, value in data.items()}
+    if isinstance(data, list) and any(isinstance(each, str | dict | list) for each in data):
+        return [_printable(each) for each in data]
+    return data
 
 
 def run_places(results: Table) -> dict[str, int]:
@@ -90,7 +100,7 @@ def _cells(results: Table) -> dict[str, Any]:
     cells = grid_cells(results)
     of_row = {id(row): number for number, cell in enumerate(cells) for row in cell.rows}
     return {
-        "labels": [printable(cell.label) for cell in cells],
+        "labels": [printable_line(cell.label) for cell in cells],
         "ofRun": [of_row[id(row)] for row in results.rows],
     }
 
@@ -119,7 +129,7 @@ def _value(row: Row, name: str, *, is_setting: bool) -> float | str | None:
     if value is None:
         return "null" if is_setting and name not in row.absent_settings else None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return printable(format_value(value))
+        return printable_value(value)
     if isinstance(value, int):
         return value
     if not math.isfinite(value):
@@ -152,7 +162,7 @@ def _pairs(snapshot: SweepSnapshot, places: dict[str, int]) -> dict[str, Any] | 
     effect = effect_column(comparison.columns)
     rows = [
         {
-            "label": printable(label),
+            "label": printable_line(label),
             "value": row[effect],
             "low": row["ci_low"],
             "high": row["ci_high"],
@@ -162,7 +172,7 @@ def _pairs(snapshot: SweepSnapshot, places: dict[str, int]) -> dict[str, Any] | 
         }
         for row, label in zip(measured, labels, strict=True)
     ]
-    return {"effect": effect, "label": printable(x_label), "limits": effect_limits(measured), "rows": rows}
+    return {"effect": effect, "label": printable_line(x_label), "limits": effect_limits(measured), "rows": rows}
 
 
 def _styles() -> dict[str, Any]:

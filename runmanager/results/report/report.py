@@ -3,7 +3,6 @@
 import dataclasses
 import datetime
 import itertools
-import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -35,7 +34,7 @@ from runmanager.results.tables.omitted_rows import pairs_with_answer, without_sh
 from runmanager.results.tables.results_table import has_times
 from runmanager.results.tables.seeds import collapse_seeds, seed_groups
 from runmanager.results.tables.sorting import best_first
-from runmanager.text import in_backticks, pluralize, shell_command
+from runmanager.text import in_backticks, pluralize, shell_command, shell_join
 
 __all__ = ["render_report"]
 
@@ -164,7 +163,7 @@ def _unfinished(results: Table, sweep: str, now: datetime.datetime, *, is_attend
     made = f"Made at {now.astimezone(datetime.UTC):%Y-%m-%d %H:%M} UTC, before the end of the sweep"
     line = f"{made}: of {pluralize(len(results.rows), 'run')} {' and '.join(missing)}"
     if running or is_attended:
-        return f"{line}. {in_backticks(shlex.join(('runmanager', 'report', sweep)))} rebuilds this page."
+        return f"{line}. {in_backticks(shell_join(('runmanager', 'report', sweep)))} rebuilds this page."
     return f"{line}, and no process was working on the sweep."
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from runmanager.results.stats.descriptive import mean, median
 from runmanager.results.table_model.columns import EFFECTS, MISSING, PHASE_COLUMNS, Row, Table
-from runmanager.text import format_value, printable
+from runmanager.text import printable_value
 
 __all__ = [
     "Median",
@@ -72,7 +72,7 @@ def human(value: Any, column: str = "") -> str:
     if value is None:
         return "" if column == "reason" else MISSING  # a missing reason is not a missing measurement
     if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > _LARGEST:
-        return printable(format_value(value))
+        return printable_value(value)
     if isinstance(value, Spread):
         return _spread(value, column)
     if isinstance(value, Median):
@@ -87,7 +87,7 @@ def human(value: Any, column: str = "") -> str:
         return _decimals(value, 4)
     if isinstance(value, float) and (column in _MEASURED or column.startswith("time_to_accuracy")):
         return _four_digits(value)
-    return printable(format_value(value))
+    return printable_value(value)
 
 
 class Median(float):
@@ -122,7 +122,7 @@ def human_field(table: Table, row: Row, column: str) -> str:
     """
     value = row[column]
     if column in table.settings and not isinstance(value, Spread | Median):
-        return "" if value is None and column in row.absent_settings else printable(format_value(value))
+        return "" if value is None and column in row.absent_settings else printable_value(value)
     if isinstance(value, float) and (column in table.foreign or column in table.logged):
         return _rounded(value)
     return human(value, column)

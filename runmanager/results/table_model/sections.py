@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from runmanager.text import printable
+from runmanager.text import padded, printable, printable_line, text_width
 
 __all__ = ["Section", "format_sections"]
 
@@ -29,10 +29,14 @@ def format_sections(first_line: str, sections: Iterable[Section]) -> str:
 
 def _section_text(section: Section) -> str:
     lines_of_fields = [section.headings, *section.rows] if section.headings else section.rows
-    rows = [[printable(field) for field in row] for row in lines_of_fields]
+    rows = [[printable_line(field) for field in row] for row in lines_of_fields]
     count = max(map(len, rows), default=0)
-    widths = [max(len(row[index]) if index < len(row) else 0 for row in rows) for index in range(count)]
-    lines = ["  " + "  ".join(field.ljust(width) for field, width in zip(row, widths, strict=False)) for row in rows]
+    widths = [max(text_width(row[index]) if index < len(row) else 0 for row in rows) for index in range(count)]
+    lines = ["  " + "  ".join(padded(field, width) for field, width in zip(row, widths, strict=False)) for row in rows]
     return "\n".join(
-        [section.title, *(line.rstrip() for line in lines), *(f"  {printable(line)}" for line in section.lines)]
+        [
+            printable_line(section.title),
+            *(line.rstrip() for line in lines),
+            *(f"  {printable_line(line.expandtabs())}" for line in section.lines),
+        ]
     )

@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Sequence
 
 from runmanager.results.table_model.columns import EFFECTS
+from runmanager.text import printable_line, text_width
 
 __all__ = ["SETTINGS", "TextColumn", "column_widths", "smallest_width", "split_columns"]
 
@@ -34,26 +35,27 @@ class TextColumn:
 
     def __init__(self, name: str, texts: Sequence[str], is_number: bool, *, setting: str = "") -> None:
         self.name = name
-        self._title = setting or name
+        self._title = printable_line(setting or name)
         self.texts = texts
         self.is_number = is_number
         self.folds = not is_number and name not in ("95% interval", "note", *EFFECTS)
         words = self._words.split()
-        widest = max(map(len, texts), default=0)
-        self.preferred = max([widest, *map(len, words)])
+        widest = max(map(text_width, texts), default=0)
+        self.preferred = max([widest, *map(text_width, words)])
         is_name = name in _NAMES and widest <= _MAX_NAME
         broken_at = widest if is_name else _FOLD_WIDTHS.get(name, _FOLD_WIDTH)
         self.minimum = min(self.preferred, broken_at) if self.folds else max(widest, min(self.preferred, broken_at))
         smallest = self.minimum
         if name in _PHRASES:
-            smallest = min(smallest, max((len(word) for text in [name, *texts] for word in text.split()), default=0))
+            words = [word for text in [name, *texts] for word in text.split()]
+            smallest = min(smallest, max(map(text_width, words), default=0))
         if name in _WORDS:
             self.minimum = self.preferred
         # As a last resort a mean stands above its deviation, and the ends of an interval above each other; numbers are
         # never broken.
-        parts = [len(part) for text in texts for part in _parts(text)]
+        parts = [text_width(part) for text in texts for part in _parts(text)]
         has_two_parts = not self.folds and any(len(_parts(text)) > 1 for text in texts)
-        self.smallest = max([*parts, *map(len, words)]) if has_two_parts else smallest
+        self.smallest = max([*parts, *map(text_width, words)]) if has_two_parts else smallest
 
     def heading(self, width: int) -> str:
         return textwrap.fill(self._words, width)
@@ -66,7 +68,7 @@ class TextColumn:
 
     def fields(self, width: int) -> list[str]:
         """The texts; a mean with its deviation or an interval takes two lines if one is too narrow."""
-        return [text if self.folds or len(text) <= width else "\n".join(_parts(text)) for text in self.texts]
+        return [text if self.folds or text_width(text) <= width else "\n".join(_parts(text)) for text in self.texts]
 
 
 def _parts(text: str) -> list[str]:

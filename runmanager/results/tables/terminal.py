@@ -20,7 +20,7 @@ from runmanager.results.table_model.text_columns import (
 )
 from runmanager.results.tables.seeds import SEEDS
 from runmanager.results.tables.sorting import OMITTED_FIRST, OMITTED_FROM_RESULTS, omission_order
-from runmanager.text import format_value, printable, wrapped
+from runmanager.text import printable_line, printable_value, wrapped
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -99,7 +99,7 @@ def _fit_results(table: Table, *, limit: int | None, width: int, all_shown_by: s
 def _in_one(table: Table, row: Row, settings: Sequence[str]) -> str:
     """The settings of a row in one field, without those that it does not have."""
     present = [name for name in settings if name not in row.absent_settings]
-    return ", ".join(f"{setting_name(name)}={human_field(table, row, name)}" for name in present)
+    return ", ".join(f"{printable_line(setting_name(name))}={human_field(table, row, name)}" for name in present)
 
 
 def render_listing(table: Table, *, limit: int | None = 50, width: int = _DEFAULT_WIDTH) -> "RenderableType":
@@ -132,7 +132,7 @@ def _line(text: str, width: int, style: str = "") -> "Text":
     """A line below a table, broken between words and not in a command."""
     from rich.text import Text
 
-    return Text(wrapped(printable(text), width), style=style, no_wrap=True, overflow="ignore")
+    return Text(wrapped(printable_line(text), width), style=style, no_wrap=True, overflow="ignore")
 
 
 def _row_noun(table: Table) -> str:
@@ -169,7 +169,7 @@ def _fit_comparison(table: ComparisonTable, *, limit: int | None, width: int, al
         effect: lambda row: row.metric.format_effect(row[effect]),
         "95% interval": _interval,
         "verdict": lambda row: str(row["verdict"]),
-        "note": lambda row: str(row["note"]),
+        "note": lambda row: printable_line(str(row["note"])),
     }
     settings = [name for name in human_columns(table) if name in table.settings]
     matched = [_column(table, name, [_setting(row, name) for row in rows]) for name in settings]
@@ -186,8 +186,8 @@ def _fit_comparison(table: ComparisonTable, *, limit: int | None, width: int, al
 
 
 def _compared(row: ComparisonRow, *, several: bool) -> str:
-    sides = printable(f"{format_value(row['candidate'])} / {format_value(row['baseline'])}")
-    return f"{row['axis']} {sides}" if several else sides
+    sides = f"{printable_value(row['candidate'])} / {printable_value(row['baseline'])}"
+    return f"{printable_line(row['axis'])} {sides}" if several else sides
 
 
 # The values of the two sides, for metrics other than the throughput.
@@ -201,12 +201,12 @@ def _setting(row: ComparisonRow, column: str) -> str:
     """The value of a matched setting; empty for the setting that the row compares, if there are several axes."""
     compared = row["axis"].removesuffix(".name")
     name = column.removeprefix("settings.")
-    return "" if name == compared or name.startswith(f"{compared}.") else printable(format_value(row[column]))
+    return "" if name == compared or name.startswith(f"{compared}.") else printable_value(row[column])
 
 
 def _settings(row: ComparisonRow, columns: Sequence[str]) -> str:
     """The matched settings of a row in one field, for tables without space for a column each."""
-    values = ((setting_name(name), _setting(row, name)) for name in columns)
+    values = ((printable_line(setting_name(name)), _setting(row, name)) for name in columns)
     return ", ".join(f"{name}={value}" for name, value in values if value)
 
 
@@ -244,7 +244,7 @@ class _Fitted:
         widths = column_widths(self.columns, self.width)
         for column, column_width in zip(self.columns, widths, strict=True):
             justify: Literal["right", "left"] = "right" if column.is_number else "left"
-            heading = Text(printable(column.heading(column_width)))
+            heading = Text(column.heading(column_width))
             table.add_column(heading, justify=justify, width=column_width, overflow="fold")
         texts = (column.fields(width) for column, width in zip(self.columns, widths, strict=True))
         for fields in zip(*texts, strict=True):

@@ -1,21 +1,24 @@
 """Tables as text: CSV and JSON with all columns in full precision, Markdown and LaTeX with rounded main columns."""
 
 import csv
-import io
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 
 from runmanager.results.table_model.columns import Row, Table
 from runmanager.results.table_model.formatting import human_columns, human_field, is_number
+from runmanager.text import CODE_SPAN, printable
 
-__all__ = ["csv_fields", "escape_markdown", "iter_json", "to_csv", "to_json", "to_latex", "to_markdown"]
+__all__ = [
+    *("csv_fields", "csv_text", "escape_latex", "escape_markdown", "iter_json", "outside_code"),
+    *("to_csv", "to_json", "to_latex", "to_markdown"),
+]
 
 _JSON_TYPES = (list, dict)
-_FORMULA = re.compile(r"[=+\-@\t\r](?!(?:[\d.]+(?:[eE][+-]?\d+)?|inf|nan)\Z)")  # not of a number, such as -0.5
 _LATEX_ESCAPES: Mapping[str, str] = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -23,38 +26,32 @@ _LATEX_ESCAPES: Mapping[str, str] = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
+    "`": r"\textasciigrave{}",
+    "'": r"\textquotesingle{}",
     "±": r"$\pm$",
     **{mark: f"\\{mark}" for mark in "&%$#_{}"},
 }
 
 
 def to_csv(table: Table) -> str:
-    """All columns as CSV: floats in full precision, `True` and `False`, lists as JSON, missing values empty.
+    """All columns as CSV: floats in full precision, `True` and `False`, lists as JSON, missing values empty."""
+    return csv_text([table.columns, *(csv_fields(row, table.columns) for row in table.rows)])
 
-    A text that a spreadsheet would take for a formula, as it begins with `=`, `+`, `-` or `@`, begins with `'`.
-    """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([_without_formula(name) for name in table.columns])
-    writer.writerows(csv_fields(row, table.columns) for row in table.rows)
-    return text.getvalue()
+
+def csv_text(rows: Iterable[Sequence[Any]]) -> str:
+    """Rows as CSV, each text exactly as it is."""
+    lines: list[str] = []
+    # The csv module quotes the characters of the end of a line, of which a reader takes both for one.
+    writer = csv.writer(SimpleNamespace(write=lambda line: lines.append(f"{line[:-2]}\n")), lineterminator="\r\n")
+    writer.writerows(rows)
+    return "".join(lines)
 
 
 def csv_fields(row: Row, columns: Sequence[str]) -> list[Any]:
     """A row's values for the csv module."""
     # It writes floats by repr, which reads back as the same number, and None as an empty field.
     values = row.values
-    return [_csv_field(values[name]) for name in columns]
-
-
-def _csv_field(value: Any) -> Any:
-    if isinstance(value, str):
-        return _without_formula(value)
-    return json.dumps(value) if isinstance(value, _JSON_TYPES) else value
-
-
-def _without_formula(text: str) -> str:
-    return f"'{text}" if _FORMULA.match(text) else text
+    return [json.dumps(value) if isinstance(value := values[name], _JSON_TYPES) else value for name in columns]
 
 
 def to_json(table: Table) -> str:
@@ -84,11 +81,12 @@ def to_markdown(table: Table) -> str:
     """The main columns, rounded, as a Markdown table with legend and notes below."""
     columns = human_columns(table)
     lines = [
-        _markdown_line([escape_markdown(name) for name in columns]),
+        _markdown_line([escape_markdown(name, in_table=True) for name in columns]),
         _markdown_line(["---:" if is_number(table, name) else "---" for name in columns]),
     ]
     lines += [
-        _markdown_line([escape_markdown(human_field(table, row, name)) for name in columns]) for row in table.rows
+        _markdown_line([escape_markdown(human_field(table, row, name), in_table=True) for name in columns])
+        for row in table.rows
     ]
     return "\n".join([*lines, "", *(f"{escape_markdown(note)}\n" for note in (table.legend, *table.notes))])
 
@@ -97,17 +95,41 @@ def _markdown_line(fields: Sequence[str]) -> str:
     return f"| {' | '.join(fields)} |"
 
 
-def escape_markdown(text: str) -> str:
-    """Escape a line of text for Markdown, in a table or outside; code in backticks stays code."""
-    line = " ".join(text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").split())
-    line = _BLOCK.sub(r"\\\g<0>", line)
-    return "".join(part if part.startswith("`") else _INLINE.sub(r"\\\g<0>", part) for part in _CODE.split(line))
+def escape_markdown(text: str, *, in_table: bool = False) -> str:
+    """Return a line of text as Markdown that shows it as it is; code in backticks stays code."""
+    line = _in_one_line(text)
+    if in_table:
+        return outside_code(line, _escape_markdown_text, code=_escape_markdown_code)
+    return _BLOCK.sub(r"\1\\\2", outside_code(line, _escape_markdown_text))
 
 
-_CODE = re.compile("(`[^`]*`)")
-_BLOCK = re.compile(r"^(?:[#>+~=-](?= |$)|#+(?= |$)|---|~~~|\[)")  # a heading, quotation, list or rule
-# Emphasis; an underscore within a word is literal. And what makes a link or an image of words in brackets before it.
-_INLINE = re.compile(r"\*|(?<!\w)_|_(?!\w)|(?<=\])[(\[]")
+def outside_code(line: str, change: Callable[[str], str], *, code: Callable[[str], str] = str) -> str:
+    """Change the parts of Markdown that are not code in backticks, and those that are by `code`."""
+    parts, end = list[str](), 0
+    for found in CODE_SPAN.finditer(line):
+        parts += [change(line[end : found.start()]), code(found[0])]
+        end = found.end()
+    return "".join([*parts, change(line[end:])])
+
+
+def _in_one_line(text: str) -> str:
+    return " ".join(printable(text).split())
+
+
+def _escape_markdown_text(text: str) -> str:
+    return _ENTITY.sub("&amp;", _INLINE.sub(r"\\\g<0>", text)).replace("<", "&lt;")
+
+
+def _escape_markdown_code(span: str) -> str:
+    """Code in a table, where a bar ends a field even in backticks, and readers disagree on backslashes before it."""
+    return _escape_markdown_text(span) if "\\|" in span else span.replace("|", "\\|")
+
+
+# A heading, quotation, list, rule, or the address of a link.
+_BLOCK = re.compile(r"^(\d*)((?<=\d)[.)](?= |$)|[#>+=-](?= |$)|#+(?= |$)|---|===|\[)")
+# Emphasis, where an underscore within a word is literal; code, tables, formulas, links and images.
+_INLINE = re.compile(r"[\\`*|~$]|(?<![^\W_])_|_(?![^\W_])|(?<=\])[(\[]")
+_ENTITY = re.compile(r"&(?=#?\w+;)")
 
 
 def to_latex(table: Table) -> str:
@@ -117,7 +139,7 @@ def to_latex(table: Table) -> str:
     """
     columns = human_columns(table)
     layout = "".join("r" if is_number(table, name) else "l" for name in columns)
-    comments = [f"% {' '.join(line.split())}" for line in (table.legend, *table.notes) if line]
+    comments = [f"% {_in_one_line(line)}" for line in (table.legend, *table.notes) if line]
     rows = [_latex_line([human_field(table, row, name) for name in columns]) for row in table.rows]
     lines = [
         *comments,
@@ -132,8 +154,16 @@ def to_latex(table: Table) -> str:
     return "\n".join([*lines, ""])
 
 
+def escape_latex(text: str) -> str:
+    """Return a line of text as LaTeX that sets it as it is."""
+    escaped = "".join(_LATEX_ESCAPES.get(mark, mark) for mark in _in_one_line(text))
+    return _LIGATURE.sub("{}", escaped)
+
+
+_LIGATURE = re.compile("(?<=-)(?=-)|(?<=,)(?=,)")  # two or three of them would be another one
+
+
 def _latex_line(fields: Sequence[str]) -> str:
-    escaped = ("".join(_LATEX_ESCAPES.get(mark, mark) for mark in " ".join(field.split())) for field in fields)
-    line = " & ".join(escaped)
+    line = " & ".join(map(escape_latex, fields))
     # To the end of the row before, a star or a bracket would be an argument.
     return ("{}" if line.startswith(("*", "[")) else "") + line + r" \\"

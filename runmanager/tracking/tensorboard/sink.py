@@ -262,5 +262,8 @@ def _settings_summaries(settings: Mapping[str, Any]) -> tuple[Summary, Summary]:
 
 
 def _as_markdown(settings: Mapping[str, Any]) -> str:
-    rows = "\n".join(f"| {name} | {value} |" for name, value in settings.items())
+    from runmanager.results.tables.text_formats import escape_markdown  # late: tables are for the end of a run
+
+    cells = ([escape_markdown(str(each), in_table=True) for each in setting] for setting in settings.items())
+    rows = "\n".join(f"| {name} | {value} |" for name, value in cells)
     return f"| setting | value |\n| --- | --- |\n{rows}"

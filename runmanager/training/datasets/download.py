@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from runmanager.errors import DatasetError
+from runmanager.records.host.standard_streams import print_line
 from runmanager.training.datasets.torchvision_files import SOURCES, VisionSource, missing_files
 from runmanager.training.models.torchvision_models import import_torchvision
 
@@ -104,4 +105,4 @@ def _network_timeout() -> Iterator[None]:
 
 
 def _report(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print_line(line, sys.stderr)

@@ -1,6 +1,5 @@
 """What `--scalar` of a command means for a sweep whose stored runs were given others."""
 
-import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +12,7 @@ from runmanager.launching.plan import Cell, Resume
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun, read_sweep
-from runmanager.text import pluralize
+from runmanager.text import pluralize, shell_join
 
 __all__ = ["stored_scalar_notes"]
 
@@ -45,7 +44,7 @@ def stored_scalar_notes(cells: Sequence[Cell], storage: Storage, names: Collecti
     notes = [_lacking(name, kept) for name in names if storage.resume is not Resume.NEVER]
     if len(kept) < len(cells):
         earlier = {name: option for run in finished.values() for name, option in _stored_options(run).items()}
-        left_out = [shlex.join([_OPTION, option]) for name, option in earlier.items() if name not in names]
+        left_out = [shell_join([_OPTION, option]) for name, option in earlier.items() if name not in names]
         if left_out:
             notes.append(
                 f"Earlier runs of {sweep.root} were given {' '.join(left_out)}, new ones are not and may lack these "

@@ -2,7 +2,6 @@
 
 import math
 import re
-import shlex
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -18,7 +17,7 @@ from runmanager.app.compose.grid_size import axis_fault, axis_values, num_values
 from runmanager.app.compose.override_quoting import quote_text
 from runmanager.app.script_command_line import ScriptFlags
 from runmanager.errors import ConfigurationError
-from runmanager.text import first_line
+from runmanager.text import first_line, in_backticks, shell_join, shell_quote
 from runmanager.validation import did_you_mean
 
 __all__ = ["DEVICE_NAMES", "OPTIONS", "RUN_DIR", "Setting", "SettingGrid", "ValueSet", "parse_settings"]
@@ -197,8 +196,8 @@ def _option_fault(word: str, following: deque[str], program: str) -> str:
     ):
         value = following.popleft()
     if option in OPTIONS:
-        given = word if has_value else shlex.join([option, value] if value else [option])
-        way_out = f"write `{given} {program} …`; what stands after `--` is for the script."
+        given = shell_join([*([word] if has_value or not value else [option, value]), program])
+        way_out = f"write {in_backticks(f'{given} …')}; what stands after `--` is for the script."
         return f"`{option}` must stand before the program, got it after; {way_out}"
     setting = f"{option.lstrip('-')}={value or '…'}"
     way_out = did_you_mean(option, OPTIONS, max_names=1, cutoff=0.8) or f"a setting is written {setting}."
@@ -213,5 +212,5 @@ def _syntax_fault(word: str, error: Exception) -> str:
     if not given:
         return f"`{word}` must be NAME=VALUE, got no value; arguments that are the same in all cells stand after `--`."
     reason = first_line(str(error)).partition(" expecting ")[0]
-    way_out = "" if '"' in value else f"; a text like this is written {shlex.quote(f'{name}={quote_text(value)}')}"
+    way_out = "" if '"' in value else f"; a text like this is written {shell_quote(f'{name}={quote_text(value)}')}"
     return f"`{word}` must be a setting like lr=0.1, got what cannot be parsed: {reason}{way_out}."

@@ -2,12 +2,12 @@
 
 import os
 import re
-import shlex
 from pathlib import Path
 
 from runmanager.app.programs.script.output.scalar_pattern import parse_scalars
 from runmanager.errors import ConfigurationError
 from runmanager.records.run.metric_direction import prefers_larger
+from runmanager.text import shell_quote
 
 __all__ = ["scalar_example"]
 
@@ -51,5 +51,5 @@ def _example(found: re.Match[str]) -> str:
         except ConfigurationError:
             continue  # what was printed is no part of an expression
         if list(pattern.values(found.string)) == [float(found["value"])]:
-            return f"--scalar {shlex.quote(option)}"
+            return f"--scalar {shell_quote(option)}"
     return ""

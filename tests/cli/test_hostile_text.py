@@ -1,0 +1,193 @@
+"""No stored text reaches a terminal, a table or a shell as more than text: every command, each of its formats."""
+
+import csv
+import io
+import os
+import re
+import subprocess
+import unicodedata
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from markdown_it import MarkdownIt
+
+from runmanager.records.files.paths import SweepPaths
+
+from .forked_commands import Output, Request, run_forked
+from .hostile_sweeps import AXIS, CHOICES, COMMANDS, HOSTILE, METRIC, SWEEPS, WORDS, Place
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs a terminal")
+
+# What rich sends: colours, the cursor of a live table, links never.
+_COLOUR = "(?:[0-9]|2[1-9]|[349][0-7]|[34]9)"
+_TITLE = r"\x07?\x1b\]0;[^\x00-\x1f]*\x07"  # of the terminal at the end of a sweep, and its bell
+_OWN_SEQUENCES = re.compile(rf"\x1b\[(?:(?:{_COLOUR}(?:;{_COLOUR})*)?m|\?25[lh]|2K|\d*[AG])|{_TITLE}")
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164"
+    "\ufeff\uffa0\ufe00-\ufe0f\U000e0000-\U000e0fff]"
+)
+_HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+
+
+Outputs = dict[tuple[str, ...], dict[bool, Output]]
+"""What each command printed on a terminal, and into pipes."""
+
+_FORMATS = {value for options in CHOICES.values() for values in options.values() for value in values}
+
+
+def dangers(text: str) -> list[str]:
+    """What in a text a terminal would obey or hide; the exact rows that a page's script copies are not shown."""
+    text = re.sub(r'data-(csv|header)="[^"]*"', "", text)
+    hidden = [each for each in text if each not in "\n\t" and unicodedata.category(each) in _HIDDEN]
+    too_many_marks = re.findall("[\u0300-\u036f]{5,}", text)
+    return sorted(map(ascii, {*hidden, *_INVISIBLE.findall(text), *too_many_marks}))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    return Place.made_in(tmp_path_factory.mktemp("hostile"))
+
+
+@pytest.fixture(scope="module")
+def outputs(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Outputs:
+    """What each command prints on a terminal and into pipes, by its words."""
+    words = [(name, *arguments) for name, each in place.cases().items() for arguments in each]
+    requests = [
+        Request(each, os.fspath(place.folder), is_terminal)
+        for each in words
+        for is_terminal in ((True, False) if _FORMATS.isdisjoint(each) or each[0] == "table" else (False,))
+    ]
+    home = str(tmp_path_factory.mktemp("home"))
+    environment = os.environ | {"HOME": home, "XDG_CACHE_HOME": home, "BROWSER": "true", "TERM": "xterm"}
+    outputs: dict[tuple[str, ...], dict[bool, Output]] = {}
+    for request, done in zip(requests, run_forked(requests, environment=environment), strict=True):
+        outputs.setdefault(request.words, {})[request.is_terminal] = done
+    return outputs
+
+
+def test_every_command_is_tried_with_every_choice(place: Place) -> None:
+    cases = place.cases()
+    assert cases.keys() == COMMANDS.keys()
+    for name, options in CHOICES.items():
+        words = {word for case in cases[name] for word in case}
+        assert {value for values in options.values() for value in values} <= words, name
+
+
+def test_no_command_fails_by_a_hostile_text(outputs: Outputs) -> None:
+    broken = {
+        words: (each.status, (each.out + each.err)[-500:])
+        for words, both in outputs.items()
+        for each in both.values()
+        if each.status not in (0, 1, 2, 3, 130) or b"unexpected" in each.out + each.err or b"Traceback" in each.err
+    }
+    assert broken == {}
+    shown = {words[0] for words, both in outputs.items() if any(each.status != 2 for each in both.values())}
+    assert COMMANDS.keys() - shown == {"demo", "duel", "tune"}, "a command that only refuses shows nothing"
+
+
+def test_no_terminal_gets_a_control_or_hidden_character(outputs: Outputs) -> None:
+    found = {}
+    for words, both in outputs.items():
+        in_pipe = both[False]
+        texts = [in_pipe.err.decode(), "" if words[-2:] == ("--format", "csv") else in_pipe.out.decode()]
+        if True in both:
+            on_terminal = both[True].out.decode()
+            texts.append(_OWN_SEQUENCES.sub("", re.sub(r"\r+(?=\n|\x1b\[2K)", "", on_terminal)))
+        if faults := [dangers(text) for text in texts if dangers(text)]:
+            found[words] = faults
+    assert found == {}
+
+
+def _printed_as(format_: str, outputs: Outputs) -> dict[str, str]:
+    """What commands printed into a pipe in a format, by their words."""
+    done = {words: both[False] for words, both in outputs.items() if words[-2:] == ("--format", format_)}
+    return {" ".join(words): each.out.decode() for words, each in done.items() if each.status in (0, 1, 3)}
+
+
+def _written_as(suffix: str, place: Place) -> dict[str, str]:
+    root = SweepPaths(place.folder / "outputs" / SWEEPS[0]).root
+    return {path.name: path.read_bytes().decode() for path in root.glob(f"*.{suffix}")}
+
+
+def test_csv_gives_back_exactly_the_stored_texts(place: Place, outputs: Outputs) -> None:
+    texts = _printed_as("csv", outputs) | _written_as("csv", place)
+    assert {"results.csv", "epochs.csv", "comparison.csv"} < texts.keys() and len(texts) >= 7
+    for name, text in texts.items():
+        heading, *rows = csv.reader(io.StringIO(text, newline=""))
+        assert {len(row) for row in rows} <= {len(heading)}, name
+        frame = pd.read_csv(io.StringIO(text, newline=""), dtype=str, keep_default_na=False)
+        assert frame.values.tolist() == rows, name
+        column = AXIS
+        if column in heading:
+            assert {row[heading.index(column)] for row in rows} <= {*HOSTILE, ""}, name
+    heading, *rows = csv.reader(io.StringIO(texts["results.csv"], newline=""))
+    assert {row[heading.index(AXIS)] for row in rows} == set(HOSTILE)
+    assert f"last_{METRIC}" in heading or METRIC in heading
+
+
+def test_markdown_tables_have_whole_rows_and_nothing_but_text(place: Place, outputs: Outputs) -> None:
+    texts = _printed_as("markdown", outputs) | _printed_as("github", outputs) | _written_as("md", place)
+    assert {"results.md", "comparison.md"} < texts.keys() and len(texts) >= 8
+    for words, text in texts.items():
+        tokens = MarkdownIt("gfm-like", {"html": True, "linkify": False}).parse(text)
+        kinds = {each.type for token in tokens for each in (token, *(token.children or ()))}
+        own = {"strong_open", "strong_close", "html_block", "html_inline"} if "github" in words else set()
+        assert kinds <= {
+            *("table_open", "table_close", "thead_open", "thead_close", "tbody_open", "tbody_close", "tr_open"),
+            *("tr_close", "th_open", "th_close", "td_open", "td_close", "inline", "text", "code_inline", "softbreak"),
+            *("paragraph_open", "paragraph_close", "heading_open", "heading_close"),
+            *("bullet_list_open", "bullet_list_close", "list_item_open", "list_item_close"),
+            *own,
+        }, words
+        html = {token.content.strip() for token in tokens if token.type == "html_block"}
+        assert all(re.fullmatch(r"</?details>(\s*<summary>[\w, ]+</summary>)?", each) for each in html), words
+        of_lines = [line for line in text.split("\n") if line.startswith("| ")]
+        rendered = sum(each.type == "tr_open" for each in tokens)
+        assert rendered == max(0, len(of_lines) - 1), words
+
+
+def test_markdown_shows_the_texts_as_they_are_shown_elsewhere(
+    outputs: Outputs,
+) -> None:
+    """Escaping for Markdown is undone by rendering it."""
+    out = outputs["table", SWEEPS[0], "--format", "markdown"][False].out.decode()
+    tokens = MarkdownIt("gfm-like", {"html": True, "linkify": False}).parse(out)
+    cells = ["".join(part.content for part in each.children or ()) for each in tokens if each.type == "inline"]
+    for text in HOSTILE[6:9]:
+        assert text in cells
+
+
+def test_latex_has_escaped_texts_in_whole_rows(outputs: Outputs) -> None:
+    texts = _printed_as("latex", outputs)
+    assert len(texts) >= 4
+    for words, text in texts.items():
+        body = text[text.index(r"\begin{tabular}") :]
+        layout, *rows = [line for line in body.splitlines() if not re.fullmatch(r"\\(\w+rule|end\{tabular\})", line)]
+        columns = len(layout) - len(r"\begin{tabular}{}")
+        assert all(row.endswith(r" \\") for row in rows), words
+        assert {len(re.findall(r"(?<!\\)&", row)) + 1 for row in rows} <= {columns}, words
+        plain = re.sub(r" \\\\$|\\text\w+\{\}|\\[&%$#_{}]|\$\\pm\$|\{\}| & ", "", "\n".join(rows), flags=re.M)
+        assert not set(plain) & set("\\%$#_{}^~"), words
+
+
+@pytest.mark.parametrize("shell", [("bash", "-c"), ("zsh", "-f", "-c")])
+def test_a_printed_command_is_the_stored_one_in_a_shell(place: Place, outputs: Outputs, shell: tuple[str, ...]) -> None:
+    words = next(each for each in outputs if each[0] == "reproduce")
+    line = outputs[words][False].out.decode().splitlines()[0]
+    done = subprocess.run(
+        [*shell, "printf '%s\\0' " + line], cwd=place.folder, capture_output=True, check=True, timeout=60
+    )
+    assert done.stdout.decode().split("\0")[:-1] == ["runmanager", "run", *WORDS]
+
+
+def test_the_report_and_the_figures_hold_no_control_character(place: Place) -> None:
+    root = SweepPaths(place.folder / "outputs" / SWEEPS[0]).root
+    paths: list[Path] = [*root.glob("*.html"), *root.glob("*.md"), *root.glob("figures/*.svg")]
+    assert {path.name for path in paths} > {"report.html", "results.html", "results.md", "comparison.md"}
+    found = {}
+    for path in paths:
+        text = re.sub(r"<script>.*?</script>", "", path.read_text(), flags=re.DOTALL)  # the page's own
+        if dangers(text):
+            found[path.name] = dangers(text)
+    assert found == {}
