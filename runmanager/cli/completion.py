@@ -12,7 +12,7 @@ import typer
 from runmanager.errors import RunManagerError
 from runmanager.records.sweep.lookup import find_sweep, known_runs, known_sweeps
 from runmanager.records.sweep.sweep_record import SweepRecord, read_sweep_record
-from runmanager.text import format_value, printable_line, shell_quote
+from runmanager.text import format_value, printable_line
 
 if TYPE_CHECKING:
     from runmanager.records.storage.reader import StoredRun
@@ -29,7 +29,7 @@ __all__ = [
     "complete_targets",
 ]
 
-_OTHER_LETTERS = re.compile(r"[^\W\x00-\x7f]")  # quoted in printed commands, but no shell's syntax
+_SHELL_SYNTAX = re.compile(r"""^=|[\s;&|<>$`\\"'()!{}*?~#^]""")
 
 
 def complete_sweeps(incomplete: str) -> list[str]:
@@ -147,9 +147,5 @@ def _settings(plan: SweepRecord | None) -> list[str]:
 
 def _matching(incomplete: str, names: Iterable[str]) -> list[str]:
     """The names that begin with `incomplete`; none with shell syntax, as a shell inserts them unquoted."""
-    return [name for name in names if name.startswith(incomplete) and _is_plain(name)]
-
-
-def _is_plain(name: str) -> bool:
-    letters = _OTHER_LETTERS.sub("a", name)
-    return shell_quote(letters) == letters and printable_line(name) == name
+    begun = (name for name in names if name.startswith(incomplete))
+    return [name for name in begun if not _SHELL_SYNTAX.search(name) and printable_line(name) == name]

@@ -127,11 +127,7 @@ def main() -> None:
         importlib.import_module(module)
     gc.freeze()
     requests = json.load(sys.stdin)
-    outputs = []
-    for each in requests:
-        b = time.time()
-        outputs.append(_run(*each))
-        print(round(time.time() - b, 2), ascii(each[0])[:150], each[2], outputs[-1][0], file=sys.stderr, flush=True)
+    outputs = [_run(*each) for each in requests]
     encoded = [(status, *(base64.b64encode(text).decode() for text in texts)) for status, *texts in outputs]
     json.dump(encoded, sys.stdout)
 

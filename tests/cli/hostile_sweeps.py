@@ -111,7 +111,7 @@ class Place:
             "show": [[run], [other], [one, f"seed={bad}"], [bad]],
             "diff": [[run, other]],
             "reproduce": [[run]],
-            "report": [[one], [one, two, "--open"]],
+            "report": [[two], [one, two, "--open"]],
             "export": [[two]],
             "adopt": [["multirun", "--name", f"adopted {_PRINTABLE}"], [bad]],
             "tag": [[two, _PRINTABLE.replace(",", ""), "e\u0301"], [run, bad], [two, "--remove", bad]],

@@ -246,7 +246,7 @@ class SweepDriver:
         can_ask = sys.stdin.isatty() and self._console.is_terminal
         if self._options.dry_run or self._options.yes or num_cells < _CONFIRM_FROM or not can_ask:
             return
-        answer = self._console.input(f"Run up to {pluralize(num_cells, 'cell')}? [y/N] ")
+        answer = self._console.input(f"Run up to {pluralize(num_cells, 'cell')}? [y/N] ", markup=False)
         if answer.strip().lower() not in ("y", "yes"):
             raise UsageError("Nothing was run.")
 

@@ -1,6 +1,8 @@
 """Tests of the console of a command's output."""
 
 import pytest
+from rich.table import Table
+from rich.text import Text
 
 from runmanager.app.display.output_console import make_console
 
@@ -19,5 +21,12 @@ def test_output_in_a_notebook_is_plain_despite_forced_colours(
     assert make_console({}).is_terminal, "elsewhere it is respected"
     console = make_console(environment)
     with console.capture() as capture:
-        console.print("[red]word[/red]")
+        console.print(Text("word", style="red"))
     assert not console.is_terminal and capture.get() == "word\n"
+
+
+def test_a_console_shows_text_as_it_is_and_obeys_none_of_it() -> None:
+    console = make_console({"COLUMNS": "40"})
+    with console.capture() as capture:
+        console.print("[red]a[/red] :smile: \x1b[31m\u202e", Table("[b]", "c"), soft_wrap=True)
+    assert capture.get().startswith(r"[red]a[/red] :smile: \x1b[31m\u202e") and "[b]" in capture.get()
