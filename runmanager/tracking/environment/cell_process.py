@@ -187,7 +187,7 @@ def _adds_only_to_hydra(words: Sequence[str], command: Sequence[str]) -> bool:
 
 def _digest(word: str) -> str:
     """Stand for a word, which may hold a secret."""
-    return hashlib.sha256(word.encode(errors="surrogateescape")).hexdigest()[:16]
+    return hashlib.sha256(word.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 def _ranks() -> dict[str, str]:

@@ -24,7 +24,7 @@ from runmanager.app.compose.override_quoting import format_override, quote_raw
 from runmanager.app.display.error_line import print_error
 from runmanager.app.programs.cell_metrics import returned_metrics
 from runmanager.app.programs.cell_supervisor import CellSpec, ProgramEnd, continue_cell
-from runmanager.errors import UsageError
+from runmanager.errors import RunManagerError, UsageError
 from runmanager.launching.hydra_internals import get_node, raw_value, replace_commands
 from runmanager.launching.hydra_job import run_hydra_job
 from runmanager.launching.local.parent_death import bind_workers
@@ -51,6 +51,7 @@ __all__ = ["join_cell", "telling_job", "write_apart"]
 
 _USAGE_STATUS = 2
 _THREADS = "OMP_NUM_THREADS"
+_ERRORS = "surrogatepass"  # words of a command may hold bytes outside UTF-8
 
 _GoOn = Callable[[Sequence[str]], Any]
 
@@ -67,10 +68,10 @@ def telling_job(hydra: Any) -> AbstractContextManager[None]:
     return telling_cell(
         CellProcess(
             config_name=hydra.job.config_name,
-            words=tuple(map(os.fsencode, words)),
+            words=tuple(word.encode(errors=_ERRORS) for word in words),
             job_id=str(hydra.job.id),
             job_num=int(hydra.job.num),
-            cwd=os.fsencode(str(hydra.runtime.cwd)),
+            cwd=str(hydra.runtime.cwd).encode(errors=_ERRORS),
             threads=_num_threads(),
         )
     )
@@ -106,12 +107,12 @@ def _command(loader: ConfigLoader, task: TaskFunction, words: Sequence[str], go_
     assert cell is not None
     try:
         run, record = _running_cell()
-    except UsageError as error:
+    except RunManagerError as error:
         print_error(str(error))
         raise SystemExit(_USAGE_STATUS) from None
     is_same_process = cell.process == ProcessIdentity.current()
     if is_same_process:
-        os.chdir(os.fsdecode(cell.cwd))
+        os.chdir(cell.cwd.decode(errors=_ERRORS))
         _set_num_threads(cell.threads)
     work = Work(run_hydra_job, (TaskReference.of(task), _composed(loader, cell, words)))
     if not is_same_process:
@@ -128,18 +129,18 @@ def _running_cell() -> tuple[RunPaths, RunRecord]:
     if record.status is not Status.RUNNING or str(record.attempt) != os.environ.get(ATTEMPT_VARIABLE):
         raise UsageError(
             f"A further process of a cell must start while the cell runs, got the end of {run.root} before; unset "
-            "RUNMANAGER_CELL to start a sweep of its own."
+            "the variables RUNMANAGER_* to start a sweep of its own."
         )
     return run, record
 
 
 def _composed(loader: ConfigLoader, cell: CellProcess, words: Sequence[str]) -> DictConfig:
     """Compose the configuration of the cell's job, with further settings of Hydra that the command has."""
-    known = list(map(os.fsdecode, cell.words))
+    known = [word.decode(errors=_ERRORS) for word in cell.words]
     further = [word for word in words if word.lstrip("+~").startswith(("hydra.", "hydra/")) and word not in known]
     further = [word for word in further if not word.startswith(("hydra.mode=", "hydra.sweep"))]
     config = loader.load_configuration(cell.config_name, [quote_raw(word) for word in [*known, *further]], RunMode.RUN)
-    cwd = Path(os.fsdecode(cell.cwd))
+    cwd = Path(cell.cwd.decode(errors=_ERRORS))
     with read_write(config), open_dict(config):
         config.hydra.job.id, config.hydra.job.num = cell.job_id, cell.job_num
         if cwd != Path.cwd():
