@@ -1,6 +1,6 @@
-"""Run commands as real processes on a terminal or in a pipe, each a fork of this process, which has the imports.
+"""Commands as real processes on a terminal or in pipes, each a fork of a process that has made the imports.
 
-python forked_commands.py < requests.json > outputs.json
+`python forked_commands.py` is that process: it reads a request a line, and writes an answer a line.
 """
 
 import base64
@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Output", "Request", "run_forked"]
+__all__ = ["ForkedCommands", "Output"]
 
 SECONDS = 300.0
 _ENDS_BY = b"Ctrl-C ends it"  # what a command prints that serves until it is interrupted
@@ -31,15 +31,6 @@ _COLUMNS = {True: "100", False: "10000"}
 
 
 @dataclass(frozen=True)
-class Request:
-    """A command in a folder, on a terminal or in pipes."""
-
-    words: tuple[str, ...]
-    folder: str
-    is_terminal: bool
-
-
-@dataclass(frozen=True)
 class Output:
     """Exit status and output of a command; on a terminal `err` is part of `out`."""
 
@@ -48,19 +39,23 @@ class Output:
     err: bytes
 
 
-def run_forked(requests: Sequence[Request], *, environment: Mapping[str, str]) -> list[Output]:
-    """Run the commands one after the other."""
-    done = subprocess.run(
-        [sys.executable, __file__],
-        input=json.dumps([[each.words, each.folder, each.is_terminal] for each in requests]).encode(),
-        env=dict(environment),
-        stdout=subprocess.PIPE,
-        timeout=SECONDS * len(requests),
-        check=True,
-    )
-    return [
-        Output(status, base64.b64decode(out), base64.b64decode(err)) for status, out, err in json.loads(done.stdout)
-    ]
+class ForkedCommands:
+    """Runs commands one after the other, in a folder and an environment."""
+
+    def __init__(self, folder: str, environment: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._server = subprocess.Popen(
+            [sys.executable, __file__], env=dict(environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def run(self, words: Sequence[str], *, is_terminal: bool) -> Output:
+        assert self._server.stdin is not None and self._server.stdout is not None
+        print(json.dumps([list(words), self._folder, is_terminal]), file=self._server.stdin, flush=True)
+        status, out, err = json.loads(self._server.stdout.readline())
+        return Output(status, base64.b64decode(out), base64.b64decode(err))
+
+    def end(self) -> None:
+        self._server.communicate(timeout=SECONDS)
 
 
 def _run(words: Sequence[str], folder: str, is_terminal: bool) -> tuple[int, bytes, bytes]:
@@ -126,10 +121,9 @@ def main() -> None:
     for module in _IMPORTED:
         importlib.import_module(module)
     gc.freeze()
-    requests = json.load(sys.stdin)
-    outputs = [_run(*each) for each in requests]
-    encoded = [(status, *(base64.b64encode(text).decode() for text in texts)) for status, *texts in outputs]
-    json.dump(encoded, sys.stdout)
+    for line in sys.stdin:
+        status, *texts = _run(*json.loads(line))
+        print(json.dumps([status, *(base64.b64encode(text).decode() for text in texts)]), flush=True)
 
 
 if __name__ == "__main__":

@@ -146,8 +146,7 @@ class Place:
         choices = [[option, value] for option, values in CHOICES[name].items() for value in values]
         if name == "export":
             return [[*words, *chosen] for words in of_command for chosen in choices]
-        formatted = of_command[:2] if name == "compare" else of_command[:1]
-        return [*of_command, *([*words, *chosen] for words in formatted for chosen in choices)]
+        return [*of_command, *([*of_command[0], *chosen] for chosen in choices)]
 
 
 def _write_sweep(paths: SweepPaths, values: Sequence[str]) -> None:

@@ -6,6 +6,8 @@ import os
 import re
 import subprocess
 import unicodedata
+from collections.abc import Callable, Iterator
+from functools import cache
 
 import pandas as pd
 import pytest
@@ -13,7 +15,7 @@ from markdown_it import MarkdownIt
 
 from runmanager.records.files.paths import SweepPaths
 
-from .forked_commands import Output, Request, run_forked
+from .forked_commands import ForkedCommands, Output
 from .hostile_sweeps import AXIS, CHOICES, COMMANDS, HOSTILE, METRIC, SWEEPS, WORDS, Place
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs a terminal")
@@ -30,9 +32,11 @@ _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
 
 Outputs = dict[tuple[str, ...], dict[bool, Output]]
-"""What each command printed on a terminal, and into pipes."""
+"""What a command printed on a terminal, and into pipes, by its words."""
+OutputsOf = Callable[[str], Outputs]
 
-_FORMATS = {value for options in CHOICES.values() for values in options.values() for value in values}
+_ONLY_REFUSED = ("demo", "duel", "tune")
+FORMATS = {value for options in CHOICES.values() for values in options.values() for value in values}
 
 
 def dangers(text: str) -> list[str]:
@@ -49,20 +53,23 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 
 @pytest.fixture(scope="module")
-def outputs(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Outputs:
-    """What each command prints on a terminal and into pipes, by its words."""
-    words = [(name, *arguments) for name, each in place.cases().items() for arguments in each]
-    requests = [
-        Request(each, os.fspath(place.folder), is_terminal)
-        for each in words
-        for is_terminal in ((True, False) if _FORMATS.isdisjoint(each) or each[0] == "table" else (False,))
-    ]
+def outputs_of(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OutputsOf]:
+    """Factory of what a command prints for each of its arguments; it is run once."""
     home = str(tmp_path_factory.mktemp("home"))
     environment = os.environ | {"HOME": home, "XDG_CACHE_HOME": home, "BROWSER": "true", "TERM": "xterm"}
-    outputs: dict[tuple[str, ...], dict[bool, Output]] = {}
-    for request, done in zip(requests, run_forked(requests, environment=environment), strict=True):
-        outputs.setdefault(request.words, {})[request.is_terminal] = done
-    return outputs
+    commands, cases = ForkedCommands(os.fspath(place.folder), environment), place.cases()
+
+    @cache
+    def outputs(name: str) -> Outputs:
+        shown: Outputs = {}
+        for arguments in cases[name]:
+            words = (name, *arguments)
+            on = (True, False) if FORMATS.isdisjoint(words) or name == "table" else (False,)
+            shown[words] = {is_terminal: commands.run(words, is_terminal=is_terminal) for is_terminal in on}
+        return shown
+
+    yield outputs
+    commands.end()
 
 
 def test_every_command_is_tried_with_every_choice(place: Place) -> None:
@@ -73,34 +80,28 @@ def test_every_command_is_tried_with_every_choice(place: Place) -> None:
         assert {value for values in options.values() for value in values} <= words, name
 
 
-def test_no_command_fails_by_a_hostile_text(outputs: Outputs) -> None:
-    broken = {
-        words: (each.status, (each.out + each.err)[-500:])
-        for words, both in outputs.items()
-        for each in both.values()
-        if each.status not in (0, 1, 2, 3, 130) or b"unexpected" in each.out + each.err or b"Traceback" in each.err
-    }
-    assert broken == {}
-    shown = {words[0] for words, both in outputs.items() if any(each.status != 2 for each in both.values())}
-    assert COMMANDS.keys() - shown == {"demo", "duel", "tune"}, "a command that only refuses shows nothing"
-
-
-def test_no_terminal_gets_a_control_or_hidden_character(outputs: Outputs) -> None:
-    found = {}
-    for words, both in outputs.items():
-        in_pipe = both[False]
-        texts = [in_pipe.err.decode(), "" if words[-2:] == ("--format", "csv") else in_pipe.out.decode()]
-        if True in both:
-            on_terminal = both[True].out.decode()
-            texts.append(_OWN_SEQUENCES.sub("", re.sub(r"\r+(?=\n|\x1b\[(?:2K|\d*A))", "", on_terminal)))
-        if faults := [dangers(text) for text in texts if dangers(text)]:
-            found[words] = faults
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_terminal_gets_a_control_or_hidden_character(command: str, outputs_of: OutputsOf) -> None:
+    found, statuses = {}, set()
+    for words, both in outputs_of(command).items():
+        for is_terminal, done in both.items():
+            statuses.add(done.status)
+            out, err = done.out.decode(), done.err.decode()
+            assert done.status in (0, 1, 2, 3, 130) and "unexpected" not in out + err, (words, out[-500:], err[-500:])
+            if is_terminal:
+                out = _OWN_SEQUENCES.sub("", re.sub(r"\r+(?=\n|\x1b\[(?:2K|\d*A))", "", out))
+            if words[-2:] == ("--format", "csv") and not is_terminal:
+                out = ""
+            if faults := [*dangers(out), *dangers(err)]:
+                found[words, is_terminal] = faults
     assert found == {}
+    assert (statuses == {2}) == (command in _ONLY_REFUSED), "a command that only refuses shows nothing stored"
 
 
-def _printed_as(format_: str, outputs: Outputs) -> dict[str, str]:
+def _printed_as(format_: str, outputs_of: OutputsOf) -> dict[str, str]:
     """What commands printed into a pipe in a format, by their words."""
-    done = {words: both[False] for words, both in outputs.items() if words[-2:] == ("--format", format_)}
+    having = [name for name, options in CHOICES.items() if format_ in options.get("--format", ()) and name != "duel"]
+    done = {words: both[False] for name in having for words, both in outputs_of(name).items() if format_ in words}
     return {" ".join(words): each.out.decode() for words, each in done.items() if each.status in (0, 1, 3)}
 
 
@@ -109,9 +110,9 @@ def _written_as(suffix: str, place: Place) -> dict[str, str]:
     return {path.name: path.read_bytes().decode() for path in root.glob(f"*.{suffix}")}
 
 
-def test_csv_gives_back_exactly_the_stored_texts(place: Place, outputs: Outputs) -> None:
-    texts = _printed_as("csv", outputs) | _written_as("csv", place)
-    assert {"results.csv", "epochs.csv", "comparison.csv"} < texts.keys() and len(texts) >= 7
+def test_csv_gives_back_exactly_the_stored_texts(place: Place, outputs_of: OutputsOf) -> None:
+    texts = _printed_as("csv", outputs_of) | _written_as("csv", place)
+    assert {"results.csv", "epochs.csv", "comparison.csv"} < texts.keys() and len(texts) >= 6
     for name, text in texts.items():
         heading, *rows = csv.reader(io.StringIO(text, newline=""))
         assert {len(row) for row in rows} <= {len(heading)}, name
@@ -125,9 +126,9 @@ def test_csv_gives_back_exactly_the_stored_texts(place: Place, outputs: Outputs)
     assert f"last_{METRIC}" in heading or METRIC in heading
 
 
-def test_markdown_tables_have_whole_rows_and_nothing_but_text(place: Place, outputs: Outputs) -> None:
-    texts = _printed_as("markdown", outputs) | _printed_as("github", outputs) | _written_as("md", place)
-    assert {"results.md", "comparison.md"} < texts.keys() and len(texts) >= 8
+def test_markdown_tables_have_whole_rows_and_nothing_but_text(place: Place, outputs_of: OutputsOf) -> None:
+    texts = _printed_as("markdown", outputs_of) | _printed_as("github", outputs_of) | _written_as("md", place)
+    assert {"results.md", "comparison.md"} < texts.keys() and len(texts) >= 6
     for words, text in texts.items():
         tokens = MarkdownIt("gfm-like", {"html": True, "linkify": False}).parse(text)
         kinds = {each.type for token in tokens for each in (token, *(token.children or ()))}
@@ -147,19 +148,19 @@ def test_markdown_tables_have_whole_rows_and_nothing_but_text(place: Place, outp
 
 
 def test_markdown_shows_the_texts_as_they_are_shown_elsewhere(
-    outputs: Outputs,
+    outputs_of: OutputsOf,
 ) -> None:
     """Escaping for Markdown is undone by rendering it."""
-    out = outputs["table", SWEEPS[0], "--format", "markdown"][False].out.decode()
+    out = outputs_of("table")["table", SWEEPS[0], "--format", "markdown"][False].out.decode()
     tokens = MarkdownIt("gfm-like", {"html": True, "linkify": False}).parse(out)
     cells = ["".join(part.content for part in each.children or ()) for each in tokens if each.type == "inline"]
     for text in HOSTILE[6:9]:
         assert text in cells
 
 
-def test_latex_has_escaped_texts_in_whole_rows(outputs: Outputs) -> None:
-    texts = _printed_as("latex", outputs)
-    assert len(texts) >= 4
+def test_latex_has_escaped_texts_in_whole_rows(outputs_of: OutputsOf) -> None:
+    texts = _printed_as("latex", outputs_of)
+    assert len(texts) == 3
     for words, text in texts.items():
         body = text[text.index(r"\begin{tabular}") :]
         layout, *rows = [line for line in body.splitlines() if not re.fullmatch(r"\\(\w+rule|end\{tabular\})", line)]
@@ -171,16 +172,19 @@ def test_latex_has_escaped_texts_in_whole_rows(outputs: Outputs) -> None:
 
 
 @pytest.mark.parametrize("shell", [("bash", "-c"), ("zsh", "-f", "-c")])
-def test_a_printed_command_is_the_stored_one_in_a_shell(place: Place, outputs: Outputs, shell: tuple[str, ...]) -> None:
-    words = next(each for each in outputs if each[0] == "reproduce")
-    line = outputs[words][False].out.decode().splitlines()[0]
+def test_a_printed_command_is_the_stored_one_in_a_shell(
+    place: Place, outputs_of: OutputsOf, shell: tuple[str, ...]
+) -> None:
+    (both,) = outputs_of("reproduce").values()
+    line = both[False].out.decode().splitlines()[0]
     done = subprocess.run(
         [*shell, "printf '%s\\0' " + line], cwd=place.folder, capture_output=True, check=True, timeout=60
     )
     assert done.stdout.decode().split("\0")[:-1] == ["runmanager", "run", *WORDS]
 
 
-def test_no_page_or_figure_shows_a_control_or_hidden_character(place: Place) -> None:
+def test_no_page_or_figure_shows_a_control_or_hidden_character(place: Place, outputs_of: OutputsOf) -> None:
+    assert all(done.status == 0 for both in outputs_of("report").values() for done in both.values())
     roots = [SweepPaths(place.folder / "outputs" / name).root for name in SWEEPS]
     paths = [path for root in roots for kind in ("*.html", "*.md", "figures/*.svg") for path in root.glob(kind)]
     assert {path.name for path in paths} > {"report.html", "results.html", "results.md", "comparison.md"}
