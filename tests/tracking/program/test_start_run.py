@@ -222,6 +222,12 @@ def test_a_run_that_the_program_has_dropped_is_not_in_the_way_of_the_next(tmp_pa
     assert only_run(tmp_path / "sweep").record.summary == {"value": 1.0}
 
 
+def test_settings_in_the_place_of_the_model_are_refused_with_the_way_to_give_them(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="`model` must be a module, got a dict; settings are given as `params=`"):
+        runmanager.start_run({"lr": 0.1}, root=tmp_path / "sweep")  # type: ignore[arg-type]
+    assert not (tmp_path / "sweep").exists()
+
+
 def test_a_fork_is_refused_in_one_line(tmp_path: Path) -> None:
     code = """
 import os, runmanager
