@@ -93,8 +93,8 @@ def start_run(
     The texts of settings named `password`, `secret`, `api_key`, `access_token` and `auth_token` are masked in all that
     is written; `secrets` are the names of others, for this process.
     Raises `UsageError` while a run of this process is open, for invalid settings or a `model` that is none, in a second
-    process of a cell, and for a `state` in one of several ranks; `DeviceUnavailableError` in a cell whose device is missing; `RankError` in a
-    rank whose rank 0 is gone.
+    process of a cell, and for a `state` in one of several ranks; `DeviceUnavailableError` in a cell whose device is
+    missing; `RankError` in a rank whose rank 0 is gone.
     """
     if model is not None and not hasattr(model, "parameters"):
         raise UsageError(f"`model` must be a module, got a {type(model).__name__}; settings are given as `params=`.")
