@@ -27,6 +27,7 @@ _IMPORTED = (
     *("pandas", "matplotlib.figure", "hydra.core.override_parser.overrides_parser", "runmanager.cli.main"),
     *("runmanager.results.report.report", "runmanager.app.hydra_main", "runmanager.app.script_main"),
 )
+_IMPORTING_TORCH = ("doctor",)  # which can hang in a fork of a process that has started threads of NumPy
 _COLUMNS = {True: "100", False: "10000"}
 
 
@@ -81,6 +82,9 @@ def _become(words: Sequence[str], folder: str, out: int, err: int, *, is_termina
     for number, stream in enumerate((null, out, err)):
         os.dup2(stream, number)
     os.closerange(3, 100)
+    if words[0] in _IMPORTING_TORCH:
+        code = "from runmanager.cli.main import main; main()"
+        os.execv(sys.executable, [sys.executable, "-c", code, *words])
     from runmanager.cli.main import run_command
 
     sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding="utf-8") for number in (1, 2))
