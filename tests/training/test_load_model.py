@@ -223,7 +223,7 @@ def _with_model(run, model):
         ({"_target_": ["subprocess", "Popen"]}, r"\['subprocess', 'Popen'\] as"),
         ({"_target_": "\x1b[2J"}, r"'\\x1b\[2J' as"),
         (
-            {"_target_": "runmanager.tracking.environment.environment.subprocess.Popen", "args": ["touch", "ran"]},
+            {"_target_": "runmanager.tracking.environment.commit.subprocess.Popen", "args": ["touch", "ran"]},
             r"as model._target_ \(the module subprocess\)",
         ),
         ({"_target_": "torch.nn.modules.module.torch.fx.GraphModule"}, r"\(the module torch\)"),
