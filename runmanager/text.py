@@ -106,17 +106,21 @@ def shell_join(words: Sequence[str]) -> str:
 
 
 def shell_quote(word: str) -> str:
-    r"""Quote a word for bash and zsh, as in `=ls`, which zsh would look up; one with `'` or without a glyph: `$'\n'`.
+    r"""Quote a word for any shell, as in `=ls`, which zsh would look up; characters without a glyph as in `$'\n'`.
 
-    The quoted word has printable characters only, so that `printable` leaves a command as it is.
+    The last is for bash and zsh. The quoted word has printable characters only, so that `printable` leaves a command as
+    it is.
     """
     if _BARE_WORD.fullmatch(word):
         return word
-    if "'" not in word and printable_line(word) == word:
-        return f"'{word}'"
+    if printable_line(word) == word:
+        if "'" in word and _OBEYED_IN_QUOTES.isdisjoint(word):
+            return f'"{word}"'
+        return "'" + word.replace("'", "'\"'\"'") + "'"
     return "$'" + "".join(_ESCAPES.get(each) or _as_bytes(each, shown) for each, shown in _shown(word)) + "'"
 
 
+_OBEYED_IN_QUOTES = frozenset('$`"\\!')  # in double ones
 # An interactive bash looks for `!` in these quotes, though not in plain ones.
 _ESCAPES = {"\\": r"\\", "'": r"\'", "!": r"\x21", "\n": r"\n", "\t": r"\t", "\r": r"\r"}
 

@@ -16,7 +16,7 @@ from runmanager.app.sweeper_flags import OPTIONS, SweeperFlags
 from runmanager.errors import ConfigurationError, RunManagerError, SweepError, UsageError, error_chain
 from runmanager.records.files.file_errors import require_current_folder
 from runmanager.records.host.import_path import search_current_folder
-from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
+from runmanager.records.host.standard_streams import print_line, repaired_streams, report_lost_output
 from runmanager.records.settings.secrets import masked_words, refuse_masks
 from runmanager.signals import INTERRUPTED_STATUS
 from runmanager.text import in_backticks, shell_join
@@ -232,7 +232,7 @@ def _status_of(command: _Command, called: Sequence[str], task: Callable[[Any], A
         return INTERRUPTED_STATUS
     except Exception as error:
         if "--debug" in command.flags:
-            traceback.print_exc()
+            print_line(traceback.format_exc(), sys.stderr)
         for line in _faults(error, command):
             print_error(line)
         return _BROKEN_STATUS if isinstance(error, SweepError) else _USAGE_STATUS

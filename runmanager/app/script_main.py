@@ -27,6 +27,7 @@ from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.plan import Resume
 from runmanager.launching.slurm.launcher import SlurmLauncher
 from runmanager.launching.slurm.options import SlurmOptions
+from runmanager.records.host.standard_streams import print_line
 from runmanager.records.run.metric_direction import BETTER, MAX, MIN, parse_better, prefers_larger
 from runmanager.records.settings.secrets import declare_secrets, masked_words, refuse_masks
 from runmanager.tracking.environment.environment import environment_for_children
@@ -90,7 +91,7 @@ def _drive(driver: SweepDriver, *, debug: bool) -> int:
         return end.code if isinstance(end.code, int) else _BROKEN_STATUS
     except SweepError as error:
         if debug:
-            traceback.print_exception(error)
+            print_line("".join(traceback.format_exception(error)), sys.stderr)
         for text in str(error).splitlines():
             print_error(text)
         return _BROKEN_STATUS

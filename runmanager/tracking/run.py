@@ -114,6 +114,7 @@ class ActiveRun(LoopCalls, JobCalls):
             folder.heartbeat, each_beat=self._measurements.sample, shows_progress_only=folder.is_supervised
         ).start()
         self._open = OpenEpoch()
+        self._is_end_torn = False
         self._values = RunValues(folder, self._sinks, self._begin_sinks)
         self._epochs = EpochRecorder(
             folder,
@@ -298,6 +299,7 @@ class ActiveRun(LoopCalls, JobCalls):
                 # Before the record is written: after a kill in between, the run would not be resumed to draw them.
                 self._sinks.finish()
         except BaseException as fault:
+            self._is_end_torn = True
             self.end(error or fault)
             raise
         try:
@@ -337,6 +339,8 @@ class ActiveRun(LoopCalls, JobCalls):
         planned = self.record.epochs_planned
         needs_epochs = planned is not None or not (self._in_program or self._values.has_any)
         seen = self._stop_policy.seen(self.history, planned=planned, is_measured=is_measured, needs_epochs=needs_epochs)
+        if self._is_end_torn:  # what belongs to a good end is missing: a rerun makes it
+            seen = replace(seen, is_complete=False, own_end_is_first=False)
         stop = asked_to_stop(self.paths, self.record.attempt) or seen.stop
         if error is None:
             return judge(replace(seen, stop=stop))
