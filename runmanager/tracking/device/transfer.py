@@ -1,5 +1,6 @@
 """Transfer of batches and models to a device: nested containers, and a loader that moves its batches."""
 
+import contextlib
 import copy
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
@@ -52,7 +53,13 @@ def _moved(data: Any, device: torch.device | str, around: tuple[int, ...]) -> An
         return data  # as `to` would, but faster: a batch that is there already costs next to nothing
     if issubclass(kind, torch.Tensor):
         where, target = device_of(data), torch.device(device)
-        return data if where in (target, _META) else data.to(device, non_blocking=_is_async_copy(data, target))
+        if where == _META or (where == target and kind.to is torch.Tensor.to):
+            return data
+        if where == target:  # a class of its own may do more than move
+            with contextlib.suppress(Exception):
+                return data.to(device)
+            return data
+        return data.to(device, non_blocking=_is_async_copy(data, target))
     if issubclass(kind, Packed):
         return data.unpack(to_device(data.stored, device))
     if issubclass(kind, torch.nn.Module):
