@@ -105,13 +105,15 @@ def _printed_as(format_: str, outputs_of: OutputsOf) -> dict[str, str]:
     return {" ".join(words): each.out.decode() for words, each in done.items() if each.status in (0, 1, 3)}
 
 
-def _written_as(suffix: str, place: Place) -> dict[str, str]:
+def _written_as(suffix: str, place: Place, outputs_of: OutputsOf) -> dict[str, str]:
+    """The files that the command `report` wrote, by their names."""
+    outputs_of("report")
     root = SweepPaths(place.folder / "outputs" / SWEEPS[0]).root
     return {path.name: path.read_bytes().decode() for path in root.glob(f"*.{suffix}")}
 
 
 def test_csv_gives_back_exactly_the_stored_texts(place: Place, outputs_of: OutputsOf) -> None:
-    texts = _printed_as("csv", outputs_of) | _written_as("csv", place)
+    texts = _printed_as("csv", outputs_of) | _written_as("csv", place, outputs_of)
     assert {"results.csv", "epochs.csv", "comparison.csv"} < texts.keys() and len(texts) >= 6
     for name, text in texts.items():
         heading, *rows = csv.reader(io.StringIO(text, newline=""))
@@ -127,7 +129,9 @@ def test_csv_gives_back_exactly_the_stored_texts(place: Place, outputs_of: Outpu
 
 
 def test_markdown_tables_have_whole_rows_and_nothing_but_text(place: Place, outputs_of: OutputsOf) -> None:
-    texts = _printed_as("markdown", outputs_of) | _printed_as("github", outputs_of) | _written_as("md", place)
+    texts = (
+        _printed_as("markdown", outputs_of) | _printed_as("github", outputs_of) | _written_as("md", place, outputs_of)
+    )
     assert {"results.md", "comparison.md"} < texts.keys() and len(texts) >= 6
     for words, text in texts.items():
         tokens = MarkdownIt("gfm-like", {"html": True, "linkify": False}).parse(text)

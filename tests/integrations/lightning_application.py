@@ -5,6 +5,7 @@ from typing import Any
 
 import hydra
 import lightning.pytorch as lightning
+from hydra.core.hydra_config import HydraConfig
 from lightning_ranks import Module
 
 from runmanager.integrations.lightning import RunManagerLogger
@@ -12,19 +13,18 @@ from runmanager.integrations.lightning import RunManagerLogger
 
 @hydra.main(version_base="1.3", config_path=None)
 def main(cfg: Any) -> None:
-    logger = RunManagerLogger()
     trainer = lightning.Trainer(
         accelerator="cpu",
         devices=2,
         strategy="ddp",
         max_epochs=cfg.epochs,
-        logger=logger,
+        logger=RunManagerLogger(),
         enable_checkpointing=False,
         enable_progress_bar=False,
         use_distributed_sampler=False,  # which would shuffle
     )
     trainer.fit(Module())
-    Path(str(logger.save_dir), f"rank{trainer.global_rank}").touch()
+    Path(HydraConfig.get().runtime.output_dir, f"rank{trainer.global_rank}").touch()
     trainer.strategy.barrier()  # the end of the cell's own process is the end of all
 
 
