@@ -211,7 +211,7 @@ def test_a_bad_name_is_refused(tmp_path: Path, name: Any) -> None:
             lambda: epoch.log({name: 1.0}),
             lambda: epoch.track(1.0, samples=1, metrics={name: 1.0}),
         ):
-            with pytest.raises(UsageError, match="name must be (text, and not blank|of visible characters|text of one line, and not blank), got"):
+            with pytest.raises(UsageError, match=r"name must be (text|of visible characters)\b.*, got"):
                 call()
 
     assert not run_epochs(tmp_path, misuse).history[0].metrics
