@@ -78,7 +78,7 @@ def test_two_commits_take_turns_each_in_its_own_worktree(process: Callable, proj
     assert [run.record.environment.commit for run in (old, new)] == commits
     assert old.record.signature == new.record.signature and old.record.num_parameters != new.record.num_parameters
     assert {turn.session for turn in old.turns} == {turn.session for turn in new.turns}
-    places = {(turn.round, turn.place) for run in (old, new) for turn in run.turns}
+    places = {(turn.session, turn.round, turn.place) for run in (old, new) for turn in run.turns}
     assert len(places) == len(old.turns) + len(new.turns)  # one at a time
     assert git(project, "worktree", "list").count("\n") == 1
     with (project / "outputs" / "d-candidate" / "results.csv").open(newline="") as lines:
