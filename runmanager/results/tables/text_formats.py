@@ -19,6 +19,7 @@ __all__ = [
 ]
 
 _JSON_TYPES = (list, dict)
+_FORMULA = re.compile(r"[=+\-@\t\r](?!(?:[\d.]+(?:[eE][+-]?\d+)?|inf|nan)\Z)")  # not of a number, such as -0.5
 _LATEX_ESCAPES: Mapping[str, str] = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -39,12 +40,19 @@ def to_csv(table: Table) -> str:
 
 
 def csv_text(rows: Iterable[Sequence[Any]]) -> str:
-    """Rows as CSV, each text exactly as it is."""
+    """Rows as CSV, each text exactly as it is, but for `'` before one that a spreadsheet would take for a formula.
+
+    Such a text begins with `=`, `+`, `-`, `@`, a tab or a carriage return, and is not a number.
+    """
     lines: list[str] = []
     # The csv module quotes the characters of the end of a line, of which a reader takes both for one.
     writer = csv.writer(SimpleNamespace(write=lambda line: lines.append(f"{line[:-2]}\n")), lineterminator="\r\n")
-    writer.writerows(rows)
+    writer.writerows([_without_formula(each) for each in row] for row in rows)
     return "".join(lines)
+
+
+def _without_formula(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 
 def csv_fields(row: Row, columns: Sequence[str]) -> list[Any]:
