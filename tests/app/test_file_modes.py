@@ -46,6 +46,7 @@ with runmanager.start_run(network, loader, params=params, optimizer=optimizer, s
             optimizer.step()
             epoch.track(loss, samples=4)
 """
+STOPPED = "import argparse, os, signal\nargparse.ArgumentParser().parse_args()\nos.kill(os.getppid(), signal.SIGTERM)\n"
 TASK_WORDS = (
     *("-m", "hydra/sweeper=runmanager", "hydra.sweeper.name=task"),
     *("hydra.launcher.retries=1", "hydra.launcher.retry_on=[exception]"),
@@ -60,7 +61,7 @@ for words in ("ls", "report grid", "note grid kept", "export grid --to parquet",
 STORED = {
     *("sweep.json", "labels.json", "report.html", "results.csv", "runs.parquet", ".summaries", ".trash"),
     *("run.json", "config.yaml", "run.log", "error.txt", "epochs.jsonl", "reported.json", "checkpoint.pt", "attempts"),
-    "secrets.key",
+    *("secrets.key", ".stop-1"),
 }
 
 
@@ -70,6 +71,7 @@ def test_every_stored_file_and_folder_has_the_mode_that_the_umask_gives(tmp_path
     (tmp_path / "conf" / "config.yaml").write_text(CONFIG)
     (tmp_path / "task.py").write_text(TASK)
     (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "stopped.py").write_text(STOPPED)
     variables = {
         "CUDA_VISIBLE_DEVICES": "",
         "PYTHONPATH": str(ROOT),
@@ -92,6 +94,7 @@ def test_every_stored_file_and_folder_has_the_mode_that_the_umask_gives(tmp_path
     run("task.py", *TASK_WORDS)
     main = "import sys; from runmanager.cli.main import run_command; sys.exit(run_command(sys.argv[1:]))"
     run("-c", main, "sweep", "--name", "grid", "train.py", "lr=0.1")
+    run("-c", main, "sweep", "--name", "stopped", "stopped.py")
     run("train.py", "--lr", "0.1")
     said = run("-c", COMMANDS)
     stored = list((tmp_path / "outputs").rglob("*"))

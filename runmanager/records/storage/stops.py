@@ -36,7 +36,7 @@ def note_stop(paths: RunPaths, attempt: int, outcome: Outcome = ON_REQUEST) -> N
         report = None
     has_ended = report is not None and report.attempt == attempt and report.outcome is not None
     with contextlib.suppress(OSError):
-        handle = os.open(paths.stop(attempt), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        handle = os.open(paths.stop(attempt), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         os.write(handle, msgspec.json.encode(Stop(outcome, has_ended)))
         os.close(handle)
 
