@@ -11,7 +11,7 @@ _STOPS = (Reason.INTERRUPTED, Reason.TIMEOUT, Reason.STALLED)
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What was seen of the end of a run, by whoever could see it.
+    """What was seen of the end of a run.
 
     `of_place` is what the place says where it took the process: a lost host, or no memory for it. `stop` is the outcome
     of a stop that was asked for, or of a limit. `error` is what ended the program: an exception, an exit status, a

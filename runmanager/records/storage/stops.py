@@ -1,4 +1,4 @@
-"""The stop of a run: a file in its folder, written when the stop is asked for, so that whoever judges the end knows."""
+"""The stop of a run: a file in its folder, written when the stop is asked for, by which its end is judged."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ from runmanager.signals import noting_signals
 __all__ = ["ON_REQUEST", "Stop", "note_stop", "noted_stop", "stops_noted"]
 
 ON_REQUEST = Outcome(Status.KILLED, Reason.INTERRUPTED, "stopped on request")
-"""The outcome of a run that somebody has asked to stop."""
+"""The outcome of a run that a user or its driver has asked to stop."""
 
 
 class Stop(msgspec.Struct, frozen=True):
