@@ -1,5 +1,6 @@
-# Set-up and checks. They need only Python 3.11 to 3.13 and make: each target first creates .venv and installs into it,
-# once. Until pyproject.toml or constraints.txt changes, later calls start immediately and need no network.
+# Set-up and checks. They need only Python 3.11 to 3.14 and make: each target first creates .venv and installs into it,
+# once: `make demo` the package, all others the development tools too. Until pyproject.toml or constraints.txt changes,
+# later calls start immediately and need no network.
 
 PYTHON ?= python3
 PYTEST_ARGS ?=
@@ -8,8 +9,9 @@ SECONDS ?= 3600
 
 VENV := .venv
 BIN := $(VENV)/bin
-# The stamp is named by the checksum of the files that determine the installation, so file times do not matter.
-STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | tr ' ' '-')
+# The stamps are named by the checksum of the files that determine the installation, so file times do not matter.
+PACKAGE := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt | cksum | tr ' ' '-')
+STAMP := $(PACKAGE)-dev
 
 # In the order of the page.
 BENCHMARKS := tutorial_epoch tutorial_run tutorial_equal automatic_steps freed_memory peers startup sweep_overhead \
@@ -30,9 +32,10 @@ TRUTHS := phase_truth warmup_truth bound_truth compare_truth paired_truth tune_t
 # The time of the last commit; that of hatchling for sources without one.
 EPOCH = $$(git log -1 --format=%ct 2>/dev/null || echo 1580601600)
 # The tools to compare with. Without a network they are skipped, and the page says so.
-PEERS := $(STAMP:$(VENV)/.installed-%=$(VENV)/.peers-%)
+PEERS := $(PACKAGE:$(VENV)/.installed-%=$(VENV)/.peers-%)
 
 .DEFAULT_GOAL := help
+.NOTPARALLEL: # two installations at once would write the same files
 .PHONY: help demo readme-output test test-matrix test-kill test-deaths test-attacks test-faults test-fuzz test-soak \
 	test-mutants coverage wheel sbom audit bench truths bench-gpu lint report-library clean FORCE
 
@@ -59,7 +62,7 @@ help:
 	@echo "make report-library  build the chart library of report.html from web/; needs Node.js and npm"
 	@echo "make clean   remove .venv and caches (never outputs/)"
 
-demo: $(STAMP)
+demo: $(PACKAGE)
 	@$(BIN)/runmanager demo
 
 readme-output: $(STAMP)
@@ -150,18 +153,17 @@ lint: $(STAMP)
 report-library:
 	cd web && npm ci --no-audit --no-fund && npm run build
 
-# Also runs if .venv's Python is gone, for instance after a system upgrade.
-$(STAMP): $(if $(wildcard $(BIN)/python),,FORCE)
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || \
-		{ echo "error: Python must be 3.11 to 3.13, got $$($(PYTHON) --version 2>&1); use make PYTHON=python3.12" >&2; exit 2; }
-	@$(PYTHON) -m venv $(VENV) || \
+# Both also run if .venv's Python is gone, for instance after a system upgrade.
+$(STAMP): EXTRAS := [dev]
+$(PACKAGE) $(STAMP): $(if $(wildcard $(BIN)/python),,FORCE)
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))' || \
+		{ echo "error: Python must be 3.11 to 3.14, got $$($(PYTHON) --version 2>&1); use make PYTHON=python3.12" >&2; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 		{ echo "error: $(PYTHON) must be able to create virtual environments; on Debian and Ubuntu: apt install python3-venv" >&2; \
 		  exit 2; }
-	$(BIN)/python -m pip install --no-compile --editable '.[dev]' --constraint constraints.txt
-	@# pip would compile with one core. What packages have for other versions of Python cannot be compiled.
-	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib > /dev/null 2>&1 || true
+	$(BIN)/python tools/install.py --editable '.$(EXTRAS)' --constraint constraints.txt
 	@rm -f $(VENV)/.installed-*
-	@touch $@
+	@touch $(PACKAGE) $@
 
 $(PEERS): $(STAMP)
 	@rm -f $(VENV)/.peers-*
