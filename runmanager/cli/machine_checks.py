@@ -67,9 +67,9 @@ def machine_checks(output_root: Path) -> list[Check]:
 def python_check(version: tuple[int, int]) -> Check:
     """Check that the package supports this Python."""
     finding = f"Python {platform.python_version()} on {platform.system()}, runmanager {__version__}"
-    if (3, 11) <= version < (3, 14):
+    if (3, 11) <= version < (3, 15):
         return Check("python", Level.OK, finding)
-    return Check("python", Level.ERROR, finding, "use Python 3.11, 3.12 or 3.13")
+    return Check("python", Level.ERROR, finding, "use Python 3.11 to 3.14")
 
 
 def requirements_check() -> Check:

@@ -6,7 +6,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -50,6 +50,9 @@ from runmanager.records.sweep.lookup import newest_sweeps
 from runmanager.signals import INTERRUPTED_STATUS
 
 __all__ = ["app", "main", "run_command"]
+
+# What every error of a command line is. Its name and module differ between the versions of Typer.
+_TYPER_ERROR = next(each for each in reversed(typer.BadParameter.__mro__) if hasattr(each, "format_message"))
 
 app = typer.Typer(name="runmanager", pretty_exceptions_enable=False, rich_markup_mode="markdown")
 
@@ -197,12 +200,13 @@ def _report_error(error: Exception) -> int:
         return _print_faults(error.faults, status=2)
     if isinstance(error, RunManagerError):
         return _print_faults(str(error).split("\n"), status=2)
-    if isinstance(error, typer.TyperException):
-        message = " ".join(error.format_message().split()).replace("Value error, ", "")
+    if isinstance(error, _TYPER_ERROR):
+        found: Any = error
+        message = " ".join(found.format_message().split()).replace("Value error, ", "")
         context = getattr(error, "ctx", None)
         named = context.command_path if context else "runmanager"
         first = f"{message} See" if message.endswith("?") else f"{message.rstrip('.')}; see"
-        return _print_faults([f"{first} {named} --help.{_sweeps_to_name(error)}"], status=error.exit_code)
+        return _print_faults([f"{first} {named} --help.{_sweeps_to_name(error)}"], status=found.exit_code)
     if isinstance(error, OSError):
         is_too_long = error.errno == errno.ENAMETOOLONG and isinstance(error.filename, str)
         if is_too_long and (line := name_length_fault("A name", error.filename)):
@@ -212,7 +216,7 @@ def _report_error(error: Exception) -> int:
     return _print_faults([f"unexpected {kind}: {error}; the same command with --debug shows where."], status=1)
 
 
-def _sweeps_to_name(error: typer.TyperException) -> str:
+def _sweeps_to_name(error: Exception) -> str:
     """Name the sweeps there are where one is missing in a command."""
     missing = getattr(error, "param", None)
     if getattr(missing, "metavar", None) not in _SWEEP_METAVARS:

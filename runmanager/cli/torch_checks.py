@@ -31,7 +31,7 @@ def torch_checks() -> list[Check]:
         built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "no CUDA"
         threads = torch.get_num_threads()
         version = f"{torch.__version__}, built with {built}, {pluralize(threads, 'thread')}"
-        checks = [Check("torch", Level.OK, version), torchvision_check(torch.__version__)]
+        checks = [torch_check(version), torchvision_check(torch.__version__)]
         devices = device_checks()
         cuda_warnings = [str(warning.message) for warning in caught if "CUDA" in str(warning.message)]
     return [
@@ -40,6 +40,13 @@ def torch_checks() -> list[Check]:
         tensorboard_check(),
         checksum_check(),
     ]
+
+
+def torch_check(version: str) -> Check:
+    """Report the version of torch, and whether it is newer than those that were tested: a note, not a fault."""
+    from runmanager.tracking.torch_internals import version_notes
+
+    return Check("torch", Level.OK, "; ".join((version, *version_notes())))
 
 
 def torchvision_check(torch_version: str) -> Check:

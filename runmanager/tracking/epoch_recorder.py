@@ -33,6 +33,7 @@ from runmanager.tracking.tensorboard.event_writer import truncate_events
 from runmanager.tracking.timing.phases import TimingNotes
 from runmanager.tracking.timing.run_clock import RunClock
 from runmanager.tracking.timing.timer import PhaseTimer
+from runmanager.tracking.torch_internals import version_notes
 
 __all__ = ["EpochRecorder"]
 
@@ -107,6 +108,7 @@ class EpochRecorder:
 
     def _begin_measurements(self) -> None:
         """Begin to measure, from what the run's record has of earlier attempts."""
+        self._notes.extend(version_notes())
         self._measurements.begin(
             self.network, self._folder.record, optimizer=self._optimizer, precision=self._options.precision
         )

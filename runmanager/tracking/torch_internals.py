@@ -72,10 +72,12 @@ __all__ = [
     "storage_id",
     "tree_leaves",
     "tree_map_only",
+    "version_notes",
     "written_arguments",
 ]
 
 CHECKED_VERSIONS = ("2.9", "2.15")
+"""The releases of torch that this module was read against and the tests ran with, oldest first."""
 
 CALL_HOOK_TABLES = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 """Attributes of a module: hooks that its call or its backward pass runs."""
@@ -225,6 +227,13 @@ class LoaderWorker:
         if isinstance(content, LoaderError):
             raise ValueError("the error cannot be sent either")
         return index, told
+
+
+def version_notes() -> list[str]:
+    """Return a note if torch is newer than every version that this package was tested with."""
+    newest = CHECKED_VERSIONS[-1]
+    here, tested = ([int(number) for number in each.split(".")[:2]] for each in (torch.__version__, newest))
+    return [f"torch {torch.__version__} is newer than {newest}, the newest that was tested"] if here > tested else []
 
 
 _SENDS_STATE = {"torch.utils.data._utils.worker": False, "torchdata.stateful_dataloader.worker": True}

@@ -15,7 +15,7 @@ from runmanager.cli.machine_checks import Check, Level
 
 
 @pytest.mark.parametrize(
-    ("version", "level"), [((3, 10), Level.ERROR), ((3, 11), Level.OK), ((3, 13), Level.OK), ((3, 14), Level.ERROR)]
+    ("version", "level"), [((3, 10), Level.ERROR), ((3, 11), Level.OK), ((3, 14), Level.OK), ((3, 15), Level.ERROR)]
 )
 def test_python(version: tuple[int, int], level: Level) -> None:
     assert health.python_check(version).level is level

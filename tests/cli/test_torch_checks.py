@@ -40,6 +40,14 @@ def test_an_import_failure_of_torch_is_one_error(process: Callable, tmp_path: Pa
     assert " tensorboard " in done.out
 
 
+def test_a_torch_newer_than_tested_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runmanager.tracking.torch_internals.CHECKED_VERSIONS", ("2.1", "2.3"))
+    check = torch_checks.torch_check("2.16.0, built with no CUDA")
+    assert check.level is Level.OK
+    assert check.finding.startswith("2.16.0, built with no CUDA; torch ")
+    assert check.finding.endswith("is newer than 2.3, the newest that was tested")
+
+
 def test_a_matching_torchvision_is_ok() -> None:
     assert torch_checks.torchvision_check(torch.__version__).level is Level.OK
 

@@ -1,6 +1,6 @@
 """Private and undocumented names of CPython's multiprocessing. No other module of `launching` uses any.
 
-Read against CPython 3.11, 3.12 and 3.13. On an upgrade: run this module's tests with the new version, read what changed
+Read against CPython 3.11 to 3.14. On an upgrade: run this module's tests with the new version, read what changed
 in multiprocessing's `forkserver.py`, `popen_forkserver.py`, `spawn.py` and `util.py`, and add the version below.
 """
 
@@ -21,7 +21,7 @@ __all__ = [
     "start_resource_tracker",
 ]
 
-PYTHON_VERSIONS = ("3.11", "3.12", "3.13")
+PYTHON_VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 """The versions of CPython that this module was read against."""
 
 LOST_EXIT_CODE = 255

@@ -39,7 +39,7 @@ def tell_lost_batches() -> None:
 
 @cache
 def _install() -> None:
-    earlier = vars(Queue)["_on_queue_feeder_error"]  # in CPython 3.11 to 3.13; a program may have replaced it
+    earlier = vars(Queue)["_on_queue_feeder_error"]  # in CPython 3.11 to 3.14; a program may have replaced it
     Queue._on_queue_feeder_error = _Handler(earlier)  # type: ignore[attr-defined]
 
 

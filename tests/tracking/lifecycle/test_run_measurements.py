@@ -61,6 +61,21 @@ def test_measurements_of_a_custom_loop(
     assert run.record.notes == ()
 
 
+def test_a_run_with_a_torch_newer_than_tested_has_a_note(
+    tmp_path: Path,
+    network: nn.Module,
+    loader: DataLoader[Any],
+    train: Body,
+    only_run: Callable[[], StoredRun],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("runmanager.tracking.torch_internals.CHECKED_VERSIONS", ("2.1", "2.3"))
+    train_once(tmp_path / "sweep", network, loader, train)
+    run = only_run()
+    assert run.record.status == "finished"
+    assert run.record.notes == (f"torch {torch.__version__} is newer than 2.3, the newest that was tested",)
+
+
 def test_the_work_of_a_full_batch_is_counted_from_a_few_samples(
     tmp_path: Path, network: nn.Module, train: Body, only_run: Callable[[], StoredRun]
 ) -> None:
