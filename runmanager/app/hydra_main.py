@@ -258,13 +258,13 @@ def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], A
 
     from runmanager.app.compose.schema import conf_folder
     from runmanager.app.driver.other_sweepers import OtherSweeper
-    from runmanager.launching.hydra_internals import groups_without_copies, without_migration_warnings
+    from runmanager.launching.hydra_internals import groups_without_copies, version_base
     from runmanager.tracking.environment.cell_process import is_started_again
     from runmanager.tracking.environment.environment import environment_for_children
 
     _register()
     search_current_folder()  # user-defined models and datasets are there
-    with without_migration_warnings(), _hydra_arguments(command.for_hydra()):
+    with _hydra_arguments(command.for_hydra()):
         if is_started_again():
             raise UsageError(
                 "A cell of the built-in job must train in one process, got its own command again inside it; what is to "
@@ -275,7 +275,7 @@ def _run_hydra(command: _Command, called: Sequence[str], task: Callable[[Any], A
             groups_without_copies(),
             OtherSweeper(is_single=not command.is_multirun, quiet="--quiet" in command.flags).watched(),
         ):
-            hydra.main(config_path=str(conf_folder()), config_name="config", version_base="1.3")(task)()
+            hydra.main(config_path=str(conf_folder()), config_name="config", **version_base())(task)()
 
 
 def _register() -> None:

@@ -244,11 +244,11 @@ def _composed(words: Sequence[str]) -> "tuple[DictConfig, dict[str, Any]]":
     from omegaconf.errors import OmegaConfBaseException
 
     from runmanager.app.compose.schema import conf_folder, plain_config, register_schema
-    from runmanager.launching.hydra_internals import without_migration_warnings
+    from runmanager.launching.hydra_internals import version_base
 
     register_schema()
     try:
-        with without_migration_warnings(), initialize_config_dir(str(conf_folder()), version_base="1.3"):
+        with initialize_config_dir(str(conf_folder()), **version_base()):
             cfg = compose("config", overrides=[*_PLAIN_HYDRA, *words])
             return cfg, plain_settings(plain_config(cfg))
     except (HydraException, OmegaConfBaseException) as error:

@@ -8,7 +8,6 @@ what changed in `hydra/main.py`, `hydra/_internal/config_loader_impl.py`, `hydra
 import copy
 import importlib
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
@@ -16,8 +15,10 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import hydra
 import hydra._internal.config_loader_impl as config_loader_impl
 import hydra.core.utils as core_utils
+import omegaconf
 import yaml
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
@@ -55,11 +56,12 @@ __all__ = [
     "keep_imported_main_quiet",
     "overrides_dirname",
     "raw_value",
+    "register_resolver",
     "replace_commands",
     "resolvers",
     "secrets_masked_in_files",
     "settings_yaml",
-    "without_migration_warnings",
+    "version_base",
 ]
 
 HYDRA_VERSIONS = ("1.3", "1.4")
@@ -348,9 +350,13 @@ def _is_main_imported() -> bool:
     return False
 
 
-@contextmanager
-def without_migration_warnings() -> Iterator[None]:
-    """Hide what Hydra 1.4 and OmegaConf 2.4 say of the forms that 1.3 and 2.3 need."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=r".*\b(version_base|register_new_resolver)\b")
-        yield
+def version_base() -> dict[str, Any]:
+    """Return the argument `version_base`, which Hydra 1.3 needs for its own behaviour and 1.4 deprecates."""
+    return {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}
+
+
+def register_resolver(name: str, resolver: Callable[..., Any]) -> None:
+    """Register a resolver in place of an earlier one, by the function that this version of OmegaConf does not deprecate."""
+    is_earlier = omegaconf.__version__.startswith("2.3.")
+    register: Any = OmegaConf.register_new_resolver if is_earlier else OmegaConf.register_resolver
+    register(name, resolver, replace=True)

@@ -13,7 +13,7 @@ from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.compose_cells import parse_overrides, prepare_cells
 from runmanager.app.compose.schema import conf_folder
 from runmanager.errors import ConfigurationError
-from runmanager.launching.hydra_internals import without_migration_warnings
+from runmanager.launching.hydra_internals import version_base
 
 __all__ = ["command_faults"]
 
@@ -25,7 +25,7 @@ def command_faults(words: Sequence[str]) -> tuple[str, ...]:
         return ()  # another configuration than ours: Hydra's message is used
     GlobalHydra.instance().clear()
     try:
-        with without_migration_warnings(), initialize_config_dir(str(conf_folder()), version_base="1.3"):
+        with initialize_config_dir(str(conf_folder()), **version_base()):
             return _faults(overrides)
     except ConfigurationError as error:
         return error.faults

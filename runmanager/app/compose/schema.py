@@ -9,7 +9,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 import runmanager
-from runmanager.launching.hydra_internals import get_node, interpolated_names, raw_value, without_migration_warnings
+from runmanager.launching.hydra_internals import get_node, interpolated_names, raw_value, register_resolver
 from runmanager.launching.plan import Resume
 from runmanager.records.files.paths import storage_faults
 from runmanager.records.settings.secrets import is_secret
@@ -76,10 +76,9 @@ def register_schema() -> None:
 
 def register_resolvers() -> None:
     """Register what the configuration files refer to; needed in each process that reads a composed cell."""
-    with without_migration_warnings():
-        OmegaConf.register_new_resolver("runmanager.choices", _choices, replace=True)
-        OmegaConf.register_new_resolver("runmanager.val_size", default_val_size, replace=True)
-        OmegaConf.register_new_resolver("runmanager.fake_val_size", fake_val_size, replace=True)
+    register_resolver("runmanager.choices", _choices)
+    register_resolver("runmanager.val_size", default_val_size)
+    register_resolver("runmanager.fake_val_size", fake_val_size)
 
 
 def group_choices(group: str) -> list[str]:

@@ -17,8 +17,8 @@ from runmanager.launching.hydra_internals import (
     hydra_config_set,
     is_none,
     raw_value,
+    register_resolver,
     resolvers,
-    without_migration_warnings,
 )
 from runmanager.records.settings.values import flatten, plain_settings
 
@@ -65,8 +65,7 @@ def _outside_resolvers_cleared(config: DictConfig) -> Iterator[None]:
     known = resolvers()
     outside = [name for name, resolver in known.items() if name in _OUTSIDE or reads_clock(resolver)]
     earlier = {name: known.pop(name) for name in outside}
-    with without_migration_warnings():
-        OmegaConf.register_new_resolver("hydra", partial(_choice, config))
+    register_resolver("hydra", partial(_choice, config))
     try:
         yield
     finally:
