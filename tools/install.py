@@ -2,8 +2,8 @@
 
 python tools/install.py REQUIREMENT …
 
-The arguments are those of `pip install`. uv reads no configuration of pip's, so it is told what pip is: indexes, folders
-of wheels and certificates. What uv itself is told by its own variables is kept.
+The arguments are those of `pip install`. uv does not read pip's configuration, so it is told what pip is: indexes,
+folders of wheels, certificates. uv's own variables win.
 """
 
 import ast
