@@ -356,7 +356,7 @@ def version_base() -> dict[str, Any]:
 
 
 def register_resolver(name: str, resolver: Callable[..., Any]) -> None:
-    """Register a resolver in place of an earlier one; each version of OmegaConf deprecates the function of the other."""
+    """Register a resolver in place of an earlier one; each version of OmegaConf deprecates the other's function."""
     is_earlier = omegaconf.__version__.startswith("2.3.")
     register: Any = OmegaConf.register_new_resolver if is_earlier else OmegaConf.register_resolver
     register(name, resolver, replace=True)

@@ -16,6 +16,7 @@ from runmanager.app.compose.schema import conf_folder, plain_config, register_sc
 from runmanager.app.reproduce_command import current_environment, reproduce
 from runmanager.cli.main import run_command
 from runmanager.errors import UsageError
+from runmanager.launching.hydra_internals import version_base
 from runmanager.records.host.gpus import gpu_names
 from runmanager.records.run.run_record import Environment, RunRecord
 from runmanager.records.run.status import Status
@@ -27,7 +28,7 @@ WITHOUT_PLUGINS = ["hydra/launcher=basic", "hydra/sweeper=basic"]
 
 def composed(*words: str) -> dict[str, Any]:
     register_schema()
-    with initialize_config_dir(str(conf_folder()), version_base="1.3"):
+    with initialize_config_dir(str(conf_folder()), **version_base()):
         return plain_settings(plain_config(compose("config", overrides=[*WITHOUT_PLUGINS, *words])))
 
 

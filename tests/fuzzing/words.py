@@ -23,6 +23,7 @@ from runmanager.app.ui.access import Access
 from runmanager.app.ui.pages import Pages
 from runmanager.app.ui.sweep_board import SweepBoard
 from runmanager.app.ui.web_app import WebApp
+from runmanager.launching.hydra_internals import version_base
 from runmanager.results.gate.fail_if import parse_condition as parse_gate
 from runmanager.results.table_model.columns import Row
 from runmanager.results.tables.query import TableQuery
@@ -63,7 +64,7 @@ def _overrides(folder: Path) -> Read:
     """Words of a sweep of the built-in job: an axis each, as many as there are lines."""
     with ExitStack() as stack:
         GlobalHydra.instance().clear()
-        stack.enter_context(initialize_config_dir(str(conf_folder()), version_base="1.3"))
+        stack.enter_context(initialize_config_dir(str(conf_folder()), **version_base()))
         loader = CellLoader(GlobalHydra.instance().config_loader())  # type: ignore[arg-type]
 
     def read(data: bytes) -> None:

@@ -35,6 +35,7 @@ from runmanager.launching.hydra_internals import (
     job_context,
     job_exception,
     overrides_dirname,
+    version_base,
 )
 
 GROUPS = ("", "model", "hydra", "hydra/launcher", "experiment", "nothing")
@@ -44,7 +45,7 @@ GROUPS = ("", "model", "hydra", "hydra/launcher", "experiment", "nothing")
 def loader() -> Iterator[Any]:
     """Hydra's own config loader over the package's configuration."""
     _register()
-    with initialize_config_dir(config_dir=str(conf_folder()), version_base="1.3"):
+    with initialize_config_dir(config_dir=str(conf_folder()), **version_base()):
         yield GlobalHydra.instance().config_loader()
 
 

@@ -22,6 +22,7 @@ from omegaconf import OmegaConf
 
 import runmanager.launching.hydra_job as hydra_job
 from runmanager.errors import RecordError
+from runmanager.launching.hydra_internals import version_base
 from runmanager.launching.task_reference import TaskReference
 
 seen = {}
@@ -77,7 +78,7 @@ def run_with_hydra(config):
 
 which, overrides = sys.argv[1], sys.argv[2:]
 os.environ["HERE"] = os.getcwd()
-with initialize_config_dir(os.path.abspath("conf"), version_base="1.3"):
+with initialize_config_dir(os.path.abspath("conf"), **version_base()):
     config = compose("main", overrides=overrides, return_hydra_config=True)
 if which == "ours":
     seen["end"] = outcome(lambda: hydra_job.run_hydra_job(TaskReference("__main__", "task"), config))

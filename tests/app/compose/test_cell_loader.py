@@ -19,6 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.schema import CellReader, conf_folder, plain_config, read_config
 from runmanager.app.hydra_main import _register
+from runmanager.launching.hydra_internals import version_base
 from runmanager.records.settings.values import plain_settings
 
 SETS = """
@@ -115,7 +116,7 @@ def loaders() -> Iterator[tuple[ConfigLoaderImpl, CellLoader]]:
     _register()
     GlobalHydra.instance().clear()
     anything = mock.patch.object(ConfigLoaderImpl, "_ensure_sweep_config_controller_unchanged", create=True)
-    with anything, initialize_config_dir(str(conf_folder()), version_base="1.3"):
+    with anything, initialize_config_dir(str(conf_folder()), **version_base()):
         hydras: Any = GlobalHydra.instance().config_loader()
         yield hydras, CellLoader(hydras)
 

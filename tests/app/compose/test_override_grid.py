@@ -17,13 +17,14 @@ from runmanager.app.compose.grid_rules import GridRules
 from runmanager.app.compose.schema import conf_folder
 from runmanager.app.hydra_main import _register
 from runmanager.errors import ConfigurationError
+from runmanager.launching.hydra_internals import version_base
 
 
 @pytest.fixture(scope="module")
 def composed() -> Iterator[tuple[CellLoader, DictConfig]]:
     _register()
     GlobalHydra.instance().clear()
-    with initialize_config_dir(str(conf_folder()), version_base="1.3"):
+    with initialize_config_dir(str(conf_folder()), **version_base()):
         loader = CellLoader(GlobalHydra.instance().config_loader())  # type: ignore[arg-type]
         yield loader, loader.load_configuration("config", [], RunMode.MULTIRUN)
     GlobalHydra.instance().clear()

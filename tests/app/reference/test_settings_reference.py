@@ -5,6 +5,7 @@ from omegaconf import OmegaConf
 
 from runmanager.app.compose.schema import conf_folder, register_schema
 from runmanager.app.reference.settings_reference import sections
+from runmanager.launching.hydra_internals import version_base
 from runmanager.text import format_value
 
 
@@ -24,7 +25,7 @@ def test_defaults_are_those_of_a_command() -> None:
         for each in section.settings
         if not each.choice or section.default in each.choice.split(", ")
     }
-    with initialize_config_dir(str(conf_folder()), version_base="1.3"):
+    with initialize_config_dir(str(conf_folder()), **version_base()):
         cell = compose("config", overrides=["hydra/launcher=basic", "hydra/sweeper=basic"])
     # The default of data_root is read from the environment, that of val_size follows the size; metrics hold any name.
     read_elsewhere = ("hydra.", "data_root", "dataset.val_size", "metrics.")

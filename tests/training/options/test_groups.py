@@ -13,6 +13,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.plugins import Plugins
 from omegaconf import OmegaConf
 
+from runmanager.launching.hydra_internals import version_base
 from runmanager.training.options.dataset import (
     DigitsOptions,
     DiscOptions,
@@ -50,7 +51,7 @@ def schemas(monkeypatch):
             OmegaConf.set_readonly(node, None)
             ConfigStore.instance().store(group=group, name=f"schema_{name}", node=node)
     GlobalHydra.instance().clear()
-    with initialize_config_dir(str(CONF), version_base="1.3"):
+    with initialize_config_dir(str(CONF), **version_base()):
         yield
 
 

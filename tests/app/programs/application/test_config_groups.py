@@ -22,6 +22,7 @@ from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.grid_rules import GridRules
 from runmanager.app.compose.override_grid import read_override_grid
 from runmanager.cli.main import run_command
+from runmanager.launching.hydra_internals import version_base
 from runmanager.records.settings.signature import signature
 
 from ....file_schemas import check_sweep_files
@@ -111,7 +112,7 @@ def no_hydra() -> Iterator[None]:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_cells_are_those_of_hydras_own_sweeper(layout: str, write_layout: Callable[[str], Path]) -> None:
     config, words = LAYOUTS[layout]
-    with initialize_config_dir(str(write_layout(config)), version_base="1.3"):
+    with initialize_config_dir(str(write_layout(config)), **version_base()):
         hydras: Any = GlobalHydra.instance().config_loader()
         master = hydras.load_configuration("config", words.split(), RunMode.MULTIRUN)
         params = OmegaConf.select(master, "hydra.sweeper.params") or {}

@@ -11,6 +11,7 @@ from hydra.core.utils import setup_globals
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from runmanager.app.programs.application.identity import read_identity
+from runmanager.launching.hydra_internals import version_base
 from runmanager.records.settings.signature import signature
 
 CONFIG = """
@@ -56,7 +57,7 @@ def composed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     (folder / "model").mkdir()
     for name in ("small", "alike"):
         (folder / "model" / f"{name}.yaml").write_text("width: 8\n")
-    with initialize_config_dir(str(folder), version_base=None):
+    with initialize_config_dir(str(folder), **version_base()):
 
         def make(*overrides: str, output_dir: str = "/somewhere") -> DictConfig:
             config = compose("config", overrides=list(overrides), return_hydra_config=True)
