@@ -9,7 +9,7 @@ import copy
 import importlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import Enum
 from functools import cache, wraps
 from pathlib import Path
@@ -23,6 +23,7 @@ import yaml
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.config_loader import ConfigLoader
+from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -42,6 +43,7 @@ __all__ = [
     "BaseConfigLoader",
     "ConfigLoaderImpl",
     "DeclaredType",
+    "active_whitelist",
     "copy_without_hydra",
     "declared_type",
     "flush_loggers",
@@ -61,7 +63,9 @@ __all__ = [
     "resolvers",
     "secrets_masked_in_files",
     "settings_yaml",
+    "store_config",
     "version_base",
+    "whitelisted",
 ]
 
 HYDRA_VERSIONS = ("1.3", "1.4")
@@ -145,7 +149,24 @@ def groups_without_copies() -> Iterator[None]:
 
 def job_context(config: DictConfig) -> HydraContext:
     """Return a context that runs the callbacks of `config` but cannot compose a configuration."""
-    return HydraContext(config_loader=None, callbacks=Callbacks(config))  # type: ignore[arg-type]
+    whitelist = active_whitelist()
+    of_1_4: dict[str, Any] = {} if whitelist is None else {"execution_whitelist": whitelist}
+    return HydraContext(config_loader=None, callbacks=Callbacks(config), **of_1_4)  # type: ignore[arg-type]
+
+
+def active_whitelist() -> Any:
+    """Return what configurations may name as a `_target_` here; None with Hydra 1.3, and where nothing was said."""
+    policy: Any = sys.modules.get("hydra._internal.execution_policy")
+    return None if policy is None else policy._get_active_execution_whitelist()
+
+
+def whitelisted(whitelist: Any) -> AbstractContextManager[Any]:
+    """Let configurations name what `active_whitelist` has returned, perhaps in another process."""
+    if whitelist is None:
+        return nullcontext()
+    policy: Any = importlib.import_module("hydra._internal.execution_policy")
+    permitted: AbstractContextManager[Any] = policy.execution_whitelist(whitelist, reset=True)
+    return permitted
 
 
 def job_exception(result: JobReturn) -> Any:
@@ -353,6 +374,12 @@ def _is_main_imported() -> bool:
 def version_base() -> dict[str, Any]:
     """Return the argument `version_base`, which Hydra 1.3 needs for its own behaviour and 1.4 deprecates."""
     return {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}
+
+
+def store_config(name: str, node: Any, *, group: str | None = None) -> None:
+    """Store a configuration with Hydra in place of an earlier one, which Hydra 1.4 does when told and 1.3 always does."""
+    replaces: dict[str, Any] = {} if hydra.__version__.startswith("1.3.") else {"replace": True}
+    ConfigStore.instance().store(group=group, name=name, node=node, provider="runmanager", **replaces)
 
 
 def register_resolver(name: str, resolver: Callable[..., Any]) -> None:

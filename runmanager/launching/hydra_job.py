@@ -18,6 +18,7 @@ from runmanager.launching.hydra_internals import (
     job_exception,
     secrets_masked_in_files,
     settings_yaml,
+    whitelisted,
 )
 from runmanager.launching.local.worker import AnsweredError
 from runmanager.launching.task_reference import TaskReference
@@ -35,9 +36,10 @@ def run_hydra_job(task: TaskReference, config: DictConfig) -> Any:
     """
     _prepare(config)
     function = task.load()
-    if _is_plain(config.hydra):
-        return _run_plain(function, config)
-    result = _run_with_hydra(function, config)
+    with whitelisted(task.whitelist):
+        if _is_plain(config.hydra):
+            return _run_plain(function, config)
+        result = _run_with_hydra(function, config)
     if result.status is JobStatus.FAILED:
         raise job_exception(result)
     return result.return_value
@@ -49,7 +51,9 @@ def return_of_hydra_job(task: TaskReference, config: DictConfig) -> JobReturn:
     Raises `AnsweredError` with the same, and the task's error, if the task fails.
     """
     _prepare(config)
-    result = _run_with_hydra(task.load(), config)
+    function = task.load()
+    with whitelisted(task.whitelist):
+        result = _run_with_hydra(function, config)
     if result.status is JobStatus.FAILED:
         raise AnsweredError(job_exception(result), result)
     return result

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
 from hydra.core.utils import JobReturn, JobStatus, setup_globals
 from hydra.plugins.launcher import Launcher
@@ -23,6 +22,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from runmanager.errors import ConfigurationError, RunManagerError
+from runmanager.launching.hydra_internals import active_whitelist, store_config
 from runmanager.launching.hydra_job import return_of_hydra_job, run_hydra_job
 from runmanager.launching.local.engine import Job, Listener, LocalEngine, ProcessExit, Retries
 from runmanager.launching.local.gpus import EVERY_GPU, GpuRequest, GpuSlots
@@ -102,7 +102,7 @@ class ProcessLauncher(Launcher):
         with open_dict(config):
             config.hydra.job.id = str(key)
             config.hydra.job.num = key
-        return TaskReference.of(self._task), config
+        return TaskReference.of(self._task, whitelist=active_whitelist()), config
 
 
 def refuse_several_processes(launcher: Launcher, whose: str) -> None:
@@ -325,4 +325,4 @@ def register(*, preload: Sequence[str] = ("torch",)) -> None:
     register_plugin(LocalLauncher)
     node = OmegaConf.structured(LocalLauncherOptions(preload=list(preload)))
     OmegaConf.set_readonly(node, None)  # Hydra makes a frozen dataclass read-only, which overrides must not be
-    ConfigStore.instance().store(group="hydra/launcher", name="local", node=node, provider="runmanager")
+    store_config("local", node, group="hydra/launcher")

@@ -15,20 +15,24 @@ __all__ = ["TaskReference"]
 
 @dataclass(frozen=True)
 class TaskReference:
-    """A task as module and qualified name, or pickled if it is not found there: an object, a function in a function."""
+    """A task as module and qualified name, or pickled if it is not found there: an object, a function in a function.
+
+    `whitelist` is what its configuration may name as a `_target_`, for Hydra 1.4; None: the application says nothing.
+    """
 
     module: str = ""
     name: str = ""
     pickled: bytes = b""
+    whitelist: Any = None
 
     @classmethod
-    def of(cls, task: Callable[..., Any]) -> "TaskReference":
+    def of(cls, task: Callable[..., Any], *, whitelist: Any = None) -> "TaskReference":
         """Return a reference to a task. Raises `ConfigurationError` for one that cannot be sent to another process."""
         module, name = getattr(task, "__module__", ""), getattr(task, "__qualname__", "")
         if name and _find(module, name) is not None:
-            return cls(module, name)
+            return cls(module, name, whitelist=whitelist)
         try:
-            return cls(pickled=_pickle(task))
+            return cls(pickled=_pickle(task), whitelist=whitelist)
         except Exception as error:
             raise ConfigurationError(
                 [f"The task must be a function of a module, got {task!r}, which cannot be sent: {error}."]

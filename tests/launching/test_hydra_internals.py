@@ -96,6 +96,7 @@ def test_the_override_dirname_is_hydras_own(loader: Any) -> None:
     assert overrides_dirname(overrides, options) in ("epochs=2,lr=0.5", None)  # None: Hydra 1.4
 
 
+@pytest.mark.filterwarnings("ignore:.*no\\s+_execution_whitelist_:UserWarning")  # as its application gives none
 def test_a_job_context_runs_callbacks(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 

@@ -1,12 +1,14 @@
 """`hydra/launcher=local` with another Hydra application."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import hydra
 import pytest
 
 APP = """
@@ -96,8 +98,6 @@ class Application:
 
 @pytest.fixture
 def application(tmp_path: Path, importable_everywhere: None) -> Application:
-    import os
-
     (tmp_path / "app.py").write_text(APP)
     (tmp_path / "settings").mkdir()
     (tmp_path / "settings" / "main.yaml").write_text(SETTINGS)
@@ -214,3 +214,64 @@ def test_what_the_jobs_return_comes_back_in_their_order(
         "COMPLETED 6 ['lr=6']",
     ], done.stderr
     assert [application.facts[name]["num"] for name in ("5", "13", "6")] == [10, 11, 12]
+
+
+WARNINGS_ARE_ERRORS = {
+    "HYDRA_DEPRECATION_WARNINGS_AS_ERRORS": "1",
+    "PYTHONWARNINGS": "error::UserWarning,error::DeprecationWarning",
+}
+RESTRICTED = """
+import hydra
+from hydra.experimental.callback import Callback
+
+
+class Seen(Callback):
+    def on_job_start(self, config, **given):
+        print("a callback saw", config.lr)
+
+
+class Net:
+    def __init__(self, width):
+        self.width = width
+
+
+@hydra.main(config_path=None, execution_whitelist=[f"{__name__}.Net", f"{__name__}.Seen"])
+def main(cfg):
+    return cfg.lr * hydra.utils.instantiate(cfg.net).width
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.skipif(not hasattr(hydra.utils, "execution_whitelist"), reason="Hydra 1.3 has no such list")
+@pytest.mark.parametrize("callback", [(), ("+hydra.callbacks.seen._target_=__main__.Seen",)], ids=["plain", "callback"])
+def test_a_job_may_instantiate_what_its_application_permits_and_nothing_else(
+    application: Application, callback: tuple[str, ...]
+) -> None:
+    (application.folder / "app.py").write_text(RESTRICTED)
+    application.environment.update(WARNINGS_ARE_ERRORS)
+    words = ("-m", "hydra/sweeper=runmanager", "hydra.sweeper.name=first", "+lr=2,3", "+net.width=5", *callback)
+    done = application(*words, "+net._target_=__main__.Net")
+    assert done.returncode == 0, done.stdout + done.stderr
+    logs = [path.read_text() for path in (application.folder / "outputs/first/runs").glob("*/run.log")]
+    assert len(logs) == 2 and all(("a callback saw" in log) == bool(callback) for log in logs)
+    done = application(*words, "+net._target_=collections.OrderedDict", "hydra.sweeper.name=second")
+    assert done.returncode == 1
+    assert "Target 'collections.OrderedDict' is not in the Hydra execution whitelist" in done.stdout + done.stderr
+
+
+def test_the_built_in_job_uses_nothing_that_hydra_deprecates(tmp_path: Path) -> None:
+    words = ["-m", "dataset=fake", "dataset.size=64", "epochs=1", "seed=0,1", "model=logistic"]
+    done = subprocess.run(
+        [sys.executable, "-m", "runmanager", *words, "name=first"],
+        cwd=tmp_path,
+        env={**os.environ, **WARNINGS_ARE_ERRORS},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 runs: 2 finished" in done.stdout

@@ -5,11 +5,16 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 import runmanager
-from runmanager.launching.hydra_internals import get_node, interpolated_names, raw_value, register_resolver
+from runmanager.launching.hydra_internals import (
+    get_node,
+    interpolated_names,
+    raw_value,
+    register_resolver,
+    store_config,
+)
 from runmanager.launching.plan import Resume
 from runmanager.records.files.paths import storage_faults
 from runmanager.records.settings.secrets import is_secret
@@ -63,15 +68,14 @@ class Config(TrainingOptions):
 def register_schema() -> None:
     """Register every setting's type with Hydra, which then rejects values of other types."""
     register_resolvers()
-    store = ConfigStore.instance()
     top = _writable(Config)
     for group in (*OPTION_TYPES, "loss"):
         top[group] = MISSING
     OmegaConf.set_struct(top.metrics, False)  # any name, without a plus sign
-    store.store(name="schema", node=top)
+    store_config("schema", top)
     for group, choices in OPTION_TYPES.items():
         for name, options in choices.items():
-            store.store(group=group, name=f"schema_{name}", node=_writable(options))
+            store_config(f"schema_{name}", _writable(options), group=group)
 
 
 def register_resolvers() -> None:

@@ -4,7 +4,6 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
@@ -19,7 +18,7 @@ from runmanager.app.programs.built_in_job import BuiltInJob
 from runmanager.app.programs.notification_setting import forget_notification
 from runmanager.app.sweeper_options import CONTINUES, GridSweeperOptions
 from runmanager.errors import ConfigurationError
-from runmanager.launching.hydra_internals import hydra_words
+from runmanager.launching.hydra_internals import hydra_words, store_config
 from runmanager.launching.hydra_launcher import register_plugin
 from runmanager.records.settings.secrets import declare_secrets
 from runmanager.validation import fault
@@ -132,4 +131,4 @@ class GridSweeper(Sweeper):
 def register_sweeper() -> None:
     """Register `hydra/sweeper=grid` with Hydra."""
     register_plugin(GridSweeper)
-    ConfigStore.instance().store(group="hydra/sweeper", name="grid", node=GridSweeperOptions, provider="runmanager")
+    store_config("grid", GridSweeperOptions, group="hydra/sweeper")

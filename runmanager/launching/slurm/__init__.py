@@ -5,9 +5,10 @@ __all__ = ["register_slurm"]
 
 def register_slurm() -> None:
     """Register `hydra/launcher=slurm` with Hydra."""
-    from hydra.core.config_store import ConfigStore  # a tenth of a second that a job on its node does not need
+    # They take a tenth of a second, which a job on its node does not need.
     from omegaconf import OmegaConf
 
+    from runmanager.launching.hydra_internals import store_config
     from runmanager.launching.hydra_launcher import register_plugin
     from runmanager.launching.slurm.launcher import SlurmLauncher
     from runmanager.launching.slurm.options import SlurmOptions
@@ -15,4 +16,4 @@ def register_slurm() -> None:
     register_plugin(SlurmLauncher)
     node = OmegaConf.structured(SlurmOptions)
     OmegaConf.set_readonly(node, None)  # else overrides could not change it
-    ConfigStore.instance().store(group="hydra/launcher", name="slurm", node=node, provider="runmanager")
+    store_config("slurm", node, group="hydra/launcher")

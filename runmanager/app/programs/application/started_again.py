@@ -25,7 +25,7 @@ from runmanager.app.display.error_line import print_error
 from runmanager.app.programs.cell_metrics import returned_metrics
 from runmanager.app.programs.cell_supervisor import CellSpec, ProgramEnd, continue_cell
 from runmanager.errors import RunManagerError, UsageError
-from runmanager.launching.hydra_internals import get_node, raw_value, replace_commands
+from runmanager.launching.hydra_internals import active_whitelist, get_node, raw_value, replace_commands
 from runmanager.launching.hydra_job import run_hydra_job
 from runmanager.launching.local.parent_death import bind_workers
 from runmanager.launching.local.worker import OWN_PROCESS_VARIABLE
@@ -114,7 +114,7 @@ def _command(loader: ConfigLoader, task: TaskFunction, words: Sequence[str], go_
     if is_same_process:
         os.chdir(cell.cwd.decode(errors=_ERRORS))
         _set_num_threads(cell.threads)
-    work = Work(run_hydra_job, (TaskReference.of(task), _composed(loader, cell, words)))
+    work = Work(run_hydra_job, (TaskReference.of(task, whitelist=active_whitelist()), _composed(loader, cell, words)))
     if not is_same_process:
         return _run_apart(cell, work)
     if record.owner != cell.process:
