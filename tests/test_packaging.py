@@ -7,10 +7,12 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -180,11 +182,18 @@ def test_import_stays_light(statement: str, absent: list[str]) -> None:
     assert loaded == ""
 
 
-def test_constraints_pin_every_requirement_within_its_range() -> None:
+def of_python(version: str, lines: Iterable[str]) -> list[Requirement]:
+    required = map(Requirement, lines)
+    return [each for each in required if each.marker is None or each.marker.evaluate({"python_version": version})]
+
+
+@pytest.mark.parametrize("python_version", ["3.11", "3.14"])
+def test_constraints_pin_every_requirement_within_its_range(python_version: str) -> None:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
-    pins = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    pins = of_python(python_version, [line for line in lines if line and not line.startswith("#")])
     pinned = {canonicalize_name(pin.name): Version(str(pin.specifier).removeprefix("==")) for pin in pins}
-    required = [Requirement(line) for line in PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"]]
+    assert len(pinned) == len(pins)
+    required = of_python(python_version, PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"])
     assert [each.name for each in required if canonicalize_name(each.name) not in pinned] == []
     assert [str(each) for each in required if pinned[canonicalize_name(each.name)] not in each.specifier] == []
     # torch pins the CUDA libraries it was built with; a pin here would exclude its CPU build.
@@ -194,7 +203,7 @@ def test_constraints_pin_every_requirement_within_its_range() -> None:
 def test_lowest_versions_are_the_lower_bounds_of_the_requirements() -> None:
     lines = [Requirement(line) for line in (ROOT / "lowest.txt").read_text().splitlines() if not line.startswith("#")]
     lowest = {line.name: str(line.specifier).removeprefix("==") for line in lines if str(line.specifier)[:2] == "=="}
-    required = {each.name: each.specifier for each in map(Requirement, PROJECT["dependencies"])}
+    required = {each.name: each.specifier for each in of_python("3.11", PROJECT["dependencies"])}
     bounds = {
         name: next(str(each.version) for each in specifier if each.operator == ">=")
         for name, specifier in required.items()
@@ -211,6 +220,18 @@ def executable(path: Path, text: str) -> Path:
 
 
 TOOL = 'echo "${0##*/} $*" >> calls.txt'
+
+
+def test_every_python_of_the_classifiers_is_accepted_and_no_other() -> None:
+    required = SpecifierSet(PROJECT["requires-python"])
+    listed = {each.rpartition(" ")[2] for each in PROJECT["classifiers"] if "Python :: 3." in each}
+    assert {version for version in (f"3.{minor}" for minor in range(9, 18)) if version in required} == listed
+
+
+def test_only_a_known_break_bounds_a_requirement_above() -> None:
+    """A newer version that nobody has tested is a note of `runmanager doctor`, and installs."""
+    bounded = [each for each in map(Requirement, PROJECT["dependencies"]) if "<" in str(each.specifier)]
+    assert {each.name for each in bounded} == {"hydra-core"}
 
 
 @pytest.fixture
@@ -245,32 +266,38 @@ def calls(project: Path) -> list[str]:
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 class TestMake:
-    INSTALL = (
-        "python -m pip install --no-compile --editable .[dev] --constraint constraints.txt",
-        "python -m compileall -q -j 0 .venv/lib",
-    )
+    PACKAGE = "python tools/install.py --editable . --constraint constraints.txt"
+    EVERYTHING = "python tools/install.py --editable .[dev] --constraint constraints.txt"
 
     def test_installs_once_and_again_after_requirements_change(self, project: Path) -> None:
         assert make(project, "demo").returncode == 0
-        assert calls(project) == [*self.INSTALL, "runmanager demo"]
+        assert calls(project) == [self.PACKAGE, "runmanager demo"]
         (project / "constraints.txt").touch()
         make(project, "demo")
-        assert calls(project)[3:] == ["runmanager demo"]
+        assert calls(project)[2:] == ["runmanager demo"]
         with (project / "constraints.txt").open("a") as file:
             file.write("# changed\n")
         make(project, "demo")
-        assert calls(project)[4:] == [*self.INSTALL, "runmanager demo"]
+        assert calls(project)[3:] == [self.PACKAGE, "runmanager demo"]
+
+    @pytest.mark.parametrize("first", [[], ["demo"]], ids=["at once", "after the demo"])
+    def test_the_development_tools_are_added_once_and_serve_the_demo(self, project: Path, first: list[str]) -> None:
+        for target in (*first, "wheel", "wheel", "demo"):
+            assert make(project, target, "EPOCH=1").returncode == 0
+        before = [self.PACKAGE, "runmanager demo"] if first else []
+        build = "python -m hatchling build -t wheel"
+        assert calls(project) == [*before, self.EVERYTHING, build, build, "runmanager demo"]
 
     def test_installs_again_if_the_environment_lost_its_python(self, project: Path) -> None:
         make(project, "demo")
         (project / ".venv" / "bin" / "python").unlink()
         make(project, "demo")
-        assert calls(project)[3:] == [*self.INSTALL, "runmanager demo"]
+        assert calls(project)[2:] == [self.PACKAGE, "runmanager demo"]
 
     def test_bench_installs_the_compared_tools_once_and_works_without_them(self, project: Path) -> None:
         install = "python -m pip install --editable .[bench] --constraint constraints.txt"
         measures = ["python -m benchmarks.peers --write", "python -m benchmarks.summary --write"]
-        for expected in ([*self.INSTALL, install, *measures], measures):
+        for expected in ([self.EVERYTHING, install, *measures], measures):
             assert make(project, "bench", "BENCHMARKS=peers").returncode == 0
             assert calls(project) == expected
             (project / "calls.txt").unlink()
@@ -285,8 +312,51 @@ class TestMake:
         executable(project.parent / "python", '[ "$1" = --version ] && echo Python 3.9.1 || exit 1')
         done = make(project, "demo")
         assert done.returncode == 2
-        assert "error: Python must be 3.11 to 3.13, got Python 3.9.1" in done.stderr
+        assert "error: Python must be 3.11 to 3.14, got Python 3.9.1" in done.stderr
         assert not (project / ".venv").exists()
+
+
+class TestInstall:
+    """tools/install.py, with an interpreter that records its calls and answers `pip config list`."""
+
+    INDEX = "https://user:word@index.example/simple"
+    LISTED = f"global.index-url='https://other.example/simple'\nglobal.extra-index-url='\\nfile:///one\\nfile:///two'\n\
+:env:.index-url='{INDEX}'\n:env:.find-links='/wheels /more'\nglobal.cert='/a.crt'\nglobal.timeout='60'\n"
+    CONSTRAINED = ("--constraint", "pins.txt")
+    UV = "-m uv pip install --python {} --editable . --constraint pins.txt"
+    PIP = "-m pip install --editable . --constraint pins.txt"
+    FETCH = "-m pip install --quiet uv --constraint pins.txt"
+
+    def calls(self, folder: Path, *, fails: str = "none", **variables: str) -> list[str]:
+        """Install; return the calls, that of uv with the variables that it got."""
+        names = "UV_DEFAULT_INDEX UV_INDEX UV_FIND_LINKS SSL_CERT_FILE"
+        tool = executable(
+            folder / "python",
+            f'case "$*" in *\'config list\') printf %s "$LISTED"; exit;; esac\n{TOOL.replace("${0##*/} ", "")}\n'
+            f'case "$*" in *"uv pip"*) for name in {names}; do eval echo "\\$$name" >> variables.txt; done;; esac\n'
+            f'case "$*" in *"{fails}"*) exit 1; esac',
+        )
+        code = f"import sys; sys.executable = {str(tool)!r}; sys.argv[0] = {str(ROOT / 'tools/install.py')!r}\n"
+        code += "import runpy; runpy.run_path(sys.argv[0], run_name='__main__')"
+        clean = {name: value for name, value in os.environ.items() if name[:3] not in ("UV_", "SSL")}
+        words = [sys.executable, "-c", code, "--editable", ".", *self.CONSTRAINED]
+        environment = {**clean, "LISTED": self.LISTED, **variables}
+        done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return [line.replace(str(tool), "{}") for line in (folder / "calls.txt").read_text().splitlines()]
+
+    def test_uv_is_told_the_indexes_and_certificates_of_pip(self, tmp_path: Path) -> None:
+        assert self.calls(tmp_path) == [self.FETCH, self.UV]
+        told = (tmp_path / "variables.txt").read_text().splitlines()
+        assert told == [self.INDEX, "file:///one file:///two", "/wheels,/more", "/a.crt"]
+
+    def test_the_variables_of_uv_win(self, tmp_path: Path) -> None:
+        self.calls(tmp_path, UV_DEFAULT_INDEX="https://mine.example")
+        assert (tmp_path / "variables.txt").read_text().splitlines()[0] == "https://mine.example"
+
+    @pytest.mark.parametrize(("fails", "before"), [("uv pip", [FETCH, UV]), ("--quiet uv", [FETCH])])
+    def test_pip_installs_where_uv_does_not(self, tmp_path: Path, fails: str, before: list[str]) -> None:
+        assert self.calls(tmp_path, fails=fails) == [*before, self.PIP]
 
 
 @pytest.mark.parametrize("status", [0, 3])

@@ -377,7 +377,7 @@ def version_base() -> dict[str, Any]:
 
 
 def store_config(name: str, node: Any, *, group: str | None = None) -> None:
-    """Store a configuration with Hydra in place of an earlier one, which Hydra 1.4 does when told and 1.3 always does."""
+    """Store a configuration with Hydra in place of an earlier one: Hydra 1.4 must be told to, 1.3 always does it."""
     replaces: dict[str, Any] = {} if hydra.__version__.startswith("1.3.") else {"replace": True}
     ConfigStore.instance().store(group=group, name=name, node=node, provider="runmanager", **replaces)
 
