@@ -72,12 +72,12 @@ readme-output: $(STAMP)
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(PYTEST_ARGS)
 
-# Over the environment, as these versions cannot share it with the newest. Their warnings are their own.
+# Over the environment, as these versions cannot share it with the newest. The warnings of the oldest are their own.
 test-matrix: $(STAMP)
 	$(BIN)/python tests/compatibility/overlay.py $(VENV)/oldest $(OLDEST_FRAMEWORKS)
 	OMP_NUM_THREADS=1 $(VENV)/oldest/bin/python -m pytest tests/integrations -o filterwarnings=ignore
 	$(BIN)/python tests/compatibility/overlay.py $(VENV)/next-hydra $(NEXT_HYDRA)
-	OMP_NUM_THREADS=1 $(VENV)/next-hydra/bin/python -m pytest $(HYDRA_TESTS) -o filterwarnings=ignore
+	OMP_NUM_THREADS=1 $(VENV)/next-hydra/bin/python -m pytest $(HYDRA_TESTS)
 	$(BIN)/python tests/compatibility/matrix.py --write docs/reliability.md
 
 test-kill: $(STAMP)

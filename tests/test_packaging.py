@@ -228,6 +228,15 @@ def test_every_python_of_the_classifiers_is_accepted_and_no_other() -> None:
     assert {version for version in (f"3.{minor}" for minor in range(9, 18)) if version in required} == listed
 
 
+def test_the_first_screen_of_the_readme_has_the_two_commands_and_the_installation() -> None:
+    first = (ROOT / "README.md").read_text().splitlines()[:40]
+    assert [line for line in first if line.startswith("$ ")] == [
+        "$ make demo",
+        "$ make test",
+        "$ pip install PATH/TO/CHECKOUT",
+    ]
+
+
 def test_only_a_known_break_bounds_a_requirement_above() -> None:
     """A newer version that nobody has tested is a note of `runmanager doctor`, and installs."""
     bounded = [each for each in map(Requirement, PROJECT["dependencies"]) if "<" in str(each.specifier)]

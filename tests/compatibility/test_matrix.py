@@ -15,8 +15,8 @@ def test_environments_hold_every_pair_of_frameworks_and_every_python() -> None:
     everyday = matrix.Environment("3.11", "newest", "1.3")
     found = [everyday, *matrix.ENVIRONMENTS]
     assert {(each.torch, each.hydra) for each in found} == set(itertools.product(("oldest", "newest"), ("1.3", "1.4")))
-    assert {each.python for each in found} == {"3.11", "3.12", "3.13"}
-    assert len(matrix.ENVIRONMENTS) == 4
+    assert {each.python for each in found} == {"3.11", "3.12", "3.13", "3.14"}
+    assert len(matrix.ENVIRONMENTS) == 5
 
 
 def test_versions_are_those_of_the_project() -> None:
