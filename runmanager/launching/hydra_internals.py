@@ -382,8 +382,8 @@ def store_config(name: str, node: Any, *, group: str | None = None) -> None:
     ConfigStore.instance().store(group=group, name=name, node=node, provider="runmanager", **replaces)
 
 
-def register_resolver(name: str, resolver: Callable[..., Any]) -> None:
+def register_resolver(name: str, resolver: Callable[..., Any], *, use_cache: bool = False) -> None:
     """Register a resolver in place of an earlier one; each version of OmegaConf deprecates the other's function."""
     is_earlier = omegaconf.__version__.startswith("2.3.")
     register: Any = OmegaConf.register_new_resolver if is_earlier else OmegaConf.register_resolver
-    register(name, resolver, replace=True)
+    register(name, resolver, replace=True, use_cache=use_cache)

@@ -23,7 +23,7 @@ def test_versions_are_those_of_the_project() -> None:
     assert [each.partition("==")[0] for each in matrix.frameworks("newest")] == ["torch", "torchvision"]
     oldest = [each.removesuffix(".*") for each in matrix.frameworks("oldest")]
     project = (matrix.ROOT / "pyproject.toml").read_text()
-    assert all(f'"{each.replace("==", ">=")},' in project for each in oldest)
+    assert all(f'"{each.replace("==", ">=")}"' in project for each in oldest)
 
 
 def test_a_missing_interpreter_is_named_and_not_tried() -> None:

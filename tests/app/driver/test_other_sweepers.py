@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
 from hydra.plugins.launcher import Launcher
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
+from runmanager.launching.hydra_internals import store_config
 from runmanager.launching.hydra_launcher import register_plugin
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.sweep.sweep_record import read_sweep_record
@@ -62,7 +62,7 @@ class OneByOneOptions:
 def one_by_one(tmp_path: Path) -> Iterator[Callable[[], Any]]:
     """Register `hydra/sweeper=one_by_one`; return the results that the sweeper got."""
     target = register_plugin(OneByOne)
-    ConfigStore.instance().store(group="hydra/sweeper", name="one_by_one", node=OneByOneOptions(target))
+    store_config("one_by_one", OneByOneOptions(target), group="hydra/sweeper")
     yield lambda: json.loads((tmp_path / "told.json").read_text())
     Plugins.instance().plugin_type_to_subclass_list[Sweeper].remove(OneByOne)
 

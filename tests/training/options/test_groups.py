@@ -13,7 +13,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.plugins import Plugins
 from omegaconf import OmegaConf
 
-from runmanager.launching.hydra_internals import version_base
+from runmanager.launching.hydra_internals import register_resolver, store_config, version_base
 from runmanager.training.options.dataset import (
     DigitsOptions,
     DiscOptions,
@@ -43,13 +43,13 @@ CHOICES = [(group, name) for group, choices in OPTION_TYPES.items() for name in 
 def schemas(monkeypatch):
     Plugins.instance()  # registers Hydra's schemas once in a process, so before the copy
     monkeypatch.setattr(ConfigStore.instance(), "repo", copy.deepcopy(ConfigStore.instance().repo))
-    OmegaConf.register_new_resolver("runmanager.val_size", default_val_size, replace=True)
-    OmegaConf.register_new_resolver("runmanager.fake_val_size", fake_val_size, replace=True)
+    register_resolver("runmanager.val_size", default_val_size)
+    register_resolver("runmanager.fake_val_size", fake_val_size)
     for group, choices in OPTION_TYPES.items():
         for name, kind in choices.items():
             node = OmegaConf.structured(kind)
             OmegaConf.set_readonly(node, None)
-            ConfigStore.instance().store(group=group, name=f"schema_{name}", node=node)
+            store_config(f"schema_{name}", node, group=group)
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(CONF), **version_base()):
         yield

@@ -10,7 +10,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from runmanager.app.programs.application.clock_resolvers import reads_clock
-from runmanager.launching.hydra_internals import resolvers
+from runmanager.launching.hydra_internals import register_resolver, resolvers
 
 
 def of_helper() -> str:
@@ -40,7 +40,7 @@ def kept() -> Iterator[Callable[[Any], Any]]:
     """A function that registers a resolver and returns it as OmegaConf keeps it."""
 
     def keep(resolver: Any) -> Any:
-        OmegaConf.register_new_resolver("test_clock", resolver, replace=True)
+        register_resolver("test_clock", resolver)
         return resolvers()["test_clock"]
 
     yield keep

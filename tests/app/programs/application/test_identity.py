@@ -11,7 +11,7 @@ from hydra.core.utils import setup_globals
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from runmanager.app.programs.application.identity import read_identity
-from runmanager.launching.hydra_internals import version_base
+from runmanager.launching.hydra_internals import register_resolver, version_base
 from runmanager.records.settings.signature import signature
 
 CONFIG = """
@@ -41,10 +41,10 @@ def resolvers() -> Iterator[None]:
     """Resolvers of an application: one of its arguments, and two with another value each time."""
     setup_globals()
     draws = itertools.count()
-    OmegaConf.register_new_resolver("test_sum", lambda one, other: one + other, replace=True)
-    OmegaConf.register_new_resolver("test_draw", lambda: next(draws), replace=True)
-    OmegaConf.register_new_resolver("test_kept_draw", lambda: next(draws), use_cache=True, replace=True)
-    OmegaConf.register_new_resolver("test_day", lambda: str(datetime.date.today()), replace=True)
+    register_resolver("test_sum", lambda one, other: one + other)
+    register_resolver("test_draw", lambda: next(draws))
+    register_resolver("test_kept_draw", lambda: next(draws), use_cache=True)
+    register_resolver("test_day", lambda: str(datetime.date.today()))
     yield
     for name in ("test_sum", "test_draw", "test_kept_draw", "test_day"):
         OmegaConf.clear_resolver(name)
