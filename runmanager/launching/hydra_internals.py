@@ -349,7 +349,9 @@ def replace_commands(
 
     def replaced(original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
-        def call(self: Any, config_name: str | None, task_function: TaskFunction, overrides: list[str]) -> Any:
+        def call(
+            self: Any, config_name: str | None, task_function: TaskFunction, overrides: list[str], **parsed: Any
+        ) -> Any:  # `parsed`: from Hydra 1.4 on the overrides once more, parsed, which other words are not
             def go_on(words: Sequence[str]) -> Any:
                 return original(self, config_name, task_function, list(words))
 

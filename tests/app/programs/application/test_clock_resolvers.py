@@ -47,6 +47,7 @@ def kept() -> Iterator[Callable[[Any], Any]]:
     OmegaConf.clear_resolver("test_clock")
 
 
+@pytest.mark.filterwarnings("ignore:Resolver .* cannot be inspected:UserWarning")  # a builtin has no signature
 @pytest.mark.parametrize(
     ("resolver", "expected"),
     [
