@@ -1,7 +1,8 @@
 """The workers of loaders: how they were started, and the batches that one cannot send.
 
 A batch cannot be sent for lack of shared memory, for example. multiprocessing prints such an error and drops the batch;
-PyTorch's loader then waits for it for ever. Here it is told instead.
+PyTorch's loader then waits for it for ever. Here it is told instead. Processes that get a queue import this module, so
+that it imports torch late.
 """
 
 import errno
@@ -11,10 +12,13 @@ import weakref
 from collections.abc import Callable
 from functools import cache, partial
 from multiprocessing.queues import Queue
-from typing import Any
+from multiprocessing.reduction import ForkingPickler
+from typing import TYPE_CHECKING, Any
 
 from runmanager.errors import NoRoomError
-from runmanager.tracking.torch_internals import LoaderError, LoaderWorker, loader_worker
+
+if TYPE_CHECKING:
+    from runmanager.tracking.torch_internals import LoaderWorker
 
 __all__ = ["tell_lost_batches", "worker_start_methods"]
 
@@ -30,11 +34,23 @@ def worker_start_methods() -> set[str]:
 
 @cache
 def tell_lost_batches() -> None:
-    """Let loaders raise what kept a worker from sending a batch, with workers forked from this process from here on.
+    """Let loaders raise what kept a worker from sending a batch, with workers started by this process from here on.
 
-    This process itself is unchanged, and so is every other queue there.
+    Its own queues are unchanged, and so is every other queue of the workers.
     """
     os.register_at_fork(after_in_child=_install)
+    ForkingPickler.register(Queue, _sent)  # to a process that is not forked, as by default from Python 3.14 on
+
+
+def _sent(queue: Any) -> tuple[Any, ...]:
+    return _received, (queue.__getstate__(),)
+
+
+def _received(state: Any) -> Any:
+    _install()
+    queue: Any = Queue.__new__(Queue)
+    queue.__setstate__(state)
+    return queue
 
 
 @cache
@@ -58,6 +74,8 @@ class _Handler:
 
 def _handle(queue: Callable[[], Any], earlier: Any, error: Exception, item: Any) -> None:
     """Called by a queue's thread within the `except` block of an error that drops `item`."""
+    from runmanager.tracking.torch_internals import loader_worker
+
     worker = loader_worker()
     if worker is None or worker.results is not queue():
         earlier(error, item)
@@ -71,8 +89,10 @@ def _handle(queue: Callable[[], Any], earlier: Any, error: Exception, item: Any)
             os._exit(1)  # which the loader notices
 
 
-def _told(worker: LoaderWorker, error: Exception, item: Any) -> Any:
+def _told(worker: "LoaderWorker", error: Exception, item: Any) -> Any:
     """Return what to send in place of `item`. Raises `ValueError` if that is an error already."""
+    from runmanager.tracking.torch_internals import LoaderError
+
     kind, rule = _explained(error)
     where = f"in DataLoader worker process {worker.number}: {rule}"
     return worker.failed(item, LoaderError((kind, error, error.__traceback__), where=where))

@@ -242,7 +242,7 @@ def run_fork(function: Callable[[], None]) -> None:
     assert os.waitpid(process, 0)[1] == 0
 
 
-OPTIONS: dict[str, Any] = {"batch_size": 2, "num_workers": 1, "timeout": 30}
+OPTIONS: dict[str, Any] = {"batch_size": 2, "num_workers": 1, "timeout": 30, "multiprocessing_context": "fork"}
 
 
 def train(sweep: Path, network: nn.Module, loader: Any) -> list[Any]:
@@ -258,6 +258,40 @@ def check_told(tmp_path: Path, network: nn.Module, only_run: Callable[[], Stored
     stored = only_run()
     assert stored.status == "failed"
     assert stored.record.message.startswith(told), stored.record.message
+
+
+LOST = """
+import sys
+
+import torch
+from torch.utils.data import DataLoader
+from runmanager import RunManager
+
+class Unsendable:
+    def __reduce__(self):
+        raise RuntimeError("not to be sent")
+
+def collate(batch):
+    return Unsendable()
+
+if __name__ == "__main__":
+    options = {"num_workers": 1, "timeout": 60, "collate_fn": collate, "multiprocessing_context": sys.argv[1]}
+    loader = DataLoader(range(4), **options)
+    with RunManager("outputs/lost", console=False).run({}, torch.nn.Linear(2, 2), loader) as run:
+        for epoch in run.epochs(1):
+            list(epoch.batches(loader))
+"""
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_a_worker_that_was_not_forked_tells_too(tmp_path: Path, method: str) -> None:
+    (tmp_path / "train.py").write_text(LOST)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, "train.py", method]
+    assert subprocess.run(command, cwd=tmp_path, env=environment, check=False, timeout=TIMEOUT_SECONDS).returncode == 1
+    (run,) = read_sweep(SweepPaths(tmp_path / "outputs" / "lost")).runs
+    told = "RuntimeError: Caught RuntimeError in DataLoader worker process 0: it must be able to send its batch, got"
+    assert run.record.message.startswith(told), run.record.message
 
 
 STARTS = """

@@ -1,6 +1,7 @@
 """Compiled networks: compiled once before the first epoch, with the same results and without side effects."""
 
 import functools
+import shutil
 import random
 
 import pytest
@@ -175,6 +176,7 @@ def test_a_run_stores_the_compile_time_and_uncompiled_weights(tmp_path, monkeypa
     assert all(torch.equal(value, weights(plain)[name]) for name, value in weights(compiled).items())
 
 
+@pytest.mark.skipif(shutil.which("g++") is None, reason="PyTorch's compiler needs a C++ compiler")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # PyTorch's warning while it loads the compiler
 def test_pytorchs_compiler(tmp_path):
     compiled, plain = (train(tmp_path, str(on), compile=on, model=LogisticOptions()) for on in (True, False))
