@@ -1,8 +1,8 @@
 """Compiled networks: compiled once before the first epoch, with the same results and without side effects."""
 
 import functools
-import shutil
 import random
+import shutil
 
 import pytest
 import torch
