@@ -13,6 +13,7 @@ __all__ = ["Arity", "HelpFlags", "read_help"]
 
 _USAGE = re.compile(r"^\W*(usage:|synopsis)", re.IGNORECASE | re.MULTILINE)
 _FLAG = re.compile(r"(?<![\w-])--(?P<no>\[no-?\])?(?P<name>[A-Za-z][\w.-]*)")
+_SHORT_FLAGS = re.compile(r"^(?:-\w\b[\s,]*)+")  # `--kind, -k {a,b}`, as argparse has it from Python 3.13 on
 _DEFINITION = re.compile(r"^[ \t│|*]*(?P<flags>-.*)$", re.MULTILINE)  # typer marks required ones by an asterisk
 _ARGPARSE = ("argparse", "transformers")
 _LIST_ALL = (*_ARGPARSE, "click", "typer")  # each option in the usage, or on an indented line
@@ -154,6 +155,7 @@ def _from_definition(line: str, library: str) -> tuple[dict[str, Arity], Sequenc
         return {}, ()
     ends = [*(found.start() for found, _ in flags[1:]), len(definition)]
     rests = [definition[found.end() : end].strip(_SEPARATORS) for (found, _), end in zip(flags, ends, strict=True)]
+    rests = [_SHORT_FLAGS.sub("", rest) for rest in rests]
     metavar = next((rest for rest in rests if rest and not rest.startswith("-")), "")
     choices = _choices(metavar, library)
     arity = Arity.REQUIRED if choices and metavar.startswith("[") and "|" in metavar else _arity(metavar, library)
