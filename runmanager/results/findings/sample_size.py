@@ -11,19 +11,24 @@ from runmanager.results.compare.comparison_side import Side
 from runmanager.results.compare.matched_pairs import Match, Matches, match_sides
 from runmanager.results.compare.options import ANY_AXIS, ENOUGH_SEEDS, CompareOptions
 from runmanager.results.compare.sweep_question import other_metric, was_timed
-from runmanager.results.compare.verdict import residuals_of_pairs, took_turns
+from runmanager.results.compare.verdict import detectable_text, residuals_of_pairs, took_turns
 from runmanager.results.findings.recommendations import MIN_EPOCHS
 from runmanager.results.metrics.metric import THROUGHPUT
-from runmanager.results.stats.effects import residuals_of_side
 from runmanager.results.stats.noise_model import Residuals
-from runmanager.results.stats.power import MAX_RUNS, power, runs_needed, smallest_detectable
+from runmanager.results.stats.power import (
+    ASSUMED_DEVIATION,
+    MAX_RUNS,
+    measured_deviation,
+    power,
+    runs_needed,
+    smallest_detectable,
+)
+from runmanager.results.stats.samples import make_sample
 
 __all__ = ["detectable_before_running", "detectable_by_more_runs", "too_little_to_compare"]
 
 _EFFECT = 0.03  # the margin of a comparison: smaller effects are rarely worth a decision
 _TARGET_POWER = 0.8
-_ASSUMED_DEVIATION = 0.02  # of runs of equal settings, where too few were measured
-_MIN_DOF = 2  # of a measured deviation, to be used
 _MAX_CELLS = 2000  # of a plan: matching more takes too long
 
 
@@ -146,8 +151,7 @@ def _lines(matches: Matches, plan: SweepRecord | None, axis: str) -> list[str]:
     runs = min(len(side.cells) for match in pairs for side in match.sides)
     deviation, basis = _deviation(residuals)
     least = smallest_detectable(CompareOptions.drift, deviation=deviation, runs=runs, rows=len(pairs))
-    above = f"above about {least:.0%}" if least < 1 else f"of more than a factor of about {1 + least:.0f}"
-    only_larger = f"only differences in speed {above} can be seen"
+    only_larger = f"{detectable_text(least)} can be seen"
     has_seed = SEED in matches.cells.names()
     name = axis.removesuffix(".name")
     value = f"value of {name}{', all else equal' if len({repr(each.settings) for each in pairs}) > 1 else ''}"
@@ -174,10 +178,10 @@ def _enough(needed: int | None, way: str = "") -> str:
 def _residuals(pairs: Sequence[Match]) -> Residuals:
     """Return the noise between runs from the pairs, or from their sides where the pairs cannot be compared."""
     found = residuals_of_pairs([match.sides for match in pairs])
-    if found.dof >= _MIN_DOF:
+    if measured_deviation(found) is not None:
         return found
     sides = {tuple(cell.signature for cell in side.cells): side for match in pairs for side in match.sides}
-    seen = [residuals_of_side(side.values) for side in sides.values() if len(side.values) > 1]
+    seen = [make_sample(side.values, is_ratio=True).residuals for side in sides.values() if len(side.values) > 1]
     return Residuals(math.fsum(each.squares for each in seen), math.fsum(each.dof for each in seen))
 
 
@@ -191,10 +195,10 @@ def _start_times(side: Side, indices: dict[str, int]) -> list[str]:
 
 def _deviation(residuals: Residuals) -> tuple[float, str]:
     """Return the deviation between runs of equal settings, and where it comes from."""
-    if residuals.dof >= _MIN_DOF:
-        deviation = math.sqrt(residuals.squares / residuals.dof)
+    deviation = measured_deviation(residuals)
+    if deviation is not None:
         return deviation, f"runs of equal settings differ by {deviation:.1%} here"
-    return _ASSUMED_DEVIATION, f"if runs of equal settings differ by {_ASSUMED_DEVIATION:.0%}, as is assumed so far"
+    return ASSUMED_DEVIATION, f"if runs of equal settings differ by {ASSUMED_DEVIATION:.0%}, as is assumed so far"
 
 
 def _percent(share: float) -> str:
