@@ -102,11 +102,18 @@ def _describe_rivals(best: BestCell) -> list[str]:
     if not best.rivals:
         return []
     count = f"{len(best.rivals)} cells are" if len(best.rivals) > 1 else "One cell is"
-    lines = [f"{count} not shown to be worse than the best one: {_name(best.rivals)}."]
-    if best.num_cells > 2:
-        lines.append("The intervals hold for all pairs of cells together: they are wider than those of `compare`.")
+    lines = [f"{count} not shown to be worse than the best one: {_name(best.rivals)}.", _describe_one_more_seed(best)]
     is_about_rivals = best.reason and best.verdict not in (*DIFFERENT, NOT_MEASURED)
     return [*lines, f"({best.reason}.)"] if is_about_rivals else lines
+
+
+def _describe_one_more_seed(best: BestCell) -> str:
+    decided, rivals = best.num_decided_by_a_seed, len(best.rivals)
+    if rivals == 1:
+        which = "it" if decided else "nothing"
+    else:
+        which = "none of them" if not decided else "all of them" if decided == rivals else f"about {decided} of them"
+    return f"One more seed of each would likely rule out {which}."
 
 
 def _describe_unmeasured(best: BestCell) -> list[str]:

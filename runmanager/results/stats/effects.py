@@ -19,7 +19,15 @@ from runmanager.results.stats.noise_model import (
 )
 from runmanager.results.stats.samples import Runs, Sample, make_sample, residuals
 
-__all__ = ["ROUNDING", "Contrast", "assumed_share", "make_contrast", "simultaneous_estimates", "typical_interval"]
+__all__ = [
+    "ROUNDING",
+    "Contrast",
+    "assumed_share",
+    "error_of_first",
+    "make_contrast",
+    "simultaneous_estimates",
+    "typical_interval",
+]
 
 ROUNDING = 1e-9
 """Relative difference up to which two values count as equal."""
@@ -157,6 +165,13 @@ def _width_by_runs(contrast: Contrast) -> float:
         return 0.0
     dof = 1 / math.fsum((each / total) ** 2 / of.dof for each, of in zip(variances, seen, strict=True))
     return math.sqrt(total) * critical_value(dof, 1)
+
+
+def error_of_first(samples: Sequence[Sample]) -> float:
+    """Return the standard error of the mean of the first sample, whose noise is learnt from all."""
+    prior = RATIOS if samples[0].is_ratio else DIFFERENCES
+    mean_of_runs = Difference([(0, math.sqrt(1 / len(samples[0].runs)))])
+    return LearntNoise([each.residuals for each in samples], prior).reaches([mean_of_runs])[0].error
 
 
 def typical_interval(runs: Runs) -> Estimate:
