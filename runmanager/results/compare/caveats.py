@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from runmanager.records.run.run_record import RunRecord
+from runmanager.records.settings.seeds import SEED, seed_of
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.compare.cell_pairing import SEED
 from runmanager.results.compare.comparability import differences
 from runmanager.results.compare.comparison_side import Side
 from runmanager.results.load.run_summary import OVERALL_RATE, measured_epochs, overall_rate
@@ -212,7 +212,7 @@ def _outliers(side: Side) -> str:
 
 
 def _name(run: StoredRun) -> str:
-    seed = run.record.config.get(SEED)
+    seed = seed_of(run.record.config)
     return run.record.name if seed is None else f"{SEED}={format_value(seed)}"
 
 

@@ -10,10 +10,10 @@ from statistics import NormalDist
 from typing import Any
 
 from runmanager.errors import UsageError
+from runmanager.records.settings.seeds import is_seed
 from runmanager.records.settings.values import hashable
 from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
-from runmanager.results.compare.cell_pairing import SEED
 from runmanager.results.compare.comparison_side import Side
 from runmanager.results.compare.comparison_table import MeasuredEffect
 from runmanager.results.compare.options import CompareOptions
@@ -276,7 +276,7 @@ def _selection_bias(
 
 
 def _group_seeds(cells: Cells, metric: Metric, folders: Collection[Path] | None) -> list[RankedCell]:
-    names = [name for name in cells.telling if name != SEED]
+    names = [name for name in cells.telling if not is_seed(name)]
     groups: dict[Hashable, list[Cell]] = {}
     for cell in cells.cells:
         if cell.stored is not None and (folders is None or cell.stored.paths.root in folders):

@@ -4,9 +4,9 @@ import dataclasses
 import math
 from collections.abc import Collection, Mapping, Sequence
 
+from runmanager.records.settings.seeds import is_seed
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
-from runmanager.results.compare.cell_pairing import SEED
 from runmanager.results.compare.comparison_side import Side
 from runmanager.results.compare.matched_pairs import Match, Matches, match_sides
 from runmanager.results.compare.options import ANY_AXIS, ENOUGH_SEEDS, CompareOptions
@@ -96,7 +96,7 @@ def _enough_epochs(matches: Matches, pairs: Sequence[Match], most: float) -> str
 
 
 def _if_seeded(matches: Matches) -> str:
-    return "" if SEED in matches.cells.names() else " if the program takes a seed"
+    return "" if any(map(is_seed, matches.cells.names())) else " if the program takes a seed"
 
 
 def _too_few_epochs(matches: Matches, axis: str, epochs: Mapping[str, int]) -> list[str]:
@@ -152,7 +152,7 @@ def _lines(matches: Matches, plan: SweepRecord | None, axis: str) -> list[str]:
     deviation, basis = _deviation(residuals)
     least = smallest_detectable(CompareOptions.drift, deviation=deviation, runs=runs, rows=len(pairs))
     only_larger = f"{detectable_text(least)} can be seen"
-    has_seed = SEED in matches.cells.names()
+    has_seed = any(map(is_seed, matches.cells.names()))
     name = axis.removesuffix(".name")
     value = f"value of {name}{', all else equal' if len({repr(each.settings) for each in pairs}) > 1 else ''}"
     needed = runs_needed(_EFFECT, deviation=deviation, share=_TARGET_POWER, rows=len(pairs))
