@@ -185,16 +185,16 @@ def _deviations(sides: Sequence[Side]) -> list[str]:
 
 
 def outlier_caveats(sides: Sequence[Side]) -> list[str]:
-    """Name the runs that fell far behind the others of their side, for metrics compared by their difference.
+    """Name the runs that fell far behind the others of their side.
 
     Far is a modified z-score above 3.5 (Iglewicz and Hoaglin, *How to Detect and Handle Outliers*, 1993), where it is
     also a tenth of the median.
     """
-    return [line for side in sides if side.metric.effect == "difference" and (line := _outliers(side))]
+    return [line for side in sides if (line := _outliers(side))]
 
 
 def _outliers(side: Side) -> str:
-    values = [of_run[-1] for of_run in side.values]
+    values = [middle for of_run in side.values if (middle := median(of_run)) is not None]
     middle = median(values)
     if middle is None or len(values) < 3:
         return ""

@@ -211,7 +211,8 @@ def _at_the_edge(results: Table, runs: Sequence[StoredRun]) -> list[str]:
     steps = []
     for name in found.cells.settings:
         values = [row[name] for row in found.cells.rows]
-        if setting_name(name) in _NOT_EXTENDED or not all(map(_is_number, values)) or len(set(values)) < _MIN_VALUES:
+        is_extended = setting_name(name) not in _NOT_EXTENDED and not is_seed(name)
+        if not is_extended or not all(map(_is_number, values)) or len(set(values)) < _MIN_VALUES:
             continue
         if best[name] in (min(values), max(values)) and all(row[name] == best[name] for row in found.equally_good):
             end, beyond = ("largest", "larger") if best[name] == max(values) else ("smallest", "smaller")
