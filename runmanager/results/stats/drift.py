@@ -100,4 +100,5 @@ def fit_trend(samples: Sequence[Sample]) -> Trend:
     expected = drift_variance(_EXPECTED_DRIFT) / span**2 * information / noise
     evidence = dof / 2 * math.log(before / after) - 0.5 * math.log1p(expected)
     odds = _DRIFTING / (1 - _DRIFTING) * math.exp(min(evidence, 700.0))
-    return Trend(slope, noise / information, odds / (1 + odds), dof)
+    learnt = expected / (1 + expected)  # the rest of a slope is what is expected of it: none
+    return Trend(learnt * slope, learnt * noise / information, odds / (1 + odds), dof)
