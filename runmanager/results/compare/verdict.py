@@ -16,10 +16,10 @@ from runmanager.results.compare.options import CompareOptions
 from runmanager.results.compare.paired_effect import paired_effect, paired_obstacles, paired_rates
 from runmanager.results.metrics.metric import THROUGHPUT, Metric
 from runmanager.results.stats.descriptive import Estimate, Interval, median
-from runmanager.results.stats.effects import ROUNDING, Contrast, assumed_share, simultaneous_estimates
+from runmanager.results.stats.effects import ROUNDING, Contrast, assumed_share, pooled_residuals, simultaneous_estimates
 from runmanager.results.stats.noise_model import CONFIDENCE, Residuals
 from runmanager.results.stats.paired_speedup import log_ratios_by_session, paired_speedup
-from runmanager.results.stats.power import ASSUMED_DEVIATION, measured_deviation, smallest_detectable
+from runmanager.results.stats.power import likely_deviations, smallest_detectable
 from runmanager.results.stats.samples import Sample, make_sample
 
 __all__ = [
@@ -120,18 +120,14 @@ def judge(
     contrasts = [each.contrast for each in evidence if each.contrast is not None]
     rows = max(among, len(contrasts) + sum(each.rounds is not None and not each.obstacles for each in evidence))
     found = iter(simultaneous_estimates(contrasts, rows=rows, confidence=confidence))
-    noise = _pooled([each.residuals for each in contrasts])
+    noise = pooled_residuals(contrasts)
     return [_judge(each, found, noise, rows, shared_host, options) for each in evidence]
 
 
 def residuals_of_pairs(pairs: Sequence[Sides]) -> Residuals:
     """Return the noise between runs that all comparable pairs show together."""
     evidence = [_gather_evidence(sides, CompareOptions()) for sides in pairs]
-    return _pooled([each.contrast.residuals for each in evidence if each.contrast is not None])
-
-
-def _pooled(seen: Sequence[Residuals]) -> Residuals:
-    return Residuals(sum(each.squares for each in seen), sum(each.dof for each in seen))
+    return pooled_residuals([each.contrast for each in evidence if each.contrast is not None])
 
 
 def _gather_evidence(sides: Sides, options: CompareOptions) -> _Evidence:
@@ -216,7 +212,7 @@ def _judge(
     basis = list(evidence.obstacles)
     contended = contention_caveats(sides, shared_host) if metric.effect == "speedup" else []  # it changes no result
     if evidence.contrast is not None:
-        effect, basis = _effect(evidence, evidence.contrast, next(found), options)
+        effect, basis = _effect(evidence, evidence.contrast, next(found), noise, options)
         if contended:
             effect = dataclasses.replace(effect, detectable=_detectable(evidence.contrast, noise, rows))
             basis += _too_small_to_see(effect)
@@ -249,7 +245,7 @@ def verdict_on(metric: Metric, effect: MeasuredEffect) -> str:
 
 
 def _effect(
-    evidence: _Evidence, contrast: Contrast, estimate: Estimate, options: CompareOptions
+    evidence: _Evidence, contrast: Contrast, estimate: Estimate, noise: Residuals, options: CompareOptions
 ) -> tuple[MeasuredEffect, list[str]]:
     """Return the effect of a pair, and the sentences that say what its interval rests on."""
     sides, metric, said = evidence.sides, evidence.metric, list[str]()
@@ -263,7 +259,7 @@ def _effect(
         )
     if contrast.is_ratio and (shift := estimate.value / contrast.value - 1):
         said.append(f"the machine's speed drifted: the speedup is corrected by {shift:+.1%}")
-    said += _assumed(contrast, estimate)
+    said += _assumed(contrast, estimate, noise)
     by_seed = dict(zip(evidence.seeds, contrast.differences, strict=True))
     effect = MeasuredEffect(estimate, tolerance, options.margin_of(metric.effect), by_seed, contrast.drift)
     return effect, said
@@ -272,11 +268,11 @@ def _effect(
 _LEAST_NAMED = 0.001  # half-width of an interval of ratios: who assumes less need not say so
 
 
-def _assumed(contrast: Contrast, estimate: Estimate) -> list[str]:
+def _assumed(contrast: Contrast, estimate: Estimate, noise: Residuals) -> list[str]:
     """Say what part of an interval's width is owed to assumptions instead of the runs, where it is more than half."""
     if not contrast.residuals.dof and contrast.is_ratio:
         return ["one run a side: the noise between runs is assumed, not measured; more seeds measure it"]
-    share = assumed_share(contrast, estimate)
+    share = assumed_share(contrast, estimate, noise)
     if share <= 0.5 or (contrast.is_ratio and estimate.high <= estimate.value * (1 + _LEAST_NAMED)):
         return []
     what = "an unseen drift" if contrast.drift else "the noise between runs, which so few do not show"
@@ -286,8 +282,7 @@ def _assumed(contrast: Contrast, estimate: Estimate) -> list[str]:
 def _detectable(contrast: Contrast, noise: Residuals, rows: int) -> float:
     """Return the smallest difference in speed that the noise of all pairs lets see: what the report says of it."""
     runs = min(len(contrast.baseline.runs), len(contrast.candidate.runs))
-    deviation = measured_deviation(noise) or ASSUMED_DEVIATION
-    return smallest_detectable(contrast.drift, deviation=deviation, runs=runs, rows=rows)
+    return smallest_detectable(contrast.drift, deviations=likely_deviations(noise), runs=runs, rows=rows)
 
 
 def is_too_small_to_see(effect: MeasuredEffect) -> bool:

@@ -25,6 +25,7 @@ __all__ = [
     "assumed_share",
     "error_of_first",
     "make_contrast",
+    "pooled_residuals",
     "simultaneous_estimates",
     "typical_interval",
 ]
@@ -144,13 +145,33 @@ def _estimate(contrast: Contrast, shift: float, reach: Reach) -> Estimate:
     return Estimate(value, value - half_width, value + half_width, reach.error, reach.dof)
 
 
-def assumed_share(contrast: Contrast, estimate: Estimate) -> float:
-    """Return the share of an interval's width that the runs alone do not explain, but what is assumed of them.
+def pooled_residuals(contrasts: Sequence[Contrast]) -> Residuals:
+    """Return the noise between runs of equal settings that all rows show together, without a drift that is seen."""
+    trend = fit_trend([sample for each in contrasts for sample in (each.baseline, each.candidate)])
+    seen = [each.residuals for each in contrasts if each.are_paired]
+    unpaired = [(number, each) for number, each in enumerate(contrasts) if not each.are_paired]
+    samples = {
+        _key(sample, number, sign): sample
+        for number, each in unpaired
+        for sign, sample in ((-1, each.baseline), (1, each.candidate))
+    }
+    seen += [trend.rest_of(sample) for sample in samples.values()]
+    return Residuals(math.fsum(each.squares for each in seen), math.fsum(each.dof for each in seen))
 
-    The runs alone explain Welch's interval (*Biometrika* 34, 1947), and nothing with one run a side.
+
+def assumed_share(contrast: Contrast, estimate: Estimate, pooled: Residuals) -> float:
+    """Return the share of an interval's width that runs do not explain, but what is assumed of them.
+
+    Runs explain the larger one of Welch's interval (*Biometrika* 34, 1947) and Student's t by the `pooled` residuals of
+    all rows; with one run a side nothing.
     """
     width = estimate.error * critical_value(estimate.dof, 1)
-    return max(0.0, 1 - _width_by_runs(contrast) / width) if 0 < width < math.inf else 0.0
+    if not 0 < width < math.inf or not contrast.residuals.dof:
+        return float(not contrast.residuals.dof)
+    counts = len(contrast.baseline.runs), len(contrast.candidate.runs)
+    error = math.sqrt(pooled.squares / pooled.dof * sum(1 / count for count in counts))
+    explained = max(_width_by_runs(contrast), critical_value(pooled.dof, 1) * error)
+    return max(0.0, 1 - explained / width)
 
 
 def _width_by_runs(contrast: Contrast) -> float:

@@ -110,6 +110,14 @@ class LearntNoise:
             reached = [each * needed * one / many for each, one, many in zip(reached, alone, apart, strict=True)]
         return [Reach(half_width, *_students(each)) for half_width, each in zip(reached, shares, strict=True)]
 
+    def deviations(self, source: int, count: int) -> list[float]:
+        """Return so many deviations of a source, all equally probable and in order; empty where none is known."""
+        import numpy as np
+
+        if not self._is_known:
+            return []
+        return list(map(float, np.quantile(self._draws(source)[0], (np.arange(count) + 0.5) / count)))
+
     def _learn(self, center: float, prior: Prior) -> None:
         import numpy as np
 
