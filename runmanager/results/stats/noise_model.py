@@ -121,7 +121,11 @@ class LearntNoise:
     def _learn(self, center: float, prior: Prior) -> None:
         import numpy as np
 
-        self._grid = center + np.linspace(-_GRID_REACH, _GRID_REACH, _GRID_STEPS)
+        below = _GRID_REACH
+        if prior.deviation is None:  # where a run collapsed, the others may be quieter by many orders of magnitude
+            quietest = min(each.squares / each.dof for each in self._seen if each.squares > 0)
+            below = min(max(below, _BELOW + center - math.log(quietest) / 2), _MOST_REACH)
+        self._grid = center + np.linspace(-below, _GRID_REACH, round((below + _GRID_REACH) / _GRID_STEP) + 1)
         chances, weights = _alternatives(self._grid - center, prior)
         found = np.log(weights)
         precision = np.exp(-2 * self._grid)
@@ -200,10 +204,12 @@ class LearntNoise:
 _SEED = 20261127
 _NUM_DRAWS = 8192
 _MANY_SOURCES = 200
-_GRID_REACH, _GRID_STEPS = 8.0, 161
+_GRID_REACH, _GRID_STEP = 8.0, 0.1  # in logarithms
+_BELOW = 4.0  # reach below the quietest source
+_MOST_REACH = 40.0
 _ALIKE = 0.12  # probability that the deviations of all cells are alike
 _ALIKE_SHARE = 0.05  # of the variance of their logarithms, which is then left between cells
-_NUM_LEVELS = 61
+_STEPS_A_LEVEL = 8 / 3  # of the grid
 _SPREAD_BEYOND = 0.25  # of the logarithm, above the upper limit
 _FLOOR = 1e-8  # a deviation that no level expects is still possible
 _LEAST_WEIGHT = 1e-4
@@ -218,9 +224,9 @@ def _alternatives(grid: "Floats", prior: Prior) -> "tuple[Floats, Floats]":
     """
     import numpy as np
 
-    levels = np.linspace(grid[0], grid[-1], _NUM_LEVELS)[:, None]
+    levels = np.linspace(grid[0], grid[-1], round((len(grid) - 1) / _STEPS_A_LEVEL) + 1)[:, None]
     if prior.deviation is None:
-        of_levels, own = np.ones(_NUM_LEVELS), np.exp(-0.5 * ((grid - levels) / prior.spread) ** 2)
+        of_levels, own = np.ones(len(levels)), np.exp(-0.5 * ((grid - levels) / prior.spread) ** 2)
     else:
         of_levels, own = _density(levels[:, 0], prior), _density(grid, prior)[None]
     alike = np.exp(-0.5 * ((grid - levels) / (math.sqrt(_ALIKE_SHARE) * prior.spread)) ** 2)
