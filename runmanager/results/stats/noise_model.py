@@ -9,6 +9,7 @@ by simulation.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -96,19 +97,22 @@ class LearntNoise:
         `rows` counts further intervals of another kind that are to hold as well. Without a known unit and without
         residuals the intervals are infinite, or of no width where equal values are all that was seen.
         """
-        count = max(len(differences), rows or 0)
-        if not self._is_known:
+        import numpy as np
+
+        if not self._is_known or not differences:
             return [Reach(0.0 if self._dof else math.inf, 0.0, self._dof) for _ in differences]
         variances = [self._variances(each) for each in differences]
-        shares = [_grouped(each) for each in variances]
-        alone = [_half_width(each, confidence) for each in shares]
-        reached = alone if count == 1 else [_half_width(each, confidence ** (1 / count)) for each in shares]
+        shares = np.stack([_grouped(each) for each in variances])
+        reached = _half_widths(shares, confidence ** (1 / max(len(differences), rows or 0)))
         if len(differences) > 1:
             # Šidák's level, by which rows hold jointly, is for independent ones. These share noise.
+            alone = _half_widths(shares, confidence)
             needed = self._joint_factor(differences, variances, alone, confidence)
-            apart = [_half_width(each, confidence ** (1 / len(differences))) for each in shares]
-            reached = [each * needed * one / many for each, one, many in zip(reached, alone, apart, strict=True)]
-        return [Reach(half_width, *_students(each)) for half_width, each in zip(reached, shares, strict=True)]
+            reached = reached * needed * alone / _half_widths(shares, confidence ** (1 / len(differences)))
+        halves, most = (_half_widths(shares, share) for share in (0.5, CONFIDENCE))
+        return [
+            Reach(float(each), *_students(half, end)) for each, half, end in zip(reached, halves, most, strict=True)
+        ]
 
     def deviations(self, source: int, count: int) -> list[float]:
         """Return so many deviations of a source, all equally probable and in order; empty where none is known."""
@@ -181,7 +185,7 @@ class LearntNoise:
         self,
         differences: Sequence[Difference],
         variances: "Sequence[Floats]",
-        half_widths: Sequence[float],
+        half_widths: "Floats",
         confidence: float,
     ) -> float:
         """Return the factor by which intervals of single rows are widened to hold together."""
@@ -214,7 +218,8 @@ _SPREAD_BEYOND = 0.25  # of the logarithm, above the upper limit
 _FLOOR = 1e-8  # a deviation that no level expects is still possible
 _LEAST_WEIGHT = 1e-4
 _GROUPS = 256
-_STEPS = 40
+_STEPS = 30
+_MOST_ERRORS = 40.0  # of the largest deviation, that a half-width has
 
 
 def _alternatives(grid: "Floats", prior: Prior) -> "tuple[Floats, Floats]":
@@ -251,29 +256,24 @@ def _grouped(variances: "Floats") -> "Floats":
     return np.asarray(np.sqrt(np.sort(variances).reshape(_GROUPS, -1).mean(axis=1)))
 
 
-def _half_width(deviations: "Floats", confidence: float) -> float:
-    """Return the half-width that errors of these deviations, all equally probable, exceed with 1 - confidence."""
+def _half_widths(deviations: "Floats", confidence: float) -> "Floats":
+    """Return the half-width of each row, which errors of its deviations, all equally probable, rarely exceed."""
+    import numpy as np
     from scipy.special import ndtr
 
-    low, high = 0.0, 40.0 * float(deviations[-1])
+    low, high = np.zeros(len(deviations)), _MOST_ERRORS * deviations[:, -1]
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        if 2 * float(ndtr(-middle / deviations).mean()) > 1 - confidence:
-            low = middle
-        else:
-            high = middle
+        is_exceeded = 2 * ndtr(-middle[:, None] / deviations).mean(axis=1) > 1 - confidence
+        low, high = np.where(is_exceeded, middle, low), np.where(is_exceeded, high, middle)
     return high
 
 
-def _students(deviations: "Floats") -> tuple[float, float]:
-    """Return the standard error and the degrees of freedom of the Student's t with the same 50% and 95% intervals."""
-    half, most = (_half_width(deviations, confidence) for confidence in (0.5, CONFIDENCE))
+def _students(half: float, most: float) -> tuple[float, float]:
+    """Return the standard error and the degrees of freedom of Student's t, given its 50% and its 95% half-width."""
     ratios, dofs = _ratios_of_students()
-    from bisect import bisect_left
-
-    at = min(bisect_left(ratios, -most / half), len(dofs) - 1)
-    dof = dofs[at]
-    return most / critical_value(dof, 1), dof
+    dof = dofs[min(bisect_left(ratios, -most / half), len(dofs) - 1)]
+    return float(most / critical_value(dof, 1)), dof
 
 
 @lru_cache(maxsize=1)
