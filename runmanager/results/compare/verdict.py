@@ -23,6 +23,8 @@ from runmanager.results.stats.power import likely_deviations, smallest_detectabl
 from runmanager.results.stats.samples import Sample, make_sample
 
 __all__ = [
+    "AHEAD",
+    "BEHIND",
     "DIFFERENT",
     "INCONCLUSIVE",
     "NOT_MEASURED",
@@ -41,7 +43,8 @@ __all__ = [
 NOT_MEASURED = "not measured"
 NO_DIFFERENCE = "no difference"
 INCONCLUSIVE = "inconclusive"
-DIFFERENT = ("faster", "slower", "better", "worse")
+AHEAD, BEHIND = ("faster", "better"), ("slower", "worse")  # by speed, and by any other metric
+DIFFERENT = tuple(word for pair in zip(AHEAD, BEHIND, strict=True) for word in pair)
 VERDICTS = (*DIFFERENT, NO_DIFFERENCE, INCONCLUSIVE)
 """The verdicts on measured pairs."""
 
@@ -58,13 +61,20 @@ def verdict(metric: Metric, interval: Interval, *, tolerance: float, margin: flo
     """
     no_effect = 0.0 if metric.effect == "difference" else 1.0
     if interval.low > no_effect + tolerance:
-        return metric.verdict_word(1)
+        return _word(metric, is_more=True)
     if interval.high < no_effect - tolerance:
-        return metric.verdict_word(-1)
+        return _word(metric, is_more=False)
     if margin is None or (drift and margin <= drift):
         return INCONCLUSIVE
     is_within = no_effect - margin <= interval.low and interval.high <= no_effect + margin
     return NO_DIFFERENCE if is_within else INCONCLUSIVE
+
+
+def _word(metric: Metric, *, is_more: bool) -> str:
+    """Return the verdict on an effect above or below no effect."""
+    is_speed = metric.effect == "speedup"
+    is_ahead = is_more if is_speed else is_more == metric.more_is_better
+    return (AHEAD if is_ahead else BEHIND)[not is_speed]
 
 
 @dataclass(frozen=True)
