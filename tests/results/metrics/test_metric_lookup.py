@@ -6,7 +6,6 @@ import pytest
 from runmanager.errors import UsageError
 from runmanager.results.compare.verdict import verdict
 from runmanager.results.metrics.metric_lookup import (
-from runmanager.results.stats.descriptive import Interval
     METRIC_NAMES,
     any_direction,
     default_metrics,
@@ -14,6 +13,7 @@ from runmanager.results.stats.descriptive import Interval
     has_metrics,
     requested_metric,
 )
+from runmanager.results.stats.descriptive import Interval
 from runmanager.results.table_model.columns import OUTCOMES
 
 
