@@ -248,10 +248,9 @@ def _judge(
 
 def verdict_on(metric: Metric, effect: MeasuredEffect) -> str:
     """Return the verdict on a measured effect."""
-    if is_too_small_to_see(effect):
-        return INCONCLUSIVE
     interval = effect.estimate.interval
-    return verdict(metric, interval, tolerance=effect.tolerance, margin=effect.margin, drift=effect.drift)
+    found = verdict(metric, interval, tolerance=effect.tolerance, margin=effect.margin, drift=effect.drift)
+    return INCONCLUSIVE if found in DIFFERENT and is_too_small_to_see(effect) else found
 
 
 def _effect(
