@@ -165,9 +165,10 @@ class LearntNoise:
             level = self._level_of_draw
             shares = (ranks - self._starts[level] + 0.5) / self._counts[level]
             chances = np.cumsum(self._chances * self._likelihoods[source], axis=1)
-            chances /= chances[:, -1:]
+            chances = np.pad(chances / chances[:, -1:], ((0, 0), (1, 0)))
             known = (chances + np.arange(len(chances))[:, None]).ravel()
-            ends = self._grid + (self._grid[1] - self._grid[0]) / 2  # each value stands for the range about it
+            step = self._grid[1] - self._grid[0]  # each value stands for the range about it
+            ends = np.concatenate([self._grid[:1] - step / 2, self._grid + step / 2])
             logs = np.interp(level + shares, known, np.tile(ends, len(chances)))
             errors = ndtri((generator.permutation(self._num_draws) + 0.5) / self._num_draws)
             self._drawn[source] = np.exp(logs), errors
@@ -212,6 +213,7 @@ _GRID_REACH, _GRID_STEP = 8.0, 0.1  # in logarithms
 _BELOW = 4.0  # reach below the quietest source
 _MOST_REACH = 40.0
 _ALIKE = 0.12  # probability that the deviations of all cells are alike
+_ODD = 0.02  # probability that a cell is unlike the others where these are alike, as where a run collapsed
 _ALIKE_SHARE = 0.05  # of the variance of their logarithms, which is then left between cells
 _STEPS_A_LEVEL = 8 / 3  # of the grid
 _SPREAD_BEYOND = 0.25  # of the logarithm, above the upper limit
@@ -235,6 +237,7 @@ def _alternatives(grid: "Floats", prior: Prior) -> "tuple[Floats, Floats]":
     else:
         of_levels, own = _density(levels[:, 0], prior), _density(grid, prior)[None]
     alike = np.exp(-0.5 * ((grid - levels) / (math.sqrt(_ALIKE_SHARE) * prior.spread)) ** 2)
+    alike += _ODD * alike.sum(axis=1, keepdims=True) / len(grid)
     chances = _FLOOR + np.concatenate([alike, own])
     of_own = of_levels if len(own) > 1 else np.ones(1)
     weights = np.concatenate([_ALIKE * of_levels / of_levels.sum(), (1 - _ALIKE) * of_own / of_own.sum()])
