@@ -32,7 +32,7 @@ def test_one_session_has_the_interval_of_what_is_assumed():
     assert estimate.high / 2.0 == pytest.approx(2.0 / estimate.low)
     assert (estimate.sessions, estimate.rounds, estimate.spread) == (1, 6, None)
     generator = np.random.default_rng(1)
-    errors = 0.015 * np.exp(generator.normal(0, 1, 100_000)) * generator.standard_normal(100_000)
+    errors = 0.02 * np.exp(generator.normal(0, 1, 100_000)) * generator.standard_normal(100_000)
     assert np.mean(np.abs(errors) < math.log(estimate.high / 2.0)) == pytest.approx(0.95, abs=0.005)
 
 
