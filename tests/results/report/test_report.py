@@ -68,7 +68,7 @@ def filled(sweep, timed):
 
 def test_the_answer_is_first_and_all_sections_exist(filled):
     page = page_of(filled)
-    answer = page.index("cuda is 4.0 times as fast as cpu at lr=0.1 [2.9, 5.6].")
+    answer = page.index("cuda is 4.0 times as fast as cpu at lr=0.1 [2.8, 5.8].")
     headings = [
         page.index(f">{words}</h2>")
         for words in (
