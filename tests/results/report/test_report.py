@@ -136,8 +136,8 @@ def test_another_axis_is_compared_if_there_is_only_one_device(sweep, timed):
 def test_the_comparison_has_the_pairs_with_an_answer(sweep, timed):
     skipped = {"status": Status.SKIPPED, "reason": Reason.DEVICE_UNAVAILABLE}
     for size in (1, 2):
-        sweep.run({"batch_size": size, "device": "cpu", "clip": None}, timed([9.0] + [4.0 / size] * 6))
-        sweep.run({"batch_size": size, "device": "cpu", "clip": 0.5}, timed([9.0] + [4.0 / size] * 6))
+        sweep.run({"batch_size": size, "device": "cpu", "clip": None}, timed([9.0] + [8.0 / size**3] * 6))
+        sweep.run({"batch_size": size, "device": "cpu", "clip": 0.5}, timed([9.0] + [8.0 / size**3] * 6))
         sweep.run({"batch_size": size, "device": "cuda", "clip": None}, [], **skipped)
     section = page_of(sweep).partition('id="comparison"')[2].partition("</section>")[0]
     rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in section.split("<tr")[2:]]

@@ -104,7 +104,7 @@ def test_words_of_a_comparison_are_not_broken_in_80_columns_with_many_settings(c
     rows = text.split("[1] fewer than")[0]
     assert max(map(len, text.splitlines())) <= 80
     words = set(rows.replace("batch_size=", "").replace(",", "").split())
-    assert {"[1]", "note", "20000", "difference", "cuda", "speedup"} <= words
+    assert {"[1]", "note", "20000", "inconclusive", "cuda", "speedup"} <= words
     assert "Omitted for lack of space: baseline, candidate." in text
     assert (num_settings == 4) is ("\nat  " in rows)
 
