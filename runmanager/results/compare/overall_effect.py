@@ -64,7 +64,7 @@ def overall_effect(rows: Sequence[ComparisonRow], settings: Sequence[str], *, si
     weights = [1 / error**2 for error in errors]
     heterogeneity, p_value = _welch(values, weights, dofs)
     error, dof = error_of_sum([(error / len(rows), dof) for error, dof in zip(errors, dofs, strict=True)])
-    error *= math.sqrt(max(1.0, heterogeneity))
+    error = max(error, math.hypot(*errors) / len(rows) * math.sqrt(max(1.0, heterogeneity)))
     error, dof = _with_seed_correlation(found, error, dof)
     middle, half_width = mean(values), critical_value(dof, sides) * error
     low, high = middle - half_width, middle + half_width
