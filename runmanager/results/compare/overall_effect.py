@@ -8,7 +8,7 @@ from runmanager.records.settings.values import hashable
 from runmanager.results.compare.comparison_table import ComparisonRow, MeasuredEffect
 from runmanager.results.compare.verdict import verdict_on
 from runmanager.results.stats.descriptive import Estimate, mean
-from runmanager.results.stats.noise_model import critical_value
+from runmanager.results.stats.noise_model import critical_value, error_of_sum
 from runmanager.text import format_value
 
 __all__ = ["OverallEffect", "overall_effect"]
@@ -63,10 +63,8 @@ def overall_effect(rows: Sequence[ComparisonRow], settings: Sequence[str], *, si
     dofs = [each.estimate.dof for each in found]
     weights = [1 / error**2 for error in errors]
     heterogeneity, p_value = _welch(values, weights, dofs)
-    error = math.hypot(*errors) / len(rows) * math.sqrt(max(1.0, heterogeneity))
-    dof = math.fsum(each**2 for each in errors) ** 2 / math.fsum(
-        each**4 / of_row for each, of_row in zip(errors, dofs, strict=True)
-    )
+    error, dof = error_of_sum([(error / len(rows), dof) for error, dof in zip(errors, dofs, strict=True)])
+    error = max(error, math.hypot(*errors) / len(rows) * math.sqrt(max(1.0, heterogeneity)))
     error, dof = _with_seed_correlation(found, error, dof)
     middle, half_width = mean(values), critical_value(dof, sides) * error
     low, high = middle - half_width, middle + half_width

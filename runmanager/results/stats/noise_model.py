@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-__all__ = ["CONFIDENCE", "DIFFERENCES", "RATIOS", "Difference", "LearntNoise", "Prior", "Reach", "Residuals"]
-__all__ += ["critical_value"]
+__all__ = [
+    *("CONFIDENCE", "DIFFERENCES", "RATIOS", "Difference", "LearntNoise", "Prior", "Reach", "Residuals"),
+    *("critical_value", "error_of_sum"),
+]
+
 
 CONFIDENCE = 0.95
 
@@ -220,6 +223,7 @@ _SPREAD_BEYOND = 0.25  # of the logarithm, above the upper limit
 _FLOOR = 1e-8  # a deviation that no level expects is still possible
 _LEAST_WEIGHT = 1e-4
 _GROUPS = 256
+_LEAST_ESTIMATED_DOF = 1.5  # one run a side has fewer: nothing but the prior
 _STEPS = 30
 _MOST_ERRORS = 40.0  # of the largest deviation, that a half-width has
 
@@ -277,6 +281,28 @@ def _students(half: float, most: float) -> tuple[float, float]:
     ratios, dofs = _ratios_of_students()
     dof = dofs[min(bisect_left(ratios, -most / half), len(dofs) - 1)]
     return float(most / critical_value(dof, 1)), dof
+
+
+def error_of_sum(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return the standard error and the degrees of freedom of a Student's t like a sum of independent ones.
+
+    `parts` are those of each. Where one is assumed more than estimated, the sum is simulated, none of its deviations
+    larger than twice its interval; else Satterthwaite's degrees of freedom (*Biometrics Bulletin* 2, 1946) are right.
+    """
+    error = math.hypot(*(each for each, _ in parts))
+    if min(dof for _, dof in parts) >= _LEAST_ESTIMATED_DOF:
+        return error, error**4 / math.fsum(each**4 / dof for each, dof in parts)
+    import numpy as np
+    from scipy.special import chdtri
+
+    shares = (np.arange(_NUM_DRAWS) + 0.5) / _NUM_DRAWS
+    total = np.zeros(_NUM_DRAWS)
+    for number, (error, dof) in enumerate(parts):
+        order = np.random.default_rng([_SEED, number, 2]).permutation(_NUM_DRAWS)
+        scales = np.minimum(np.sqrt(dof / chdtri(dof, shares)), 2 * critical_value(dof, 1))
+        total += (error * scales[order]) ** 2
+    half, most = (float(_half_widths(_grouped(total)[None], share)[0]) for share in (0.5, CONFIDENCE))
+    return _students(half, most)
 
 
 @lru_cache(maxsize=1)
