@@ -224,7 +224,7 @@ _FLOOR = 1e-8  # a deviation that no level expects is still possible
 _LEAST_WEIGHT = 1e-4
 _GROUPS = 256
 _LEAST_ESTIMATED_DOF = 1.5  # one run a side has fewer: nothing but the prior
-_STEPS = 30
+_STEPS = 40
 _MOST_ERRORS = 40.0  # of the largest deviation, that a half-width has
 
 

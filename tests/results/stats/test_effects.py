@@ -15,6 +15,7 @@ from runmanager.results.stats.effects import (
     assumed_share,
     error_of_first,
     make_contrast,
+    pooled_residuals,
     simultaneous_estimates,
     typical_interval,
 )
@@ -298,7 +299,7 @@ def test_sides_of_unlike_size_and_noise_have_an_interval_close_to_welchs():
 
 def share_assumed(baseline, candidate, **how):
     contrast = make_contrast(baseline, candidate, **how)
-    return assumed_share(contrast, simultaneous_estimates([contrast])[0])
+    return assumed_share(contrast, simultaneous_estimates([contrast])[0], pooled_residuals([contrast]))
 
 
 def test_what_the_runs_do_not_explain_is_assumed():
