@@ -66,7 +66,7 @@ def overall_effect(rows: Sequence[ComparisonRow], settings: Sequence[str], *, si
     heterogeneity, p_value = _welch(values, weights, dofs)
     # An unseen drift between the sides is the same in all rows, and is not averaged out.
     drift = drift_variance(max(each.drift for each in found))
-    apart = [math.sqrt(max(error**2 - drift, _MIN_ERROR**2)) / len(rows) for error in errors]
+    apart = [_without(drift, error, dof) / len(rows) for error, dof in zip(errors, dofs, strict=True)]
     error, dof = error_of_sum(list(zip(apart, dofs, strict=True)))
     error = max(error, math.hypot(*apart) * math.sqrt(max(1.0, heterogeneity)))
     error, dof = _with_seed_correlation(found, error, dof)
@@ -97,6 +97,12 @@ def overall_effect(rows: Sequence[ComparisonRow], settings: Sequence[str], *, si
     }
     effects = {text: math.exp(each) if is_ratio else each for text, each in effects.items()}
     return OverallEffect(effect, overall_verdict, False, setting, effects)
+
+
+def _without(drift: float, error: float, dof: float) -> float:
+    """Return the error of a row whose 95% interval is without that of a drift of this variance."""
+    own, of_normal = critical_value(dof, 1), critical_value(1e9, 1)
+    return math.sqrt(max(error**2 - drift * (of_normal / own) ** 2, _MIN_ERROR**2))
 
 
 def _with_seed_correlation(found: Sequence[MeasuredEffect], error: float, dof: float) -> tuple[float, float]:
