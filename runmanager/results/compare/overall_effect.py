@@ -8,6 +8,7 @@ from runmanager.records.settings.values import hashable
 from runmanager.results.compare.comparison_table import ComparisonRow, MeasuredEffect
 from runmanager.results.compare.verdict import verdict_on
 from runmanager.results.stats.descriptive import Estimate, mean
+from runmanager.results.stats.drift import drift_variance
 from runmanager.results.stats.noise_model import critical_value, error_of_sum
 from runmanager.text import format_value
 
@@ -63,9 +64,13 @@ def overall_effect(rows: Sequence[ComparisonRow], settings: Sequence[str], *, si
     dofs = [each.estimate.dof for each in found]
     weights = [1 / error**2 for error in errors]
     heterogeneity, p_value = _welch(values, weights, dofs)
-    error, dof = error_of_sum([(error / len(rows), dof) for error, dof in zip(errors, dofs, strict=True)])
-    error = max(error, math.hypot(*errors) / len(rows) * math.sqrt(max(1.0, heterogeneity)))
+    # An unseen drift between the sides is the same in all rows, and is not averaged out.
+    drift = drift_variance(max(each.drift for each in found))
+    apart = [_without(drift, error, dof) / len(rows) for error, dof in zip(errors, dofs, strict=True)]
+    error, dof = error_of_sum(list(zip(apart, dofs, strict=True)))
+    error = max(error, math.hypot(*apart) * math.sqrt(max(1.0, heterogeneity)))
     error, dof = _with_seed_correlation(found, error, dof)
+    error, dof = math.sqrt(error**2 + drift), dof * (1 + drift / error**2) ** 2
     middle, half_width = mean(values), critical_value(dof, sides) * error
     low, high = middle - half_width, middle + half_width
     if is_ratio:
@@ -92,6 +97,12 @@ def overall_effect(rows: Sequence[ComparisonRow], settings: Sequence[str], *, si
     }
     effects = {text: math.exp(each) if is_ratio else each for text, each in effects.items()}
     return OverallEffect(effect, overall_verdict, False, setting, effects)
+
+
+def _without(drift: float, error: float, dof: float) -> float:
+    """Return the error of a row whose 95% interval is without that of a drift of this variance."""
+    own, of_normal = critical_value(dof, 1), critical_value(1e9, 1)
+    return math.sqrt(max(error**2 - drift * (of_normal / own) ** 2, _MIN_ERROR**2))
 
 
 def _with_seed_correlation(found: Sequence[MeasuredEffect], error: float, dof: float) -> tuple[float, float]:

@@ -122,12 +122,13 @@ def simultaneous_estimates(
                 (source_of(_key(sample, number, sign), trend.rest_of(sample)), sign / math.sqrt(len(sample.runs)))
                 for sign, sample in ((-1, each.baseline), (1, each.candidate))
             ]
-        extra = trend.variance_between(each.baseline, each.candidate) + drift_variance(each.drift)
+        # A trend is not extrapolated from one side to a later one: the bound of the drift stands for it.
+        extra = drift_variance(each.drift) if each.drift else trend.variance_between(each.baseline, each.candidate)
         differences.append(Difference(terms, each.least_variance, extra))
     noise = LearntNoise([seen for _, seen in sources.values()], RATIOS if is_ratio else DIFFERENCES)
     reaches = noise.reaches(differences, rows=rows, confidence=confidence)
     return [
-        _estimate(each, trend.between(each.baseline, each.candidate), reach)
+        _estimate(each, 0.0 if each.drift else trend.between(each.baseline, each.candidate), reach)
         for each, reach in zip(contrasts, reaches, strict=True)
     ]
 

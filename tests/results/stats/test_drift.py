@@ -55,6 +55,17 @@ def test_intervals_cover_the_truth_whatever_the_machine_does(order, drift):
     assert covered >= 0.93 * trials - 3 * math.sqrt(0.05 * 0.95 * trials)
 
 
+def test_a_trend_is_not_extrapolated_to_a_later_side():
+    """Each side rises by 2% in its own 10 minutes, and they ran 100 minutes apart."""
+    runs = [[1.0 + 0.005 * at + 0.0001 * (at % 2)] for at in range(5)]
+    early, late = (
+        make_sample(runs, is_ratio=True, times=[start + 120.0 * at for at in range(5)]) for start in (0.0, 6000.0)
+    )
+    assert fit_trend([early, late]).is_seen
+    (estimate,) = simultaneous_estimates([Contrast(early, late, drift=0.1)])
+    assert estimate.value == pytest.approx(1.0) and 1.09 < estimate.high < 1.12
+
+
 def test_a_seen_trend_is_taken_out_of_the_value_and_of_the_noise():
     order = ORDERS["baseline first"]
     found = contrast(np.random.default_rng(4), drift=0.1, order=order, ratio=1.05)
