@@ -235,17 +235,19 @@ def _alternatives(grid: "Floats", prior: Prior) -> "tuple[Floats, Floats]":
     """
     import numpy as np
 
-    levels = np.linspace(grid[0], grid[-1], round((len(grid) - 1) / _STEPS_A_LEVEL) + 1)[:, None]
+    step = _STEPS_A_LEVEL * (grid[1] - grid[0])  # levels reach beyond the grid, so that none of its values is rarer
+    levels = np.arange(grid[0] - 3 * prior.spread, grid[-1] + 3 * prior.spread, step)[:, None]
     if prior.deviation is None:
         of_levels, own = np.ones(len(levels)), np.exp(-0.5 * ((grid - levels) / prior.spread) ** 2)
     else:
         of_levels, own = _density(levels[:, 0], prior), _density(grid, prior)[None]
     alike = np.exp(-0.5 * ((grid - levels) / (math.sqrt(_ALIKE_SHARE) * prior.spread)) ** 2)
-    alike += _ODD * alike.sum(axis=1, keepdims=True) / len(grid)
+    alike, own = (each / each.sum(axis=1).max() for each in (alike, own))
+    alike = (1 - _ODD) * alike + _ODD / len(grid)
     chances = _FLOOR + np.concatenate([alike, own])
     of_own = of_levels if len(own) > 1 else np.ones(1)
     weights = np.concatenate([_ALIKE * of_levels / of_levels.sum(), (1 - _ALIKE) * of_own / of_own.sum()])
-    return chances / chances.sum(axis=1, keepdims=True), np.maximum(weights, _FLOOR)
+    return chances, np.maximum(weights, _FLOOR)
 
 
 def _density(logs: "Floats", prior: Prior) -> "Floats":
@@ -309,7 +311,7 @@ def error_of_sum(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
 def _ratios_of_students() -> tuple[list[float], list[float]]:
     from scipy.special import stdtrit
 
-    dofs = [math.exp(step / 40 * math.log(10)) / 2 for step in range(201)]  # 0.5 to 50,000
+    dofs = [10 ** (step / 200) / 2 for step in range(1001)]  # 0.5 to 50,000
     return [-float(stdtrit(dof, 0.975) / stdtrit(dof, 0.75)) for dof in dofs], dofs
 
 

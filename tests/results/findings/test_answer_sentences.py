@@ -228,9 +228,7 @@ def test_setting_may_have_the_name_of_a_column_of_another_table(contents, timed)
     sweep = contents(*runs)
     results, comparison = result_rows(sweep, None), compare(sweep, None)
     assert {row[f"settings.{name}"] for row in results.rows for name in names} == {"f1", 3}
-    assert answers(results, comparison)[0].startswith(
-        "cuda is 8.0 times as fast as cpu [6.7, 9.6], the geometric mean"
-    )
+    assert answers(results, comparison)[0].startswith("cuda is 8.0 times as fast as cpu [6.7, 9.6], the geometric mean")
     assert "settings.metric" in to_markdown(comparison)
 
 

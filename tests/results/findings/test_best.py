@@ -163,7 +163,7 @@ def test_cells_that_one_more_seed_would_rule_out_are_counted(seeds: Callable[...
     cells["b"] = [0.95 - 0.95 * reach + each for each in other]
     further = find_best(seeds(**cells), None, **OPTIONS)
     assert (len(further.rivals), further.num_decided_by_a_seed) == (1, 1)
-    assert "One more seed of each would likely rule out it." in best_sentences(further)
+    assert "One more seed of both would likely rule it out." in best_sentences(further)
 
 
 def test_cells_with_too_few_runs_are_named(seeds: Callable[..., SweepContents]) -> None:

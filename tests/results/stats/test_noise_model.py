@@ -100,7 +100,7 @@ def test_sources_that_are_noisy_by_luck_have_hardly_wider_intervals():
         seen = [residuals(row) for row in values.tolist()]
         assert max(each.squares for each in seen) > 15 * min(each.squares for each in seen)
         widths = reach_of_each(seen, DIFFERENCES)
-        assert max(widths) < 2 * min(widths)
+        assert max(widths) < 2.2 * min(widths)  # each on its own: 10 times
 
 
 @pytest.mark.parametrize("wild", [1e2, 1e4, 1e6, 1e12])
