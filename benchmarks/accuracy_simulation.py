@@ -134,7 +134,7 @@ def best_line(trials: int, *, cells: int, step: float, seeds: int, are_speeds: b
     return what, [share(held, least=0.95), f"{np.mean(sizes):.1f}", f"{np.mean(oracles):.1f}"], "95%"
 
 
-BESTS = (
+BESTS: tuple[Callable[[int], Line], ...] = (
     *(partial(best_line, cells=cells, step=0.25, seeds=3) for cells in (3, 10, 20)),
     partial(best_line, cells=10, step=0.25, seeds=5),
     partial(best_line, cells=10, step=0.25, seeds=3, are_speeds=True),
@@ -220,7 +220,7 @@ def uneven_line(trials: int, *, deviations: Sequence[float], seeds: int, what: s
     return f"{what}, {seeds} seeds: a false interval", [share(false, most=0.06)], "at most 6%"
 
 
-OTHERS = (
+OTHERS: tuple[Callable[[int], Line], ...] = (
     optimism_line,
     one_collapse_line,
     claims_line,

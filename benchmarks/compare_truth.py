@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from statistics import mean, median
+from typing import Any
 
 import numpy as np
 
@@ -35,8 +36,10 @@ EFFECTS = (1.03, 1.05, 1.1)
 POWER_OF, POWER_RUNS = ("lognormal 1%", "lognormal 2%"), (3, 5, 8)
 FAMILIES = (3, 10, 20)
 FAMILY_RUNS = 3
-FAMILY_NOISE = ("lognormal 1%", "lognormal 5%", "AR(1) 0.9 epochs", "one run in ten 15% slow", "sides 1% and 4%")
-FAMILY_NOISE = (*FAMILY_NOISE, "10% drift, in turns")
+FAMILY_NOISE = (
+    *("lognormal 1%", "lognormal 5%", "AR(1) 0.9 epochs", "one run in ten 15% slow", "sides 1% and 4%"),
+    "10% drift, in turns",
+)
 
 _WIDEST = {3: 2.0, 5: 1.5, 8: 1.4}
 _NARROW = ("lognormal 0.5%", "lognormal 1%", "lognormal 2%", "lognormal 5%", "AR(1) 0.9 epochs")
@@ -58,13 +61,13 @@ class Cell:
     found: Mapping[float, float]
 
 
-def models() -> dict[str, NoiseModel]:
+def _models() -> dict[str, NoiseModel]:
     return MODELS | KEPT_BACK
 
 
 def simulate(name: str, runs: int, trials: int) -> Cell:
     """Simulate tables of two equal sides. Single runs cannot take turns."""
-    model, generator = models()[name], np.random.default_rng([list(models()).index(name), runs])
+    model, generator = _models()[name], np.random.default_rng([list(_models()).index(name), runs])
     is_blocked = model.is_blocked or runs == 1
     times = model.times(2, runs).tolist()
     tables = np.exp(model.tables(generator, (trials, 2, runs))).tolist()
@@ -215,10 +218,10 @@ PARTS: dict[str, tuple[tuple[str, ...], Sequence[Part]]] = {
 """The tables besides that of noise models and of power: their columns, and what simulates their rows."""
 
 
-def tables(trials: int, pool: ProcessPoolExecutor) -> Iterator[tuple[str, list[str]]]:
-    """Run all simulations; yield the name of each section of the page, and its lines."""
-    keys = [(name, runs) for name in models() for runs in RUNS]
-    cells = dict(zip(keys, pool.map(simulate, *zip(*keys, strict=True), [trials] * len(keys)), strict=True))
+def tables(trials: int, mapped: Callable[..., Iterable[Any]]) -> Iterator[tuple[str, list[str]]]:
+    """Run all simulations by `mapped`, a `map`; yield the name of each section of the page, and its lines."""
+    keys = [(name, runs) for name in _models() for runs in RUNS]
+    cells = dict(zip(keys, mapped(simulate, *zip(*keys, strict=True), [trials] * len(keys)), strict=True))
     columns = (*(f"{runs} run{'s' if runs > 1 else ''} a side" for runs in RUNS), "false verdicts")
     for section, names in (("compare_truth", MODELS), ("compare_kept_back", KEPT_BACK)):
         if names:
@@ -227,7 +230,7 @@ def tables(trials: int, pool: ProcessPoolExecutor) -> Iterator[tuple[str, list[s
     yield "compare_power", table("compare_power", [f"{runs} runs a side" for runs in POWER_RUNS], power_lines(cells))
     few = [max(1, trials // 3)]
     for section, (columns, parts) in PARTS.items():
-        found = pool.map(_call, parts, few * len(parts))
+        found = mapped(_call, parts, few * len(parts))
         yield section, table(section, columns, [line for lines in found for line in lines])
 
 
@@ -238,15 +241,17 @@ def _call(part: Part, trials: int) -> list[Line]:
 
 def table(section: str, columns: Sequence[str], lines: Iterable[Line]) -> list[str]:
     """Format a table; below each row, or beside a single figure, what the method before gave."""
+    before = BEFORE.get(section, {})
+    rows: list[tuple[str, ...]]
     if len(columns) == 1:
         rows = [("simulated", "before", "now", "wanted"), ("---",) * 4]
-        rows += [(what, *BEFORE[section].get(what, [""]), *now, wanted) for what, now, wanted in lines]
+        rows += [(what, before.get(what, ""), *now, wanted) for what, now, wanted in lines]
     else:
         rows = [("simulated", "", *columns, "wanted"), ("---",) * (len(columns) + 3)]
         for what, now, wanted in lines:
             rows.append((what, "now", *now, wanted))
-            if before := BEFORE[section].get(what):
-                rows.append(("", "before", *before, ""))
+            if what in before:
+                rows.append(("", "before", before[what], ""))
     return [f"| {' | '.join(row)} |" for row in rows]
 
 
@@ -258,7 +263,7 @@ def main() -> None:
     options = parser.parse_args()
     source = source_line(f"python -m benchmarks.compare_truth --trials {options.trials}", machine=describe_machine())
     with ProcessPoolExecutor(2) as pool:
-        for section, lines in tables(options.trials, pool):
+        for section, lines in tables(options.trials, pool.map):
             text = "\n".join([*lines, "", source, ""])
             print(text, flush=True)
             if options.write:

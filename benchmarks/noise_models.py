@@ -116,7 +116,7 @@ MODELS: dict[str, NoiseModel] = {
     "sides 1% and 10%": NoiseModel(with_epochs(unequal(10))),
     "two epochs a run": NoiseModel(with_epochs(normal(0.01), epochs=2, noise=0.02)),
     "10% drift, in turns": NoiseModel(with_epochs(normal(0.01)), drift=0.1),
-    "10% drift, one side after the other": NoiseModel(with_epochs(normal(0.01)), drift=0.1, is_blocked=True),
+    "10% drift, blocked": NoiseModel(with_epochs(normal(0.01)), drift=0.1, is_blocked=True),
     "heavy skew": NoiseModel(with_epochs(skewed)),
 }
 

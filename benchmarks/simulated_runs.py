@@ -37,7 +37,8 @@ def share(found: Sequence[bool], *, least: float = 0.0, most: float = 1.0) -> st
 
 def marked(figure: float, *, is_missed: bool, form: str = ".1%") -> str:
     """Format a figure, in bold where it misses what is wanted."""
-    return f"**{figure:{form}}**" if is_missed else f"{figure:{form}}"
+    text = f"{figure:{form}}".replace("100.0%", "100%")
+    return f"**{text}**" if is_missed else text
 
 
 def estimate_speedups(
