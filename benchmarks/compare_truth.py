@@ -204,19 +204,21 @@ def _many_pairs(trials: int) -> list[Line]:
 
 Part = Callable[[int], Line | list[Line]]
 
-PARTS: dict[str, tuple[tuple[str, ...], Sequence[Part]]] = {
+PARTS: dict[str, tuple[int, tuple[str, ...], Sequence[Part]]] = {
     "compare_families": (
+        3,
         ("all hold", "width"),
         [partial(family_line, name=name, cells=cells) for name, cells in product(FAMILY_NOISE, FAMILIES)],
     ),
-    "compare_best": (("holds the best", "size", "oracle's size"), BESTS),
+    "compare_best": (3, ("holds the best", "size", "oracle's size"), BESTS),
     "compare_accuracies": (
+        3,
         tuple(f"{seeds} seeds" for seeds in SEEDS),
         [partial(accuracy_line, name) for name in ACCURACIES],
     ),
-    "compare_others": (("now",), [through_records, _many_pairs, _crossings, *OTHERS]),
+    "compare_others": (10, ("now",), [through_records, _many_pairs, _crossings, *OTHERS]),
 }
-"""The tables besides that of noise models and of power: their columns, and what simulates their rows."""
+"""The tables besides those of noise models and power: what divides the trials, the columns, what simulates the rows."""
 
 
 def tables(trials: int, mapped: Callable[..., Iterable[Any]]) -> Iterator[tuple[str, list[str]]]:
@@ -229,9 +231,8 @@ def tables(trials: int, mapped: Callable[..., Iterable[Any]]) -> Iterator[tuple[
             lines = [noise_line(name, [cells[name, runs] for runs in RUNS]) for name in names]
             yield section, table(section, columns, lines)
     yield "compare_power", table("compare_power", [f"{runs} runs a side" for runs in POWER_RUNS], power_lines(cells))
-    few = [max(1, trials // 3)]
-    for section, (columns, parts) in PARTS.items():
-        found = mapped(_call, parts, few * len(parts))
+    for section, (divisor, columns, parts) in PARTS.items():
+        found = mapped(_call, parts, [max(1, trials // divisor)] * len(parts))
         yield section, table(section, columns, [line for lines in found for line in lines])
 
 
