@@ -131,10 +131,10 @@ class LearntNoise:
         below = _GRID_REACH
         if prior.deviation is None:  # where a run collapsed, the others may be quieter by many orders of magnitude
             quietest = min(each.squares / each.dof for each in self._seen if each.squares > 0)
-            below = min(max(below, _BELOW + center - math.log(quietest) / 2), _MOST_REACH)
-        self._grid = center + np.linspace(-below, _GRID_REACH, round((below + _GRID_REACH) / _GRID_STEP) + 1)
-        chances, weights = _alternatives(self._grid - center, prior)
-        found = np.log(weights)
+            below = min(max(below, math.ceil(_BELOW + center - math.log(quietest) / 2)), _MOST_REACH)
+        alike = _ALIKE_PAIR if sum(each.dof > 0 for each in self._seen) <= 2 else _ALIKE
+        grid, chances, weights = _alternatives(prior, below, alike)
+        self._grid, found = center + grid, np.log(weights)
         precision = np.exp(-2 * self._grid)
         self._likelihoods = []
         for each in self._seen:
@@ -162,7 +162,7 @@ class LearntNoise:
             from scipy.special import ndtri
 
             generator = np.random.default_rng([_SEED, source])
-            order = np.argsort(self._level_of_draw + generator.random(self._num_draws), kind="stable")
+            order = np.argsort(self._level_of_draw + generator.random(self._num_draws))
             ranks = np.empty(self._num_draws)
             ranks[order] = np.arange(self._num_draws)
             level = self._level_of_draw
@@ -215,8 +215,8 @@ _MANY_SOURCES = 200
 _GRID_REACH, _GRID_STEP = 8.0, 0.1  # in logarithms
 _BELOW = 4.0  # reach below the quietest source
 _MOST_REACH = 40.0
-_ALIKE = 0.12  # probability that the deviations of all cells are alike
-_ODD = 0.02  # probability that a cell is unlike the others where these are alike, as where a run collapsed
+_ALIKE, _ALIKE_PAIR = 0.5, 0.12  # probability that all cells are alike; two are often two devices
+_ODD = 0.05  # probability that a cell is unlike the others where these are alike, as where a run collapsed
 _ALIKE_SHARE = 0.05  # of the variance of their logarithms, which is then left between cells
 _STEPS_A_LEVEL = 8 / 3  # of the grid
 _SPREAD_BEYOND = 0.25  # of the logarithm, above the upper limit
@@ -228,14 +228,17 @@ _STEPS = 40
 _MOST_ERRORS = 40.0  # of the largest deviation, that a half-width has
 
 
-def _alternatives(grid: "Floats", prior: Prior) -> "tuple[Floats, Floats]":
-    """Return the chances of a cell's deviations on the grid if the level is known, for each level; and those of these.
+@lru_cache(maxsize=16)
+def _alternatives(prior: Prior, below: float, alike_share: float) -> "tuple[Floats, Floats, Floats]":
+    """Return a grid of deviations, their chances if the level is known, for each level, and the chances of the levels.
 
-    First the levels about which all cells are alike, then those about which each has its own.
+    The grid has logarithms over the typical one. First come the levels about which all cells are alike, then those
+    about which each has its own.
     """
     import numpy as np
 
-    step = _STEPS_A_LEVEL * (grid[1] - grid[0])  # levels reach beyond the grid, so that none of its values is rarer
+    grid = np.linspace(-below, _GRID_REACH, round((below + _GRID_REACH) / _GRID_STEP) + 1)
+    step = _STEPS_A_LEVEL * _GRID_STEP  # levels reach beyond the grid, so that none of its values is rarer
     levels = np.arange(grid[0] - 3 * prior.spread, grid[-1] + 3 * prior.spread, step)[:, None]
     if prior.deviation is None:
         of_levels, own = np.ones(len(levels)), np.exp(-0.5 * ((grid - levels) / prior.spread) ** 2)
@@ -246,8 +249,8 @@ def _alternatives(grid: "Floats", prior: Prior) -> "tuple[Floats, Floats]":
     alike = (1 - _ODD) * alike + _ODD / len(grid)
     chances = _FLOOR + np.concatenate([alike, own])
     of_own = of_levels if len(own) > 1 else np.ones(1)
-    weights = np.concatenate([_ALIKE * of_levels / of_levels.sum(), (1 - _ALIKE) * of_own / of_own.sum()])
-    return chances, np.maximum(weights, _FLOOR)
+    weights = np.concatenate([alike_share * of_levels / of_levels.sum(), (1 - alike_share) * of_own / of_own.sum()])
+    return grid, chances, np.maximum(weights, _FLOOR)
 
 
 def _density(logs: "Floats", prior: Prior) -> "Floats":
