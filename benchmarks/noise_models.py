@@ -105,6 +105,37 @@ def skewed(generator: np.random.Generator, shape: Shape) -> Floats:
     return -0.02 * np.exp(generator.normal(0, 1, shape))
 
 
+def in_turns(series: Floats, shape: Shape) -> Floats:
+    """Turn a series over time for each table into runs of sides that take turns."""
+    return series.reshape(shape[0], shape[2], shape[1]).swapaxes(1, 2)
+
+
+def saw_tooth(generator: np.random.Generator, shape: Shape) -> Floats:
+    """Draw runs on a laptop that loses 8% of its clock as it heats up, then recovers at once, every 4 to 16 runs."""
+    period, phase = generator.uniform(4, 16, (shape[0], 1)), generator.random((shape[0], 1))
+    heat = (np.arange(shape[1] * shape[2]) / period + phase) % 1
+    return in_turns(np.log1p(-0.08 * heat), shape) + generator.normal(0, 0.005, shape)
+
+
+def random_walk(generator: np.random.Generator, shape: Shape) -> Floats:
+    """Draw runs on a shared server whose speed wanders off by 1.5% from each run to the next and never returns."""
+    return in_turns(generator.normal(0, 0.015, (shape[0], shape[1] * shape[2])).cumsum(axis=1), shape)
+
+
+def gamma_stalls(generator: np.random.Generator, shape: Shape) -> Floats:
+    """Draw epochs that wait for a network file system, by gamma-distributed times whose mean differs between runs."""
+    load = generator.gamma(0.5, 0.08, shape)[..., None]
+    slowdown = 1 + load * generator.gamma(2, 0.5, (*shape, _EPOCHS))
+    return generator.normal(0, 0.005, slowdown.shape) - np.log(slowdown)
+
+
+def boosted_side(generator: np.random.Generator, shape: Shape) -> Floats:
+    """Draw runs that differ by 0.5%, on every second side by 3%, where one in ten is boosted or throttled by 20%."""
+    outliers = np.log(1.2) * generator.choice([-1.0, 0.0, 1.0], shape, p=[0.05, 0.9, 0.05])
+    is_boosted = np.arange(shape[1])[:, None] % 2 == 1
+    return np.where(is_boosted, generator.normal(0, 0.03, shape) + outliers, generator.normal(0, 0.005, shape))
+
+
 MODELS: dict[str, NoiseModel] = {
     **{f"lognormal {each:g}%": NoiseModel(with_epochs(normal(each / 100))) for each in (0.5, 1, 2, 5, 8, 15)},
     "AR(1) 0.9 epochs": NoiseModel(autocorrelated_epochs),
@@ -120,4 +151,9 @@ MODELS: dict[str, NoiseModel] = {
     "heavy skew": NoiseModel(with_epochs(skewed)),
 }
 
-KEPT_BACK: dict[str, NoiseModel] = {}
+KEPT_BACK: dict[str, NoiseModel] = {
+    "saw-tooth clock of 8%": NoiseModel(with_epochs(saw_tooth)),
+    "random walk over time": NoiseModel(with_epochs(random_walk)),
+    "gamma stalls of epochs": NoiseModel(gamma_stalls),
+    "one side noisy with outliers": NoiseModel(with_epochs(boosted_side)),
+}

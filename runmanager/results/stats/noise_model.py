@@ -246,7 +246,7 @@ def _alternatives(prior: Prior, below: float, alike_share: float) -> "tuple[Floa
         of_levels, own = _density(levels[:, 0], prior), _density(grid, prior)[None]
     alike = np.exp(-0.5 * ((grid - levels) / (math.sqrt(_ALIKE_SHARE) * prior.spread)) ** 2)
     alike, own = (each / each.sum(axis=1).max() for each in (alike, own))
-    alike = (1 - _ODD) * alike + _ODD / len(grid)
+    alike = (1 - _ODD) * alike + _ODD * own
     chances = _FLOOR + np.concatenate([alike, own])
     of_own = of_levels if len(own) > 1 else np.ones(1)
     weights = np.concatenate([alike_share * of_levels / of_levels.sum(), (1 - alike_share) * of_own / of_own.sum()])
