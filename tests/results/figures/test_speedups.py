@@ -75,5 +75,5 @@ def test_intervals_of_very_few_runs_do_not_hide_the_others(contents, timed):
     widest = max(row["ci_high"] for row in compare(sweep, None).rows)
     (axes,) = drawn.draw().axes
     low, high = axes.get_xlim()
-    assert high < 25 < widest and low > 0.02
+    assert high < 24 < widest and low > 0.02
     assert drawn.caption.endswith("Intervals that reach the frame go on beyond it.")
