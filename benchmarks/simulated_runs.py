@@ -1,4 +1,4 @@
-"""Simulated finished runs in memory, as a sweep would store them."""
+"""Simulated comparisons: of sides of runs, and of finished runs in memory, as a sweep would store them."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -13,11 +13,51 @@ from runmanager.records.run.run_record import Environment, EpochRecord, RunRecor
 from runmanager.records.run.status import Status
 from runmanager.records.settings.signature import signature
 from runmanager.records.storage.reader import StoredRun, SweepContents
+from runmanager.results.compare.options import CompareOptions
+from runmanager.results.compare.verdict import verdict
+from runmanager.results.metrics.metric import THROUGHPUT
+from runmanager.results.stats.descriptive import Estimate
+from runmanager.results.stats.effects import Contrast, simultaneous_estimates
+from runmanager.results.stats.samples import Runs, make_sample
 
-__all__ = ["accurate_run", "simulated_sweep", "timed_run"]
+__all__ = ["Line", "accurate_run", "estimate_speedups", "marked", "share", "simulated_sweep", "timed_run", "verdict_of"]
+
+Line = tuple[str, Sequence[str], str]
+"""A table row: what was simulated, its figures, and what is wanted of them."""
 
 _START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 _HOST = Environment(host="simulated", torch_threads=1)
+
+
+def share(found: Sequence[bool], *, least: float = 0.0, most: float = 1.0) -> str:
+    """Format how many of all are true, in bold where that is less or more than is wanted."""
+    value = sum(found) / len(found)
+    return marked(value, is_missed=not least <= value <= most)
+
+
+def marked(figure: float, *, is_missed: bool, form: str = ".1%") -> str:
+    """Format a figure, in bold where it misses what is wanted."""
+    text = f"{figure:{form}}".replace("100.0%", "100%")
+    return f"**{text}**" if is_missed else text
+
+
+def estimate_speedups(
+    sides: Sequence[Runs], times: Sequence[Sequence[float]] | None = None, *, is_blocked: bool = False
+) -> list[Estimate]:
+    """Compare each side with the first; `is_blocked`: they did not take turns."""
+    samples = [
+        make_sample(side, is_ratio=True, key=number, times=times[number] if times else ())
+        for number, side in enumerate(sides)
+    ]
+    drift = CompareOptions.drift if is_blocked else 0.0
+    return simultaneous_estimates([Contrast(samples[0], each, drift=drift) for each in samples[1:]])
+
+
+def verdict_of(estimate: Estimate, *, is_blocked: bool = False) -> str:
+    """Return the verdict on sides of runs by the default margin."""
+    options = CompareOptions()
+    drift = options.drift if is_blocked else 0.0
+    return verdict(THROUGHPUT, estimate.interval, tolerance=0.0, margin=options.margin_of("speedup"), drift=drift)
 
 
 def timed_run(config: Mapping[str, Any], rates: Sequence[float]) -> StoredRun:

@@ -18,6 +18,7 @@ from runmanager.records.host.process import usable_core_time, usable_cores
 from runmanager.records.run.program_kind import GROUPS, ProgramKind, kind_of_program
 from runmanager.records.run.run_record import Environment, RunRecord
 from runmanager.records.settings.secrets import MASK, masked_names
+from runmanager.records.settings.seeds import SEED, is_seed
 from runmanager.records.settings.signature import short_signature, signature, with_later_settings
 from runmanager.records.settings.values import flatten, plain_settings
 from runmanager.text import format_value, full_command, shell_command
@@ -111,7 +112,11 @@ def reproduce(
     is_proved = signature(settings) == record.signature
     grid = list(dict.fromkeys(seeds))
     if len(grid) > 1:
-        words = ["-m", *(word for word in words if not word.startswith("seed=")), f"seed={','.join(map(str, grid))}"]
+        words = [
+            "-m",
+            *(word for word in words if not is_seed(word.partition("=")[0])),
+            f"{SEED}={','.join(map(str, grid))}",
+        ]
     return Reproduction((*_PROGRAM, *words), is_proved, () if is_proved else (_OTHER_CELL,))
 
 
@@ -132,11 +137,11 @@ def _with_seeds(cell_command: tuple[str, ...], seeds: Sequence[Any]) -> tuple[st
     """The command of another program's cell with all of several seeds, where it has one as a whole number."""
     grid = list(dict.fromkeys(seeds))
     own, _ = split_fixed(cell_command)
-    given = [at for at, word in enumerate(own) if word.startswith("seed=")]
+    given = [at for at, word in enumerate(own) if is_seed(word.partition("=")[0])]
     if len(grid) < 2 or not given or not all(isinstance(each, int) for each in grid):
         return cell_command
     words = list(cell_command)
-    words[given[-1]] = f"seed={','.join(map(str, grid))}"
+    words[given[-1]] = f"{SEED}={','.join(map(str, grid))}"
     if words[:2] == ["runmanager", "run"]:
         words[1] = "sweep"
     return tuple(words)

@@ -1,32 +1,58 @@
-"""The simulation of docs/measurement_evidence.md: it runs completely and covers added noise models."""
+"""The simulation of docs/measurement_evidence.md: it runs completely, covers added noise models, and marks misses."""
 
 import numpy as np
 import pytest
 
-from benchmarks import compare_truth, noise_models
+from benchmarks import accuracy_simulation, compare_truth, noise_models
+from benchmarks.compare_before import BEFORE
+from benchmarks.page import MEASUREMENT
 
 
-def test_every_part_yields_rows_and_version_01_results_belong_to_existing_rows(monkeypatch):
-    monkeypatch.setattr(compare_truth, "DEVIATIONS", (0.0, 0.01))
-    monkeypatch.setattr(compare_truth, "MAX_RUNS", 5)
-    rows = [row for part in compare_truth.PARTS for row in part(4)]
-    names = [row.what for row in rows]
-    assert len(set(names)) == len(names)
-    assert set(compare_truth.BEFORE) <= set(names)
-    for row in rows:
-        assert row.wanted and row.now and str(row).count("|") == 6
+@pytest.fixture(autouse=True)
+def rough_oracles(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (noise_models, accuracy_simulation):
+        monkeypatch.setattr(module, "_ORACLE_TABLES", 100)
 
 
-@pytest.mark.parametrize("name", noise_models.MODELS)
-def test_model_has_the_requested_deviation_between_runs(name):
-    model, shape = noise_models.MODELS[name], (4000, 2)
-    quiet, loud = (model(np.random.default_rng(1), deviation, shape) for deviation in (0.0, 0.5))
-    assert quiet.shape == (*shape, noise_models.EPOCHS)
-    assert np.std(np.median(loud, axis=-1)) == pytest.approx(np.hypot(0.5, np.std(np.median(quiet, axis=-1))), rel=0.05)
-    assert np.median(quiet) == pytest.approx(0, abs=0.01)
+def test_every_table_is_complete_and_its_figures_of_before_belong_to_rows() -> None:
+    page = MEASUREMENT.read_text()
+    found = dict(compare_truth.tables(3, map))
+    assert [name for name in found if name != "compare_kept_back"] == list(BEFORE)
+    for section, lines in found.items():
+        assert f"<!-- begin {section} -->" in page
+        assert len({line.count(" | ") for line in lines}) == 1
+        names = [line.split(" | ")[0].removeprefix("| ") for line in lines[2:]]
+        rows = [name for name in names if name]
+        assert len(set(rows)) == len(rows)
+        assert set(rows) == set(BEFORE.get(section, noise_models.KEPT_BACK))
 
 
-def test_added_model_is_simulated(monkeypatch):
-    monkeypatch.setitem(noise_models.MODELS, "none", lambda generator, deviation, shape: np.zeros((*shape, 10)))
-    cells = compare_truth.simulate_cells("none", 0.01, 2)
-    assert all(cell.covered == 1 and cell.false == 0 for of_design in cells.values() for cell in of_design.values())
+@pytest.mark.parametrize("name", noise_models.MODELS | noise_models.KEPT_BACK)
+def test_sides_of_a_model_are_equal_but_for_its_drift(name: str) -> None:
+    model = (noise_models.MODELS | noise_models.KEPT_BACK)[name]
+    runs = np.median(model.tables(np.random.default_rng(1), (4000, 2, 3)), axis=-1)
+    assert np.mean(runs[:, 1] - runs[:, 0]) == pytest.approx(0, abs=0.01)
+    if name.startswith("lognormal"):
+        deviation = float(name.removeprefix("lognormal ").rstrip("%")) / 100
+        assert np.std(runs) == pytest.approx(deviation, rel=0.1)
+    is_first = model.times(2, 3)[0] < model.times(2, 3)[1]
+    assert is_first.all()
+    assert (model.times(2, 3)[0].max() < model.times(2, 3)[1].min()) == model.is_blocked
+
+
+def test_a_model_that_was_kept_back_has_a_table_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet = noise_models.NoiseModel(lambda generator, shape: generator.normal(0, 1e-3, (*shape, 1)))
+    monkeypatch.setattr(compare_truth, "KEPT_BACK", {"quiet": quiet})
+    monkeypatch.setattr(compare_truth, "MODELS", dict.fromkeys(compare_truth.POWER_OF, quiet))
+    monkeypatch.setattr(compare_truth, "PARTS", {})
+    found = dict(compare_truth.tables(2, map))
+    assert [line.split(" | ")[0] for line in found["compare_kept_back"][2:]] == ["| quiet"]
+
+
+def test_a_missed_target_is_bold() -> None:
+    cells = [compare_truth.Cell(0.92, 1.6, 0.07, 0.5, {}) for _ in compare_truth.RUNS]
+    assert compare_truth.noise_line("lognormal 1%", cells) == (
+        "lognormal 1%",
+        [*["92.0% 1.60"] * 2, "**92.0%** 1.60", *["**92.0%** **1.60**"] * 2, "**92.0%** 1.60", "**7.0%**"],
+        "widths 2.0, 1.5, 1.4",
+    )

@@ -29,7 +29,8 @@ EXPECTED = STORED / "expected"
 # Its command has the defaults of that version, which are others today.
 DEFAULTS_THEN = ["channels_last=false", "micro_batch=null"]
 REWORDED = {
-    "cannot be told from": "is not shown to be worse than",
+    "cannot be told from the best one: lr=0.5.": "is not shown to be worse than the best one: lr=0.5.\n"
+    "One more seed of both would likely rule it out.",
     "epochs=7 dataset.size": f"epochs=7 {' '.join(DEFAULTS_THEN)} dataset.size",
     "dataset.size=5000": "dataset.size=5000 dataset.val_size=null",
 }
@@ -109,7 +110,7 @@ def test_comparisons_are_as_before(command: Command, name: str, options: tuple[s
     )
     # The last digits of a quantile depend on the version of SciPy.
     assert [list(map(number_or_text, row)) for row in rows] == [
-        [pytest.approx(each, rel=1e-9) if isinstance(each, float) else each for each in map(number_or_text, row)]
+        [pytest.approx(each, rel=1e-6) if isinstance(each, float) else each for each in map(number_or_text, row)]
         for row in before
     ]
 
@@ -134,9 +135,9 @@ def test_the_best_cell_is_as_before(command: Command) -> None:
 
 
 def approximated(value: Any) -> Any:
-    """The value with ten digits of each number."""
+    """The value with six digits of each number."""
     if isinstance(value, dict):
         return {name: approximated(each) for name, each in value.items()}
     if isinstance(value, list):
         return [approximated(each) for each in value]
-    return float(f"{value:.10g}") if isinstance(value, float) else value
+    return float(f"{value:.6g}") if isinstance(value, float) else value

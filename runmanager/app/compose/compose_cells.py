@@ -18,6 +18,7 @@ from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Cell
 from runmanager.records.settings.naming import readable_name
 from runmanager.records.settings.secrets import is_secret, without_secrets
+from runmanager.records.settings.seeds import is_seed
 from runmanager.records.settings.signature import UNSIGNED, short_signature, signature
 from runmanager.records.settings.values import flatten
 from runmanager.training.options.groups import PairedOptions
@@ -80,7 +81,7 @@ def prepare_cells(
         defaults = "" if _set_the_same(of_sides) else "; what one side leaves out has its default there"
         raise ConfigurationError([f"The sides of a duel must differ, got the same settings on both{defaults}."])
     names = [key.lstrip("+~") for key in between]
-    between = [name for name in names if name != "seed"]
+    between = [name for name in names if not is_seed(name)]
     num_excluded = len(combinations) - len(cells)
     secrets = list(filter(is_secret, grid.varying))
     return Grid(cells, configs, _axes(varying, cells), frozenset(given), between, num_excluded, secrets)
@@ -219,7 +220,7 @@ def _side_faults(grid: OverrideGrid, sides: Sequence[Sequence[Override]]) -> lis
             faults.append(f"`{each.input_line}` must be one value on a side of a duel, got several.")
         if each.get_key_element() in common:
             faults.append(f"`{each.get_key_element()}` must be given either for the sides or for both, got both.")
-    if sides and all(each.get_key_element() == "seed" for side in sides for each in side):
+    if sides and all(is_seed(each.get_key_element()) for side in sides for each in side):
         faults.append("The sides of a duel must differ in more than the seed, got nothing else; seeds are repetitions.")
     return faults
 

@@ -15,6 +15,7 @@ from runmanager.errors import ConfigurationError, UsageError
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.local.turn_keeper import WARMUP_TURNS
 from runmanager.launching.plan import Action, PlannedRun, plan_of
+from runmanager.records.settings.seeds import is_seed
 from runmanager.results.compare.cell_pairing import JOINT, default_baseline, find_axis, pair_cells
 from runmanager.results.load.cells import Cell, Cells, independent_settings
 from runmanager.results.stats.paired_speedup import MIN_ROUNDS
@@ -118,7 +119,7 @@ def infer_compared_axis(axes: Collection[str], sides: Sequence[str]) -> str:
     """
     if sides:
         return JOINT.join(sides)
-    names = [key for key in axes if key != "seed"]
+    names = [key for key in axes if not is_seed(key)]
     if "device" in names:
         return "device"
     if len(names) == 1:

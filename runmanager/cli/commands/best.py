@@ -11,6 +11,7 @@ from runmanager.cli.completion import complete_metrics
 from runmanager.cli.printing import print_json, print_text, print_warning, warn_damaged, wrap_lines
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths
+from runmanager.records.settings.seeds import seed_of
 from runmanager.records.sweep.lookup import find_sweep
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def best(
         stored = [run for paths in named.values() for run in read_results(paths)[0].runs]
         raise NoMetricError(" ".join([str(error), *advice_without_metrics(stored)])) from None
     runs = [run.record for run, _ in found.winner.runs]
-    seeds = sorted_values(run.config.get("seed") for run in runs)
+    seeds = sorted_values(seed_of(run.config) for run in runs)
     words, line, remarks = None, list[str](), list[str]()
     try:
         shown = [name for name in found.winner.settings if len(named) == 1 or name != SWEEP]

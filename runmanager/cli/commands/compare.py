@@ -100,7 +100,10 @@ def compare(
         ),
     ] = None,
     drift: Annotated[
-        float, typer.Option(help="Differences up to this share do not count if one side ran after the other.")
+        float,
+        typer.Option(
+            help="The most by which the machine may drift if one side ran after the other; the interval includes it."
+        ),
     ] = 0.1,
     margin: Annotated[
         float | None,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from runmanager.app.script_command_line import after_separator, split_fixed
 from runmanager.app.sweeper_flags import SweeperFlags
 from runmanager.records.host.gpus import is_device_missing
+from runmanager.records.settings.seeds import SEED, is_seed, seed_of
 from runmanager.text import format_value, in_backticks, shell_join
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["could_say", "duel_of_sides", "duel_of_sweeps"]
 
 _NOT_OF_A_DUEL = ("name", "output_root", "resume", "rerun_changed", "measure")
-_SEED = "seed"  # a duel has one, and a row is of all
 _OF_SEEDS = "No `runmanager duel` could say: its sides differ in more than the seed. More runs narrow the interval."
 _MAX_SETTING_CHARACTERS = 200
 _NO_SIDES = (
@@ -39,13 +39,13 @@ def duel_of_sides(row: "ComparisonRow", runs: "Sequence[StoredRun]") -> str:
     from runmanager.app.reproduce_command import job_overrides
 
     compared = row["axis"].split("+")
-    if compared == [_SEED]:
+    if all(map(is_seed, compared)):
         return _OF_SEEDS
     of_row = next((run.record for run in runs if _is_in(run, row)), None)
     words = None if of_row is None else job_overrides(of_row, shown=set(row.values) - set(row.absent_settings))
     if words is None:
         return _NO_SIDES
-    left_out = {*_NOT_OF_A_DUEL, _SEED, *compared, *(name.removesuffix(".name") for name in compared)}
+    left_out = {*_NOT_OF_A_DUEL, SEED, *compared, *(name.removesuffix(".name") for name in compared)}
     settings = [word for word in words if left_out.isdisjoint(_names(word))]
     sides = ["runmanager", "duel", *(_side(row["axis"], row[side]) for side in ("baseline", "candidate"))]
     missing = [word for word in (*sides, *settings) if word.startswith("device=") and is_device_missing(word[7:])]
@@ -74,7 +74,7 @@ def duel_of_sweeps(row: "ComparisonRow", runs: "Sequence[Sequence[StoredRun]]", 
     in_row = [run for run in runs[1] if _is_in(run, row)]
     of_cell = next((run.record.cell_command for run in in_row if run.record.cell_command), None)
     if of_cell:
-        words = _words_of_script(of_cell, list(dict.fromkeys(run.record.config.get("seed") for run in in_row)))
+        words = _words_of_script(of_cell, list(dict.fromkeys(seed_of(run.record.config) for run in in_row)))
         if words is None:
             return _NO_MODULE
     else:
@@ -97,8 +97,8 @@ def _words_of_script(command: Sequence[str], seeds: Sequence[Any]) -> list[str] 
     at = next((index for index, word in enumerate(own) if word.endswith(".py") and "=" not in word), None)
     if at is None:
         return None
-    listed = f"seed={','.join(format_value(seed) for seed in seeds)}"
-    settings = [listed if word.startswith("seed=") else word for word in own[at + 1 :]]
+    listed = f"{SEED}={','.join(format_value(seed) for seed in seeds)}"
+    settings = [listed if is_seed(word.partition("=")[0]) else word for word in own[at + 1 :]]
     return [*own[: at + 1], *settings, *after_separator(fixed)]
 
 

@@ -4,14 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from runmanager.records.run.run_record import RunRecord
+from runmanager.records.settings.seeds import SEED, seed_of
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.compare.cell_pairing import SEED
 from runmanager.results.compare.comparability import differences
 from runmanager.results.compare.comparison_side import Side
 from runmanager.results.load.run_summary import OVERALL_RATE, measured_epochs, overall_rate
 from runmanager.results.metrics.metric_lookup import RUN_TIME
 from runmanager.results.stats.descriptive import median
-from runmanager.results.stats.effects import geometric_mean
+from runmanager.results.stats.samples import geometric_mean
 from runmanager.results.table_model.columns import Row
 from runmanager.text import format_value, pluralize
 
@@ -185,16 +185,16 @@ def _deviations(sides: Sequence[Side]) -> list[str]:
 
 
 def outlier_caveats(sides: Sequence[Side]) -> list[str]:
-    """Name the runs that fell far behind the others of their side, for metrics compared by their difference.
+    """Name the runs that fell far behind the others of their side.
 
     Far is a modified z-score above 3.5 (Iglewicz and Hoaglin, *How to Detect and Handle Outliers*, 1993), where it is
     also a tenth of the median.
     """
-    return [line for side in sides if side.metric.effect == "difference" and (line := _outliers(side))]
+    return [line for side in sides if (line := _outliers(side))]
 
 
 def _outliers(side: Side) -> str:
-    values = [of_run[-1] for of_run in side.values]
+    values = [middle for of_run in side.values if (middle := median(of_run)) is not None]
     middle = median(values)
     if middle is None or len(values) < 3:
         return ""
@@ -212,7 +212,7 @@ def _outliers(side: Side) -> str:
 
 
 def _name(run: StoredRun) -> str:
-    seed = run.record.config.get(SEED)
+    seed = seed_of(run.record.config)
     return run.record.name if seed is None else f"{SEED}={format_value(seed)}"
 
 

@@ -5,19 +5,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from runmanager.errors import UsageError
+from runmanager.records.settings.seeds import is_seed
 from runmanager.records.settings.values import hashable, package_of
 from runmanager.results.compare.comparison_side import label_of
 from runmanager.results.load.cells import Cell, Cells
 from runmanager.text import format_value
 from runmanager.validation import did_you_mean
 
-__all__ = ["JOINT", "SEED", "Axis", "Pair", "default_baseline", "find_axis", "pair_cells", "varying_axes"]
+__all__ = ["JOINT", "Axis", "Pair", "default_baseline", "find_axis", "pair_cells", "varying_axes"]
 
 JOINT = "+"
 """The separator of settings that are compared together, as in `device+num_workers`."""
 
 _ABSENT = object()
-SEED = "seed"
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def varying_axes(cells: Cells) -> list[Axis]:
         kinds = [kind for kind in (f"{group}.name", f"{group}._target_") if kind in cells.varying]
         if name in members:
             names.setdefault(members[name])
-        elif name != SEED:
+        elif not is_seed(name):
             names.setdefault(name if not kinds else kinds[0] if kinds[0].endswith(".name") else group)
     return [find_axis(cells, name) for name in names]
 
@@ -172,12 +172,12 @@ def pair_cells(cells: Cells, axis: Axis, baseline: int) -> list[Pair]:
 
     A pair has at least one cell. The seeds of a cell belong to one side.
     """
-    matched = [name for name in cells.varying if name not in axis.members and name != SEED]
+    matched = [name for name in cells.varying if name not in axis.members and not is_seed(name)]
     groups: dict[Hashable, dict[int, list[Cell]]] = {}
     for cell, index in zip(cells.cells, axis.value_at, strict=True):
         key = tuple(hashable(cells.value(cell, name, _ABSENT)) for name in matched)
         groups.setdefault(key, {}).setdefault(index, []).append(cell)
-    shown = [name for name in cells.columns if name not in axis.members and name != SEED]
+    shown = [name for name in cells.columns if name not in axis.members and not is_seed(name)]
     pairs = []
     for sides in groups.values():
         some_cell = next(iter(sides.values()))[0]

@@ -169,11 +169,11 @@ def _legend(matches: Matches) -> str:
     metric = matches.metric
     in_turns = [all(side.in_turns for side in match.sides) for match in matches.pairs]
     if metric == THROUGHPUT and any(in_turns):
-        others = "" if all(in_turns) else " Rows without rounds: of the medians over epochs, by Student's t over runs."
+        others = "" if all(in_turns) else " Rows without rounds: of the medians over epochs."
         return (
             "The speedup is candidate / baseline, of the samples per second in each round side by side: the mean over "
-            "pairs of processes of the trimmed mean of their rounds (warm-up does not count), with its 95% interval by "
-            f"Student's t over the pairs.{others} {_INTERVALS}"
+            "pairs of processes of the trimmed mean of their rounds (warm-up does not count), with its 95% interval."
+            f"{others} {_INTERVALS}"
         )
     if metric == THROUGHPUT:
         return (

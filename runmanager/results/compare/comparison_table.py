@@ -16,16 +16,20 @@ class MeasuredEffect:
     """The effect of a pair: a speedup, a ratio or a difference, with its 95% interval.
 
     A difference is claimed where the interval lies more than `tolerance` from no effect, and ruled out where the
-    interval lies within `margin` of no effect (None: never). `by_seed` is the effect in each seed, its logarithm for
-    ratios; it is empty where the runs are not paired by seed. `num_process_pairs` counts the pairs of processes that
-    were measured side by side; it is 0 for runs that were not. `lacking` is a sentence on what would narrow their
-    interval to what was asked for, if it is not.
+    interval lies within `margin` of no effect (None: never). `drift` is the bound of an unseen drift between the sides,
+    which is part of the interval: no smaller difference is ruled out. Of contended runs a difference is claimed only
+    where it is larger than `detectable`, the smallest that their noise lets see. `by_seed` is the effect in each seed,
+    its logarithm for ratios; it is empty where the runs are not paired by seed. `num_process_pairs` counts the pairs of
+    processes that were measured side by side; it is 0 for runs that were not. `lacking` is a sentence on what would
+    narrow their interval to what was asked for, if it is not.
     """
 
     estimate: Estimate
     tolerance: float
     margin: float | None
     by_seed: Mapping[str, float]
+    drift: float = 0.0
+    detectable: float = 0.0
     num_process_pairs: int = 0
     lacking: str = ""
 

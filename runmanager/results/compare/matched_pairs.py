@@ -9,11 +9,11 @@ from typing import Any
 
 from runmanager.errors import UsageError
 from runmanager.records.run.status import Status
+from runmanager.records.settings.seeds import is_seed
 from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.cell_pairing import (
     JOINT,
-    SEED,
     Axis,
     default_baseline,
     find_axis,
@@ -71,7 +71,7 @@ class Matches:
     def names(self) -> list[str]:
         """The settings that are matched along any of the axes, by dotted name."""
         compared: frozenset[str] = self.axes[0].members if len(self.axes) == 1 else frozenset()
-        return [name for name in self.cells.columns if name not in compared and name != SEED]
+        return [name for name in self.cells.columns if name not in compared and not is_seed(name)]
 
     def is_stand_in(self, match: Match) -> bool:
         """Whether a pair is along the axis that stands in for another."""

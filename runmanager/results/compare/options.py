@@ -19,16 +19,16 @@ _DEFAULT_MARGIN = 0.03  # of a ratio: smaller effects are rarely worth a decisio
 class CompareOptions:
     """The options of a comparison.
 
-    `axis` is the compared setting or group, several joined by `+`, or `any` for each one that varies (None: the axis
-    along which paired runs took turns, else `device`, which another axis stands in for where no two devices can be
-    compared); `baseline` is its value to compare against (None: `cpu` for `device`, else the first given). `metric` is
-    one of `METRIC_NAMES`, or one that the epochs recorded. Of metrics of epochs, `at` chooses the `last` or the `best`
-    epoch of each run, and `better` is the direction, `max` or `min` (None: as declared, else by the name). `drift` is
-    the share by which a machine may drift while one side runs after the other: a ratio must exceed it; `paired_drift`
-    is the same for interleaved measurements. `margin` is the largest negligible effect: a share for ratios (None: 3%),
-    for differences in the metric's own unit (None: no effect is negligible, and no verdict is `no difference`). Pairs
-    below `min_epochs` measured epochs a side are not measured, nor those below `min_seeds` runs a side for metrics with
-    one value a run.
+    `axis` is the compared setting or group, several joined by `+`, or `any` for each one that varies (None: the
+    axis along which paired runs took turns, else `device`, which another axis stands in for where no two devices
+    can be compared); `baseline` is its value to compare against (None: `cpu` for `device`, else the first given).
+    `metric` is one of `METRIC_NAMES`, or one that the epochs recorded. Of metrics of epochs, `at` chooses the
+    `last` or the `best` epoch of each run, and `better` is the direction, `max` or `min` (None: as declared, else
+    by the name). `drift` is the share by which a machine may drift while one side runs after the other, in 95 of
+    100 cases: the interval includes it. `paired_drift` is what a ratio of interleaved measurements must exceed.
+    `margin` is the largest negligible effect: a share for ratios (None: 3%), for differences in the metric's own
+    unit (None: no effect is negligible, and no verdict is `no difference`). Pairs below `min_epochs` measured
+    epochs a side are not measured, nor those below `min_seeds` runs a side for metrics with one value a run.
     """
 
     axis: str | None = None

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 
 from runmanager.records.settings.values import hashable
 from runmanager.results.compare.comparison_table import ComparisonRow, MeasuredEffect
-from runmanager.results.compare.verdict import verdict
+from runmanager.results.compare.verdict import verdict_on
 from runmanager.results.stats.descriptive import Estimate, mean
-from runmanager.results.stats.noise_model import MAX_SHARED_DOF, Noise, Residuals, critical_value
+from runmanager.results.stats.drift import drift_variance
+from runmanager.results.stats.noise_model import critical_value, error_of_sum
 from runmanager.text import format_value
 
 __all__ = ["OverallEffect", "overall_effect"]
 
 _SIGNIFICANCE = 0.05
+_MAX_POOLED_DOF = 4.0
 _MIN_ERROR = 1e-9  # keeps the weight of equal measurements finite
 
 
@@ -21,16 +23,20 @@ _MIN_ERROR = 1e-9  # keeps the weight of equal measurements finite
 class OverallEffect:
     """The combined effect of the measured rows of two sides.
 
-    `estimate` is their geometric mean (their mean for differences) with its simultaneous 95% interval, and `verdict`
+    `effect` is their geometric mean (their mean for differences) with its simultaneous 95% interval, and `verdict`
     the verdict on it. `agrees` is whether the effects differ by noise only. Where they do not, `setting` is the column
     that they depend on, None where no column explains it, and `effects` has the mean effect by the value of `setting`.
     """
 
-    estimate: Estimate
+    effect: MeasuredEffect
     verdict: str
     agrees: bool
     setting: str | None = None
     effects: Mapping[str, float] | None = None
+
+    @property
+    def estimate(self) -> Estimate:
+        return self.effect.estimate
 
 
 def overall_effect(rows: Sequence[ComparisonRow], settings: Sequence[str], *, sides: int = 1) -> OverallEffect:
@@ -50,7 +56,7 @@ def overall_effect(rows: Sequence[ComparisonRow], settings: Sequence[str], *, si
     found = [effect for row in rows if (effect := row.effect) is not None]
     assert len(found) == len(rows)  # only measured rows have an overall effect
     if len(rows) == 1:
-        return OverallEffect(found[0].estimate, rows[0]["verdict"], agrees=True)
+        return OverallEffect(found[0], rows[0]["verdict"], agrees=True)
     metric = rows[0].metric
     is_ratio = metric.effect != "difference"
     values = [math.log(each.estimate.value) if is_ratio else each.estimate.value for each in found]
@@ -58,52 +64,65 @@ def overall_effect(rows: Sequence[ComparisonRow], settings: Sequence[str], *, si
     dofs = [each.estimate.dof for each in found]
     weights = [1 / error**2 for error in errors]
     heterogeneity, p_value = _welch(values, weights, dofs)
-    error = math.hypot(*errors) / len(rows) * math.sqrt(max(1.0, heterogeneity))
-    dof = math.fsum(each**2 for each in errors) ** 2 / math.fsum(
-        each**4 / of_row for each, of_row in zip(errors, dofs, strict=True)
-    )
+    # An unseen drift between the sides is the same in all rows, and is not averaged out.
+    drift = drift_variance(max(each.drift for each in found))
+    apart = [_without(drift, error, dof) / len(rows) for error, dof in zip(errors, dofs, strict=True)]
+    error, dof = error_of_sum(list(zip(apart, dofs, strict=True)))
+    error = max(error, math.hypot(*apart) * math.sqrt(max(1.0, heterogeneity)))
     error, dof = _with_seed_correlation(found, error, dof)
-    middle, half_width = mean(values), critical_value(dof, sides, own=dof) * error
+    error, dof = math.sqrt(error**2 + drift), dof * (1 + drift / error**2) ** 2
+    middle, half_width = mean(values), critical_value(dof, sides) * error
     low, high = middle - half_width, middle + half_width
     if is_ratio:
         middle, low, high = math.exp(middle), math.exp(low), math.exp(high)
     estimate = Estimate(middle, low, high, error, dof)
-    overall_verdict = verdict(
-        metric,
-        estimate.interval,
-        tolerance=max(each.tolerance for each in found),
-        margin=found[0].margin,
+    effect = MeasuredEffect(
+        estimate,
+        max(each.tolerance for each in found),
+        found[0].margin,
+        by_seed={},
+        drift=max(each.drift for each in found),
+        detectable=max(each.detectable for each in found),
     )
+    overall_verdict = verdict_on(metric, effect)
     if p_value >= _SIGNIFICANCE:
-        return OverallEffect(estimate, overall_verdict, agrees=True)
+        return OverallEffect(effect, overall_verdict, agrees=True)
     setting = _explaining_setting(rows, settings, values, weights)
     if setting is None:
-        return OverallEffect(estimate, overall_verdict, agrees=False)
+        return OverallEffect(effect, overall_verdict, agrees=False)
     groups = _grouped(rows, setting)
     effects = {
         format_value(rows[indices[0]][setting]): mean([values[index] for index in indices])
         for indices in groups.values()
     }
     effects = {text: math.exp(each) if is_ratio else each for text, each in effects.items()}
-    return OverallEffect(estimate, overall_verdict, False, setting, effects)
+    return OverallEffect(effect, overall_verdict, False, setting, effects)
+
+
+def _without(drift: float, error: float, dof: float) -> float:
+    """Return the error of a row whose 95% interval is without that of a drift of this variance."""
+    own, of_normal = critical_value(dof, 1), critical_value(1e9, 1)
+    return math.sqrt(max(error**2 - drift * (of_normal / own) ** 2, _MIN_ERROR**2))
 
 
 def _with_seed_correlation(found: Sequence[MeasuredEffect], error: float, dof: float) -> tuple[float, float]:
     """Return the error of the mean and its degrees of freedom where seeds may affect all rows equally.
 
     `error` is that of independent rows; the result is never smaller. The variance of the mean over rows between seeds
-    includes what the rows share. Few seeds estimate it badly, so the two are pooled as in `noise_model.py`.
+    includes what the rows share. Few seeds estimate it badly, so the two are pooled, with a few degrees of freedom for
+    the independent one, and fewer the more the seeds vary.
     """
     seeds = [seed for seed in found[0].by_seed if all(seed in each.by_seed for each in found)]
     if len(seeds) < 2:
         return error, dof
     means = [mean([each.by_seed[seed] for each in found]) for seed in seeds]
     middle = mean(means)
-    independent = Noise(error**2 * len(seeds), min(dof, MAX_SHARED_DOF))
-    shared = independent.updated(Residuals(math.fsum((each - middle) ** 2 for each in means), len(seeds) - 1.0))
-    if shared.variance <= independent.variance:
+    independent, seen = error**2, math.fsum((each - middle) ** 2 for each in means) / (len(seeds) - 1) / len(seeds)
+    if seen <= independent:
         return error, dof
-    return shared.standard_error(len(seeds)), shared.dof
+    of_independent = min(dof, _MAX_POOLED_DOF) * (independent / seen) ** 2
+    total = of_independent + len(seeds) - 1
+    return math.sqrt((of_independent * independent + (len(seeds) - 1) * seen) / total), total
 
 
 def _welch(values: Sequence[float], weights: Sequence[float], dofs: Sequence[float]) -> tuple[float, float]:

@@ -1,41 +1,50 @@
 """The verdict on each pair of a comparison, from the interval of its effect, with the reason."""
 
-import math
+import dataclasses
+import datetime
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from runmanager.records.run.attempts import measured_since, session_of_epoch
+from runmanager.records.settings.seeds import seed_of
+from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.caveats import ContentionCauses, contention_caveats, hidden_cost_caveats, pair_caveats
 from runmanager.results.compare.comparability import compared_environments, count_values, obstacles
 from runmanager.results.compare.comparison_side import Side, resolution_of
 from runmanager.results.compare.comparison_table import MeasuredEffect
 from runmanager.results.compare.options import CompareOptions
 from runmanager.results.compare.paired_effect import paired_effect, paired_obstacles, paired_rates
-from runmanager.results.compare.run_pairs import RunPair, pair_runs, pair_seeds
 from runmanager.results.metrics.metric import THROUGHPUT, Metric
 from runmanager.results.stats.descriptive import Estimate, Interval, median
-from runmanager.results.stats.effects import ROUNDING, Contrast, make_contrast, run_values, simultaneous_estimates
-from runmanager.results.stats.noise_model import Residuals
+from runmanager.results.stats.effects import ROUNDING, Contrast, assumed_share, pooled_residuals, simultaneous_estimates
+from runmanager.results.stats.noise_model import CONFIDENCE, Residuals
 from runmanager.results.stats.paired_speedup import log_ratios_by_session, paired_speedup
+from runmanager.results.stats.power import likely_deviations, smallest_detectable
+from runmanager.results.stats.samples import Sample, make_sample
 
 __all__ = [
+    "AHEAD",
+    "BEHIND",
     "DIFFERENT",
     "INCONCLUSIVE",
     "NOT_MEASURED",
     "NO_DIFFERENCE",
     "VERDICTS",
     "Judgement",
+    "detectable_text",
+    "is_too_small_to_see",
     "judge",
     "residuals_of_pairs",
     "took_turns",
     "verdict",
+    "verdict_on",
 ]
 
 NOT_MEASURED = "not measured"
 NO_DIFFERENCE = "no difference"
 INCONCLUSIVE = "inconclusive"
-DIFFERENT = ("faster", "slower", "better", "worse")
+AHEAD, BEHIND = ("faster", "better"), ("slower", "worse")  # by speed, and by any other metric
+DIFFERENT = tuple(word for pair in zip(AHEAD, BEHIND, strict=True) for word in pair)
 VERDICTS = (*DIFFERENT, NO_DIFFERENCE, INCONCLUSIVE)
 """The verdicts on measured pairs."""
 
@@ -44,20 +53,28 @@ Sides = tuple[Side, Side]
 _BALANCED = (0.25, 0.75)
 
 
-def verdict(metric: Metric, interval: Interval, *, tolerance: float, margin: float | None) -> str:
+def verdict(metric: Metric, interval: Interval, *, tolerance: float, margin: float | None, drift: float = 0.0) -> str:
     """Return the verdict on an effect with this interval, the first that applies.
 
     A difference, where the interval lies wholly outside 1 ± `tolerance` (0 ± for differences); `no difference`, where
-    it lies within 1 ± `margin`; else `inconclusive`.
+    it lies within 1 ± `margin`, and that is more than the `drift`; else `inconclusive`.
     """
     no_effect = 0.0 if metric.effect == "difference" else 1.0
     if interval.low > no_effect + tolerance:
-        return metric.verdict_word(1)
+        return _word(metric, is_more=True)
     if interval.high < no_effect - tolerance:
-        return metric.verdict_word(-1)
-    if margin is not None and no_effect - margin <= interval.low and interval.high <= no_effect + margin:
-        return NO_DIFFERENCE
-    return INCONCLUSIVE
+        return _word(metric, is_more=False)
+    if margin is None or (drift and margin <= drift):
+        return INCONCLUSIVE
+    is_within = no_effect - margin <= interval.low and interval.high <= no_effect + margin
+    return NO_DIFFERENCE if is_within else INCONCLUSIVE
+
+
+def _word(metric: Metric, *, is_more: bool) -> str:
+    """Return the verdict on an effect above or below no effect."""
+    is_speed = metric.effect == "speedup"
+    is_ahead = is_more if is_speed else is_more == metric.more_is_better
+    return (AHEAD if is_ahead else BEHIND)[not is_speed]
 
 
 @dataclass(frozen=True)
@@ -80,8 +97,8 @@ class Judgement:
 class _Evidence:
     """A pair before its interval is computed: the obstacles to a comparison, or the data for it.
 
-    `seeds` are those of the pairs of runs in the `contrast`, empty where the runs are not paired by seed. `rounds` are
-    the log ratios of each round, session by session, of sides that were measured side by side.
+    `seeds` are those of the pairs of runs in the `contrast`, empty where the runs are not paired. `rounds` are the log
+    ratios of each round, session by session, of sides that were measured side by side.
     """
 
     sides: Sides
@@ -97,25 +114,30 @@ class _Evidence:
 
 
 def judge(
-    pairs: Sequence[Sides], shared_host: ContentionCauses, options: CompareOptions, *, among: int = 0
+    pairs: Sequence[Sides],
+    shared_host: ContentionCauses,
+    options: CompareOptions,
+    *,
+    among: int = 0,
+    confidence: float = CONFIDENCE,
 ) -> list[Judgement]:
     """Judge each pair of a comparison (baseline, candidate): its effect with an interval, its verdict and reason.
 
-    The intervals of all rows hold simultaneously with 95% confidence, together with further ones up to `among`, where
+    The intervals of all rows hold simultaneously with this confidence, together with further ones up to `among`, where
     the pairs were picked from that many after looking at the results.
     """
     evidence = [_gather_evidence(sides, options) for sides in pairs]
     contrasts = [each.contrast for each in evidence if each.contrast is not None]
     rows = max(among, len(contrasts) + sum(each.rounds is not None and not each.obstacles for each in evidence))
-    found = iter(simultaneous_estimates(contrasts, rows=rows))
-    return [_judge(each, found, rows, shared_host, options) for each in evidence]
+    found = iter(simultaneous_estimates(contrasts, rows=rows, confidence=confidence))
+    noise = pooled_residuals(contrasts)
+    return [_judge(each, found, noise, rows, shared_host, options) for each in evidence]
 
 
 def residuals_of_pairs(pairs: Sequence[Sides]) -> Residuals:
     """Return the noise between runs that all comparable pairs show together."""
     evidence = [_gather_evidence(sides, CompareOptions()) for sides in pairs]
-    seen = [each.contrast.residuals for each in evidence if each.contrast is not None]
-    return Residuals(math.fsum(each.squares for each in seen), math.fsum(each.dof for each in seen))
+    return pooled_residuals([each.contrast for each in evidence if each.contrast is not None])
 
 
 def _gather_evidence(sides: Sides, options: CompareOptions) -> _Evidence:
@@ -124,12 +146,12 @@ def _gather_evidence(sides: Sides, options: CompareOptions) -> _Evidence:
         return _Evidence(sides, paired_obstacles(sides, rounds), rounds=rounds)
     if found := obstacles(sides, options):
         return _Evidence(sides, found)
-    run_pairs = pair_runs(*([run for run, _ in side.measured] for side in sides))
-    contrast = _contrast(sides, run_pairs)
+    seeds = _common_seeds(sides)
+    contrast = _contrast(sides, seeds, options)
     if contrast.has_unknown_noise:
-        are_equal = run_pairs is not None and not any(contrast.differences)
+        are_equal = bool(seeds) and not any(contrast.differences)
         return _Evidence(sides, [_why_noise_is_unknown(sides)], are_equal=are_equal)
-    return _Evidence(sides, contrast=contrast, seeds=pair_seeds(run_pairs))
+    return _Evidence(sides, contrast=contrast, seeds=seeds)
 
 
 def _why_noise_is_unknown(sides: Sides) -> str:
@@ -142,27 +164,53 @@ def _why_noise_is_unknown(sides: Sides) -> str:
     return "the two sides differ equally in each pair of runs, up to rounding, so the noise of that is not known"
 
 
-def _contrast(sides: Sides, run_pairs: Sequence[RunPair] | None) -> Contrast:
-    by_folder: list[dict[Path, list[float]]] = [
-        {run.paths.root: values for run, values in side.measured} for side in sides
-    ]
+def _common_seeds(sides: Sides) -> list[str]:
+    """Return the seeds by which runs are paired: those of both sides, if they are equal and each is there once.
+
+    A seed decides what is learnt, and so is shared by both sides; it does not decide how fast a machine is.
+    """
+    if sides[1].metric.effect == "speedup":
+        return []
+    first, second = ([str(seed_of(run.record.config)) for run, _ in side.measured] for side in sides)
+    are_common = len(first) > 1 and len(first) == len(set(first)) and sorted(first) == sorted(second)
+    return first if are_common else []
+
+
+def _contrast(sides: Sides, seeds: Sequence[str], options: CompareOptions) -> Contrast:
     metric = sides[1].metric
-    if run_pairs is None:
-        values = [list(each.values()) for each in by_folder]
-    else:
-        values = [[each[pair[at].paths.root] for pair in run_pairs] for at, each in enumerate(by_folder)]
-    if metric.is_time:  # its speedup is that of the inverse
-        values.reverse()
     is_ratio = metric.effect != "difference"
     resolution = 0.0 if is_ratio else resolution_of(metric, sides)
-    baseline, candidate = (run_values(side, is_ratio=is_ratio) for side in values)
-    paired = run_pairs is not None
-    return make_contrast(baseline, candidate, is_ratio=is_ratio, are_paired=paired, resolution=resolution)
+    baseline, candidate = (
+        _sample(side, seeds, name) for side, name in zip(sides, ("baseline", "candidate"), strict=True)
+    )
+    if metric.is_time:  # its speedup is that of the inverse
+        baseline, candidate = candidate, baseline
+    drift = 0.0 if metric.effect != "speedup" or _are_interleaved(sides) or _took_turns(sides) else options.drift
+    return Contrast(baseline, candidate, bool(seeds), resolution, drift)
+
+
+def _sample(side: Side, seeds: Sequence[str], name: str) -> Sample:
+    """Return the measured runs of a side, in the order of their seeds where they are paired."""
+    measured = list(side.measured)
+    if seeds:
+        of_seed = {str(seed_of(run.record.config)): (run, values) for run, values in measured}
+        measured = [of_seed[seed] for seed in seeds]
+    is_speed = side.metric.effect == "speedup"
+    starts = [_measured_since(run) for run, _ in measured] if is_speed else [""]
+    times = [datetime.datetime.fromisoformat(each).timestamp() for each in starts] if all(starts) else []
+    return make_sample(
+        [values for _, values in measured],
+        is_ratio=side.metric.effect != "difference",
+        name=name,
+        key=tuple(sorted(str(run.paths.root) for run, _ in measured)),
+        times=times,
+    )
 
 
 def _judge(
     evidence: _Evidence,
     found: Iterator[Estimate],
+    noise: Residuals,
     rows: int,
     shared_host: ContentionCauses,
     options: CompareOptions,
@@ -172,11 +220,12 @@ def _judge(
     values, counts = (baseline.typical, candidate.typical), count_values(sides)
     effect: MeasuredEffect | None = None
     basis = list(evidence.obstacles)
+    contended = contention_caveats(sides, shared_host) if metric.effect == "speedup" else []  # it changes no result
     if evidence.contrast is not None:
-        tolerance, why = _tolerance(sides, options)
-        by_seed = dict(zip(evidence.seeds, evidence.contrast.differences, strict=False))
-        effect = MeasuredEffect(next(found), tolerance, options.margin_of(metric.effect), by_seed)
-        basis = [*why, *_noise_caveat(evidence.contrast)]
+        effect, basis = _effect(evidence, evidence.contrast, next(found), noise, options)
+        if contended:
+            effect = dataclasses.replace(effect, detectable=_detectable(evidence.contrast, noise, rows))
+            basis += _too_small_to_see(effect)
     elif evidence.rounds is not None:
         estimate = paired_speedup(evidence.rounds, rows=rows)
         counts = (estimate.rounds, estimate.rounds) if estimate else (0, 0)
@@ -186,10 +235,9 @@ def _judge(
     # Of a pair that is not measured, hidden costs would read as the cause.
     hidden = [] if evidence.obstacles else hidden_cost_caveats(sides)
     caveats = pair_caveats(sides, is_compared=not evidence.obstacles)
-    contended = contention_caveats(sides, shared_host) if metric.effect == "speedup" else []  # it changes no result
     reason = "; ".join([*contended, *compared_environments(sides), *basis, *hidden, *caveats])
     return Judgement(
-        NOT_MEASURED if effect is None else _verdict_on(metric, effect),
+        NOT_MEASURED if effect is None else verdict_on(metric, effect),
         reason or None,
         values,
         counts,
@@ -198,32 +246,69 @@ def _judge(
     )
 
 
-def _verdict_on(metric: Metric, effect: MeasuredEffect) -> str:
-    return verdict(metric, effect.estimate.interval, tolerance=effect.tolerance, margin=effect.margin)
+def verdict_on(metric: Metric, effect: MeasuredEffect) -> str:
+    """Return the verdict on a measured effect."""
+    interval = effect.estimate.interval
+    found = verdict(metric, interval, tolerance=effect.tolerance, margin=effect.margin, drift=effect.drift)
+    return INCONCLUSIVE if found in DIFFERENT and is_too_small_to_see(effect) else found
 
 
-def _noise_caveat(contrast: Contrast) -> list[str]:
-    if contrast.residuals.dof or not contrast.is_ratio:
+def _effect(
+    evidence: _Evidence, contrast: Contrast, estimate: Estimate, noise: Residuals, options: CompareOptions
+) -> tuple[MeasuredEffect, list[str]]:
+    """Return the effect of a pair, and the sentences that say what its interval rests on."""
+    sides, metric, said = evidence.sides, evidence.metric, list[str]()
+    tolerance = 0.0
+    if metric.effect == "speedup" and _are_interleaved(sides):
+        tolerance = options.paired_drift
+        said.append(f"epochs side by side: a difference must lie outside 1 ± {tolerance * 100:g}%")
+    if contrast.drift:
+        said.append(
+            f"one side ran after the other: the interval includes a drift of the machine by {contrast.drift * 100:g}%"
+        )
+    if contrast.is_ratio and (shift := estimate.value / contrast.value - 1):
+        said.append(f"the machine's speed drifted: the speedup is corrected by {shift:+.1%}")
+    said += _assumed(contrast, estimate, noise)
+    by_seed = dict(zip(evidence.seeds, contrast.differences, strict=True))
+    effect = MeasuredEffect(estimate, tolerance, options.margin_of(metric.effect), by_seed, contrast.drift)
+    return effect, said
+
+
+_LEAST_NAMED = 0.001  # half-width of an interval of ratios: who assumes less need not say so
+
+
+def _assumed(contrast: Contrast, estimate: Estimate, noise: Residuals) -> list[str]:
+    """Say what part of an interval's width is owed to assumptions instead of the runs, where it is more than half."""
+    if not contrast.residuals.dof and contrast.is_ratio:
+        return ["one run a side: the noise between runs is assumed, not measured; more seeds measure it"]
+    share = assumed_share(contrast, estimate, noise)
+    if share <= 0.5 or (contrast.is_ratio and estimate.high <= estimate.value * (1 + _LEAST_NAMED)):
         return []
-    return ["one run a side: the noise between runs is assumed, not measured; more seeds measure it"]
+    what = "an unseen drift" if contrast.drift else "the noise between runs, which so few do not show"
+    return [f"of its width {share:.0%} is assumed: {what}"]
 
 
-def _tolerance(sides: Sides, options: CompareOptions) -> tuple[float, list[str]]:
-    """Return how far from 1 the interval of a difference must lie, and why.
+def _detectable(contrast: Contrast, noise: Residuals, rows: int) -> float:
+    """Return the smallest difference in speed that the noise of all pairs lets see: what the report says of it."""
+    runs = min(len(contrast.baseline.runs), len(contrast.candidate.runs))
+    return smallest_detectable(contrast.drift, deviations=likely_deviations(noise), runs=runs, rows=rows)
 
-    It is the machine's possible drift between the sides. Where the runs took turns it is 0: the interval includes it.
-    """
-    if sides[1].metric.effect == "difference":
-        return 0.0, []
-    if _are_interleaved(sides):
-        share = options.paired_drift
-        return share, [f"epochs side by side: a difference must lie outside 1 ± {share * 100:g}%"]
-    baseline, candidate = ([measured_since(run.record, run.epochs) or "" for run in side.finished] for side in sides)
-    if took_turns(baseline, candidate):
-        return 0.0, []
-    share = options.drift
-    rule = f"so a difference must lie outside 1 ± {share * 100:g}%"
-    return share, [f"one side ran after the other: the interval does not know the machine's drift between them, {rule}"]
+
+def is_too_small_to_see(effect: MeasuredEffect) -> bool:
+    """Whether the effect of contended runs is smaller than what their noise lets see."""
+    return bool(effect.detectable) and max(effect.estimate.value, 1 / effect.estimate.value) - 1 <= effect.detectable
+
+
+def _too_small_to_see(effect: MeasuredEffect) -> list[str]:
+    if not is_too_small_to_see(effect):
+        return []
+    return [f"contended runs show {detectable_text(effect.detectable)}"]
+
+
+def detectable_text(least: float) -> str:
+    """Describe the smallest difference in speed (a ratio less 1) that can be seen."""
+    above = f"above about {least:.0%}" if least < 1 else f"of more than a factor of about {1 + least:.0f}"
+    return f"only differences in speed {above}"
 
 
 def _are_interleaved(sides: Sides) -> bool:
@@ -237,6 +322,14 @@ def _are_interleaved(sides: Sides) -> bool:
         {session_of_epoch(run.record, each.epoch) for run in side.finished for each in run.epochs} for side in sides
     )
     return baseline == candidate and None not in baseline
+
+
+def _took_turns(sides: Sides) -> bool:
+    return took_turns(*([_measured_since(run) for run in side.finished] for side in sides))
+
+
+def _measured_since(run: StoredRun) -> str:
+    return measured_since(run.record, run.epochs) or ""
 
 
 def took_turns(baseline: Sequence[str], candidate: Sequence[str]) -> bool:

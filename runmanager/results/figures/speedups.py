@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from runmanager.results.compare.comparison_side import label_of
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
-from runmanager.results.compare.verdict import DIFFERENT, INCONCLUSIVE, NO_DIFFERENCE, VERDICTS
+from runmanager.results.compare.verdict import AHEAD, BEHIND, DIFFERENT, INCONCLUSIVE, NO_DIFFERENCE, VERDICTS
 from runmanager.results.figures.axes import set_number_scale
 from runmanager.results.figures.figure import SweepFigure, sample_evenly, sample_note
 from runmanager.results.figures.style import GREY, MAX_ROWS, add_legend_below, new_row_figure, series_style, wrapped
@@ -26,8 +26,8 @@ _LABEL_CHARACTERS = 40  # of the x label, as the row labels make the frame narro
 _MAX_REACH = 10.0  # of a ratio's interval, in times the outermost ratios: few runs give limits that hide all others
 
 VERDICT_MARKS = {
-    **dict.fromkeys(("faster", "better"), (series_style(0).colour, ">")),
-    **dict.fromkeys(("slower", "worse"), (series_style(3).colour, "<")),
+    **dict.fromkeys(AHEAD, (series_style(0).colour, ">")),
+    **dict.fromkeys(BEHIND, (series_style(3).colour, "<")),
     NO_DIFFERENCE: (GREY, "o"),
     INCONCLUSIVE: (GREY, "d"),
 }

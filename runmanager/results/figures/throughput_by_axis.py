@@ -14,7 +14,8 @@ from runmanager.results.figures.cell_grid import GridCell, grid_cells, varying_c
 from runmanager.results.figures.figure import SweepFigure, join_names
 from runmanager.results.figures.style import add_legend_below, label_text, new_figure, series_style, wrapped
 from runmanager.results.stats.descriptive import quantile
-from runmanager.results.stats.effects import geometric_mean, typical_interval
+from runmanager.results.stats.effects import typical_interval
+from runmanager.results.stats.samples import geometric_mean
 from runmanager.results.table_model.columns import Table, setting_name
 from runmanager.results.table_model.formatting import number
 from runmanager.results.tables.sorting import sorted_values

@@ -10,10 +10,10 @@ from statistics import NormalDist
 from typing import Any
 
 from runmanager.errors import UsageError
+from runmanager.records.settings.seeds import is_seed
 from runmanager.records.settings.values import hashable
 from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
-from runmanager.results.compare.cell_pairing import SEED
 from runmanager.results.compare.comparison_side import Side
 from runmanager.results.compare.comparison_table import MeasuredEffect
 from runmanager.results.compare.options import CompareOptions
@@ -30,7 +30,10 @@ from runmanager.results.metrics.metric_lookup import (
     requested_metric,
     undirected_names,
 )
-from runmanager.results.stats.descriptive import mean, median
+from runmanager.results.stats.descriptive import median
+from runmanager.results.stats.effects import error_of_first
+from runmanager.results.stats.noise_model import critical_value
+from runmanager.results.stats.samples import make_sample
 from runmanager.results.table_model.columns import OUTCOMES, setting_name
 from runmanager.results.table_model.directions import Directions
 from runmanager.results.table_model.formatting import Spread
@@ -40,6 +43,7 @@ from runmanager.validation import fault
 __all__ = ["BestCell", "NoMetricError", "RankedCell", "find_best"]
 
 _ABSENT = object()
+_ONE_SIDED = 0.90  # of two-sided intervals, whose ends each hold with 95%
 _MAX_NAMED = 10
 
 
@@ -78,14 +82,13 @@ class BestCell:
     """The winner among `num_cells` cells, the runner-up, and how sure the ranking is.
 
     `verdict`, `reason` and `effect` compare the two, winner as candidate: `not measured` where there are too few runs
-    to tell.
-    Every other cell is compared with the winner, by intervals that hold simultaneously for all pairs of cells: `rivals`
-    are those that cannot be distinguished from it, the best first; `unmeasured` are those with too few runs, or that
-    cannot be compared. `selection_bias` is how much the winner's mean likely exceeds the truth, because the winner was
-    picked after looking; None where the noise is not known. `num_ties` other cells have exactly the winner's mean;
-    `num_left_out` have a finished run without a value of the metric; in `num_not_finite` of them it was not finite in
-    each such run. `preferred_metric` is set where no metric was
-    requested and this is not the one that is used by default, because some finished run of every cell lacks that.
+    to tell. Every other cell is compared with the winner: `rivals` are those that may be the best as well, the best
+    first, of which `num_decided_by_a_seed` would no longer be one if each cell had one more seed and its mean stayed;
+    `unmeasured` are those with too few runs, or that cannot be compared. `selection_bias` is how much the winner's mean
+    likely exceeds the truth, because the winner was picked after looking; None where the noise is not known. `num_ties`
+    other cells have exactly the winner's mean; `num_left_out` have a finished run without a value of the metric; in
+    `num_not_finite` of them it was not finite in each such run. `preferred_metric` is set where no metric was requested
+    and this is not the one that is used by default, because some finished run of every cell lacks that.
     `lost` are the finished runs whose last value, or for the best epoch some value, was not finite. `contradictions`
     are lines about metrics of which the runs declare both directions.
     """
@@ -106,6 +109,7 @@ class BestCell:
     contradictions: Sequence[str] = ()
     effect: MeasuredEffect | None = None
     num_not_finite: int = 0
+    num_decided_by_a_seed: int = 0
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -148,9 +152,8 @@ def find_best(
     those of `CompareOptions`, and so are the remaining `options`. Only cells whose finished runs all have the metric
     are ranked: a run that never reaches an accuracy has no time to it.
 
-    Every other cell is compared with the best one as one of all pairs of cells: the best was picked after looking, and
-    any two cells might have been first and second (Tukey's comparisons, here by max-t; Hochberg and Tamhane, *Multiple
-    Comparison Procedures*, 1987).
+    The cells that may be the best are named by comparisons with the best (Hsu, *Multiple Comparisons*, 1996, chapter
+    4): all that are not worse than the winner by intervals that are one-sided, and hold jointly with 95%.
 
     Raises `UsageError` for an unknown metric, for one without a known direction, where no run has finished, and for
     `better` without a metric; `NoMetricError` where no finished run has the metric.
@@ -206,8 +209,11 @@ def find_best(
         reason=judgements[0].reason if judgements else None,
         effect=judgements[0].effect if judgements else None,
         rivals=rivals,
+        num_decided_by_a_seed=sum(
+            _is_decided_by_a_seed((winner, each), judgement, len(others)) for each, judgement in found
+        ),
         unmeasured=[each for each, judgement in found if judgement.verdict == NOT_MEASURED],
-        selection_bias=_selection_bias(winner, judgements, len(rivals)),
+        selection_bias=_selection_bias(winner, others, judgements, len(rivals)),
         num_cells=len(ranked),
         num_ties=sum(float(each.spread) == float(winner.spread) for each in others),
         num_left_out=len([each for each in all_cells if each.side.finished]) - len(ranked),
@@ -232,32 +238,45 @@ def _compare_with(
     # Labelled by rank: the reasons would repeat the settings otherwise.
     best = dataclasses.replace(winner.side, label="the best")
     pairs = [(dataclasses.replace(each.side, label="the next"), best) for each in others]
-    return judge(pairs, shared_host, options, among=(len(others) + 1) * len(others) // 2)
+    return judge(pairs, shared_host, options, confidence=_ONE_SIDED)
 
 
-def _selection_bias(winner: RankedCell, judgements: Sequence[Judgement], num_rivals: int) -> float | None:
+def _is_decided_by_a_seed(cells: tuple[RankedCell, RankedCell], judgement: Judgement, rows: int) -> bool:
+    """Whether a cell that may be the best would be worse than it with one more seed of both, if their means stayed."""
+    effect = judgement.effect
+    if effect is None or judgement.verdict in DIFFERENT or not effect.estimate.dof:
+        return False
+    value, high = effect.estimate.value, effect.estimate.high
+    if cells[0].side.metric.effect != "difference":
+        value, high = math.log(value), math.log(high)
+    count, dof = min(len(each.side.measured) for each in cells), effect.estimate.dof
+    narrower = critical_value(dof + 2, rows) / critical_value(dof, rows) * math.sqrt(count / (count + 1))
+    return abs(value) > (high - value) * narrower
+
+
+def _selection_bias(
+    winner: RankedCell, others: Sequence[RankedCell], judgements: Sequence[Judgement], num_rivals: int
+) -> float | None:
     """Return by how much the winner's mean exceeds the truth on average, if its rivals are equally good.
 
-    That is the expected largest of that many normal numbers, times the standard error of a cell's mean, whose square is
-    half the variance of the difference of two cells. The expectation is Blom's approximation (*Statistical Estimates
-    and Transformed Beta-Variables*, 1958).
+    That is the expected largest of that many normal numbers, times the standard error of the winner's mean: its own,
+    but without what the seeds do to all cells alike, so at most that of a difference by √2. The expectation is Blom's
+    approximation (*Statistical Estimates and Transformed Beta-Variables*, 1958).
     """
-    effects = [judgement.effect for judgement in judgements if judgement.effect is not None]
-    errors = [effect.estimate.error for effect in effects if effect.estimate.dof]
-    if not errors:
-        return None
+    of_differences = [judgement.effect.estimate for judgement in judgements if judgement.effect is not None]
+    middle = median([each.error for each in of_differences if each.dof])
+    if not middle:
+        return None  # not known, or the runs differ by less than their metric's rounding
+    is_difference = winner.side.metric.effect == "difference"
+    samples = [make_sample(each.side.values, is_ratio=not is_difference) for each in (winner, *others)]
+    error = min(middle / math.sqrt(2), error_of_first(samples))
     count = num_rivals + 1
-    error = math.sqrt(mean([each**2 for each in errors]) / 2)
-    if not error:
-        return None  # the runs differ by less than their metric's rounding
     largest = NormalDist().inv_cdf((count - 0.375) / (count + 0.25)) if num_rivals else 0.0
-    if winner.side.metric.effect == "difference":
-        return error * largest
-    return float(winner.spread) * -math.expm1(-error * largest)
+    return error * largest if is_difference else float(winner.spread) * -math.expm1(-error * largest)
 
 
 def _group_seeds(cells: Cells, metric: Metric, folders: Collection[Path] | None) -> list[RankedCell]:
-    names = [name for name in cells.telling if name != SEED]
+    names = [name for name in cells.telling if not is_seed(name)]
     groups: dict[Hashable, list[Cell]] = {}
     for cell in cells.cells:
         if cell.stored is not None and (folders is None or cell.stored.paths.root in folders):

@@ -77,12 +77,15 @@ def best_sentences(best: BestCell) -> list[str]:
 
 
 def _describe_effect(best: BestCell) -> str:
-    """The effect of the winner against the next one, with its interval: `0.1300 [0.1100, 0.1500]`."""
+    """The effect of the winner against the next one, with the end of its one-sided interval: `0.13, at least 0.11`."""
     assert best.effect is not None  # a pair with a verdict has one
     metric, estimate = best.metric, best.effect.estimate
-    words = {"difference": "", "ratio": " times", "speedup": " times as fast"}[metric.effect]
-    least, most = metric.format_ends(estimate.low, estimate.high)
-    return f"{metric.format_effect(estimate.value)}{words} [{least}, {most}]"
+    is_above = estimate.value > (0.0 if metric.effect == "difference" else 1.0)
+    value, bound = metric.format_effect(estimate.value), metric.format_ends(estimate.low, estimate.high)[not is_above]
+    if metric.effect == "difference":  # how far ahead, in either direction
+        return f"{value.removeprefix('-')}, at least {bound.removeprefix('-')}"
+    words = "times" if metric.effect == "ratio" else "times as fast"
+    return f"{value} {words}, at {'least' if is_above else 'most'} {bound}"
 
 
 def _describe_lost(best: BestCell) -> list[str]:
@@ -102,11 +105,17 @@ def _describe_rivals(best: BestCell) -> list[str]:
     if not best.rivals:
         return []
     count = f"{len(best.rivals)} cells are" if len(best.rivals) > 1 else "One cell is"
-    lines = [f"{count} not shown to be worse than the best one: {_name(best.rivals)}."]
-    if best.num_cells > 2:
-        lines.append("The intervals hold for all pairs of cells together: they are wider than those of `compare`.")
+    lines = [f"{count} not shown to be worse than the best one: {_name(best.rivals)}.", _describe_one_more_seed(best)]
     is_about_rivals = best.reason and best.verdict not in (*DIFFERENT, NOT_MEASURED)
     return [*lines, f"({best.reason}.)"] if is_about_rivals else lines
+
+
+def _describe_one_more_seed(best: BestCell) -> str:
+    decided, rivals = best.num_decided_by_a_seed, len(best.rivals)
+    if rivals == 1:
+        return f"One more seed of both would likely {'rule it out' if decided else 'not rule it out'}."
+    which = "none" if not decided else "all" if decided == rivals else f"about {decided}"
+    return f"One more seed of each would likely rule out {which} of them."
 
 
 def _describe_unmeasured(best: BestCell) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 from runmanager.results.compare.caveats import CONTENDED, mentions_hidden_costs
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable, rows_by_sides
 from runmanager.results.compare.overall_effect import OverallEffect, overall_effect
-from runmanager.results.compare.verdict import DIFFERENT, NO_DIFFERENCE, NOT_MEASURED, VERDICTS
+from runmanager.results.compare.verdict import BEHIND, DIFFERENT, NO_DIFFERENCE, NOT_MEASURED, VERDICTS
 from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.table_model.columns import Row, Table, setting_name
 from runmanager.text import format_value, pluralize
@@ -137,7 +137,7 @@ def _clause(found: OverallEffect, row: ComparisonRow, candidate: str, baseline: 
         how = "times" if effect == "ratio" else "above" if estimate.value >= 0 else "below"
         return f"its {row.metric.name} is {value.removeprefix('-')} {how} {baseline}'s [{least}, {most}]"
     ratio, low, high = estimate.value, estimate.low, estimate.high
-    if found.verdict == "slower":
+    if found.verdict in BEHIND:
         candidate, baseline, ratio, low, high = baseline, candidate, 1 / ratio, 1 / high, 1 / low
     by = _by_metric(row)
     texts = [_short(value, least=low) for value in (ratio, low, high)]

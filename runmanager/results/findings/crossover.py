@@ -10,7 +10,7 @@ from typing import Any
 from runmanager.errors import UsageError
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
 from runmanager.results.compare.matched_pairs import Match, Matches
-from runmanager.results.compare.verdict import NOT_MEASURED
+from runmanager.results.compare.verdict import AHEAD, BEHIND, NOT_MEASURED
 from runmanager.results.stats.curve_crossing import Crossing, CurvePoint, find_crossings
 from runmanager.results.stats.descriptive import median
 from runmanager.results.table_model.columns import setting_name
@@ -25,7 +25,7 @@ __all__ = [
 
 _NUM_PARAMETERS = "num_parameters"
 _MAX_UNREQUESTED = 6  # pairs of curves along an axis: more lines are not useful
-_AHEAD = {"faster": 1, "better": 1, "slower": -1, "worse": -1}
+_AHEAD = dict.fromkeys(AHEAD, 1) | dict.fromkeys(BEHIND, -1)
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from typing import Any
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.gpus import has_cuda
 from runmanager.records.run.status import Reason, Status
+from runmanager.records.settings.seeds import is_seed
 from runmanager.records.storage.reader import StoredRun
 from runmanager.records.sweep.lookup import OUTPUT_ROOT, command_on
-from runmanager.results.compare.cell_pairing import SEED
 from runmanager.results.compare.comparability import TOO_FEW_EPOCHS
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
 from runmanager.results.compare.options import ENOUGH_SEEDS, CompareOptions
@@ -26,7 +26,7 @@ _RERUN_SETTINGS = ("resume=", "rerun_changed=")  # with these a command would al
 MIN_EPOCHS = 7  # requested: the first is warm-up, and another may be
 _MIN_VALUES = 3  # of an axis: of two values the best is always at an end
 _DEFAULT_METRIC = "val_accuracy"  # of `runmanager best`
-_NOT_EXTENDED = ("num_workers", "eval_batch_size", SEED)  # they do not improve the metrics
+_NOT_EXTENDED = ("num_workers", "eval_batch_size")  # they do not improve the metrics
 
 
 def next_steps(
@@ -154,7 +154,11 @@ def _more_certainty(results: Table, comparison: ComparisonTable, known: Mapping[
         steps.append(f"Measure again when the machine is quiet{turns}: other load was on it during {of}.")
     steps += _more_epochs(comparison, finished, known)
     cells = finished_cells(collapse_seeds(results))
-    if "seed" in known and len(cells) > 1 and max(row.values.get(SEEDS, 1) for row in cells) < CompareOptions.min_seeds:
+    if (
+        any(map(is_seed, known))
+        and len(cells) > 1
+        and max(row.values.get(SEEDS, 1) for row in cells) < CompareOptions.min_seeds
+    ):
         steps.append(f"Run several seeds, as in `{ENOUGH_SEEDS}`: fewer do not show which differences are chance.")
     return steps
 
@@ -207,7 +211,8 @@ def _at_the_edge(results: Table, runs: Sequence[StoredRun]) -> list[str]:
     steps = []
     for name in found.cells.settings:
         values = [row[name] for row in found.cells.rows]
-        if setting_name(name) in _NOT_EXTENDED or not all(map(_is_number, values)) or len(set(values)) < _MIN_VALUES:
+        is_extended = setting_name(name) not in _NOT_EXTENDED and not is_seed(name)
+        if not is_extended or not all(map(_is_number, values)) or len(set(values)) < _MIN_VALUES:
             continue
         if best[name] in (min(values), max(values)) and all(row[name] == best[name] for row in found.equally_good):
             end, beyond = ("largest", "larger") if best[name] == max(values) else ("smallest", "smaller")

@@ -4,26 +4,24 @@ import dataclasses
 import math
 from collections.abc import Collection, Mapping, Sequence
 
+from runmanager.records.settings.seeds import is_seed
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
-from runmanager.results.compare.cell_pairing import SEED
 from runmanager.results.compare.comparison_side import Side
 from runmanager.results.compare.matched_pairs import Match, Matches, match_sides
 from runmanager.results.compare.options import ANY_AXIS, ENOUGH_SEEDS, CompareOptions
 from runmanager.results.compare.sweep_question import other_metric, was_timed
-from runmanager.results.compare.verdict import residuals_of_pairs, took_turns
+from runmanager.results.compare.verdict import detectable_text, residuals_of_pairs, took_turns
 from runmanager.results.findings.recommendations import MIN_EPOCHS
 from runmanager.results.metrics.metric import THROUGHPUT
-from runmanager.results.stats.effects import residuals_of_side
 from runmanager.results.stats.noise_model import Residuals
-from runmanager.results.stats.power import MAX_RUNS, power, runs_needed, smallest_detectable
+from runmanager.results.stats.power import MAX_RUNS, likely_deviations, power, runs_needed, smallest_detectable
+from runmanager.results.stats.samples import make_sample
 
 __all__ = ["detectable_before_running", "detectable_by_more_runs", "too_little_to_compare"]
 
 _EFFECT = 0.03  # the margin of a comparison: smaller effects are rarely worth a decision
 _TARGET_POWER = 0.8
-_ASSUMED_DEVIATION = 0.02  # of runs of equal settings, where too few were measured
-_MIN_DOF = 2  # of a measured deviation, to be used
 _MAX_CELLS = 2000  # of a plan: matching more takes too long
 
 
@@ -91,7 +89,7 @@ def _enough_epochs(matches: Matches, pairs: Sequence[Match], most: float) -> str
 
 
 def _if_seeded(matches: Matches) -> str:
-    return "" if SEED in matches.cells.names() else " if the program takes a seed"
+    return "" if any(map(is_seed, matches.cells.names())) else " if the program takes a seed"
 
 
 def _too_few_epochs(matches: Matches, axis: str, epochs: Mapping[str, int]) -> list[str]:
@@ -144,14 +142,14 @@ def _lines(matches: Matches, plan: SweepRecord | None, axis: str) -> list[str]:
         return []
     residuals = _residuals(pairs)
     runs = min(len(side.cells) for match in pairs for side in match.sides)
-    deviation, basis = _deviation(residuals)
-    least = smallest_detectable(CompareOptions.drift, deviation=deviation, runs=runs, rows=len(pairs))
-    above = f"above about {least:.0%}" if least < 1 else f"of more than a factor of about {1 + least:.0f}"
-    only_larger = f"only differences in speed {above} can be seen"
-    has_seed = SEED in matches.cells.names()
+    deviations = likely_deviations(residuals)
+    basis = _basis(residuals, deviations)
+    least = smallest_detectable(CompareOptions.drift, deviations=deviations, runs=runs, rows=len(pairs))
+    only_larger = f"{detectable_text(least)} can be seen"
+    has_seed = any(map(is_seed, matches.cells.names()))
     name = axis.removesuffix(".name")
     value = f"value of {name}{', all else equal' if len({repr(each.settings) for each in pairs}) > 1 else ''}"
-    needed = runs_needed(_EFFECT, deviation=deviation, share=_TARGET_POWER, rows=len(pairs))
+    needed = runs_needed(_EFFECT, deviations=deviations, share=_TARGET_POWER, rows=len(pairs))
     if runs == 1:
         way = f", as with `'seed=range({needed})'` as the first axis," if has_seed and needed else " in turns"
         return [f"With one run for each {value}, {only_larger}; {_enough(needed, way)} ({basis})."]
@@ -159,7 +157,7 @@ def _lines(matches: Matches, plan: SweepRecord | None, axis: str) -> list[str]:
     if not all(took_turns(*(_start_times(side, indices) for side in match.sides)) for match in pairs):
         way = ", with `seed` as the first axis," if has_seed else " in turns"
         return [f"As the values of {name} run one after the other, {only_larger}; {_enough(needed, way)} ({basis})."]
-    share = power(_EFFECT, deviation=deviation, runs=runs, rows=len(pairs))
+    share = power(_EFFECT, deviations=deviations, runs=runs, rows=len(pairs))
     text = f"With {runs} runs for each {value}, a difference in speed of {_EFFECT:.0%} is seen"
     more = f"; {_enough(needed)}" if share < _TARGET_POWER else ""
     return [f"{text} with a chance of {_percent(share)}{more} ({basis})."]
@@ -174,10 +172,10 @@ def _enough(needed: int | None, way: str = "") -> str:
 def _residuals(pairs: Sequence[Match]) -> Residuals:
     """Return the noise between runs from the pairs, or from their sides where the pairs cannot be compared."""
     found = residuals_of_pairs([match.sides for match in pairs])
-    if found.dof >= _MIN_DOF:
+    if found.dof:
         return found
     sides = {tuple(cell.signature for cell in side.cells): side for match in pairs for side in match.sides}
-    seen = [residuals_of_side(side.values) for side in sides.values() if len(side.values) > 1]
+    seen = [make_sample(side.values, is_ratio=True).residuals for side in sides.values() if len(side.values) > 1]
     return Residuals(math.fsum(each.squares for each in seen), math.fsum(each.dof for each in seen))
 
 
@@ -189,12 +187,11 @@ def _start_times(side: Side, indices: dict[str, int]) -> list[str]:
     ]
 
 
-def _deviation(residuals: Residuals) -> tuple[float, str]:
-    """Return the deviation between runs of equal settings, and where it comes from."""
-    if residuals.dof >= _MIN_DOF:
-        deviation = math.sqrt(residuals.squares / residuals.dof)
-        return deviation, f"runs of equal settings differ by {deviation:.1%} here"
-    return _ASSUMED_DEVIATION, f"if runs of equal settings differ by {_ASSUMED_DEVIATION:.0%}, as is assumed so far"
+def _basis(residuals: Residuals, deviations: Sequence[float]) -> str:
+    """Say where the deviation between runs of equal settings comes from."""
+    if len(deviations) == 1:
+        return f"if runs of equal settings differ by {deviations[0]:.0%}, as is assumed so far"
+    return f"runs of equal settings differ by {math.sqrt(residuals.squares / residuals.dof):.1%} here"
 
 
 def _percent(share: float) -> str:

@@ -11,7 +11,7 @@ from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.results.compare.comparison_side import label_of
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable, MeasuredEffect
 from runmanager.results.compare.overall_effect import overall_effect
-from runmanager.results.compare.verdict import verdict
+from runmanager.results.compare.verdict import is_too_small_to_see
 from runmanager.results.findings.comparison_findings import location_text, without_contention
 from runmanager.results.metrics.metric import THROUGHPUT, Metric
 from runmanager.results.stats.descriptive import Interval
@@ -91,8 +91,8 @@ def judge_condition(condition: Condition, comparison: ComparisonTable, metric: M
     """Answer a condition from the intervals of a comparison by its metric.
 
     ```
-    failed      an interval lies wholly beyond the drift, and beyond the amount where one is given
-    passed      every interval lies wholly within the amount (else the margin), which is at least the drift
+    failed      an interval lies wholly beyond no effect, and beyond the amount where one is given
+    passed      every interval lies wholly within the amount (else the margin), which is above the drift
     not known   otherwise
     ```
 
@@ -130,24 +130,22 @@ def _status(condition: Condition, metric: Metric, row: ComparisonRow) -> GateSta
     effect = row.effect
     if effect is None:
         return GateStatus.PASSED if row.are_equal and condition.amount != 0 else GateStatus.NOT_KNOWN
-    return _status_of(condition, _loss_of(metric, effect.estimate.interval), effect.tolerance, effect.margin)
+    return _status_of(condition, metric, effect)
 
 
-def _status_of(condition: Condition, loss: Interval, drift: float, margin: float | None) -> GateStatus:
-    if loss.low > max(drift, condition.amount or 0.0):
-        return GateStatus.FAILED
-    allowed = margin if condition.amount is None else condition.amount
-    if allowed is not None and loss.high < allowed and allowed >= drift:
-        return GateStatus.PASSED
-    return GateStatus.NOT_KNOWN
+def _status_of(condition: Condition, metric: Metric, effect: MeasuredEffect) -> GateStatus:
+    loss = _loss(metric, effect)
+    if loss.low > max(effect.tolerance, condition.amount or 0.0):
+        return GateStatus.NOT_KNOWN if is_too_small_to_see(effect) else GateStatus.FAILED
+    allowed = effect.margin if condition.amount is None else condition.amount
+    if allowed is None or loss.high >= allowed or allowed < effect.tolerance:
+        return GateStatus.NOT_KNOWN
+    return GateStatus.NOT_KNOWN if effect.drift and allowed <= effect.drift else GateStatus.PASSED
 
 
 def _loss(metric: Metric, effect: MeasuredEffect) -> Interval:
-    return _loss_of(metric, effect.estimate.interval)
-
-
-def _loss_of(metric: Metric, interval: Interval) -> Interval:
     """Return how much worse the candidate is: a share for ratios, in the metric's unit for differences."""
+    interval = effect.estimate.interval
     no_effect = 0.0 if metric.effect == "difference" else 1.0
     if metric.effect == "speedup" or metric.more_is_better:
         return Interval(no_effect - interval.high, no_effect - interval.low)
@@ -162,13 +160,11 @@ def _overall(
     if len(rows) < 2 or len(effects) < len(rows) or len({(row["candidate"], row["baseline"]) for row in rows}) > 1:
         return None
     found = overall_effect(rows, [name for name in comparison.settings if name in comparison.shown])
-    drift, margin = max(each.tolerance for each in effects), effects[0].margin
-    status = _status_of(condition, _loss_of(metric, found.estimate.interval), drift, margin)
+    status = _status_of(condition, metric, found.effect)
     if not found.agrees or status is GateStatus.NOT_KNOWN:
         return None
-    word = verdict(metric, found.estimate.interval, tolerance=drift, margin=margin)
     said = f"{_effect_text(rows[0], found.estimate.value, found.estimate.interval)}, the mean over {len(rows)} pairs"
-    return Answer(status, f"`--fail-if {condition.text}` {status.name.lower()}: {said} ({word}).")
+    return Answer(status, f"`--fail-if {condition.text}` {status.name.lower()}: {said} ({found.verdict}).")
 
 
 def _said(row: ComparisonRow, comparison: ComparisonTable) -> str:

@@ -53,12 +53,6 @@ class Metric:
         """Whether smaller values are a speedup."""
         return self.effect == "speedup" and not self.more_is_better
 
-    def verdict_word(self, direction: int) -> str:
-        """Return the verdict on an effect above (1) or below (-1) no effect."""
-        if self.effect == "speedup":
-            return "faster" if direction > 0 else "slower"
-        return "better" if (direction > 0) == self.more_is_better else "worse"
-
     def format_value(self, value: Any) -> str:
         """Format a value of the metric for people, with the spread over runs where it has one."""
         return human(value, _ROUNDED if self.rounded else self.name)

@@ -1,215 +1,208 @@
 """The ratio or difference of two sides with its interval, for all rows of a comparison together. Pure functions."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cached_property
 
-from runmanager.errors import UsageError
-from runmanager.results.stats.descriptive import Estimate, mean, median, ratio_factor
-from runmanager.results.stats.noise_model import NO_PRIOR, RATIO_PRIOR, Noise, Residuals, moderate_noise
+from runmanager.results.stats.descriptive import Estimate, ratio_factor
+from runmanager.results.stats.drift import drift_variance, fit_trend
+from runmanager.results.stats.noise_model import (
+    CONFIDENCE,
+    DIFFERENCES,
+    RATIOS,
+    Difference,
+    LearntNoise,
+    Reach,
+    Residuals,
+    critical_value,
+)
+from runmanager.results.stats.samples import Runs, Sample, make_sample, residuals
 
 __all__ = [
-    *("ROUNDING", "Contrast", "RunValue", "geometric_mean", "make_contrast", "residuals_of_side", "run_values"),
-    *("simultaneous_estimates", "speedup_interval", "typical_interval"),
+    "ROUNDING",
+    "Contrast",
+    "assumed_share",
+    "error_of_first",
+    "make_contrast",
+    "pooled_residuals",
+    "simultaneous_estimates",
+    "typical_interval",
 ]
-
-Runs = Sequence[Sequence[float]]
-"""The values of a side: for each run those of its measured epochs, or its single value."""
 
 ROUNDING = 1e-9
 """Relative difference up to which two values count as equal."""
-_MAX_AUTOCORRELATION = 0.9  # of neighbouring epochs: a short series cannot show more
 
 
 @dataclass(frozen=True)
 class Contrast:
-    """Two sides before their interval is computed: their typical values, and the noise that their runs show.
+    """Two sides before their interval is computed.
 
-    `runs` are their counts. `residuals` are those of a single run's value, of its logarithm for a ratio.
-    `min_variance` is the variance of a run's value that the epochs alone explain, `resolution` the smallest difference
-    of two values that the metric can show. `differences` are those of the pairs of runs (of logarithms for a ratio),
-    empty for two independent samples.
+    `are_paired`: their runs are pairs in their order. `resolution` is the smallest difference of two values that the
+    metric can show. `drift` bounds an unseen drift of the machine between the sides with 95% (a ratio less 1).
     """
 
-    baseline: float
-    candidate: float
-    runs: tuple[int, int]
-    residuals: Residuals
-    is_ratio: bool
-    min_variance: float = 0.0
+    baseline: Sample
+    candidate: Sample
+    are_paired: bool = False
     resolution: float = 0.0
-    differences: Sequence[float] = ()
+    drift: float = 0.0
 
     @property
-    def has_unknown_noise(self) -> bool:
-        """Whether no run differs from another of its side by more than rounding, so that the noise is not known."""
-        scale = max(abs(self.baseline), abs(self.candidate))
-        return not self.is_ratio and not self.resolution and self.residuals.squares <= (ROUNDING * scale) ** 2
+    def is_ratio(self) -> bool:
+        return self.baseline.is_ratio
 
     @property
     def value(self) -> float:
         """Candidate / baseline, or candidate - baseline."""
-        return self.candidate / self.baseline if self.is_ratio else self.candidate - self.baseline
+        low, high = self.baseline.typical, self.candidate.typical
+        return high / low if self.is_ratio else high - low
 
+    @cached_property
+    def differences(self) -> list[float]:
+        """The differences of the pairs of runs, of logarithms for a ratio; empty for two independent samples."""
+        if not self.are_paired:
+            return []
+        return [other - one for one, other in zip(self.baseline.values, self.candidate.values, strict=True)]
 
-@dataclass(frozen=True)
-class RunValue:
-    """The value of a run: the median of its epochs, the same on the scale of the contrast, and its variance.
+    @property
+    def residuals(self) -> Residuals:
+        """The noise between runs of equal settings that the two sides show."""
+        if self.are_paired:
+            return residuals(self.differences, share=0.5)
+        seen = self.baseline.residuals, self.candidate.residuals
+        return Residuals(seen[0].squares + seen[1].squares, seen[0].dof + seen[1].dof)
 
-    `scaled` is the logarithm of the median for a ratio, else the median; `variance` is what the epochs give `scaled`.
-    """
+    @property
+    def has_unknown_noise(self) -> bool:
+        """Whether no run differs from another of its side by more than rounding, so that the noise is not known."""
+        scale = max(abs(self.baseline.typical), abs(self.candidate.typical))
+        return not self.is_ratio and not self.resolution and self.residuals.squares <= (ROUNDING * scale) ** 2
 
-    median: float
-    scaled: float
-    variance: float
-
-
-def run_values(runs: Runs, *, is_ratio: bool, name: str = "side") -> list[RunValue]:
-    """Return the values of a side's runs; `name` is that of the side in errors.
-
-    Raises `UsageError` for a side without runs, a run without values, and for values that cannot be compared.
-    """
-    if not runs or not all(runs):
-        raise UsageError(f"The {name} of a comparison must have a measured value in each run, got {list(runs)}.")
-    return [_run_value(run, is_ratio, name) for run in runs]
-
-
-def _run_value(run: Sequence[float], is_ratio: bool, name: str) -> RunValue:
-    for value in run:
-        if not math.isfinite(value):
-            raise UsageError(f"Values of the {name} must be finite, got {value}.")
-        if is_ratio and value <= 0:
-            raise UsageError(f"Values of the {name} must be above 0 to have a ratio, got {value}.")
-    middle = median(run)
-    assert middle is not None  # a run without values is rejected
-    return RunValue(middle, math.log(middle) if is_ratio else middle, _variance_of_median(run, is_ratio))
+    @property
+    def least_variance(self) -> float:
+        """The variance of the difference that the epochs alone explain."""
+        return self.baseline.least_variance + self.candidate.least_variance
 
 
 def make_contrast(
-    baseline: Sequence[RunValue],
-    candidate: Sequence[RunValue],
-    *,
-    is_ratio: bool,
-    are_paired: bool = False,
-    resolution: float = 0.0,
+    baseline: Runs, candidate: Runs, *, is_ratio: bool, are_paired: bool = False, resolution: float = 0.0
 ) -> Contrast:
-    """Contrast two sides: their geometric means over runs for a ratio, else their means, and their noise.
-
-    With `are_paired`, the runs of both sides are pairs in their order. Then the noise is that of the pairs'
-    differences, without what both runs of a pair share, such as the effect of their seed or the machine's drift.
-    """
-    scaled = [[run.scaled for run in side] for side in (baseline, candidate)]
-    medians = [[run.median for run in side] for side in (baseline, candidate)]
-    low, high = (geometric_mean(each) if is_ratio else mean(each) for each in medians)
-    differences = [other - one for one, other in zip(*scaled, strict=True)] if are_paired else []
-    if are_paired:
-        residuals = _residuals(differences, share=0.5)
-    else:
-        residuals = _two_sample_residuals(*(_residuals(values) for values in scaled))
-    variance = mean([run.variance for run in (*baseline, *candidate)])
-    runs = len(baseline), len(candidate)
-    return Contrast(low, high, runs, residuals, is_ratio, variance, resolution, differences)
+    """Contrast the values of two sides. Raises as `make_sample`."""
+    low = make_sample(baseline, is_ratio=is_ratio, name="baseline")
+    high = make_sample(candidate, is_ratio=is_ratio, name="candidate")
+    return Contrast(low, high, are_paired, resolution)
 
 
-def simultaneous_estimates(contrasts: Sequence[Contrast], *, rows: int | None = None) -> list[Estimate]:
-    """Estimate the rows of a comparison, all ratios or all differences, with simultaneous 95% intervals.
+def simultaneous_estimates(
+    contrasts: Sequence[Contrast], *, rows: int | None = None, confidence: float = CONFIDENCE
+) -> list[Estimate]:
+    """Estimate the rows of a comparison, all ratios or all differences, with simultaneous intervals.
 
-    `rows` is the number of rows of the comparison, where others have intervals of another kind. Each row's noise is
-    estimated from all of them (`noise_model.py`).
+    `rows` counts further rows whose intervals are of another kind. The noise is learnt from all rows together
+    (`noise_model.py`), and so is a drift of the machine over time where the order of the runs lets it be seen.
     """
     if not contrasts:
         return []
-    prior = RATIO_PRIOR if contrasts[0].is_ratio else NO_PRIOR
-    noises = moderate_noise([each.residuals for each in contrasts], prior)
-    count = len(contrasts) if rows is None else rows
+    is_ratio = contrasts[0].is_ratio
+    sources: dict[Hashable, tuple[int, Residuals]] = {}
+    trend = fit_trend([sample for each in contrasts for sample in (each.baseline, each.candidate)])
+
+    def source_of(key: Hashable, seen: Residuals) -> int:
+        return sources.setdefault(key, (len(sources), seen))[0]
+
+    differences = []
+    for number, each in enumerate(contrasts):
+        count = len(each.baseline.runs)
+        if each.are_paired:
+            # Its residuals are a single run's part of the difference.
+            terms = [(source_of(("pairs", number), each.residuals), math.sqrt(2 / count))]
+        else:
+            terms = [
+                (source_of(_key(sample, number, sign), trend.rest_of(sample)), sign / math.sqrt(len(sample.runs)))
+                for sign, sample in ((-1, each.baseline), (1, each.candidate))
+            ]
+        # A trend is not extrapolated from one side to a later one: the bound of the drift stands for it.
+        extra = drift_variance(each.drift) if each.drift else trend.variance_between(each.baseline, each.candidate)
+        differences.append(Difference(terms, each.least_variance, extra))
+    noise = LearntNoise([seen for _, seen in sources.values()], RATIOS if is_ratio else DIFFERENCES)
+    reaches = noise.reaches(differences, rows=rows, confidence=confidence)
     return [
-        _estimate(each, noise.at_least(each.min_variance), count) for each, noise in zip(contrasts, noises, strict=True)
+        _estimate(each, 0.0 if each.drift else trend.between(each.baseline, each.candidate), reach)
+        for each, reach in zip(contrasts, reaches, strict=True)
     ]
 
 
-def _estimate(contrast: Contrast, noise: Noise, rows: int) -> Estimate:
-    value, error = contrast.value, noise.standard_error(*contrast.runs)
-    half_width = max(noise.half_width(*contrast.runs, rows=rows), contrast.resolution * (1 + ROUNDING))
+def _key(sample: Sample, number: int, sign: int) -> Hashable:
+    return (number, sign) if sample.key is None else (sample.key,)
+
+
+def _estimate(contrast: Contrast, shift: float, reach: Reach) -> Estimate:
+    half_width = max(reach.half_width, contrast.resolution * (1 + ROUNDING))
     if contrast.is_ratio:
-        factor = ratio_factor(half_width)
-        return Estimate(value, value / factor, value * factor, error, noise.dof)
-    return Estimate(value, value - half_width, value + half_width, error, noise.dof)
+        value, factor = contrast.value * math.exp(-shift), ratio_factor(half_width)
+        return Estimate(value, value / factor, value * factor, reach.error, reach.dof)
+    value = contrast.value
+    return Estimate(value, value - half_width, value + half_width, reach.error, reach.dof)
 
 
-def speedup_interval(baseline: Runs, candidate: Runs, *, are_paired: bool = False) -> Estimate:
-    """Estimate the ratio of two sides' throughputs (samples a second, by run and epoch) with its 95% interval.
+def pooled_residuals(contrasts: Sequence[Contrast]) -> Residuals:
+    """Return the noise between runs of equal settings that all rows show together, without a drift that is seen."""
+    trend = fit_trend([sample for each in contrasts for sample in (each.baseline, each.candidate)])
+    seen = [each.residuals for each in contrasts if each.are_paired]
+    unpaired = [(number, each) for number, each in enumerate(contrasts) if not each.are_paired]
+    samples = {
+        _key(sample, number, sign): sample
+        for number, each in unpaired
+        for sign, sample in ((-1, each.baseline), (1, each.candidate))
+    }
+    seen += [trend.rest_of(sample) for sample in samples.values()]
+    return Residuals(math.fsum(each.squares for each in seen), math.fsum(each.dof for each in seen))
 
-    Raises `UsageError` for a side without runs, a run without epochs, or a throughput that is not above 0.
+
+def assumed_share(contrast: Contrast, estimate: Estimate, pooled: Residuals) -> float:
+    """Return the share of an interval's width that runs do not explain, but what is assumed of them.
+
+    Runs explain the larger one of Welch's interval (*Biometrika* 34, 1947) and Student's t by the `pooled` residuals of
+    all rows; with one run a side nothing.
     """
-    sides = [
-        run_values(side, is_ratio=True, name=name) for name, side in (("baseline", baseline), ("candidate", candidate))
-    ]
-    return simultaneous_estimates([make_contrast(sides[0], sides[1], is_ratio=True, are_paired=are_paired)])[0]
+    width = estimate.error * critical_value(estimate.dof, 1)
+    if not 0 < width < math.inf or not contrast.residuals.dof:
+        return float(not contrast.residuals.dof)
+    counts = len(contrast.baseline.runs), len(contrast.candidate.runs)
+    error = math.sqrt(pooled.squares / pooled.dof * sum(1 / count for count in counts))
+    explained = max(_width_by_runs(contrast), critical_value(pooled.dof, 1) * error)
+    return max(0.0, 1 - explained / width)
+
+
+def _width_by_runs(contrast: Contrast) -> float:
+    seen = [contrast.baseline.residuals, contrast.candidate.residuals]
+    if contrast.are_paired:
+        seen = [residuals(contrast.differences)]
+    if not all(each.dof for each in seen):
+        return 0.0
+    variances = [each.squares / each.dof / (each.dof + 1) for each in seen]
+    total = math.fsum(variances)
+    if not total:
+        return 0.0
+    dof = 1 / math.fsum((each / total) ** 2 / of.dof for each, of in zip(variances, seen, strict=True))
+    return math.sqrt(total) * critical_value(dof, 1)
+
+
+def error_of_first(samples: Sequence[Sample]) -> float:
+    """Return the standard error of the mean of the first sample, whose noise is learnt from all."""
+    prior = RATIOS if samples[0].is_ratio else DIFFERENCES
+    mean_of_runs = Difference([(0, math.sqrt(1 / len(samples[0].runs)))])
+    return LearntNoise([each.residuals for each in samples], prior).reaches([mean_of_runs])[0].error
 
 
 def typical_interval(runs: Runs) -> Estimate:
     """Estimate a side's throughput, the geometric mean over runs, with its 95% interval.
 
-    Raises as `speedup_interval`.
+    Raises as `make_sample`.
     """
-    side = run_values(runs, is_ratio=True)
-    residuals = _residuals([run.scaled for run in side])
-    noise = RATIO_PRIOR.updated(residuals).at_least(mean([run.variance for run in side]))
-    value, factor = geometric_mean([run.median for run in side]), ratio_factor(noise.half_width(len(side)))
-    return Estimate(value, value / factor, value * factor, noise.standard_error(len(side)), noise.dof)
-
-
-def residuals_of_side(runs: Runs) -> Residuals:
-    """Return the noise that the runs of one side show. Raises as `speedup_interval`."""
-    return _residuals([run.scaled for run in run_values(runs, is_ratio=True)])
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    """Return the geometric mean of at least one value above 0; that of equal values is exactly the value."""
-    first = values[0]
-    return first * math.exp(mean([math.log(value / first) for value in values]))
-
-
-def _residuals(values: Sequence[float], *, share: float = 1.0) -> Residuals:
-    """Return the residuals about the mean; `share` of the squares is one run's part."""
-    middle = mean(values)
-    return Residuals(share * math.fsum((value - middle) ** 2 for value in values), len(values) - 1.0)
-
-
-def _two_sample_residuals(first: Residuals, second: Residuals) -> Residuals:
-    """Return the residuals of a single run of either side that give the difference of the two means its variance.
-
-    The sides may have different noise and different numbers of runs: each mean has its own variance, and the degrees of
-    freedom are Welch's (*Biometrika* 34, 1947). A single run shows no noise: its side is assumed to have the other's.
-    """
-    if not (first.dof and second.dof):
-        return Residuals(first.squares + second.squares, first.dof + second.dof)
-    shares = [1 / (each.dof + 1) for each in (first, second)]
-    variances = [share * each.squares / each.dof for share, each in zip(shares, (first, second), strict=True)]
-    total = math.fsum(variances)
-    if not total:
-        return Residuals(0.0, first.dof + second.dof)
-    parts = [(variance / total) ** 2 / each.dof for variance, each in zip(variances, (first, second), strict=True)]
-    dof = 1 / math.fsum(parts)
-    return Residuals(total / math.fsum(shares) * dof, dof)
-
-
-def _variance_of_median(values: Sequence[float], is_ratio: bool) -> float:
-    """Return the variance of a run's median that its epochs explain, of its logarithm for a ratio; 0 for one epoch.
-
-    Under normal noise the median has π/2 times the variance of the mean (David and Nagaraja, *Order Statistics*, 2003),
-    and that of the mean grows by (1 + r) / (1 - r) where neighbours have the correlation r (Bartlett, *JRSS* 8, 1946).
-    """
-    count = len(values)
-    if count < 2:
-        return 0.0
-    middle = math.fsum(values) / count
-    deviations = [value - middle for value in values]
-    squares = math.fsum([each * each for each in deviations])
-    if not squares:
-        return 0.0
-    autocorrelation = math.fsum([one * other for one, other in pairwise(deviations)]) / squares
-    r = min(max(autocorrelation, 0.0), _MAX_AUTOCORRELATION)
-    variance = math.pi / 2 * squares / (count - 1) / count * (1 + r) / (1 - r)
-    return variance / middle**2 if is_ratio else variance
+    sample = make_sample(runs, is_ratio=True)
+    difference = Difference([(0, math.sqrt(1 / len(sample.runs)))], sample.least_variance)
+    (reach,) = LearntNoise([sample.residuals], RATIOS).reaches([difference])
+    value, factor = sample.typical, ratio_factor(reach.half_width)
+    return Estimate(value, value / factor, value * factor, reach.error, reach.dof)

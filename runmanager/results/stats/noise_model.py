@@ -1,38 +1,33 @@
-"""The noise between runs of equal settings: the prior, its update by runs, and the resulting intervals. Pure functions.
+"""The noise between runs of equal settings, learnt from the runs that are compared, and the intervals that follow.
 
-A comparison needs the variance of one run's value, and a few runs estimate it badly. Therefore it is moderated (Smyth,
-"Linear models and empirical Bayes methods for assessing differential expression in microarray experiments",
-*Statistical Applications in Genetics and Molecular Biology* 3(1), 2004; the conjugate prior is in Gelman et al.,
-*Bayesian Data Analysis*, 3rd ed. 2013, section 3.3): a prior with `dof` degrees of freedom is updated by the runs of
-the other rows of a comparison and by those of the row itself. Student's t with all these degrees of freedom then gives
-an interval from one run a side on; for several rows the largest of their values of t does (max-t).
-`benchmarks/compare_truth.py` measures its coverage by simulation.
+A comparison needs the deviation of one run's value, and few runs estimate it badly. So the deviations of all compared
+cells are learnt together (a hierarchical model, Gelman et al., *Bayesian Data Analysis*, 3rd ed. 2013, chapter 5): the
+logarithm of each is normal about a level. Either the cells are alike, and the level is learnt from all of them, or each
+has a deviation of its own; the runs say which is more probable. The intervals average over all deviations that the runs
+leave possible, so one method serves one, two or many runs a side. `benchmarks/compare_truth.py` measures their coverage
+by simulation.
 """
 
 import math
-import statistics
+from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
 
 __all__ = [
-    "MAX_SHARED_DOF",
-    "NO_PRIOR",
-    "RATIO_PRIOR",
-    "Noise",
-    "Residuals",
-    "critical_value",
-    "moderate_noise",
-    "pool_other_rows",
+    *("CONFIDENCE", "DIFFERENCES", "RATIOS", "Difference", "LearntNoise", "Prior", "Reach", "Residuals"),
+    *("critical_value", "error_of_sum"),
 ]
 
-CONFIDENCE = 0.95
-MAX_SHARED_DOF = 4.0
-"""Most degrees of freedom that the other rows of a comparison add in total: their settings may be quieter."""
 
-_MAX_VARIANCE_RATIO = 4.0  # a variance counts as at most this many times the typical one
-_MIN_VARIANCE_RATIO = 1e-4  # of the typical variance: runs that are equal up to rounding have none
-_MIN_ROWS = 3  # with fewer, one outlying row determines the median
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -44,160 +39,290 @@ class Residuals:
 
 
 @dataclass(frozen=True)
-class Noise:
-    """The variance of one run's value, and its degrees of freedom (0: unknown).
+class Prior:
+    """What is assumed of the deviation between runs: its typical size, the spread of its logarithm, and an upper limit.
 
-    `own` of these come from the row's own runs; the others are shared with the other rows of a comparison.
+    Above `most` few deviations are expected. Without a `deviation` the unit is not known: any size is equally probable,
+    and `spread` is that between cells.
     """
 
-    variance: float
+    deviation: float | None
+    spread: float
+    most: float = math.inf
+
+
+RATIOS = Prior(0.012, 2.4, 0.5)
+"""Of the logarithm of a speed."""
+
+DIFFERENCES = Prior(None, 2.0)
+"""Of metrics such as accuracies and losses."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference of means: each of `terms` is a source of noise, and the factor of its deviation.
+
+    Its variance is at least `least_variance`, as from the epochs within a run; `extra_variance` is added.
+    """
+
+    terms: Sequence[tuple[int, float]]
+    least_variance: float = 0.0
+    extra_variance: float = 0.0
+
+
+@dataclass(frozen=True)
+class Reach:
+    """The half-width of an interval, with the standard error and the degrees of freedom of a like Student's t."""
+
+    half_width: float
+    error: float
     dof: float
-    own: float = 0.0
 
-    def updated(self, seen: Residuals, *, are_own: bool = True) -> "Noise":
-        """Return the noise after runs were seen: the mean of both variances, weighted by their degrees of freedom.
 
-        Where the runs vary more than expected, the prior is weighted down by the square of the ratio of both variances:
-        else it would make noisy runs look quiet.
+class LearntNoise:
+    """The deviations of several sources of noise, such as the cells of a comparison, given the residuals of each."""
+
+    def __init__(self, seen: Sequence[Residuals], prior: Prior) -> None:
+        """Learn from the residuals of all sources."""
+        self._seen = seen
+        self._dof = math.fsum(each.dof for each in seen)
+        squares = math.fsum(each.squares for each in seen)
+        self._is_known = prior.deviation is not None or (squares > 0 and self._dof > 0)
+        if self._is_known:
+            deviation = prior.deviation or math.sqrt(squares / self._dof)
+            self._learn(math.log(deviation), prior)
+
+    def reaches(
+        self, differences: Sequence[Difference], *, rows: int | None = None, confidence: float = CONFIDENCE
+    ) -> list[Reach]:
+        """Return how far the interval of each difference reaches; together they hold with this confidence.
+
+        `rows` counts further intervals of another kind that are to hold as well. Without a known unit and without
+        residuals the intervals are infinite, or of no width where equal values are all that was seen.
         """
-        if not seen.dof:
-            return self
-        variance = seen.squares / seen.dof
-        weight = (self.variance / variance) ** 2 if variance > self.variance else 1.0
-        prior_dof, own = weight * self.dof, weight * self.own + (seen.dof if are_own else 0.0)
-        dof = prior_dof + seen.dof
-        return Noise((prior_dof * self.variance + seen.squares) / dof, dof, own)
+        import numpy as np
 
-    def at_least(self, variance: float) -> "Noise":
-        """Return the noise with at least this variance, such as the one from the epochs within a run."""
-        return self if self.variance >= variance else replace(self, variance=variance)
+        if not self._is_known or not differences:
+            return [Reach(0.0 if self._dof else math.inf, 0.0, self._dof) for _ in differences]
+        variances = [self._variances(each) for each in differences]
+        shares = np.stack([_grouped(each) for each in variances])
+        reached = _half_widths(shares, confidence ** (1 / max(len(differences), rows or 0)))
+        if len(differences) > 1:
+            # Šidák's level, by which rows hold jointly, is for independent ones. These share noise.
+            alone = _half_widths(shares, confidence)
+            needed = self._joint_factor(differences, variances, alone, confidence)
+            reached = reached * needed * alone / _half_widths(shares, confidence ** (1 / len(differences)))
+        halves, most = (_half_widths(shares, share) for share in (0.5, CONFIDENCE))
+        return [
+            Reach(float(each), *_students(half, end)) for each, half, end in zip(reached, halves, most, strict=True)
+        ]
 
-    def standard_error(self, *runs: int) -> float:
-        """Return the standard error of the difference of two means over `runs` runs each; of one mean for one count."""
-        return math.sqrt(self.variance * sum(1 / count for count in runs))
+    def deviations(self, source: int, count: int) -> list[float]:
+        """Return so many deviations of a source, all equally probable and in order; empty where none is known."""
+        import numpy as np
 
-    def half_width(self, *runs: int, rows: int = 1) -> float:
-        """Return the half-width of the interval of that difference, one of `rows` simultaneous ones.
+        if not self._is_known:
+            return []
+        return list(map(float, np.quantile(self._draws(source)[0], (np.arange(count) + 0.5) / count)))
 
-        Infinite where the variance is unknown.
-        """
-        if not self.dof:
-            return math.inf
-        return critical_value(self.dof, rows, own=self.own) * self.standard_error(*runs)
+    def _learn(self, center: float, prior: Prior) -> None:
+        import numpy as np
+
+        below = _GRID_REACH
+        if prior.deviation is None:  # where a run collapsed, the others may be quieter by many orders of magnitude
+            quietest = min(each.squares / each.dof for each in self._seen if each.squares > 0)
+            below = min(max(below, math.ceil(_BELOW + center - math.log(quietest) / 2)), _MOST_REACH)
+        alike = _ALIKE_PAIR if sum(each.dof > 0 for each in self._seen) <= 2 else _ALIKE
+        grid, chances, weights = _alternatives(prior, below, alike)
+        self._grid, found = center + grid, np.log(weights)
+        precision = np.exp(-2 * self._grid)
+        self._likelihoods = []
+        for each in self._seen:
+            logs = -each.dof * self._grid - each.squares / 2 * precision
+            likelihood = np.exp(logs - logs.max())
+            self._likelihoods.append(likelihood)
+            found += np.log(chances @ likelihood)
+        found = np.exp(found - found.max())
+        found /= found.sum()
+        kept = found > _LEAST_WEIGHT
+        self._chances = chances[kept]
+        self._num_draws = _NUM_DRAWS if len(self._seen) <= _MANY_SOURCES else _NUM_DRAWS // 8
+        ends = np.cumsum(found[kept] / found[kept].sum())
+        ends[-1] = 1.0
+        counts = np.diff(np.round(ends * self._num_draws), prepend=0).astype(int)
+        self._chances, counts = self._chances[counts > 0], counts[counts > 0]
+        self._level_of_draw = np.repeat(np.arange(len(counts)), counts)
+        self._starts, self._counts = np.cumsum(counts) - counts, counts
+        self._drawn: dict[int, tuple[Floats, Floats]] = {}
+
+    def _draws(self, source: int) -> "tuple[Floats, Floats]":
+        """Return possible deviations of a source, and errors of them: as many of each level as it is probable."""
+        if source not in self._drawn:
+            import numpy as np
+            from scipy.special import ndtri
+
+            generator = np.random.default_rng([_SEED, source])
+            order = np.argsort(self._level_of_draw + generator.random(self._num_draws))
+            ranks = np.empty(self._num_draws)
+            ranks[order] = np.arange(self._num_draws)
+            level = self._level_of_draw
+            shares = (ranks - self._starts[level] + 0.5) / self._counts[level]
+            chances = np.cumsum(self._chances * self._likelihoods[source], axis=1)
+            chances = np.pad(chances / chances[:, -1:], ((0, 0), (1, 0)))
+            known = (chances + np.arange(len(chances))[:, None]).ravel()
+            step = self._grid[1] - self._grid[0]  # each value stands for the range about it
+            ends = np.concatenate([self._grid[:1] - step / 2, self._grid + step / 2])
+            logs = np.interp(level + shares, known, np.tile(ends, len(chances)))
+            errors = ndtri((generator.permutation(self._num_draws) + 0.5) / self._num_draws)
+            self._drawn[source] = np.exp(logs), errors
+        return self._drawn[source]
+
+    def _variances(self, difference: Difference) -> "Floats":
+        import numpy as np
+
+        total = np.zeros(self._num_draws)
+        for source, factor in difference.terms:
+            total += (factor * self._draws(source)[0]) ** 2
+        return np.asarray(np.maximum(total, difference.least_variance) + difference.extra_variance)
+
+    def _joint_factor(
+        self,
+        differences: Sequence[Difference],
+        variances: "Sequence[Floats]",
+        half_widths: "Floats",
+        confidence: float,
+    ) -> float:
+        """Return the factor by which intervals of single rows are widened to hold together."""
+        import numpy as np
+
+        furthest = np.zeros(self._num_draws)
+        for number, (each, variance, half_width) in enumerate(zip(differences, variances, half_widths, strict=True)):
+            error = np.zeros(self._num_draws)
+            known = np.zeros(self._num_draws)
+            for source, factor in each.terms:
+                deviations, errors = self._draws(source)
+                error += factor * deviations * errors
+                known += (factor * deviations) ** 2
+            rest = np.random.default_rng([_SEED, number, 1]).standard_normal(self._num_draws)
+            error += rest * np.sqrt(np.maximum(variance - known, 0.0))
+            furthest = np.maximum(furthest, np.abs(error) / half_width)
+        return float(np.quantile(furthest, confidence))
 
 
-RATIO_PRIOR = Noise(0.0745**2, 3.0)
-"""The prior of ratios, for the logarithm of a run's value: a deviation of 7.5% with three degrees of freedom.
+_SEED = 20261127
+_NUM_DRAWS = 8192
+_MANY_SOURCES = 200
+_GRID_REACH, _GRID_STEP = 8.0, 0.1  # in logarithms
+_BELOW = 4.0  # reach below the quietest source
+_MOST_REACH = 40.0
+_ALIKE, _ALIKE_PAIR = 0.5, 0.12  # probability that all cells are alike; two are often two devices
+_ODD = 0.05  # probability that a cell is unlike the others where these are alike, as where a run collapsed
+_ALIKE_SHARE = 0.05  # of the variance of their logarithms, which is then left between cells
+_STEPS_A_LEVEL = 8 / 3  # of the grid
+_SPREAD_BEYOND = 0.25  # of the logarithm, above the upper limit
+_FLOOR = 1e-8  # a deviation that no level expects is still possible
+_LEAST_WEIGHT = 1e-4
+_GROUPS = 256
+_LEAST_ESTIMATED_DOF = 1.5  # one run a side has fewer: nothing but the prior
+_STEPS = 40
+_MOST_ERRORS = 40.0  # of the largest deviation, that a half-width has
 
-Wide enough that one run a side gives an interval of a factor of 1.4 either way, 3.18 x 0.0745 x √2 in logarithms; weak
-enough that five quiet runs a side find a difference of 10%.
-"""
 
-NO_PRIOR = Noise(0.0, 0.0)
-"""Differences, as of accuracies and losses, have no prior, because their unit is not known."""
+@lru_cache(maxsize=16)
+def _alternatives(prior: Prior, below: float, alike_share: float) -> "tuple[Floats, Floats, Floats]":
+    """Return a grid of deviations, their chances if the level is known, for each level, and the chances of the levels.
 
-
-def moderate_noise(seen: Sequence[Residuals], prior: Noise) -> list[Noise]:
-    """Return the noise of each row's runs, estimated from them and from the other rows of the comparison."""
-    pooled = pool_other_rows(seen, prior)
-    return [prior.updated(others, are_own=False).updated(own) for own, others in zip(seen, pooled, strict=True)]
-
-
-def pool_other_rows(seen: Sequence[Residuals], prior: Noise) -> list[Residuals]:
-    """Return the pooled residuals of the other rows, for each row: their mean variance, at most `MAX_SHARED_DOF`.
-
-    An outlying row must not affect the others. With a prior, the pooled variance is at most the prior's, or the median
-    one where three or more rows show that this is larger; without a prior, each variance counts as at most four times
-    the median one (winsorised, as in limma's robust version: Phipson et al., *Annals of Applied Statistics* 10(2),
-    2016).
+    The grid has logarithms over the typical one. First come the levels about which all cells are alike, then those
+    about which each has its own.
     """
-    known = [each for each in seen if each.dof]
-    typical = _typical_variance(known) if known else math.inf
-    winsor = math.inf if prior.dof else _MAX_VARIANCE_RATIO * typical
-    squares = [min(each.squares, winsor * each.dof) if each.dof else 0.0 for each in seen]
-    max_variance, max_dof = math.inf, MAX_SHARED_DOF
-    if prior.dof:
-        max_variance = max(prior.variance, typical) if len(known) >= _MIN_ROWS else prior.variance
-    elif len(known) >= _MIN_ROWS:
-        max_dof = min(MAX_SHARED_DOF, _shared_dof(known, least=typical * _MIN_VARIANCE_RATIO))
-    total, total_dof = math.fsum(squares), math.fsum(each.dof for each in seen)
-    pooled = []
-    for own, each in zip(squares, seen, strict=True):
-        others_dof = total_dof - each.dof
-        if others_dof <= 0:
-            pooled.append(Residuals())
-            continue
-        variance = max(0.0, total - own) / others_dof
-        dof = min(max_dof, others_dof)
-        pooled.append(Residuals(dof * min(variance, max_variance), dof))
-    return pooled
+    import numpy as np
+
+    grid = np.linspace(-below, _GRID_REACH, round((below + _GRID_REACH) / _GRID_STEP) + 1)
+    step = _STEPS_A_LEVEL * _GRID_STEP  # levels reach beyond the grid, so that none of its values is rarer
+    levels = np.arange(grid[0] - 3 * prior.spread, grid[-1] + 3 * prior.spread, step)[:, None]
+    if prior.deviation is None:
+        of_levels, own = np.ones(len(levels)), np.exp(-0.5 * ((grid - levels) / prior.spread) ** 2)
+    else:
+        of_levels, own = _density(levels[:, 0], prior), _density(grid, prior)[None]
+    alike = np.exp(-0.5 * ((grid - levels) / (math.sqrt(_ALIKE_SHARE) * prior.spread)) ** 2)
+    alike, own = (each / each.sum(axis=1).max() for each in (alike, own))
+    alike = (1 - _ODD) * alike + _ODD * own
+    chances = _FLOOR + np.concatenate([alike, own])
+    of_own = of_levels if len(own) > 1 else np.ones(1)
+    weights = np.concatenate([alike_share * of_levels / of_levels.sum(), (1 - alike_share) * of_own / of_own.sum()])
+    return grid, chances, np.maximum(weights, _FLOOR)
 
 
-def _shared_dof(known: Sequence[Residuals], *, least: float) -> float:
-    """Return the degrees of freedom that one row's variance adds to another's: few where they spread beyond chance.
+def _density(logs: "Floats", prior: Prior) -> "Floats":
+    """Return the density of the logarithm of a deviation over the typical one, up to a factor."""
+    import numpy as np
 
-    This is Smyth's estimate (2004, section 6.2): the logarithms of the estimates have a variance of trigamma(f / 2)
-    from their own f degrees of freedom, and of trigamma(d / 2) from rows with different variances; d is returned. The
-    inverse of trigamma uses the first terms of its series. A variance below `least` counts as `least`.
+    beyond = np.maximum(logs - math.log(prior.most / (prior.deviation or 1.0)), 0.0)
+    return np.asarray(np.exp(-0.5 * ((logs / prior.spread) ** 2 + (beyond / _SPREAD_BEYOND) ** 2)))
+
+
+def _grouped(variances: "Floats") -> "Floats":
+    """Return the square roots of the means of neighbouring variances, as few numbers give the same interval."""
+    import numpy as np
+
+    return np.asarray(np.sqrt(np.sort(variances).reshape(_GROUPS, -1).mean(axis=1)))
+
+
+def _half_widths(deviations: "Floats", confidence: float) -> "Floats":
+    """Return the half-width of each row, which errors of its deviations, all equally probable, rarely exceed."""
+    import numpy as np
+    from scipy.special import ndtr
+
+    low, high = np.zeros(len(deviations)), _MOST_ERRORS * deviations[:, -1]
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        is_exceeded = 2 * ndtr(-middle[:, None] / deviations).mean(axis=1) > 1 - confidence
+        low, high = np.where(is_exceeded, middle, low), np.where(is_exceeded, high, middle)
+    return high
+
+
+def _students(half: float, most: float) -> tuple[float, float]:
+    """Return the standard error and the degrees of freedom of Student's t, given its 50% and its 95% half-width."""
+    ratios, dofs = _ratios_of_students()
+    dof = dofs[min(bisect_left(ratios, -most / half), len(dofs) - 1)]
+    return float(most / critical_value(dof, 1)), dof
+
+
+def error_of_sum(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return the standard error and the degrees of freedom of a Student's t like a sum of independent ones.
+
+    `parts` are those of each. Where one is assumed more than estimated, the sum is simulated, none of its deviations
+    larger than twice its interval; else Satterthwaite's degrees of freedom (*Biometrics Bulletin* 2, 1946) are right.
     """
-    from scipy.special import polygamma
-
-    dof = math.fsum(each.dof for each in known) / len(known)
-    logs = [math.log(max(each.squares / each.dof, least)) for each in known] if least else []
-    beyond = statistics.variance(logs) - float(polygamma(1, dof / 2)) if logs else 0.0
-    return (1 + math.sqrt(1 + 2 * beyond)) / beyond if beyond > 0 else math.inf
-
-
-def _typical_variance(known: Sequence[Residuals]) -> float:
-    """Return the median of the estimates, corrected by the median of their chi-squared distribution."""
+    error = math.hypot(*(each for each, _ in parts))
+    if min(dof for _, dof in parts) >= _LEAST_ESTIMATED_DOF:
+        return error, error**4 / math.fsum(each**4 / dof for each, dof in parts)
+    import numpy as np
     from scipy.special import chdtri
 
-    dof = math.fsum(each.dof for each in known) / len(known)
-    middle = statistics.median([each.squares / each.dof for each in known])
-    return middle * dof / float(chdtri(dof, 0.5))
+    shares = (np.arange(_NUM_DRAWS) + 0.5) / _NUM_DRAWS
+    total = np.zeros(_NUM_DRAWS)
+    for number, (error, dof) in enumerate(parts):
+        order = np.random.default_rng([_SEED, number, 2]).permutation(_NUM_DRAWS)
+        scales = np.minimum(np.sqrt(dof / chdtri(dof, shares)), 2 * critical_value(dof, 1))
+        total += (error * scales[order]) ** 2
+    half, most = (float(_half_widths(_grouped(total)[None], share)[0]) for share in (0.5, CONFIDENCE))
+    return _students(half, most)
 
 
-def joint_confidence(rows: int) -> float:
-    """Return the confidence of each of `rows` intervals of any kind that hold simultaneously with 95%.
+@lru_cache(maxsize=1)
+def _ratios_of_students() -> tuple[list[float], list[float]]:
+    from scipy.special import stdtrit
 
-    Šidák, *JASA* 62, 1967.
-    """
-    return float(CONFIDENCE ** (1 / max(rows, 1)))
+    dofs = [10 ** (step / 200) / 2 for step in range(1001)]  # 0.5 to 50,000
+    return [-float(stdtrit(dof, 0.975) / stdtrit(dof, 0.75)) for dof in dofs], dofs
 
 
-def critical_value(dof: float, rows: int, *, own: float = 0.0) -> float:
-    """Return the two-sided 95% critical value of the largest of `rows` values of Student's t.
+def critical_value(dof: float, rows: int) -> float:
+    """Return the two-sided 95% critical value of Student's t for one of `rows` intervals that hold together.
 
-    Where all values share one noise, known with `dof` degrees of freedom, it is the quantile of the studentized maximum
-    modulus (Hochberg and Tamhane, *Multiple Comparison Procedures*, 1987, appendix 2); where each has its own noise, it
-    is Student's t at Šidák's level. Here `own` of the degrees of freedom belong to the value's own noise, and the
-    result is interpolated between the two by their share. For one row both are Student's t.
+    By Šidák's level (*JASA* 62, 1967).
     """
     from scipy.special import stdtrit
 
-    independent = float(stdtrit(dof, (1 + joint_confidence(rows)) / 2))
-    if rows <= 1:
-        return independent
-    shared = _maximum_modulus(max(round(dof, 1), 0.1), rows)
-    return shared + (independent - shared) * own / dof
-
-
-@lru_cache(maxsize=4096)
-def _maximum_modulus(dof: float, rows: int) -> float:
-    import numpy as np
-    from scipy.special import gammaincinv, ndtr, stdtrit
-
-    chances = (np.arange(_STEPS) + 0.5) / _STEPS
-    noise = np.sqrt(2 / dof * gammaincinv(dof / 2, chances))  # over the true one, at equal probabilities
-    low, highest = 0.0, float(stdtrit(dof, (1 + joint_confidence(rows)) / 2))
-    while highest - low > _PRECISION:
-        middle = (low + highest) / 2
-        if float(np.mean((2 * ndtr(middle * noise) - 1) ** rows)) < CONFIDENCE:
-            low = middle
-        else:
-            highest = middle
-    return highest
-
-
-_STEPS = 2000
-_PRECISION = 1e-6
+    return float(stdtrit(dof, (1 + CONFIDENCE ** (1 / max(rows, 1))) / 2))

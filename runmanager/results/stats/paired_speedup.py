@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from runmanager.records.run.environment_changes import sessions_in_other_environments
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.stats.descriptive import Estimate, mean, ratio_factor
-from runmanager.results.stats.noise_model import Noise, Residuals
+from runmanager.results.stats.noise_model import Difference, LearntNoise, Prior, critical_value
+from runmanager.results.stats.samples import residuals
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,8 +40,7 @@ MAX_SESSIONS = 20
 """Most sessions of a measurement: more add little precision, and each leaves an attempt in the run's record."""
 
 _MOST_SESSIONS = 100_000
-_PRIOR_SPREAD = 0.02  # of sessions' log ratios, before any was measured: docs/measurement_evidence.md has its coverage
-_PRIOR_WEIGHT = 2.0  # degrees of freedom of the prior
+_PRIOR = Prior(0.02, 1.0)  # of sessions' log ratios: docs/measurement_evidence.md has the coverage
 _TRIMMED = 0.2  # share of a session's batches that is trimmed at either end
 _ONE_SIDED_5_PERCENT = 1.645  # standard deviations
 
@@ -107,9 +107,8 @@ def paired_speedup(sessions: Sequence[_Ratios], *, rows: int = 1) -> PairedSpeed
     """Estimate the speedup and its 95% interval from the log ratios of rounds; None without a session.
 
     A session is one process a run, and no two processes are equally fast: so each session is one observation, the
-    trimmed mean of its rounds, and the interval is Student's t over sessions. Its variance is moderated
-    (`noise_model.py`): measured deviations are pooled with a prior of two degrees of freedom, a deviation of 2% between
-    sessions plus the variance of the rounds themselves. So the interval of one session is finite, and wide.
+    trimmed mean of its rounds. Their deviation is learnt from them (`noise_model.py`): 2% is typical, and it is at
+    least what the rounds themselves show. So the interval of one session is finite, and wide.
     Autocorrelated rounds are averaged in batches first (Fishman 1978); otherwise the interval would be too narrow. The
     interval is one of `rows` simultaneous ones.
     """
@@ -121,19 +120,19 @@ def paired_speedup(sessions: Sequence[_Ratios], *, rows: int = 1) -> PairedSpeed
     each = np.array([_trimmed(_batched(ratios, length)) for ratios in sessions])
     values, within = each[:, 0], float(each[:, 1].mean())
     count, value = len(values), float(values.mean())
-    deviations = float(((values - value) ** 2).sum())
-    prior = Noise(_PRIOR_SPREAD**2 + within, _PRIOR_WEIGHT)
-    noise = prior.updated(Residuals(deviations, count - 1.0))
-    ratio, factor = math.exp(value), ratio_factor(noise.half_width(count, rows=rows))
+    seen = residuals(values.tolist())
+    mean_of_sessions = Difference([(0, math.sqrt(1 / count))], within / count)
+    (reach,) = LearntNoise([seen], _PRIOR).reaches([mean_of_sessions], rows=rows)
+    ratio, factor = math.exp(value), ratio_factor(reach.half_width)
     return PairedSpeedup(
         value=ratio,
         low=ratio / factor,
         high=ratio * factor,
-        error=noise.standard_error(count),
-        dof=noise.dof,
+        error=reach.error,
+        dof=reach.dof,
         sessions=count,
         rounds=sum(map(len, sessions)),
-        spread=math.sqrt(deviations / (count - 1)) if count > 1 else None,
+        spread=math.sqrt(seen.squares / seen.dof) if count > 1 else None,
         rounds_a_batch=length,
         rows=rows,
     )
@@ -161,8 +160,8 @@ def sessions_needed(estimate: PairedSpeedup, half_width: float) -> int | None:
 def half_width_after(estimate: PairedSpeedup, sessions: int) -> float:
     """Return the half-width of the interval (a share) after so many sessions if their noise stays as it is."""
     dof = estimate.dof + sessions - estimate.sessions
-    noise = Noise(estimate.error**2 * estimate.sessions, dof, own=dof)
-    return math.expm1(noise.half_width(sessions, rows=estimate.rows))
+    error = estimate.error * math.sqrt(estimate.sessions / sessions)
+    return math.expm1(critical_value(dof, estimate.rows) * error)
 
 
 def batch_length(sessions: Sequence[_Ratios]) -> int:

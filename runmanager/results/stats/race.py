@@ -10,8 +10,9 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 
 from runmanager.results.stats.descriptive import Estimate, ratio_factor
-from runmanager.results.stats.noise_model import NO_PRIOR, RATIO_PRIOR, Residuals
+from runmanager.results.stats.noise_model import critical_value
 from runmanager.results.stats.paired_speedup import MIN_ROUNDS, log_ratios, paired_speedup
+from runmanager.results.stats.samples import residuals
 
 __all__ = ["LEAST_ROUNDS", "Sessions", "beaten", "fastest_of", "is_settled", "race_speedup"]
 
@@ -85,19 +86,8 @@ def is_settled(speedup: Estimate | None) -> bool:
 def _speedup_of_runs(ratios: Sequence[float], *, rows: int) -> Estimate | None:
     if len(ratios) < LEAST_ROUNDS:
         return None
-    count, value = len(ratios), math.fsum(ratios) / len(ratios)
-    deviations = math.fsum((each - value) ** 2 for each in ratios)
-    # A ratio of two runs has the noise of both; its deviations are twice those of a run.
-    seen = Residuals(deviations / 2, count - 1.0)
-    noise = RATIO_PRIOR.updated(seen)
-    # The prior may only widen the interval: on a busy machine runs differ by more than it assumes, and those that agree
-    # by chance would then be taken for quiet ones.
-    half_width = max(each.half_width(count, count, rows=rows) for each in (noise, NO_PRIOR.updated(seen)))
-    ratio, factor = math.exp(value), ratio_factor(half_width)
-    return Estimate(
-        ratio,
-        ratio / factor,
-        ratio * factor,
-        error=noise.standard_error(count, count),
-        dof=noise.dof,
-    )
+    # By these runs alone: on a busy machine those that agree by chance would else be taken for quiet ones.
+    seen, value = residuals(ratios), math.fsum(ratios) / len(ratios)
+    error = math.sqrt(seen.squares / seen.dof / len(ratios))
+    ratio, factor = math.exp(value), ratio_factor(critical_value(seen.dof, rows) * error)
+    return Estimate(ratio, ratio / factor, ratio * factor, error, seen.dof)

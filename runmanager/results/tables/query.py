@@ -7,10 +7,10 @@ from functools import partial
 
 from runmanager.errors import UsageError
 from runmanager.records.run.metric_direction import BETTER
+from runmanager.records.settings.seeds import is_seed
 from runmanager.records.settings.values import hashable
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
-from runmanager.results.compare.cell_pairing import SEED
 from runmanager.results.compare.comparison_table import ComparisonTable
 from runmanager.results.load.cells import gather_cells
 from runmanager.results.load.run_summary import SweepSummary
@@ -126,7 +126,11 @@ class TableQuery:
 
     def _applied(self, resolved: "_ResolvedTable", *, collapses: bool, leaves_out: bool = False) -> Table:
         is_for_people = collapses
-        collapses = collapses and not self.each and not {SEED, "run"} & {*self.columns, self.sort}
+        collapses = (
+            collapses
+            and not self.each
+            and not any(name == "run" or is_seed(name) for name in (*self.columns, self.sort) if name)
+        )
         if self.where is not None:
             resolved = resolved.filtered(self.where)
         if leaves_out and not self.each and not _ALL_EPOCHS & {*self.words}:

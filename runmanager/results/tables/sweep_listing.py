@@ -12,9 +12,9 @@ from typing import Any
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.metric_names import by_preference
 from runmanager.records.run.status import Status
+from runmanager.records.settings.seeds import is_seed
 from runmanager.records.settings.values import hashable
 from runmanager.records.sweep.sweep_record import SweepRecord
-from runmanager.results.compare.cell_pairing import SEED
 from runmanager.results.load.cells import CellsWith, CellWith
 from runmanager.results.load.disk_size import SizeMemory, sweep_size
 from runmanager.results.load.loader import read_summary
@@ -114,7 +114,7 @@ def _row(listed: ListedSweep) -> tuple[Row, bool | None]:
     read = {run.folder for run in summary.runs}
     damaged = {each.path.name for each in summary.damaged if each.path.parent == summary.paths.runs}
     states[_DAMAGED] = len(damaged - read)
-    found = _best(sweep, [name for name in cells.varying if name != SEED], cells.cells)
+    found = _best(sweep, [name for name in cells.varying if not is_seed(name)], cells.cells)
     metric, best, is_larger = found or (None, None, None)
     starts = [run.started_at for run in summary.runs if run.started_at]
     known = [state for state in (*_STATES, _REMOVED, _DAMAGED) if states[state]]

@@ -37,7 +37,7 @@ def write(
     cells = [config | {"batch_size": size, "seed": seed} for seed in range(seeds) for size in (100, 1000)]
     sweep.plan(*cells)
     for number, cell in enumerate(cells):
-        taken = seconds * (1 + 0.005 * (cell["seed"] - 2))
+        taken = seconds * (1 + 0.005 * (2 * cell["seed"] % 5 - 2))  # no trend
         epochs = timed_epochs([9.0] + [taken] * 6)
         sweep.run(cell, epochs, minute=first + step * number, **fields)
     return sweep

@@ -24,18 +24,26 @@ from .conftest import only_row, outcome
 CPU = {"lr": 0.01, "batch_size": 100, "num_workers": 0, "device": "cpu"}
 CUDA = CPU | {"device": "cuda"}
 ONE_RUN = (
-    "one side ran after the other: the interval does not know the machine's drift between them, so a difference must "
-    "lie outside 1 ± 10%; one run a side: the noise between runs is assumed, not measured; more seeds measure it"
+    "one side ran after the other: the interval includes a drift of the machine by 10%; one run a side: the noise "
+    "between runs is assumed, not measured; more seeds measure it"
 )
+
+
+def one_run_interval(table):
+    """The fields of the interval about 4, whose last digits depend on the versions of NumPy and SciPy."""
+    low, high = (table.rows[0][name] for name in ("ci_low", "ci_high"))
+    assert (low, high) == (pytest.approx(2.79, abs=0.01), pytest.approx(5.74, abs=0.02))
+    return f"{low},{high}"
 
 
 def test_comparison_csv_exactly(sweep, steady):
     sweep.run(CPU, steady(2.0))
     sweep.run(CUDA, steady(0.5, count=6))
-    assert to_csv(compare(*read_results(sweep.paths))) == (
+    table = compare(*read_results(sweep.paths))
+    assert to_csv(table) == (
         "lr,batch_size,num_workers,axis,baseline,candidate,baseline_samples_per_second,candidate_samples_per_second,"
         "speedup,ci_low,ci_high,verdict,reason,baseline_epochs,candidate_epochs\n"
-        f'0.01,100,0,device,cpu,cuda,500.0,2000.0,4.0,2.860496714066716,5.593434147754392,faster,"{ONE_RUN}",5,6\n'
+        f'0.01,100,0,device,cpu,cuda,500.0,2000.0,4.0,{one_run_interval(table)},faster,"{ONE_RUN}",5,6\n'
     )
 
 
@@ -269,11 +277,10 @@ def test_axis_with_the_largest_effect_stands_in_for_a_constant_device(on_one_dev
     requested, every = (compare(on_one_device(), None, CompareOptions(axis=axis)) for axis in ("batch_size", "any"))
     table = compare_with_stand_in(on_one_device(), None)
     assert compare(on_one_device(), None).rows == []  # not requested, so not in files
-    ends = ("speedup", "ci_low", "ci_high")
     # It was picked after looking at all axes, so its intervals hold together with theirs.
-    assert [[row[end] for end in ends] for row in table.rows] == [
-        [row[end] for end in ends] for row in every.rows if row["axis"] == "batch_size"
-    ]
+    of_axis = [row for row in every.rows if row["axis"] == "batch_size"]
+    assert [row["speedup"] for row in table.rows] == [row["speedup"] for row in of_axis]
+    assert all(row["ci_low"] <= other["ci_low"] for row, other in zip(table.rows, of_axis, strict=True))
     assert all(row["ci_low"] < other["ci_low"] for row, other in zip(table.rows, requested.rows, strict=True))
     assert [row["axis"] for row in table.rows] == ["batch_size", "batch_size"]
     assert "axis" in table.shown and "axis" not in requested.shown  # shown for the axis that was not requested
@@ -304,7 +311,7 @@ def test_stand_in_rows_follow_those_of_a_missing_device(on_one_device):
     rows = [(row["axis"], row["lr"], row["batch_size"], row["device"], row["verdict"]) for row in table.rows]
     assert rows == [
         *(("device", lr, size, None, "not measured") for lr in (0.1, 0.2) for size in (100, 200)),
-        *(("batch_size", lr, None, "cpu", "faster") for lr in (0.1, 0.2)),
+        *(("batch_size", lr, None, "cpu", "inconclusive") for lr in (0.1, 0.2)),  # one run a side
     ]
     assert table.legend.startswith(
         "No two devices can be compared, so batch_size, along which the medians differ most, is compared as well; "
@@ -379,7 +386,7 @@ def test_columns_of_other_metrics(contents, steady):
     assert to_csv(table) == (
         "lr,batch_size,num_workers,axis,baseline,candidate,metric,baseline_value,candidate_value,speedup,ci_low,"
         "ci_high,verdict,reason,baseline_epochs,candidate_epochs\n"
-        f'0.01,100,0,device,cpu,cuda,epoch_seconds,2.0,0.5,4.0,2.860496714066716,5.593434147754392,faster,"{ONE_RUN}",5,5\n'
+        f'0.01,100,0,device,cpu,cuda,epoch_seconds,2.0,0.5,4.0,{one_run_interval(table)},faster,"{ONE_RUN}",5,5\n'
     )
 
 
@@ -451,7 +458,7 @@ def test_time_to_accuracy_is_a_speedup(learners):
     # On CPU 0.45 is reached in the third epoch, after 11 seconds, on CUDA in the second, after 10.
     row = only_row(learners, metric="time_to_accuracy=0.45")
     assert (row["baseline_value"], row["candidate_value"], row["speedup"]) == (11, 10, pytest.approx(1.1))
-    assert row["verdict"] == "inconclusive"
+    assert row["verdict"] == "faster"  # no seed of either side differs from the others
 
 
 def test_side_with_a_run_below_the_target_accuracy_is_not_measured(learners):

@@ -48,6 +48,16 @@ def test_agreeing_pairs_have_their_geometric_mean_with_students_interval():
     assert overall_effect(rows_of([1.9, 2.0, 2.1]), (), sides=5).estimate.high > found.estimate.high
 
 
+def test_pairs_of_one_run_a_side_do_not_add_up_to_knowledge(contents, timed):
+    """Noise that is assumed of each is not known of their mean: it is hardly narrower."""
+    cells = [
+        ({"lr": lr, "device": device}, timed([9.0] + [1.0] * 5), {}) for lr in (1, 2) for device in ("cpu", "cuda")
+    ]
+    rows = compare(contents(*cells), None, CompareOptions(drift=0.0)).rows
+    single = compare(contents(*cells[:2]), None, CompareOptions(drift=0.0)).rows[0].effect.estimate
+    assert math.log(overall_effect(rows, ()).estimate.high) > 0.5 * math.log(single.high)
+
+
 def test_agreement_is_cochrans_q_for_known_variances():
     """With equal weights Q is the sum of squares over the variance; its published 5% value for 3 dof is 7.815."""
     logs = np.array([0.0, 0.0, 0.0, 1.0])

@@ -14,8 +14,9 @@ from runmanager.records.run.status import Reason, Status
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.sweep_record import add_cells
 from runmanager.results.compare.comparison import CompareOptions, compare
-from runmanager.results.findings.best import find_best
+from runmanager.results.findings.best import BestCell, find_best
 from runmanager.results.findings.best_text import best_headline, best_sections, best_sentences, best_to_json
+from runmanager.results.stats.noise_model import critical_value
 from runmanager.results.table_model.sections import format_sections
 
 OPTIONS: dict[str, Any] = {"metric": "val_accuracy"}
@@ -60,8 +61,8 @@ def test_best_is_the_best_mean_not_the_best_run(seeds: Callable[..., SweepConten
 def test_clear_winner_is_outside_the_noise(seeds: Callable[..., SweepContents]) -> None:
     found = find_best(seeds(low=[0.60, 0.61, 0.62], high=[0.90, 0.905, 0.91]), None, **OPTIONS)
     assert found.verdict == "better"
-    low, high = (f"{end:.4f}" for end in (found.effect.estimate.low, found.effect.estimate.high))
-    assert f"The difference is outside the noise: 0.2950 [{low}, {high}]." in best_sentences(found)
+    low = f"{found.effect.estimate.low:.4f}"
+    assert f"The difference is outside the noise: 0.2950, at least {low}." in best_sentences(found)
 
 
 def test_runner_up_within_the_noise_is_a_rival(seeds: Callable[..., SweepContents]) -> None:
@@ -96,6 +97,73 @@ def test_rival_is_named_though_the_runner_up_is_significantly_behind(seeds: Call
     assert found.verdict == "better" and found.runner_up is not None
     assert found.runner_up.settings == {"lr": "q1"}
     assert "One cell is not shown to be worse than the best one: lr=wild." in best_sentences(found)
+
+
+def sweep_of_20(seeds: Callable[..., SweepContents], generator: np.random.Generator, step: float) -> SweepContents:
+    """Twenty cells of three seeds that differ by 0.01, each cell worse than the one before by `step`."""
+    noise = generator.normal(0, 0.01, (20, 3))
+    return seeds(**{f"c{at}": (0.95 - step * at + noise[at]).tolist() for at in range(20)})
+
+
+def test_the_best_of_twenty_is_among_few(seeds: Callable[..., SweepContents]) -> None:
+    """Comparisons with the best alone leave far fewer than the intervals of all 190 pairs."""
+    generator, num_rivals, num_by_pairs, missed = np.random.default_rng(1), 0, 0, 0
+    for _ in range(8):
+        sweep = sweep_of_20(seeds, generator, 0.005)
+        found = find_best(sweep, None, **OPTIONS)
+        named = {cell.settings["lr"] for cell in [found.winner, *found.rivals]}
+        missed += "c0" not in named
+        num_rivals += len(found.rivals)
+        best = found.winner.settings["lr"]
+        table = compare(sweep, None, CompareOptions(axis="lr", baseline=best, **OPTIONS))
+        rows = table.rows
+        assert {row["baseline"] for row in rows} == {best} and len(rows) == 19
+        ends = [(row["difference"], row["ci_high"]) for row in rows]
+        # Šidák's level of 190 pairs over that of 19, at the degrees of freedom of many cells.
+        factor = critical_value(30.0, 190) / critical_value(30.0, 19)
+        num_by_pairs += sum(value + factor * (high - value) >= 0 for value, high in ends)
+    assert missed <= 1
+    assert num_rivals < 8 * 8 and num_rivals < 0.75 * num_by_pairs
+
+
+def test_equal_cells_are_all_rivals_in_nearly_all_sweeps(seeds: Callable[..., SweepContents]) -> None:
+    generator = np.random.default_rng(2)
+    found = [find_best(sweep_of_20(seeds, generator, 0.0), None, **OPTIONS) for _ in range(12)]
+    assert sum(len(each.rivals) < 19 for each in found) <= 3  # at most 10%, as both directions are looked at
+
+
+def test_a_collapsed_seed_of_a_loser_changes_neither_the_luck_nor_the_rivals(
+    seeds: Callable[..., SweepContents],
+) -> None:
+    values = np.random.default_rng(3).normal(0.9, 0.002, (12, 4))
+    values[0] += 0.002
+    cells = {f"c{at}": row.tolist() for at, row in enumerate(values)}
+    before = find_best(seeds(**cells), None, **OPTIONS)
+    loser = next(name for name in ("c11", "c10") if name != before.winner.settings["lr"])
+    after = find_best(seeds(**cells | {loser: [*cells[loser][:3], 0.1]}), None, **OPTIONS)
+    assert before.selection_bias is not None and after.selection_bias is not None
+    assert after.selection_bias == pytest.approx(before.selection_bias, rel=0.1)
+    assert after.selection_bias < 0.003
+
+    def rivals(found: BestCell) -> set[str]:
+        return {each.settings["lr"] for each in found.rivals} - {loser}
+
+    assert rivals(after) == rivals(before)
+
+
+def test_cells_that_one_more_seed_would_rule_out_are_counted(seeds: Callable[..., SweepContents]) -> None:
+    """The width of the interval falls with more runs; a cell just within it will be out, an equal one will not."""
+    noise, other = [-0.004, 0.004, 0.001, -0.001], [0.002, 0.003, -0.004, -0.001]
+    cells = {"a": [0.95 + each for each in noise], "b": [0.9495 + each for each in other]}
+    close = find_best(seeds(**cells), None, **OPTIONS)
+    assert (len(close.rivals), close.num_decided_by_a_seed) == (1, 0)
+    assert "One more seed of both would likely not rule it out." in best_sentences(close)
+    assert close.effect is not None
+    reach = close.effect.estimate.high - close.effect.estimate.value
+    cells["b"] = [0.95 - 0.95 * reach + each for each in other]
+    further = find_best(seeds(**cells), None, **OPTIONS)
+    assert (len(further.rivals), further.num_decided_by_a_seed) == (1, 1)
+    assert "One more seed of both would likely rule it out." in best_sentences(further)
 
 
 def test_cells_with_too_few_runs_are_named(seeds: Callable[..., SweepContents]) -> None:
@@ -155,7 +223,7 @@ def test_smaller_times_and_losses_are_better(contents: Callable[..., SweepConten
     assert find_best(sweep, None, metric="epoch_seconds").winner.settings == {"lr": 2}
     by_speed = find_best(sweep, None, metric="samples_per_second")
     assert by_speed.winner.settings == {"lr": 2}
-    assert "The difference is outside the noise: 4.000 times as fast [" in " ".join(best_sentences(by_speed))
+    assert "The difference is outside the noise: 4.000 times as fast, at least " in " ".join(best_sentences(by_speed))
 
 
 def test_geometric_mean_is_named(contents: Callable[..., SweepContents]) -> None:

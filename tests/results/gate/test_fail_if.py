@@ -11,7 +11,7 @@ from runmanager.results.stats.descriptive import Estimate
 PASSED, FAILED, NOT_KNOWN = GateStatus.PASSED, GateStatus.FAILED, GateStatus.NOT_KNOWN
 
 
-def table(*intervals, metric="samples_per_second", drift=0.0, margin=0.03):
+def table(*intervals, metric="samples_per_second", drift=0.0, margin=0.03, tolerance=0.0, detectable=0.0):
     found = find_metric(metric)
     rows = []
     for number, ends in enumerate(intervals):
@@ -23,7 +23,7 @@ def table(*intervals, metric="samples_per_second", drift=0.0, margin=0.03):
             low, high = ends
             middle = (low + high) / 2
             estimate = Estimate(middle, low, high, (high - low) / 4, 30.0)
-            effect = MeasuredEffect(estimate, drift, margin, {})
+            effect = MeasuredEffect(estimate, tolerance, margin, {}, drift, detectable)
             values |= {found.effect: middle, "ci_low": low, "ci_high": high}
         rows.append(ComparisonRow(values, [], metric=found, effect=effect, is_stand_in=False))
     columns = ["lr", *found.columns]
@@ -39,7 +39,7 @@ def status(condition, *intervals, metric="samples_per_second", **facts):
     ("condition", "interval", "drift", "expected"),
     [
         ("slower", (0.96, 0.98), 0.0, FAILED),
-        ("slower", (0.96, 0.98), 0.1, NOT_KNOWN),  # the machine may have drifted
+        ("slower", (0.96, 0.98), 0.1, FAILED),  # the interval includes the drift
         ("slower", (0.80, 0.89), 0.1, FAILED),
         ("slower", (0.98, 1.01), 0.0, PASSED),  # within the margin of 3%
         ("slower", (0.96, 1.01), 0.0, NOT_KNOWN),
@@ -49,13 +49,27 @@ def status(condition, *intervals, metric="samples_per_second", **facts):
         ("slower:5%", (0.90, 0.94), 0.0, FAILED),
         ("slower:5%", (0.90, 0.96), 0.0, NOT_KNOWN),
         ("slower:5%", (1.50, 1.60), 0.1, NOT_KNOWN),
-        ("slower:10%", (0.95, 1.05), 0.1, PASSED),
+        ("slower:10%", (0.95, 1.05), 0.1, NOT_KNOWN),  # the amount must exceed the drift
+        ("slower:11%", (0.95, 1.05), 0.1, PASSED),
+        ("slower:11%", (0.85, 1.05), 0.1, NOT_KNOWN),
         ("slower:20%", (0.82, 0.88), 0.1, PASSED),
         ("slower", (1.20, 1.30), 0.0, PASSED),
     ],
 )
 def test_speed_is_answered_by_where_the_interval_lies(condition, interval, drift, expected):
     assert status(condition, interval, drift=drift) is expected
+
+
+def test_epochs_side_by_side_keep_their_tolerance():
+    assert status("slower", (0.96, 0.985), tolerance=0.01) is FAILED
+    assert status("slower", (0.96, 0.995), tolerance=0.01) is NOT_KNOWN
+    assert status("slower:0.5%", (1.0, 1.1), tolerance=0.01) is NOT_KNOWN
+
+
+def test_a_loss_of_contended_runs_must_be_one_that_they_can_show():
+    assert status("slower", (0.5, 0.8), detectable=1.0) is NOT_KNOWN  # 0.65 times as fast, and a factor of 2 is seen
+    assert status("slower", (0.2, 0.3), detectable=1.0) is FAILED
+    assert status("slower", (0.99, 1.01), detectable=1.0) is PASSED
 
 
 @pytest.mark.parametrize(

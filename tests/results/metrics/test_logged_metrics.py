@@ -111,7 +111,7 @@ def test_rate_of_a_unit_is_that_of_each_measured_epoch(contents, timed):
     (run,) = contents(({"lr": 0.1}, [*epochs, *timed([1.0], num_warmup=0)], {})).runs
     metric = find_metric("tokens_per_second", [run])
     assert metric.values(run) == [300, 150]
-    assert (metric.effect, metric.verdict_word(1), metric.count_columns[0]) == ("speedup", "faster", "baseline_epochs")
+    assert (metric.effect, metric.more_is_better, metric.count_columns[0]) == ("speedup", True, "baseline_epochs")
     with pytest.raises(UsageError, match="did you mean 'tokens_per_second'"):
         find_metric("token_per_second", [run])
 

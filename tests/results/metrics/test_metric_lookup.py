@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from runmanager.errors import UsageError
+from runmanager.results.compare.verdict import verdict
 from runmanager.results.metrics.metric_lookup import (
     METRIC_NAMES,
     any_direction,
@@ -12,6 +13,7 @@ from runmanager.results.metrics.metric_lookup import (
     has_metrics,
     requested_metric,
 )
+from runmanager.results.stats.descriptive import Interval
 from runmanager.results.table_model.columns import OUTCOMES
 
 
@@ -62,8 +64,9 @@ def test_training_accuracy_is_used_without_validation(contents, timed):
     ],
 )
 def test_verdicts_by_direction_of_the_metric(name, above, below):
-    metric = find_metric(name)
-    assert (metric.verdict_word(1), metric.verdict_word(-1)) == (above, below)
+    no_effect = 0.0 if (metric := find_metric(name)).effect == "difference" else 1.0
+    intervals = Interval(no_effect + 0.1, no_effect + 0.2), Interval(no_effect - 0.2, no_effect - 0.1)
+    assert [verdict(metric, each, tolerance=0.0, margin=None) for each in intervals] == [above, below]
 
 
 def test_every_listed_metric_is_known():
