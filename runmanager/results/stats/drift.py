@@ -18,7 +18,7 @@ _EXPECTED_DRIFT = 0.1
 
 
 def drift_variance(drift: float) -> float:
-    """Return the variance of the logarithm of a speed that a drift leaves which it exceeds in 1 of 20 cases."""
+    """Return the variance of a drift, in logarithms of a speed, that exceeds this bound in 1 of 20 cases."""
     return (math.log1p(drift) / _QUANTILE) ** 2
 
 
