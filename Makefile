@@ -28,7 +28,7 @@ HYDRA_TESTS := tests/launching/test_hydra_suites.py tests/launching/test_hydra_i
 	tests/app/driver/test_other_sweepers.py tests/app/compose
 FUZZER := atheris==3.0.0
 # The accuracy of the measurements where the truth is known, for docs/measurement_evidence.md.
-TRUTHS := phase_truth warmup_truth bound_truth compare_truth paired_truth tune_truth gate_truth
+TRUTHS := phase_truth warmup_truth bound_truth compare_truth real_sweeps paired_truth tune_truth gate_truth
 # The time of the last commit; that of hatchling for sources without one.
 EPOCH = $$(git log -1 --format=%ct 2>/dev/null || echo 1580601600)
 # The tools to compare with. Without a network they are skipped, and the page says so.

@@ -28,7 +28,7 @@ from runmanager.results.load.loader import read_results
 
 _SETTINGS = (
     *("device=cpu", "batch_size=100", "tensorboard.enabled=false", "dataset=fake", "dataset.val_size=100"),
-    *("loader=resident", "model=mlp", "dataset.size=5000", "epochs=8"),
+    *("loader=resident", "model=mlp", "dataset.size=20000", "epochs=8"),
 )
 _COUNTS = (2, 3, 5, 8)
 _SLOWDOWNS = (0.0, 0.03, 0.05)
