@@ -110,7 +110,7 @@ def test_comparisons_are_as_before(command: Command, name: str, options: tuple[s
     )
     # The last digits of a quantile depend on the version of SciPy.
     assert [list(map(number_or_text, row)) for row in rows] == [
-        [pytest.approx(each, rel=1e-6) if isinstance(each, float) else each for each in map(number_or_text, row)]
+        [pytest.approx(each, rel=1e-9) if isinstance(each, float) else each for each in map(number_or_text, row)]
         for row in before
     ]
 
@@ -135,9 +135,9 @@ def test_the_best_cell_is_as_before(command: Command) -> None:
 
 
 def approximated(value: Any) -> Any:
-    """The value with six digits of each number."""
+    """The value with ten digits of each number."""
     if isinstance(value, dict):
         return {name: approximated(each) for name, each in value.items()}
     if isinstance(value, list):
         return [approximated(each) for each in value]
-    return float(f"{value:.6g}") if isinstance(value, float) else value
+    return float(f"{value:.10g}") if isinstance(value, float) else value

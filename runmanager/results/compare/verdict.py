@@ -267,7 +267,7 @@ def _effect(
             f"one side ran after the other: the interval includes a drift of the machine by {contrast.drift * 100:g}%"
         )
     if contrast.is_ratio and (shift := estimate.value / contrast.value - 1):
-        said.append(f"the machine's speed drifted: the speedup is corrected by {shift:+.1%}")
+        said.append(f"the machine's speed drifted: the speedup is corrected by {shift * 100:+.2g}%")
     said += _assumed(contrast, estimate, noise)
     by_seed = dict(zip(evidence.seeds, contrast.differences, strict=True))
     effect = MeasuredEffect(estimate, tolerance, options.margin_of(metric.effect), by_seed, contrast.drift)

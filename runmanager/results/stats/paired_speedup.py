@@ -40,7 +40,7 @@ MAX_SESSIONS = 20
 """Most sessions of a measurement: more add little precision, and each leaves an attempt in the run's record."""
 
 _MOST_SESSIONS = 100_000
-_PRIOR = Prior(0.02, 1.0)  # of sessions' log ratios: docs/measurement_evidence.md has the coverage
+_PRIOR = Prior(0.025, 1.0)  # of sessions' log ratios: docs/measurement_evidence.md has the coverage
 _TRIMMED = 0.2  # share of a session's batches that is trimmed at either end
 _ONE_SIDED_5_PERCENT = 1.645  # standard deviations
 
@@ -107,7 +107,7 @@ def paired_speedup(sessions: Sequence[_Ratios], *, rows: int = 1) -> PairedSpeed
     """Estimate the speedup and its 95% interval from the log ratios of rounds; None without a session.
 
     A session is one process a run, and no two processes are equally fast: so each session is one observation, the
-    trimmed mean of its rounds. Their deviation is learnt from them (`noise_model.py`): 2% is typical, and it is at
+    trimmed mean of its rounds. Their deviation is learnt from them (`noise_model.py`): 2.5% is typical, and it is at
     least what the rounds themselves show. So the interval of one session is finite, and wide.
     Autocorrelated rounds are averaged in batches first (Fishman 1978); otherwise the interval would be too narrow. The
     interval is one of `rows` simultaneous ones.

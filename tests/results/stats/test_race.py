@@ -39,8 +39,8 @@ def test_losers_are_dropped_and_the_fastest_stays() -> None:
 
 
 def test_of_equals_hardly_one_is_dropped() -> None:
-    num_wrong = sum(bool(simulated_race(dict.fromkeys(range(5), 1.0), seed=seed)) for seed in range(100))
-    assert num_wrong <= 5  # 5%
+    num_wrong = sum(bool(simulated_race(dict.fromkeys(range(5), 1.0), seed=seed)) for seed in range(200))
+    assert num_wrong <= 10  # 5%
 
 
 def simulated_race_of_runs(draw: random.Random, *, contenders: int, rounds: int, noise: float, kept: float) -> bool:
