@@ -276,7 +276,7 @@ def test_what_few_runs_do_not_show_is_named_as_assumed(contents, timed):
 
 def test_a_contended_difference_that_cannot_be_seen_is_inconclusive(contents, timed):
     """Two runs of each rate at once on a busy machine: a factor of 2 to 3 that is luck, among runs that differ more."""
-    busy = {lr: [rate * 1.02**seed for seed, rate in enumerate([of] * 2)] for lr, of in ((0.01, 1.0), (0.1, 2.0))}
+    busy = {lr: [rate * 1.0002**seed for seed, rate in enumerate([of] * 2)] for lr, of in ((0.01, 1.0), (0.1, 2.0))}
     wild = {0.2: [1.0, 90.0], 0.3: [1.0, 60.0]}
 
     def rows(**fields):
@@ -289,8 +289,8 @@ def test_a_contended_difference_that_cannot_be_seen_is_inconclusive(contents, ti
 
     alone, contended = rows()[0], rows(minute=0)[0]
     assert (alone["speedup"], contended["speedup"]) == (pytest.approx(2.0), pytest.approx(2.0))
-    assert alone.effect.detectable == 0.0
-    assert contended.effect.detectable > 1.0
+    assert (alone.effect.detectable, alone["verdict"]) == (0.0, "faster")
+    assert contended.effect.detectable > 1.0 and contended["ci_low"] > 1.0
     assert contended["verdict"] == "inconclusive"
     assert "contended runs show only differences in speed of more than a factor of about" in contended["reason"]
 
@@ -351,6 +351,16 @@ def test_collapsed_seed_is_named(contents, timed):
     text, reason = outcome(contents(*runs), metric="val_accuracy")
     assert text == "inconclusive"
     assert reason == "cuda: seed=3 with 0.1000 fell far behind the median of 0.9720"
+
+
+def test_a_run_that_fell_far_behind_in_speed_is_named(contents, timed):
+    seconds = {"cpu": [1.0, 1.01, 0.99, 1.0], "cuda": [0.5, 0.51, 0.9, 0.5]}
+    runs = [
+        (config | {"seed": seed}, timed([9.0] + [seconds[config["device"]][seed]] * 5), {})
+        for seed in range(4)
+        for config in (CPU, CUDA)
+    ]
+    assert "cuda: seed=2 with 1,111 fell far behind the median of 1,980" in outcome(contents(*runs))[1]
 
 
 def test_at_most_one_false_verdict_in_twenty(contents, timed):

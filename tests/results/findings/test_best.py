@@ -151,6 +151,13 @@ def test_a_collapsed_seed_of_a_loser_changes_neither_the_luck_nor_the_rivals(
     assert rivals(after) == rivals(before)
 
 
+def test_luck_is_by_the_noise_of_the_winner_alone(seeds: Callable[..., SweepContents]) -> None:
+    """Of two cells every comparison has the collapsed seed of the loser in it."""
+    found = find_best(seeds(good=[0.95, 0.951, 0.949, 0.95], bad=[0.94, 0.941, 0.939, 0.1]), None, **OPTIONS)
+    assert found.winner.settings == {"lr": "good"} and len(found.rivals) == 1
+    assert found.selection_bias is not None and found.selection_bias < 0.001
+
+
 def test_cells_that_one_more_seed_would_rule_out_are_counted(seeds: Callable[..., SweepContents]) -> None:
     """The width of the interval falls with more runs; a cell just within it will be out, an equal one will not."""
     noise, other = [-0.004, 0.004, 0.001, -0.001], [0.002, 0.003, -0.004, -0.001]
