@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from runmanager.app.compose.schema import Config, plain_config, read_config, register_resolvers
 from runmanager.app.programs.application.started_again import telling_job
 from runmanager.app.programs.cell_output import send_output_to
-from runmanager.app.sweeper_options import CONTINUES
+from runmanager.app.request.sweep_request import CONTINUES
 from runmanager.errors import RecordError, RunBusyError, RunFailedError, UsageError
 from runmanager.launching.local.parent_death import bind_workers
 from runmanager.launching.local.turn_keeper import current_turn_client

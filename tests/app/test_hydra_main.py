@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from runmanager.app.script_command_line import ScriptFlags
 from runmanager.app.sweeper_options import GridSweeperOptions
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from runmanager.app.programs.script.arguments.help_call import HELP_SECONDS, call_for_help
 from runmanager.app.programs.script.arguments.help_text import HelpFlags, read_help
-from runmanager.app.programs.script.arguments.setting_words import OPTIONS
 from runmanager.app.programs.script.script import Script
+from runmanager.app.request.sweep_request import flag_of, options
 from runmanager.errors import ConfigurationError
 from runmanager.text import first_line
 
-__all__ = ["FlagCheck", "check_flags"]
+__all__ = ["FlagCheck", "check_flags", "flags_of"]
 
 _COMMAND = re.compile(r"[A-Za-z][\w:-]*")
 _REFUSED = re.compile(r"^\W*(\S+: )?error\b", re.IGNORECASE | re.MULTILINE)  # as argparse, click, typer and fire do
@@ -83,9 +83,9 @@ def check_flags(
 
 
 def _way_out(name: str, flags: HelpFlags, script: Script) -> str:
-    option = f"--{name.replace('_', '-')}"
-    if option in OPTIONS:
-        return f"{option} of runmanager stands before {script.word}"
+    option = name.replace("-", "_")
+    if option in options():
+        return f"the option of runmanager is written {flag_of(option)}"
     return flags.nearest(name).rstrip(".")
 
 
@@ -116,3 +116,12 @@ def _is_named(word: str, text: str) -> bool:
 
 def _unchecked(reason: str) -> str:
     return f"The names of the settings are not checked against the script: {reason}."
+
+
+def flags_of(script: Script) -> list[str]:
+    """Return the long flags that the script's own help shows, with their dashes; none where it shows no help."""
+    if script.library is None:
+        return []
+    text, _ = _ask_for_help(script, script.library, (), seconds=HELP_SECONDS)
+    flags = None if text is None else read_help(text, script.library)
+    return [] if flags is None else [f"--{name}" for name in flags.arities]

@@ -9,7 +9,6 @@ from typing import Any
 from hydra.plugins.launcher import Launcher
 
 from runmanager.app.compose.grid_rules import GridRules, KnownSettings, excluded_notes
-from runmanager.app.compose.override_quoting import format_override
 from runmanager.app.driver.preflight import predict_skipped, warm_up
 from runmanager.app.driver.program import CellGrid, Storage
 from runmanager.app.programs.cell_supervisor import CellSpec
@@ -21,7 +20,8 @@ from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
 from runmanager.app.programs.script.script import Script
 from runmanager.app.programs.script.script_cell import ResumeSetting, ScriptCall, run_script_cell
 from runmanager.app.programs.script.stored_scalars import stored_scalar_notes
-from runmanager.app.script_command_line import after_separator
+from runmanager.app.request.command import after_separator
+from runmanager.app.request.override_quoting import format_override
 from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Action, Cell, PlannedRun
 from runmanager.launching.work import Work
@@ -77,7 +77,7 @@ class ScriptProgram:
         self._script = script
         self._options = options
         self._storage = storage
-        self._grid = parse_settings(words, options.rules, program=script.word)
+        self._grid = parse_settings(words, options.rules)
         self._check = FlagCheck()
         self._settings: dict[str, Mapping[str, Setting]] = {}
         self._code: dict[str, str] | None = None
