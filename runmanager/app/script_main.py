@@ -1,4 +1,4 @@
-"""`runmanager sweep SCRIPT` and `runmanager run SCRIPT`: a script's cells, planned and run."""
+"""`runmanager sweep`, `run` and `tune` of a script, or of a Hydra application, which becomes its own command."""
 
 import os
 import re
@@ -15,14 +15,24 @@ from hydra.plugins.launcher import Launcher
 from runmanager.app.compose.grid_rules import GridRules
 from runmanager.app.display.error_line import print_error
 from runmanager.app.driver.sweep_driver import SweepDriver
+from runmanager.app.programs.script.arguments.setting_words import Setting, SettingGrid, parse_settings
 from runmanager.app.programs.script.flag_check import flags_of
-from runmanager.app.programs.script.hydra_call import hydra_command
 from runmanager.app.programs.script.output.scalar_pattern import parse_scalars
 from runmanager.app.programs.script.script import Script, find_script
 from runmanager.app.programs.script.script_cell import ResumeSetting
 from runmanager.app.programs.script.script_program import ScriptOptions, ScriptProgram
 from runmanager.app.programs.sweep_settings import driver_options, request_faults, storage_of
-from runmanager.app.request.command import MULTIRUN, Command, option_words
+from runmanager.app.programs.whole_run_race import RacedValues, race_whole_runs
+from runmanager.app.request.command import (
+    HYDRA_FLAGS,
+    HYDRA_OPTIONS,
+    MULTIRUN,
+    Command,
+    after_separator,
+    option_words,
+    unknown_names,
+)
+from runmanager.app.request.override_quoting import format_override
 from runmanager.app.request.sweep_request import Kind, SweepRequest, flag_of, options
 from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_launcher import LocalLauncher
@@ -36,7 +46,7 @@ from runmanager.tracking.environment.environment import environment_for_children
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
 from runmanager.validation import fault, suggestion
 
-__all__ = ["become_application", "launcher_of", "main", "program_of", "refuse_faults", "script_of"]
+__all__ = ["main", "tune_script"]
 
 _BROKEN_STATUS = 1
 _OF_EACH_CELL = (
@@ -45,6 +55,7 @@ _OF_EACH_CELL = (
 )
 _OF_LOCAL = ("workers", "gpus", "gpus_per_run", "retries")
 _NO_SETTINGS = ("_target_", "preload", "processes_per_run", "timeout", "stall_timeout")
+_OWN_SETTINGS = ("params", "heartbeat_timeout", "tune")  # of the sweeper, apart from the options
 _NUMBERS = re.compile(r"[1-9]\d*(,[1-9]\d*)*")
 _PRELOAD = "runmanager.app.programs.script.script_cell"
 
@@ -59,12 +70,12 @@ def main(command: Command, *, is_single: bool) -> int:
     declare_secrets(request.secrets)
     masked_words(command.words)  # from here on no message shows what they hold
     refuse_several_ranks(of_sweep=True)
-    script = script_of(command)
+    script = _script_of(command)
     if script.is_hydra_application:
-        return become_application(script, command)
-    refuse_faults(command, script)
+        return _become_application(script, command)
+    _refuse_faults(command, script)
     refuse_masks(command.settings)
-    program = program_of(command, script)
+    program = _program_of(command, script)
     if is_single and program.count_cells() > 1:
         raise UsageError("A single run must have one value of each setting, got a grid; use `runmanager sweep`.")
     driver = driver_options(
@@ -73,30 +84,27 @@ def main(command: Command, *, is_single: bool) -> int:
         named=lambda words, name: (*words[:2], "--name", name, *words[2:]),
     )
     with environment_for_children(command.words, code_folder=script.code_folder):
-        return _drive(SweepDriver(program, launcher_of(command), driver), debug=request.debug)
+        return _drive(SweepDriver(program, _launcher_of(command), driver), debug=request.debug)
 
 
-def script_of(command: Command) -> Script:
+def _script_of(command: Command) -> Script:
     """Return the script that a command names. Raises `UsageError` if it does not exist."""
     assert command.program is not None, "commands without a program are those of the built-in job"
     return find_script(command.program, is_module=command.is_module, python=command.request.python)
 
 
-def refuse_faults(command: Command, script: Script) -> None:
+def _refuse_faults(command: Command, script: Script) -> None:
     """Raise `ConfigurationError` with every fault of a command's options for a script."""
     request = command.request
     faults = command.refusals(Kind.SCRIPT, flags_of_program=partial(flags_of, script))
     faults += request_faults(request, flag_of)
-    metric = request.metric
-    if metric is not None and request.better is None and prefers_larger(metric) is None:
-        faults.append(f"`--better` must be given for {metric}, got none; its name does not show which is better.")
     if request.processes is not None and not _NUMBERS.fullmatch(request.processes):
         faults.append(fault("--processes", "be numbers of at least 1, such as 2 or 1,2", request.processes))
     if faults:
         raise ConfigurationError(faults)
 
 
-def program_of(command: Command, script: Script) -> ScriptProgram:
+def _program_of(command: Command, script: Script) -> ScriptProgram:
     """Return the script of a command as a program of sweeps."""
     settings = [word for word in command.settings if word not in MULTIRUN]
     return ScriptProgram(script, settings, _options(command, script), storage_of(command.request))
@@ -116,18 +124,56 @@ def _drive(driver: SweepDriver, *, debug: bool) -> int:
     return 0
 
 
-def become_application(script: Script, command: Command, words: Sequence[str] = ()) -> int:
+def _become_application(script: Script, command: Command, words: Sequence[str] = ()) -> int:
     """Replace this process by the application's own command, with further `words`. Does not return.
 
     Raises `ConfigurationError` for options that it has no use for.
     """
-    called = hydra_command(script, command)
+    called = _hydra_command(script, command)
     start = len(script.command) + 1  # after -m: to Hydra, overrides on both sides of an option are unknown ones
     called[start:start] = words
     sys.stdout.flush()
     sys.stderr.flush()
     variables = os.environ | ({"HYDRA_FULL_ERROR": "1"} if command.request.debug else {})
     os.execve(called[0], called, variables)  # noqa: S606  # the words of the command
+
+
+def _hydra_command(script: Script, command: Command) -> list[str]:
+    """Return the application's own command with `hydra/sweeper=runmanager` and the options as Hydra's settings.
+
+    Raises `ConfigurationError` for options that such a program has no use for, and for unknown settings of ours.
+    """
+    processes, name = command.request.processes, script.word
+    faults = command.refusals(Kind.APPLICATION)
+    if processes is not None and not (processes.isdecimal() and int(processes) >= 1):
+        # Hydra sweeps over no settings of its own.
+        rule = f"be one number of at least 1 for {name}, which is a Hydra application"
+        faults.append(fault("--processes", rule, processes))
+    faults += [
+        f"`{word}` must be a setting or an option of Hydra, as {name} is a Hydra application, got it after `--`."
+        for word in command.fixed
+        if word.startswith("-") and word.partition("=")[0] not in (*HYDRA_FLAGS, *HYDRA_OPTIONS)
+    ]
+    if faults:
+        raise ConfigurationError(faults)
+    words = ["hydra/sweeper=runmanager", *command.hydra_words(Kind.APPLICATION)]
+    words += [word for word in command.settings if word not in MULTIRUN] + list(command.fixed)
+    launcher = SlurmOptions if command.request.launcher == "slurm" else LocalOptions
+    taken = [each.name for each in options().values() if Kind.APPLICATION in each.takes]
+    if faults := _unknown_settings("sweeper", words, [*taken, *_OWN_SETTINGS]) + _unknown_settings(
+        "launcher", words, [each.name for each in fields(launcher)]
+    ):
+        raise ConfigurationError(faults)
+    return [*script.command, "-m", *words]
+
+
+def _unknown_settings(part: str, words: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Faults of settings that our sweeper or launcher lacks; Hydra would stop at the first."""
+    chosen = {word for word in words if word.startswith(f"hydra/{part}=")}
+    if not chosen <= {"hydra/sweeper=runmanager", "hydra/launcher=runmanager", "hydra/launcher=runmanager_slurm"}:
+        return []  # the command chooses another
+    keys = [word.lstrip("+~").partition("=")[0] for word in words]
+    return unknown_names([key.split(".")[2] for key in keys if key.startswith(f"hydra.{part}.")], part, known)
 
 
 def _options(command: Command, script: Script) -> ScriptOptions:
@@ -157,7 +203,7 @@ def _metric(request: SweepRequest) -> str | None:
     return request.metric or (scalars[0].name if len(scalars) == 1 else None)
 
 
-def launcher_of(command: Command) -> Launcher:
+def _launcher_of(command: Command) -> Launcher:
     """Return the launcher that the options describe. Raises `ConfigurationError` with their faults."""
     request = command.request
     create, known, own = (
@@ -195,3 +241,34 @@ def _launcher_settings(command: Command, known: Collection[str]) -> dict[str, An
     if faults:
         raise ConfigurationError(faults)
     return settings
+
+
+def tune_script(command: Command, *, seconds: float, began: float) -> int:
+    """Race the lists of values among a program's settings; return the exit status. See `race_whole_runs`.
+
+    A Hydra application replaces this process. Raises `RunManagerError` where nothing has been run.
+    """
+    refuse_several_ranks(of_sweep=True)
+    script = _script_of(command)
+    options = option_words(command.request, ("python", "argument"))
+    call = ("runmanager", "run", *options, *(("-m",) if command.is_module else ()), script.word)
+    if script.is_hydra_application:
+        typed = [*command.settings, *command.fixed]
+        asked = {"seconds": seconds, "began": began, "call": list(call), "typed": typed}
+        return _become_application(script, command, [format_override("hydra.sweeper.tune", asked)])
+    _refuse_faults(command, script)
+    values = _raced_values(parse_settings(command.settings))
+    fixed = after_separator(command.fixed)
+    with environment_for_children(command.words, code_folder=script.code_folder):
+        program, launcher = _program_of(command, script), _launcher_of(command)
+        return race_whole_runs(program, values, launcher, call=call, fixed=fixed, seconds=seconds, began=began)
+
+
+def _raced_values(grid: SettingGrid) -> RacedValues:
+    words = {each.name: [(value.text, _word(each.name, value)) for value in each.values] for each in grid.sets}
+    return RacedValues(words, [each.name for each in grid.sets if each.is_axis])
+
+
+def _word(name: str, setting: Setting) -> str:
+    """A setting as it is typed."""
+    return format_override(name, setting.text) if isinstance(setting.value, str) else f"{name}={setting.text}"

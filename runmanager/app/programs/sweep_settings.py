@@ -8,7 +8,7 @@ from runmanager.app.driver.sweep_driver import DriverOptions
 from runmanager.app.programs.metric_advice import metric_advice
 from runmanager.app.request.sweep_request import SweepRequest
 from runmanager.launching.plan import Resume
-from runmanager.records.run.metric_direction import BETTER
+from runmanager.records.run.metric_direction import BETTER, prefers_larger
 from runmanager.validation import fault
 
 __all__ = ["driver_options", "request_faults", "storage_of"]
@@ -17,8 +17,11 @@ Key = Callable[[str], str]
 """How the user names an option: `--name` in one command, `hydra.sweeper.name` in another."""
 
 
-def request_faults(request: SweepRequest, key: Key) -> list[str]:
-    """Return every fault of the options that stand alone or exclude each other; `key` names an option."""
+def request_faults(request: SweepRequest, key: Key, *, needs_direction: bool = True) -> list[str]:
+    """Return every fault of the options that stand alone or exclude each other; `key` names an option.
+
+    `needs_direction`: of a metric it must be known which values are better.
+    """
     if request.resume not in list(Resume):
         faults = [fault(key("resume"), f"be one of {', '.join(Resume)}", request.resume)]
     else:
@@ -28,6 +31,10 @@ def request_faults(request: SweepRequest, key: Key) -> list[str]:
         faults.append(fault(key("better"), "be max or min", better))
     elif better is not None and metric is None and len(request.scalar) != 1:
         faults.append(fault(key("better"), f"be given with `{key('metric')}`, whose direction it is", "it alone"))
+    if needs_direction and metric is not None and better is None and prefers_larger(metric) is None:
+        faults.append(
+            f"`{key('better')}` must be given for {metric}, got none; its name does not show which is better."
+        )
     resume = request.resume_with
     if resume is not None and not all(resume.partition("=")[::2]):
         faults.append(fault(key("resume_with"), "be NAME=FILE", repr(resume)))

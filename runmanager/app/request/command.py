@@ -7,15 +7,15 @@ it stands before `--`.
 import math
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from runmanager.app.request.override_quoting import format_override
 from runmanager.app.request.sweep_request import Form, Kind, Option, SweepRequest, flag_of, options
-from runmanager.text import in_backticks, shell_join
-from runmanager.validation import did_you_mean, fault, nearest_names
+from runmanager.text import in_backticks, shell_join, shell_quote
+from runmanager.validation import did_you_mean, fault, nearest_names, suggestion
 
 __all__ = [
     "HYDRA_FLAGS",
@@ -27,6 +27,7 @@ __all__ = [
     "read_words",
     "split_fixed",
     "take_value",
+    "unknown_names",
 ]
 
 HYDRA_OPTIONS = (
@@ -44,6 +45,7 @@ MULTIRUN = ("-m", "--multirun")
 _RERUN = "--experimental-rerun"  # Hydra's, which no command of ours takes
 _OF_HYDRA = (*HYDRA_OPTIONS, *HYDRA_FLAGS, _RERUN)
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_SEVERAL_SETTINGS = re.compile(r"[+~]*[A-Za-z_][\w./-]*=[^\s\"'=({\[]+(\s+[+~]*[A-Za-z_][\w./-]*=[^\s\"'=]+)+")
 _ELSEWHERE = {
     Kind.JOB: "it goes with a script, as in `runmanager sweep train.py {} …`",
     Kind.APPLICATION: "the settings of a Hydra application are its configuration",
@@ -106,6 +108,11 @@ class Command:
         """
         return [
             *self.faults,
+            *(
+                [f"`--` must be followed by arguments of a program, got {shell_join(self.fixed)} without one."]
+                if self.fixed and kind is Kind.JOB
+                else []
+            ),
             *(_not_taken(options()[name], kind, word) for name, word in self.given.items() if _lacks(name, kind)),
             *self._clashes(kind, flags_of_program),
             *(self._unknown_fault(word, value, kind, names) for word, value in self._unknown_to(kind)),
@@ -153,9 +160,9 @@ class Command:
             return
         typed = {word.lstrip("+").partition("=")[0]: word for word in self.settings if not word.startswith("-")}
         for ours in self.hydra_words(kind, keeps_equal=True):
-            name, _, value = ours.partition("=")
+            name = ours.partition("=")[0]
             other = typed.get(name, ours).lstrip("+")
-            if other not in (ours, f"{name}={value.strip(chr(34))}"):
+            if _unquoted(other) != _unquoted(ours):
                 flag = next((flag_of(each) for each in self.given if _hydra_name(each, kind) == name), name)
                 yield f"`{flag}` must be given once, got it and `{typed[name]}`; leave out one of the two."
 
@@ -200,6 +207,10 @@ def _hydra_name(name: str, kind: Kind) -> str:
     return "hydra/launcher" if name == "launcher" else options()[name].hydra_name(kind)
 
 
+def _unquoted(word: str) -> str:
+    return word.replace('"', "").replace("'", "")
+
+
 def _hydra_value(each: Option, value: Any) -> Any:
     # Ranks are a number to Hydra, which sweeps over no settings of its own.
     return int(value) if each.name == "processes" and value.isdecimal() else value
@@ -222,7 +233,7 @@ def read_words(words: Sequence[str], *, takes_program: bool = True) -> Command:
 
     Without `takes_program` the words are those of the built-in job.
     """
-    own, fixed = split_fixed(words) if takes_program else (list(words), [])
+    own, fixed = split_fixed(words)
     return _Reader(own, takes_program=takes_program).command(tuple(fixed), tuple(words))
 
 
@@ -278,7 +289,7 @@ class _Reader:
         elif self._is_program(word):
             self._program = word
         else:
-            self._settings.append(word)
+            self._read_setting(word)
 
     def _names_module(self) -> bool:
         is_free = self._takes_program and self._program is None and not self._has_settings()
@@ -300,10 +311,8 @@ class _Reader:
 
     def _read_option(self, each: Option, word: str) -> None:
         _, has_value, text = word.partition("=")
-        if self._program is not None:
-            self._after[each.name] = None
         if each.form is Form.FLAG:
-            self._given[each.name] = each.flag
+            self._give(each, each.flag)
             self._values[each.name] = [True]
             if has_value:
                 self._faults.append(f"`{each.flag}` must be given without a value, got `{word}`.")
@@ -314,10 +323,28 @@ class _Reader:
         if not text:
             self._faults.append(f"`{each.flag}` must have a value, got none.")
             return
-        self._given[each.name] = word
+        self._give(each, word)
         value, bad = _parsed(each, text)
         self._values.setdefault(each.name, []).append(value)
         self._faults += bad
+
+    def _give(self, each: Option, typed: str) -> None:
+        self._given[each.name] = typed
+        if self._program is not None:
+            self._after[each.name] = None
+
+    def _read_setting(self, word: str) -> None:
+        """Read a word that is not an option; several values or settings that a space separates are not one."""
+        following = self._left[0] if self._left else ""
+        if "=" in word and word.endswith(",") and following and "=" not in following and not following.startswith("-"):
+            meant = word
+            while meant.endswith(",") and self._left and "=" not in self._left[0]:
+                word, meant = f"{word} {self._left[0]}", meant + self._left.popleft()
+            self._faults.append(f"`{word}` must be one word, got spaces between values; write {shell_quote(meant)}.")
+        elif _SEVERAL_SETTINGS.fullmatch(word):
+            self._faults.append(f"`{word}` must be one setting, got several; write each as a word: {word}")
+        else:
+            self._settings.append(word)
 
 
 def _parsed(each: Option, text: str) -> tuple[Any, list[str]]:
@@ -362,3 +389,12 @@ def option_words(request: SweepRequest, names: Collection[str]) -> list[str]:
             case Form.ONE:
                 words += [each.flag, str(value)]
     return words
+
+
+def unknown_names(names: Iterable[str], part: str, known: Collection[str]) -> list[str]:
+    """Return a fault for each of these names of `hydra.PART` that is not `known`; Hydra might ignore it."""
+    return [
+        f"`hydra.{part}.{name}` must be a setting of Hydra, got an unknown name; {suggestion(name, known)}"
+        for name in names
+        if name not in known
+    ]

@@ -76,7 +76,7 @@ def tune(
     if not is_script:
         asked = {"seconds": seconds, "began": began, "allow": allow or [], "save": save, "overwrites": yes}
         return _tune_job(ctx, given, output_root, asked)
-    from runmanager.app.script_tuning import tune_script  # imports Hydra, which is slow
+    from runmanager.app.script_main import tune_script  # imports Hydra, which is slow
 
     program, *settings = given if module is None else [module, *given]
     asked_for = {"output_root": output_root, "python": python, "argument": argument, "unchecked": unchecked or None}

@@ -19,7 +19,7 @@ from runmanager.app.compose.grid_rules import GridRules
 from runmanager.app.compose.override_grid import read_override_grid
 from runmanager.app.display.error_line import print_error
 from runmanager.app.programs.notification_setting import forget_notification
-from runmanager.app.programs.plugin_settings import unknown_names
+from runmanager.app.request.command import unknown_names
 from runmanager.app.request.sweep_request import options, read_node
 from runmanager.errors import ConfigurationError, RunManagerError, SweepError, error_chain
 from runmanager.launching.hydra_internals import hydra_words

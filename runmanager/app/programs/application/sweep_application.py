@@ -49,7 +49,7 @@ def sweep_application(
     `task` is the application's, or the supervised one that another launcher calls. Raises `ConfigurationError` with
     every fault before anything runs.
     """
-    if faults := request_faults(request, setting_of):
+    if faults := request_faults(request, setting_of, needs_direction=False):
         raise ConfigurationError(faults)
     if race is not None:  # every cell is a value that races
         request, rules = replace(request, unsigned=[]), GridRules()

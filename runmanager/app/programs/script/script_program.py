@@ -37,7 +37,7 @@ from runmanager.records.settings.secrets import (
 )
 from runmanager.records.settings.signature import short_signature, signature
 from runmanager.text import pluralize
-from runmanager.validation import suggestion
+from runmanager.validation import fault, suggestion
 
 __all__ = ["ScriptOptions", "ScriptProgram"]
 
@@ -140,7 +140,9 @@ class ScriptProgram:
         if options.processes and _PROCESSES in names:
             faults.append(f"`--processes` must be left out with a setting of that name, got `{_PROCESSES}=` too.")
         if options.device is not None and options.device not in names:
-            faults.append(f"`--device` must name a setting, got {options.device}; {suggestion(options.device, names)}")
+            is_value = DEVICE_NAMES.fullmatch(options.device)
+            way_out = f"write device={options.device}" if is_value else suggestion(options.device, names)
+            faults.append(fault("--device", "be the name of a setting", options.device, way_out))
         return faults
 
     def _remaining(self, combinations: Sequence[Mapping[str, Setting]]) -> list[Mapping[str, Setting]]:
