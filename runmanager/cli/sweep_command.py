@@ -50,15 +50,20 @@ class DemoCommand(SweepCommand):
     _has_default = True
 
 
-def with_options(run: Callable[[Command], int]) -> Callable[..., int]:
-    """Return `run` as a command with the options of a sweep, which gets its parsed words; `cls` is `SweepCommand`."""
+def with_options(run: Callable[[Command], int], *, kinds: frozenset[Kind] = frozenset(Kind)) -> Callable[..., int]:
+    """Return `run` as a command with the options of a sweep of these programs; it gets the parsed words.
+
+    Its `cls` is `SweepCommand`.
+    """
 
     @functools.wraps(run)
     def command(ctx: typer.Context, **_: Any) -> int:
         return run(ctx.meta[_COMMAND])
 
     parameters = [inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)]
-    parameters += [_parameter(each) for each in options().values() if each.name != "debug"]  # that of any command
+    parameters += [
+        _parameter(each) for each in options().values() if each.name != "debug" and each.takes & kinds
+    ]  # that of any command
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {each.name: each.annotation for each in parameters}
     return command

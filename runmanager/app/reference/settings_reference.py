@@ -93,7 +93,7 @@ def _launchers() -> list[Section]:
 
 
 def _sweepers() -> list[Section]:
-    hidden = frozenset({"_target_", "defaults"})
+    hidden = frozenset({"_target_", "defaults", "sides", "multirun"})
     settings = [
         setting
         for options, choice in ((GridSweeperOptions, "grid"), (import_module(_PLUGINS).SweeperConfig, "runmanager"))

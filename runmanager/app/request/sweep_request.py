@@ -37,9 +37,6 @@ class Kind(StrEnum):
 
 
 _ALL = frozenset(Kind)
-_PROGRAMS = frozenset({Kind.SCRIPT, Kind.APPLICATION})
-_SCRIPTS = frozenset({Kind.SCRIPT})
-_JOB = frozenset({Kind.JOB})
 
 
 class Part(Enum):
@@ -103,48 +100,35 @@ def flag_of(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _option(
-    default: Any,
-    text: str,
-    metavar: str | None = None,
-    *,
-    form: Form | None = None,
-    takes: frozenset[Kind] = _ALL,
-    part: Part = Part.SWEEPER,
-    setting: str = "",
-    choices: str = "",
-    elsewhere: Mapping[Kind, str] = MappingProxyType({}),
-) -> Any:
-    metadata = {
-        "help": text,
-        "metavar": metavar,
-        "form": form or (Form.FLAG if default is False else Form.ONE),
-        "takes": takes,
-        "part": part,
-        "setting": setting,
-        "choices": choices,
-        "elsewhere": elsewhere,
-    }
+def _option(default: Any, text: str, metavar: str | None = None, form: Form | None = None, **others: Any) -> Any:
+    metadata = {"help": text, "metavar": metavar, "form": form or (Form.FLAG if default is False else Form.ONE)}
+    metadata |= {"takes": _ALL, "part": Part.SWEEPER, "setting": "", "choices": "", "elsewhere": {}} | others
     if isinstance(default, list):
         return field(default_factory=lambda: list(default), metadata=metadata)
     return field(default=default, metadata=metadata)
 
 
+_SWEEP: Any = {"part": Part.SWEEP}
+_LAUNCHER: Any = {"part": Part.LAUNCHER}
+_HERE: Any = {"part": Part.NOWHERE}
+_OF_PROGRAMS: Any = {"takes": frozenset({Kind.SCRIPT, Kind.APPLICATION})}
+_OF_SCRIPTS: Any = {"takes": frozenset({Kind.SCRIPT})} | _HERE
+
+
+# fmt: off  # a line of words, a line of facts
 @dataclass(frozen=True, kw_only=True)
 class SweepRequest:
     """What a command asks of a sweep, apart from its program and settings. See `runmanager sweep --help`."""
 
-    name: str | None = _option(None, "The sweep's folder; only a named sweep can be resumed.", "NAME", part=Part.SWEEP)
-    output_root: str = _option("outputs", "Where sweeps are stored.", "FOLDER", part=Part.SWEEP)
+    name: str | None = _option(None, "The sweep's folder; only a named sweep can be resumed.", "NAME", **_SWEEP)
+    output_root: str = _option("outputs", "Where sweeps are stored.", "FOLDER", **_SWEEP)
     resume: str = _option(
         "auto",
         "What becomes of stored cells: run what is missing, run all again, or require some.",
-        part=Part.SWEEP,
         choices="auto, never, must",
+        **_SWEEP,
     )
-    rerun_changed: bool = _option(
-        False, "Run finished cells again whose code or versions have changed.", part=Part.SWEEP
-    )
+    rerun_changed: bool = _option(False, "Run finished cells again whose code or versions have changed.", **_SWEEP)
     restore: bool = _option(False, "Run cells again that `runmanager rm` removed.")
     metric: str | None = _option(None, "The metric by which cells are ranked.", "NAME")
     better: str | None = _option(
@@ -157,9 +141,8 @@ class SweepRequest:
         [],
         "A number that the script prints: one group is the value, two are a fraction. Repeatable.",
         "NAME=REGEX",
-        form=Form.SEVERAL,
-        takes=_SCRIPTS,
-        part=Part.NOWHERE,
+        Form.SEVERAL,
+        **_OF_SCRIPTS,
         elsewhere={
             Kind.JOB: "it logs its metrics itself",
             Kind.APPLICATION: "its task returns its metrics or logs them with runmanager.log(NAME=value)",
@@ -167,109 +150,85 @@ class SweepRequest:
     )
     seed_name: list[str] = _option(
         [],
-        "A further setting, or a glob of several, that is a seed: cells that differ in it alone are repetitions. "
-        "Repeatable.",
+        "A further setting, or a glob, that is a seed: cells that differ in it alone are repetitions. Repeatable.",
         "NAME",
-        form=Form.SEVERAL,
+        Form.SEVERAL,
     )
     unsigned: list[str] = _option(
         [],
-        "A setting, or a glob of several, that does not change what is computed. Repeatable.",
+        "A setting, or a glob, that does not change what is computed. Repeatable.",
         "NAME",
-        form=Form.SEVERAL,
-        takes=_PROGRAMS,
-        elsewhere={Kind.JOB: "the built-in job knows which of its settings change what is computed"},
+        Form.SEVERAL,
+        **_OF_PROGRAMS,
+        elsewhere={Kind.JOB: "it knows which of its settings change what is computed"},
     )
-    device: str | None = _option(
-        None,
-        "The setting that names the device. Default: device.",
-        "NAME",
-        takes=_PROGRAMS,
-        elsewhere={Kind.JOB: "write device={}"},
-    )
+    device: str | None = _option(None, "The setting that names the device. Default: device.", "NAME", **_OF_PROGRAMS)
     resume_with: str | None = _option(
         None,
         "A setting from the second attempt on, where the file exists; {run_dir} is the run's folder.",
         "NAME=FILE",
-        takes=_PROGRAMS,
-        elsewhere={Kind.JOB: "the built-in job resumes from its own checkpoints"},
+        **_OF_PROGRAMS,
+        elsewhere={Kind.JOB: "it resumes from its own checkpoints"},
     )
     secrets: list[str] = _option(
-        [], "Further settings whose text is masked in what is written, as pin,pat.", "NAMES", form=Form.NAMES
+        [], "Further settings whose text is masked in what is written, as pin,pat.", "NAMES", Form.NAMES
     )
-    zip: Any = _option(
-        None, "Axes that advance together, such as lr,batch_size. Repeatable.", "NAMES", form=Form.GROUPS
-    )
+    zip: Any = _option(None, "Axes that advance together, such as lr,batch_size. Repeatable.", "NAMES", Form.GROUPS)
     points: str | None = _option(None, "A YAML, JSON or CSV file of explicit points, combined with the axes.", "FILE")
     exclude: str | None = _option(None, "Leave out the cells that meet it: 'lr>0.1 and batch_size<100'.", "CONDITION")
     save: str | None = _option(
         None,
         "Write the grid to conf/experiment/NAME.yaml, and run nothing.",
         "NAME",
-        takes=_JOB,
-        elsewhere=dict.fromkeys(_PROGRAMS, "it writes a preset of the built-in job"),
+        takes=frozenset({Kind.JOB}),
+        elsewhere=dict.fromkeys(Kind, "it writes a preset of the built-in job"),
     )
-    launcher: str = _option("local", "Where the cells run.", part=Part.NOWHERE, choices="local, slurm")
+    launcher: str = _option("local", "Where the cells run.", choices="local, slurm", **_HERE)
     launcher_option: list[str] = _option(
-        [],
-        "A setting that only this launcher has, such as threads=2. Repeatable.",
-        "NAME=VALUE",
-        form=Form.SEVERAL,
-        part=Part.NOWHERE,
+        [], "A setting that only this launcher has, such as threads=2. Repeatable.", "NAME=VALUE", Form.SEVERAL, **_HERE
     )
     slurm: list[str] = _option(
-        [],
-        "The same for `--launcher slurm`, such as time=120. Repeatable.",
-        "NAME=VALUE",
-        form=Form.SEVERAL,
-        part=Part.NOWHERE,
+        [], "The same for `--launcher slurm`, such as time=120. Repeatable.", "NAME=VALUE", Form.SEVERAL, **_HERE
     )
-    workers: int = _option(1, "Cells at a time.", "N", part=Part.LAUNCHER)
+    workers: int = _option(1, "Cells at a time.", "N", **_LAUNCHER)
     gpus: list[str] | None = _option(
-        None, "The GPUs to use, such as 0,1. Default: all.", "IDS", form=Form.NAMES, part=Part.LAUNCHER
+        None, "The GPUs to use, such as 0,1. Default: all.", "IDS", Form.NAMES, **_LAUNCHER
     )
-    gpus_per_run: int | None = _option(
-        None, "GPUs of a cell. Default: one, where there is one.", "N", part=Part.LAUNCHER
-    )
+    gpus_per_run: int | None = _option(None, "GPUs of a cell. Default: one, where there is one.", "N", **_LAUNCHER)
     processes: str | None = _option(
         None,
         "Ranks of a cell, which torchrun starts; several numbers, such as 1,2, are an axis of a script.",
         "N",
-        takes=_PROGRAMS,
-        part=Part.LAUNCHER,
+        **_OF_PROGRAMS,
+        **_LAUNCHER,
         setting="processes_per_run",
-        elsewhere={Kind.JOB: "the built-in job trains in one process"},
+        elsewhere={Kind.JOB: "it trains in one process"},
     )
-    timeout: float | None = _option(None, "Kill a cell after this time.", "SECONDS", part=Part.LAUNCHER)
+    timeout: float | None = _option(None, "Kill a cell after this time.", "SECONDS", **_LAUNCHER)
     stall_timeout: float | None = _option(
-        None, "Kill a cell that has made no step for this time.", "SECONDS", part=Part.LAUNCHER
+        None, "Kill a cell that has made no step for this time.", "SECONDS", **_LAUNCHER
     )
-    retries: int = _option(
-        0, "Further tries of a cell that was killed, timed out or vanished.", "N", part=Part.LAUNCHER
-    )
+    retries: int = _option(0, "Further tries of a cell that was killed, timed out or vanished.", "N", **_LAUNCHER)
     python: str | None = _option(
         None,
         "The interpreter of the program. Default: the current one.",
         "PATH",
-        takes=_PROGRAMS,
-        part=Part.NOWHERE,
-        elsewhere={Kind.JOB: "start the command with that interpreter: PATH -m runmanager sweep …"},
+        **_OF_PROGRAMS,
+        **_HERE,
+        elsewhere={Kind.JOB: "start the command with it: PATH -m runmanager sweep …"},
     )
     argument: str | None = _option(
-        None,
-        "The form of a setting as an argument, such as '{name}={value}'. Default: a flag.",
-        "FORM",
-        takes=_SCRIPTS,
-        part=Part.NOWHERE,
+        None, "The form of a setting as an argument, such as '{name}={value}'. Default: a flag.", "FORM", **_OF_SCRIPTS
     )
-    unchecked: bool = _option(
-        False, "Do not check the settings against the script's own help.", takes=_SCRIPTS, part=Part.NOWHERE
-    )
+    unchecked: bool = _option(False, "Do not check the settings against the script's own help.", **_OF_SCRIPTS)
     notify: str | None = _option(None, "Where apprise sends a message when the sweep ends.", "URL")
     dry_run: bool = _option(False, "Show the plan, and run nothing.")
     quiet: bool = _option(False, "Show only what went wrong.")
     yes: bool = _option(False, "Do not ask before a large sweep.")
-    debug: bool = _option(False, "Add the traceback of an error.", part=Part.NOWHERE)
+    debug: bool = _option(False, "Add the traceback of an error.", **_HERE)
+
+
+# fmt: on
 
 
 def _described(each: "dataclasses.Field[Any]") -> Option:

@@ -1,8 +1,10 @@
 """`runmanager demo`: a small grid on the built-in digits."""
 
 from dataclasses import replace
+from functools import partial
 
 from runmanager.app.request.command import Command
+from runmanager.app.request.sweep_request import Kind
 from runmanager.cli.hydra_application import run_cells
 from runmanager.cli.sweep_command import with_options
 from runmanager.records.files.paths import dated_name
@@ -10,7 +12,7 @@ from runmanager.records.files.paths import dated_name
 __all__ = ["demo"]
 
 
-@with_options
+@partial(with_options, kinds=frozenset({Kind.JOB}))
 def demo(command: Command) -> int:
     """Run a small grid over learning rates, CPU and CUDA on the built-in digits, and show the results.
 
