@@ -101,7 +101,7 @@ def flag_of(name: str) -> str:
 
 
 def _option(default: Any, text: str, metavar: str | None = None, form: Form | None = None, **others: Any) -> Any:
-    metadata = {"help": text, "metavar": metavar, "form": form or (Form.FLAG if default is False else Form.ONE)}
+    metadata: Any = {"help": text, "metavar": metavar, "form": form or (Form.FLAG if default is False else Form.ONE)}
     metadata |= {"takes": _ALL, "part": Part.SWEEPER, "setting": "", "choices": "", "elsewhere": {}} | others
     if isinstance(default, list):
         return field(default_factory=lambda: list(default), metadata=metadata)
