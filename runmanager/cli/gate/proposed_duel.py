@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from runmanager.app.script_command_line import after_separator, split_fixed
 from runmanager.app.sweeper_flags import SweeperFlags
 from runmanager.records.host.gpus import is_device_missing
-from runmanager.records.settings.seeds import SEED, is_seed, seed_of
+from runmanager.records.settings.seeds import is_seed, seed_grid, seeds_among, with_seeds
 from runmanager.text import format_value, in_backticks, shell_join
 
 if TYPE_CHECKING:
@@ -30,23 +30,25 @@ def could_say(what: str) -> str:
     return f"This could say: {what}"
 
 
-def duel_of_sides(row: "ComparisonRow", runs: "Sequence[StoredRun]") -> str:
+def duel_of_sides(row: "ComparisonRow", runs: "Sequence[StoredRun]", *, seed_names: Sequence[str] = ()) -> str:
     """Name the duel of the two sides of a row along an axis; say so where the program of these `runs` has none.
 
     Its settings are all in which the runs of the row differ from today's defaults, however they were given. A stored
-    `_target_`, which such a command would call, is not repeated.
+    `_target_`, which such a command would call, is not repeated. `seed_names` are further seeds (see `is_seed`).
     """
     from runmanager.app.reproduce_command import job_overrides
 
     compared = row["axis"].split("+")
-    if all(map(is_seed, compared)):
+    if all(is_seed(name, seed_names) for name in compared):
         return _OF_SEEDS
     of_row = next((run.record for run in runs if _is_in(run, row)), None)
     words = None if of_row is None else job_overrides(of_row, shown=set(row.values) - set(row.absent_settings))
     if words is None:
         return _NO_SIDES
-    left_out = {*_NOT_OF_A_DUEL, SEED, *compared, *(name.removesuffix(".name") for name in compared)}
-    settings = [word for word in words if left_out.isdisjoint(_names(word))]
+    left_out = {*_NOT_OF_A_DUEL, *compared, *(name.removesuffix(".name") for name in compared)}
+    settings = [
+        word for word in words if left_out.isdisjoint(_names(word)) and not is_seed(_names(word)[0], seed_names)
+    ]
     sides = ["runmanager", "duel", *(_side(row["axis"], row[side]) for side in ("baseline", "candidate"))]
     missing = [word for word in (*sides, *settings) if word.startswith("device=") and is_device_missing(word[7:])]
     where = f" on a machine with {missing[0][7:]}" if missing else ""
@@ -56,11 +58,17 @@ def duel_of_sides(row: "ComparisonRow", runs: "Sequence[StoredRun]") -> str:
     return could_say(f"{in_backticks(shell_join([*sides, *settings]))}{where}")
 
 
-def duel_of_sweeps(row: "ComparisonRow", runs: "Sequence[Sequence[StoredRun]]", command: Sequence[str]) -> str:
+def duel_of_sweeps(
+    row: "ComparisonRow",
+    runs: "Sequence[Sequence[StoredRun]]",
+    command: Sequence[str],
+    *,
+    seed_names: Sequence[str] = (),
+) -> str:
     """Name the duel of the commits, or of the environments, in which two sweeps were made.
 
     `command` is the one that made the candidate; its settings are the duel's. A cell of another program than the
-    built-in job has a command of its own.
+    built-in job has a command of its own. `seed_names` are further seeds (see `is_seed`).
     """
     facts = [[run.record.environment for run in of_sweep] for of_sweep in runs]
     commits = [next((each.commit for each in of_sweep if each.commit), None) for of_sweep in facts]
@@ -74,7 +82,9 @@ def duel_of_sweeps(row: "ComparisonRow", runs: "Sequence[Sequence[StoredRun]]", 
     in_row = [run for run in runs[1] if _is_in(run, row)]
     of_cell = next((run.record.cell_command for run in in_row if run.record.cell_command), None)
     if of_cell:
-        words = _words_of_script(of_cell, list(dict.fromkeys(seed_of(run.record.config) for run in in_row)))
+        of_runs = [run.record.settings for run in in_row]
+        seeds = [{name: each[name] for name in seeds_among(each, seed_names)} for each in of_runs]
+        words = _words_of_script(of_cell, seed_grid(seeds))
         if words is None:
             return _NO_MODULE
     else:
@@ -84,7 +94,7 @@ def duel_of_sweeps(row: "ComparisonRow", runs: "Sequence[Sequence[StoredRun]]", 
     return could_say(in_backticks(shell_join(["runmanager", "duel", *sides, *words])))
 
 
-def _words_of_script(command: Sequence[str], seeds: Sequence[Any]) -> list[str] | None:
+def _words_of_script(command: Sequence[str], seeds: Mapping[str, Sequence[Any]]) -> list[str] | None:
     """Return a script with its options, settings and arguments from a cell's command, for these seeds.
 
     None for a module, which a duel does not take.
@@ -97,9 +107,7 @@ def _words_of_script(command: Sequence[str], seeds: Sequence[Any]) -> list[str] 
     at = next((index for index, word in enumerate(own) if word.endswith(".py") and "=" not in word), None)
     if at is None:
         return None
-    listed = f"{SEED}={','.join(format_value(seed) for seed in seeds)}"
-    settings = [listed if is_seed(word.partition("=")[0]) else word for word in own[at + 1 :]]
-    return [*own[: at + 1], *settings, *after_separator(fixed)]
+    return [*own[: at + 1], *with_seeds(own[at + 1 :], seeds), *after_separator(fixed)]
 
 
 def _is_in(run: "StoredRun", row: "ComparisonRow") -> bool:
