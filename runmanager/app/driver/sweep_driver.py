@@ -55,7 +55,6 @@ from runmanager.validation import fault
 __all__ = ["DriverOptions", "SweepDriver"]
 
 _CONFIRM_FROM = 200  # cells; smaller sweeps start without confirmation
-_DEFAULT_ORDER: Order | None = None  # None: as the cells were given, which is not stored
 _MAX_PLAN_ROWS = 20  # of a dry run in a terminal
 
 
@@ -387,7 +386,7 @@ class SweepDriver:
 
     @property
     def _order(self) -> str | None:
-        return None if self._pairing is not None else self._options.order or _DEFAULT_ORDER
+        return None if self._pairing is not None else self._options.order or Order.RANDOM
 
     def _launch_batch(
         self, listener: SweepListener, batch: Sequence[PlannedRun], sweep: SweepPaths, first: int

@@ -6,7 +6,7 @@ from typing import Any
 from runmanager.app.driver.program import Storage
 from runmanager.app.driver.sweep_driver import DriverOptions
 from runmanager.app.programs.metric_advice import metric_advice
-from runmanager.app.request.sweep_request import SweepRequest
+from runmanager.app.request.sweep_request import SweepRequest, flag_of
 from runmanager.launching.plan import Resume
 from runmanager.records.run.metric_direction import BETTER, prefers_larger
 from runmanager.validation import fault
@@ -57,17 +57,19 @@ def driver_options(
     request: SweepRequest,
     *,
     named: Callable[[Sequence[str], str], Sequence[str]],
-    notify_name: str = "--notify",
+    key: Key = flag_of,
     **others: Any,
 ) -> DriverOptions:
-    """Return how the sweep is driven; `named`: see `DriverOptions`, as for the `others`."""
+    """Return how the sweep is driven; `named`: see `DriverOptions`, as for the `others`; `key` names an option."""
     return DriverOptions(
         dry_run=request.dry_run,
         quiet=request.quiet,
         yes=request.yes,
         restore=request.restore,
+        order=request.order,
         notify=request.notify,
-        notify_name=notify_name,
+        notify_name=key("notify"),
+        order_name=key("order"),
         metric=request.metric,
         without_metrics=metric_advice,
         named=named,

@@ -176,6 +176,9 @@ class SweepRequest:
     zip: Any = _option(None, "Axes that advance together, such as lr,batch_size. Repeatable.", "NAMES", Form.GROUPS)
     points: str | None = _option(None, "A YAML, JSON or CSV file of explicit points, combined with the axes.", "FILE")
     exclude: str | None = _option(None, "Leave out the cells that meet it: 'lr>0.1 and batch_size<100'.", "CONDITION")
+    order: str | None = _option(
+        None, "How cells start within a block of one seed. Default: random, and stored.", choices="grid, random"
+    )
     save: str | None = _option(
         None,
         "Write the grid to conf/experiment/NAME.yaml, and run nothing.",

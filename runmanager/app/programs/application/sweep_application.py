@@ -56,7 +56,7 @@ def sweep_application(
     options = driver_options(
         request,
         heartbeat_timeout=heartbeat_timeout,
-        notify_name=setting_of("notify"),
+        key=setting_of,
         named=lambda command, name: (*command, f"{setting_of('name')}={name}"),
     )
     storage = storage_of(
