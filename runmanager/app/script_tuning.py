@@ -1,7 +1,7 @@
 """`runmanager tune PROGRAM`: settings of a script or a Hydra application, raced in whole runs that take turns."""
 
 from runmanager.app.compose.override_quoting import format_override
-from runmanager.app.programs.script.arguments.setting_words import Setting, SettingGrid, parse_settings
+from runmanager.app.programs.script.arguments.setting_words import SettingGrid, parse_settings, setting_word
 from runmanager.app.programs.script.script import find_script
 from runmanager.app.programs.whole_run_race import RacedValues, race_whole_runs
 from runmanager.app.script_command_line import ScriptCommandLine, after_separator
@@ -43,10 +43,5 @@ def _single_call(line: ScriptCommandLine) -> tuple[str, ...]:
 
 
 def _raced_values(grid: SettingGrid) -> RacedValues:
-    words = {each.name: [(value.text, _word(each.name, value)) for value in each.values] for each in grid.sets}
+    words = {each.name: [(value.text, setting_word(each.name, value)) for value in each.values] for each in grid.sets}
     return RacedValues(words, [each.name for each in grid.sets if each.is_axis])
-
-
-def _word(name: str, setting: Setting) -> str:
-    """A setting as it is typed."""
-    return format_override(name, setting.text) if isinstance(setting.value, str) else f"{name}={setting.text}"

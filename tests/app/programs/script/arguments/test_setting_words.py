@@ -19,7 +19,7 @@ from runmanager.errors import ConfigurationError
         ("flag=True,FALSE", ["True", "FALSE"], ["True", "FALSE"]),
         ("name='a,b',\"1\"", ["a,b", "1"], ["a,b", "1"]),
         ("layers=[1, 2],[3]", ["[1, 2]", "[3]"], ["[1, 2]", "[3]"]),
-        ("note=null", ["null"], ["null"]),
+        ("note=null,'null'", [None, "null"], ["null", "null"]),
         ("size=1_000", [1000], ["1_000"]),
         ("clip=inf", ["inf"], ["inf"]),
         ("out={run_dir}/logs,x", ["{run_dir}/logs", "x"], ["{run_dir}/logs", "x"]),
