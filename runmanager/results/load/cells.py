@@ -222,9 +222,9 @@ def gather_cells(runs: Sequence[_R], damaged: Iterable[Damage], plan: SweepRecor
         own = [known.get(run.signature) or {**run.choices, **run.settings} for run in runs]
         waiting = [(cell, known[cell.signature]) for cell in pending]
         shared = {}
-    axes = () if plan is None else plan.axes
+    axes: Collection[str] = () if plan is None else plan.axes
     if renamed := _names_in_tables(shared, [*own, *(settings for _, settings in waiting)]):
-        shared, *own = (_renamed(settings, renamed) for settings in (shared, *own))
+        shared, own = _renamed(shared, renamed), [_renamed(settings, renamed) for settings in own]
         waiting = [(cell, _renamed(settings, renamed)) for cell, settings in waiting]
         axes = [renamed.get(name, name) for name in axes]
     names = set().union(shared, *own)
@@ -257,7 +257,7 @@ def _names_in_tables(shared: Mapping[str, Any], cells: Sequence[Mapping[str, Any
     }
 
 
-def _renamed(settings: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+def _renamed(settings: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
     return {names.get(name, name): value for name, value in settings.items()}
 
 

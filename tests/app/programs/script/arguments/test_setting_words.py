@@ -69,6 +69,29 @@ def test_all_faults_are_said_at_once() -> None:
     assert "'x=\"a(b\"'" in faults[6]
 
 
+@pytest.mark.parametrize(
+    ("words", "way_out"),
+    [
+        (["lr=0.1,", "0.01"], "`lr=0.1, 0.01` must be one word, got spaces between its values; write lr=0.1,0.01."),
+        (["lr=-1", ",", "-.5", "seed=0"], "`lr=-1 , -.5` must be one word, got spaces"),
+        (["lr=0.1 seed=0"], "`lr=0.1 seed=0` must be one setting, got 2 in one word; write lr=0.1 seed=0."),
+        (["v=naïve,größe"], """is written 'v="naïve","größe"'."""),
+        (["v=1,größe"], """is written 'v=1,"größe"'."""),
+        (["lr=0.1,"], "is written lr=0.1."),
+    ],
+)
+def test_a_word_that_cannot_be_parsed_is_refused_with_the_way_to_write_it(words: list[str], way_out: str) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        parse_settings(words)
+    (fault,) = error.value.faults
+    assert way_out in fault
+
+
+def test_a_hint_that_is_followed_gives_what_was_meant() -> None:
+    (parsed,) = parse_settings(['v="naïve","größe"']).sets
+    assert [setting.text for setting in parsed.values] == ["naïve", "größe"]
+
+
 def test_a_grid_without_bounds_is_refused_before_it_is_expanded() -> None:
     with pytest.raises(ConfigurationError, match="cells"):
         parse_settings(["a=range(100000000)", "b=range(100000000)"])
