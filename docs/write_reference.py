@@ -14,6 +14,7 @@ import runmanager
 from runmanager.app.reference.option_fields import Setting
 from runmanager.app.reference.settings_reference import Section, sections
 from runmanager.cli.main import app
+from runmanager.cli.sweep_command import DemoCommand, SweepCommand
 from runmanager.text import in_backticks
 
 FOLDER = Path(__file__).resolve().parent / "reference"
@@ -82,7 +83,9 @@ def commands_page() -> str:
         taken = each.options_metavar.split()
         usage = " ".join(["runmanager", name, *taken, *(word for word in arguments if word not in taken)])
         lines += ["", f"## {name}", "", inspect.getdoc(each.callback) or "", "", "```text", usage, "```", ""]
-        if parameters:
+        if each.cls in (SweepCommand, DemoCommand) and name != "sweep":
+            lines += ["Options: those of [sweep](#sweep) that apply.", ""]
+        elif parameters:
             rows = [(in_backticks(words), text) for words, text in parameters]
             lines += [*table(("argument or option", "what it does"), rows), ""]
         lines.append(str(each.epilog))

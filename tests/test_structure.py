@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -9,14 +10,95 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "runmanager"
 ROOMS = sorted(folder.name for folder in PACKAGE.iterdir() if (folder / "__init__.py").exists())
-MAX_MODULES = 25
+MAX_MODULES = 25  # of a folder
+MAX_LINES = 400  # of a module
+SMALL = 60  # lines: a module below that belongs into its importer if it has a single one
 DOCUMENTS = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+MODULES = {
+    path.relative_to(PACKAGE).as_posix(): path.read_text()
+    for path in sorted(PACKAGE.rglob("*.py"))
+    if "plugins" not in path.parts
+}
+
+LONG = {"app/programs/application/application.py"}
+"""Modules above `MAX_LINES`. The list only shrinks."""
+SMALL_WITH_ONE_IMPORTER = {
+    "app/compose/override_errors.py": "imported only where a command is wrong",
+    "app/display/live_layout.py": "",
+    "app/manage/continued_sweep.py": "",
+    "app/programs/cell_progress.py": "",
+    "app/programs/script/output/left_processes.py": "",
+    "app/programs/script/output/live_summary.py": "",
+    "app/programs/script/output/scalar_example.py": "",
+    "app/programs/script/output/secret_filter.py": "",
+    "app/programs/script/rank_entry.py": "the main module of each rank",
+    "app/programs/seen_device.py": "",
+    "app/reference/choice_files.py": "",
+    "launching/local/huge_pages.py": "",
+    "launching/local/job_queue.py": "",
+    "records/host/limits.py": "",
+    "records/run/record_times.py": "",
+    "records/storage/config_file.py": "",
+    "records/sweep/file_schema.py": "",
+    "results/export/parquet.py": "imported only by an export to Parquet",
+    "results/figures/catalog.py": "",
+    "results/figures/crossovers.py": "",
+    "results/program_files/event_metrics.py": "",
+    "tracking/checkpoint/part_checkpoints.py": "",
+    "tracking/epoch_owner.py": "",
+    "tracking/run_calls/epoch_calls.py": "",
+    "tracking/tensorboard/served_folder.py": "",
+    "training/checkpoint.py": "",
+    "training/datasets/synthetic.py": "",
+    "training/step/piece_size.py": "",
+}
+"""Modules of fewer than `SMALL` lines with one importer, and why, if there is a reason. The list only shrinks.
+
+A command of the command line is a module of its own.
+"""
+
+
+def imported(text: str, *, at_load: bool = False) -> set[str]:
+    """The modules of the package that a module imports; `at_load` leaves out those within functions."""
+    tree = ast.parse(text)
+    names = set()
+    for node in tree.body if at_load else ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names |= {f"{node.module}.{each.name}" for each in node.names} | {node.module}
+        elif isinstance(node, ast.Import):
+            names |= {each.name for each in node.names}
+    paths = {
+        f"{name.removeprefix('runmanager.').replace('.', '/')}.py" for name in names if name.startswith("runmanager.")
+    }
+    return paths & MODULES.keys()
 
 
 def test_no_folder_has_more_modules_than_a_reader_can_take_in() -> None:
-    folders = {path.parent for path in PACKAGE.rglob("*.py")} - {PACKAGE / "cli" / "commands"}
-    sizes = {str(folder): len([path for path in folder.glob("*.py") if path.stem != "__init__"]) for folder in folders}
-    assert {folder: size for folder, size in sizes.items() if size > MAX_MODULES} == {}
+    folders = Counter(str(Path(name).parent) for name in MODULES if not name.endswith("__init__.py"))
+    assert {folder: size for folder, size in folders.items() if size > MAX_MODULES} == {}
+
+
+def test_no_module_is_longer_than_a_reader_can_take_in() -> None:
+    assert {name for name, text in MODULES.items() if text.count("\n") > MAX_LINES} == LONG
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    top = {name: imported(text, at_load=True) for name, text in MODULES.items()}
+    while free := [name for name, names in top.items() if not names]:
+        for name in free:
+            del top[name]
+        top = {name: names & top.keys() for name, names in top.items()}
+    assert top == {}
+
+
+def test_no_small_module_has_one_importer_alone_without_a_reason() -> None:
+    importers = Counter(each for name, text in MODULES.items() for each in imported(text) - {name})
+    small = {
+        name
+        for name, text in MODULES.items()
+        if text.count("\n") < SMALL and importers[name] == 1 and not name.startswith("cli/commands/")
+    }
+    assert small == SMALL_WITH_ONE_IMPORTER.keys()
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

@@ -6,7 +6,7 @@ import PIL.Image
 
 for _name in (
     "runmanager.app.run_cell",
-    "runmanager.app.sweeper_options",
+    "runmanager.app.request.grid_sweeper_options",
     "importlib.metadata._adapters",  # at the first look-up of a package version, on Python 3.13
     "numpy.random",
     "torch._dynamo",  # by the first optimiser, compiled or not: a second for each run

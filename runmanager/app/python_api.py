@@ -9,16 +9,19 @@ import time
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from runmanager.app.compose.override_quoting import format_override
 from runmanager.app.display.live_region import terminal_region
 from runmanager.app.display.notebook_output import CellOutput, in_kernel
 from runmanager.app.display.output_console import make_console
 from runmanager.app.follow.slurm_state import local_slurm_queue
 from runmanager.app.follow.sweep_follower import POLL_SECONDS, follow_runs, write_missing_report
 from runmanager.app.follow.sweep_state import SweepReader
+from runmanager.app.request.command import option_words, split_fixed
+from runmanager.app.request.sweep_request import SweepRequest
+from runmanager.app.request.sweep_request import options as known_options
 from runmanager.errors import RecordError, SweepError, UsageError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
@@ -29,6 +32,7 @@ from runmanager.results.sweep import Sweep
 from runmanager.signals import handle_signals
 from runmanager.text import printable, shell_command
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
+from runmanager.validation import suggestion
 
 __all__ = ["run_sweep", "watch_sweep"]
 
@@ -59,21 +63,27 @@ def watch_sweep(sweep: str | PathLike[str], *, metric: str | None = None) -> Swe
     return Sweep(paths.root)
 
 
-def run_sweep(*overrides: str, name: str, output_root: str | PathLike[str] = "outputs") -> Sweep:
+def run_sweep(*words: str, name: str, output_root: str | PathLike[str] = "outputs", **options: Any) -> Sweep:
     """Run every combination of the settings, as `runmanager sweep` does, and return the sweep when it has ended.
 
-    `overrides` are those of the command, as in `run_sweep("lr=0.1,0.01", "device=cpu,cuda", name="first")`. The sweep
-    is stored in `output_root/name`; a second call with this name runs only what is missing. The command runs in a
-    child process, which ends with this one. An interrupt lets the running epochs end, a second one ends them at once;
-    then `KeyboardInterrupt` is raised, and the same call resumes the sweep. Failed runs are rows of the table and
-    raise nothing. Raises `UsageError`, one line a fault, if the settings are invalid and nothing was run, and in one of
-    several ranks; `SweepError` if the child process failed.
+    `words` are those of the command: a program, settings, and arguments after `--`, as in `run_sweep("train.py",
+    "lr=0.1,0.01", name="first", workers=2)`; without a program it is the built-in job. `options` are those of the
+    command too, with `_` for `-`, and lists for those that are repeatable. The sweep is stored in `output_root/name`; a
+    second call with this name runs only what is missing. The command runs in a child process, which ends with this one.
+    An interrupt lets the running epochs end, a second one ends them at once; then `KeyboardInterrupt` is raised, and
+    the same call resumes the sweep. Failed runs are rows of the table and raise nothing. Raises `UsageError`, one line
+    a fault, if the words are invalid and nothing was run, and in one of several ranks; `SweepError` if the child
+    process failed.
     """
     refuse_several_ranks(of_sweep=True)
-    _refuse_invalid_overrides(overrides)
-    command = ["-m", *overrides, format_override("name", name), format_override("output_root", os.fspath(output_root))]
+    _refuse_invalid_words(words)
+    given = {"name": name, "output_root": os.fspath(output_root), **options}
+    if unknown := [each for each in options if each not in known_options()]:
+        way_out = suggestion(unknown[0], known_options())
+        raise UsageError(f"`{unknown[0]}` must be an option of `runmanager sweep`, got an unknown one; {way_out}")
+    command = ["sweep", *option_words(SweepRequest(**given), given), *words]
     output = _Output()
-    output.print_line(f"$ {shell_command(masked_words(['python', '-m', 'runmanager', *command]))}")
+    output.print_line(f"$ {shell_command(masked_words(['runmanager', *command]))}")
     driver = _Driver(output)
     with handle_signals((signal.SIGINT,), driver.interrupt):
         lines = driver.drive(command, SweepPaths(Path(output_root) / name))
@@ -88,18 +98,17 @@ def run_sweep(*overrides: str, name: str, output_root: str | PathLike[str] = "ou
     return Sweep(Path(output_root) / name)
 
 
-def _refuse_invalid_overrides(overrides: Sequence[str]) -> None:
-    for word in overrides:
+def _refuse_invalid_words(words: Sequence[str]) -> None:
+    for word in words:
         if not isinstance(word, str):
             raise UsageError(f"`run_sweep` must get settings as strings, got {word!r}; write run_sweep(*settings).")
-        if word.startswith("-"):
+    for word in split_fixed(words)[0]:
+        name = word.partition("=")[0].lstrip("-").replace("-", "_")
+        if word.startswith("-") and word != "-m":
+            raise UsageError(f"`run_sweep` must get settings, got '{word}'; an option is a keyword, as {name}=….")
+        if name in _OWN_ARGUMENTS and "=" in word:
             raise UsageError(
-                f"`run_sweep` must get settings, got '{word}'; give flags to `runmanager sweep` in a shell."
-            )
-        setting = word.partition("=")[0]
-        if setting in _OWN_ARGUMENTS:
-            raise UsageError(
-                f"`{setting}` must be given as a keyword argument, got '{word}'; write {setting}=… outside the quotes."
+                f"`{name}` must be given as a keyword argument, got '{word}'; write {name}=… outside the quotes."
             )
 
 
@@ -148,11 +157,12 @@ class _Driver:
                 [
                     sys.executable,
                     "-m",
-                    "runmanager.app.subprocess_main",
+                    "runmanager.cli.subprocess_main",
                     str(os.getpid()),
-                    *command,
+                    command[0],
                     "--quiet",
                     "--yes",
+                    *command[1:],
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,  # the same is in the files

@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from runmanager.app.compose.schema import Config, plain_config, read_config, register_resolvers
 from runmanager.app.programs.application.started_again import telling_job
 from runmanager.app.programs.cell_output import send_output_to
-from runmanager.app.sweeper_options import CONTINUES
+from runmanager.app.request.sweep_request import CONTINUES, read_node
 from runmanager.errors import RecordError, RunBusyError, RunFailedError, UsageError
 from runmanager.launching.local.parent_death import bind_workers
 from runmanager.launching.local.turn_keeper import current_turn_client
@@ -29,6 +29,7 @@ from runmanager.records.storage.reader import read_epochs, read_record
 from runmanager.records.storage.stops import stops_noted
 from runmanager.signals import handle_signals
 from runmanager.tracking.manager import RunManager
+from runmanager.tracking.metric_definitions import define_metric
 from runmanager.tracking.run import ActiveRun
 from runmanager.tracking.sinks import format_run_end
 from runmanager.training.job import train_run
@@ -49,6 +50,9 @@ def run_cell(cfg: DictConfig) -> float | None:
     is_driven = DRIVEN_VARIABLE in os.environ
     register_resolvers()
     options, params = read_config(cfg), plain_config(cfg)
+    request = read_node(OmegaConf.to_container(HydraConfig.get().sweeper))  # type: ignore[arg-type]
+    if request.metric is not None and request.better is not None:
+        define_metric(request.metric, better=request.better)
     if not is_driven:
         _refuse_other_cell(folder, params)
     manager = RunManager(

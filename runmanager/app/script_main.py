@@ -1,11 +1,12 @@
-"""`runmanager sweep SCRIPT` and `runmanager run SCRIPT`: a script's cells, planned and run."""
+"""`runmanager sweep`, `run` and `tune` of a script, or of a Hydra application, which becomes its own command."""
 
 import os
 import re
 import sys
 import traceback
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Collection, Sequence
+from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 import yaml
@@ -13,75 +14,100 @@ from hydra.plugins.launcher import Launcher
 
 from runmanager.app.compose.grid_rules import GridRules
 from runmanager.app.display.error_line import print_error
-from runmanager.app.driver.program import Storage
-from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
-from runmanager.app.programs.metric_advice import metric_advice
-from runmanager.app.programs.script.hydra_call import hydra_command
+from runmanager.app.driver.sweep_driver import SweepDriver
+from runmanager.app.programs.script.arguments.setting_words import SettingGrid, parse_settings, setting_word
+from runmanager.app.programs.script.flag_check import flags_of
 from runmanager.app.programs.script.output.scalar_pattern import parse_scalars
 from runmanager.app.programs.script.script import Script, find_script
 from runmanager.app.programs.script.script_cell import ResumeSetting
 from runmanager.app.programs.script.script_program import ScriptOptions, ScriptProgram
-from runmanager.app.script_command_line import ScriptCommandLine, ScriptFlags
+from runmanager.app.programs.sweep_settings import driver_options, request_faults, storage_of
+from runmanager.app.programs.whole_run_race import RacedValues, race_whole_runs
+from runmanager.app.request.command import (
+    HYDRA_FLAGS,
+    HYDRA_OPTIONS,
+    MULTIRUN,
+    Command,
+    after_separator,
+    option_words,
+    unknown_names,
+)
+from runmanager.app.request.override_quoting import format_override
+from runmanager.app.request.sweep_request import Kind, SweepRequest, flag_of, options
 from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_launcher import LocalLauncher
-from runmanager.launching.plan import Resume
+from runmanager.launching.options import LocalOptions
 from runmanager.launching.slurm.launcher import SlurmLauncher
 from runmanager.launching.slurm.options import SlurmOptions
 from runmanager.records.host.standard_streams import print_line
-from runmanager.records.run.metric_direction import BETTER, MAX, MIN, parse_better, prefers_larger
+from runmanager.records.run.metric_direction import MAX, MIN, parse_better, prefers_larger
 from runmanager.records.settings.secrets import declare_secrets, masked_words, refuse_masks
 from runmanager.tracking.environment.environment import environment_for_children
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
 from runmanager.validation import fault, suggestion
 
-__all__ = ["become_application", "launcher_of", "main", "program_of"]
+__all__ = ["main", "tune_script"]
 
 _BROKEN_STATUS = 1
 _OF_EACH_CELL = (
     *("python", "scalar", "metric", "better", "argument", "unchecked", "unsigned", "device", "resume_with"),
-    "secrets",
+    *("secrets", "seed_name"),
 )
+_OF_LOCAL = ("workers", "gpus", "gpus_per_run", "retries")
+_NO_SETTINGS = ("_target_", "preload", "processes_per_run", "timeout", "stall_timeout")
+_OWN_SETTINGS = ("params", "heartbeat_timeout", "tune")  # of the sweeper, apart from the options
 _NUMBERS = re.compile(r"[1-9]\d*(,[1-9]\d*)*")
 _PRELOAD = "runmanager.app.programs.script.script_cell"
 
 
-def main(line: ScriptCommandLine) -> int:
+def main(command: Command, *, is_single: bool) -> int:
     """Run the cells of a script and return the exit status: 0, 1 or 130, as for the built-in job.
 
     A script that is a Hydra application replaces this process, as its own command with `hydra/sweeper=runmanager`.
     Raises `RunManagerError` where nothing has been run.
     """
-    flags = line.flags
-    declare_secrets(flags.secret_names)
-    masked_words(line.words)  # from here on no message shows what they hold
+    request = command.request
+    declare_secrets(request.secrets)
+    masked_words(command.words)  # from here on no message shows what they hold
     refuse_several_ranks(of_sweep=True)
-    script = find_script(line.program, is_module=line.is_module, python=flags.python)
+    script = _script_of(command)
     if script.is_hydra_application:
-        return become_application(script, line)
-    if faults := _faults(flags):
-        raise ConfigurationError(faults)
-    refuse_masks(line.settings)
-    program = program_of(line, script)
-    if line.is_single and program.count_cells() > 1:
+        return _become_application(script, command)
+    _refuse_faults(command, script)
+    refuse_masks(command.settings)
+    program = _program_of(command, script)
+    if is_single and program.count_cells() > 1:
         raise UsageError("A single run must have one value of each setting, got a grid; use `runmanager sweep`.")
-    driver = DriverOptions(
-        is_single=line.is_single,
-        dry_run=flags.dry_run,
-        quiet=flags.quiet,
-        yes=flags.yes,
-        notify=flags.notify,
-        restore=flags.restore,
-        named=lambda command, name: (*command[:2], "--name", name, *command[2:]),
-        metric=_metric(flags),
-        without_metrics=metric_advice,
+    driver = driver_options(
+        replace(request, metric=_metric(request)),
+        is_single=is_single,
+        named=lambda words, name: (*words[:2], "--name", name, *words[2:]),
     )
-    with environment_for_children(line.words, code_folder=script.code_folder):
-        return _drive(SweepDriver(program, launcher_of(flags), driver), debug=line.debug)
+    with environment_for_children(command.words, code_folder=script.code_folder):
+        return _drive(SweepDriver(program, _launcher_of(command), driver), debug=request.debug)
 
 
-def program_of(line: ScriptCommandLine, script: Script) -> ScriptProgram:
+def _script_of(command: Command) -> Script:
+    """Return the script that a command names. Raises `UsageError` if it does not exist."""
+    assert command.program is not None, "commands without a program are those of the built-in job"
+    return find_script(command.program, is_module=command.is_module, python=command.request.python)
+
+
+def _refuse_faults(command: Command, script: Script) -> None:
+    """Raise `ConfigurationError` with every fault of a command's options for a script."""
+    request = command.request
+    faults = command.refusals(Kind.SCRIPT, flags_of_program=partial(flags_of, script, command.fixed))
+    faults += request_faults(request, flag_of)
+    if request.processes is not None and not _NUMBERS.fullmatch(request.processes):
+        faults.append(fault("--processes", "be numbers of at least 1, such as 2 or 1,2", request.processes))
+    if faults:
+        raise ConfigurationError(faults)
+
+
+def _program_of(command: Command, script: Script) -> ScriptProgram:
     """Return the script of a command as a program of sweeps."""
-    return ScriptProgram(script, line.settings, _options(line, script), _storage(line.flags))
+    settings = [word for word in command.settings if word not in MULTIRUN]
+    return ScriptProgram(script, settings, _options(command, script), storage_of(command.request))
 
 
 def _drive(driver: SweepDriver, *, debug: bool) -> int:
@@ -98,130 +124,146 @@ def _drive(driver: SweepDriver, *, debug: bool) -> int:
     return 0
 
 
-def become_application(script: Script, line: ScriptCommandLine, words: Sequence[str] = ()) -> int:
+def _become_application(script: Script, command: Command, words: Sequence[str] = ()) -> int:
     """Replace this process by the application's own command, with further `words`. Does not return.
 
     Raises `ConfigurationError` for options that it has no use for.
     """
-    command = hydra_command(script, line)
+    called = _hydra_command(script, command)
     start = len(script.command) + 1  # after -m: to Hydra, overrides on both sides of an option are unknown ones
-    command[start:start] = words
+    called[start:start] = words
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(command[0], command, os.environ | ({"HYDRA_FULL_ERROR": "1"} if line.debug else {}))  # noqa: S606  # the words of the command
+    variables = os.environ | ({"HYDRA_FULL_ERROR": "1"} if command.request.debug else {})
+    os.execve(called[0], called, variables)  # noqa: S606  # the words of the command
 
 
-def _options(line: ScriptCommandLine, script: Script) -> ScriptOptions:
-    flags = line.flags
-    scalars = parse_scalars(flags.scalar)
-    resume = None if flags.resume_with is None else ResumeSetting(*flags.resume_with.split("=", 1))
-    metric, better = _metric(flags), flags.better
-    if better is None and flags.metric is not None:
-        better = MAX if prefers_larger(flags.metric) else MIN
-    return ScriptOptions(
-        fixed=line.fixed,
-        form=flags.argument,
-        unchecked=flags.unchecked,
-        scalars=tuple(scalars),
-        unsigned=tuple(flags.unsigned),
-        device=flags.device,
-        better={metric: parse_better(better)} if metric is not None and better is not None else {},
-        resume_with=resume,
-        call=_single_call(flags, script),
-        rules=GridRules.read(zip_=flags.zips, points=flags.points, exclude=flags.exclude, key=_flag),
-        processes=_processes(flags),
-    )
+def _hydra_command(script: Script, command: Command) -> list[str]:
+    """Return the application's own command with `hydra/sweeper=runmanager` and the options as Hydra's settings.
 
-
-def _metric(flags: ScriptFlags) -> str | None:
-    """The metric by which cells are ranked, if the command names one: a single printed one needs no `--metric`."""
-    scalars = parse_scalars(flags.scalar)
-    return flags.metric or (scalars[0].name if len(scalars) == 1 else None)
-
-
-def _single_call(flags: ScriptFlags, script: Script) -> tuple[str, ...]:
-    """The command that runs one cell, up to its settings."""
-    words = ["runmanager", "run"]
-    defaults = ScriptFlags()
-    for name in _OF_EACH_CELL:
-        value, option = getattr(flags, name), _flag(name)
-        if value is True:
-            words.append(option)
-        elif value != getattr(defaults, name):
-            words += [word for each in (value if isinstance(value, list) else [value]) for word in (option, each)]
-    return (*words, *(("-m",) if script.is_module else ()), script.word)
-
-
-def _faults(flags: ScriptFlags) -> list[str]:
-    """Faults of options that stand alone or exclude each other."""
-    faults = _storage(flags).faults(_flag)
-    if flags.better is not None and flags.better not in BETTER:
-        faults.append(fault("--better", "be max or min", flags.better))
-    elif flags.better is not None and flags.metric is None and len(flags.scalar) != 1:
-        faults.append("`--better` must be given with `--metric`, whose direction it is, got it alone.")
-    if flags.metric is not None and flags.better is None and prefers_larger(flags.metric) is None:
-        faults.append(f"`--better` must be given for {flags.metric}, got none; its name does not show which is better.")
-    if flags.save is not None:
-        faults.append(fault("--save", "be left out for a script", "it", "it writes a preset of the built-in job"))
-    resume = flags.resume_with
-    if resume is not None and not all(resume.partition("=")[::2]):
-        faults.append(fault("--resume-with", "be NAME=FILE", repr(resume)))
-    if flags.processes is not None and not _NUMBERS.fullmatch(flags.processes):
-        faults.append(fault("--processes", "be numbers of at least 1, such as 2 or 1,2", flags.processes))
-    return faults
-
-
-def _processes(flags: ScriptFlags) -> tuple[int, ...]:
-    return () if flags.processes is None else tuple(dict.fromkeys(map(int, flags.processes.split(","))))
-
-
-def _storage(flags: ScriptFlags) -> Storage:
-    resume = Resume(flags.resume)
-    return Storage(flags.name, flags.output_root, resume, flags.rerun_changed, rerun_with="--rerun-changed")
-
-
-def launcher_of(flags: ScriptFlags) -> Launcher:
-    """Return the launcher that the options describe. Raises `ConfigurationError` with their faults."""
-    try:
-        return _slurm_launcher(flags) if flags.launcher == "slurm" else _local_launcher(flags)
-    except ConfigurationError as error:
-        names = re.compile(r"`hydra\.launcher\.(\w+)`")
-        raise ConfigurationError(names.sub(lambda name: f"`{_flag(name[1])}`", each) for each in error.faults) from None
-
-
-def _local_launcher(flags: ScriptFlags) -> LocalLauncher:
-    if flags.slurm:
-        raise ConfigurationError([fault("--slurm", "be given with `--launcher slurm`", flags.slurm[0])])
-    return LocalLauncher(
-        workers=flags.workers,
-        gpus=None if flags.gpus is None else flags.gpus.split(","),
-        gpus_per_run=flags.gpus_per_run,
-        timeout=flags.timeout,
-        retries=flags.retries,
-        preload=[_PRELOAD],
-    )
-
-
-def _slurm_launcher(flags: ScriptFlags) -> SlurmLauncher:
-    unused = [name for name in ("gpus", "retries", "workers") if getattr(flags, name) != getattr(ScriptFlags(), name)]
-    instead = {"gpus": "gpus_per_node", "retries": "resubmissions", "workers": "array_parallelism"}
-    faults = [
-        f"`{_flag(name)}` must be left out with `--launcher slurm`, got it; use --slurm {instead[name]}=…."
-        for name in unused
+    Raises `ConfigurationError` for options that such a program has no use for, and for unknown settings of ours.
+    """
+    processes, name = command.request.processes, script.word
+    faults = command.refusals(Kind.APPLICATION)
+    if processes is not None and not (processes.isdecimal() and int(processes) >= 1):
+        # Hydra sweeps over no settings of its own.
+        rule = f"be one number of at least 1 for {name}, which is a Hydra application"
+        faults.append(fault("--processes", rule, processes))
+    faults += [
+        f"`{word}` must be a setting or an option of Hydra, as {name} is a Hydra application, got it after `--`."
+        for word in command.fixed
+        if word.startswith("-") and word.partition("=")[0] not in (*HYDRA_FLAGS, *HYDRA_OPTIONS)
     ]
-    known = [each.name for each in fields(SlurmOptions) if each.name not in ("_target_", "processes_per_run")]
+    if faults:
+        raise ConfigurationError(faults)
+    words = ["hydra/sweeper=runmanager", *command.hydra_words(Kind.APPLICATION)]
+    words += [word for word in command.settings if word not in MULTIRUN] + list(command.fixed)
+    launcher = SlurmOptions if command.request.launcher == "slurm" else LocalOptions
+    taken = [each.name for each in options().values() if Kind.APPLICATION in each.takes]
+    if faults := _unknown_settings("sweeper", words, [*taken, *_OWN_SETTINGS]) + _unknown_settings(
+        "launcher", words, [each.name for each in fields(launcher)]
+    ):
+        raise ConfigurationError(faults)
+    return [*script.command, "-m", *words]
+
+
+def _unknown_settings(part: str, words: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Faults of settings that our sweeper or launcher lacks; Hydra would stop at the first."""
+    chosen = {word for word in words if word.startswith(f"hydra/{part}=")}
+    if not chosen <= {"hydra/sweeper=runmanager", "hydra/launcher=runmanager", "hydra/launcher=runmanager_slurm"}:
+        return []  # the command chooses another
+    keys = [word.lstrip("+~").partition("=")[0] for word in words]
+    return unknown_names([key.split(".")[2] for key in keys if key.startswith(f"hydra.{part}.")], part, known)
+
+
+def _options(command: Command, script: Script) -> ScriptOptions:
+    request = command.request
+    metric, better = _metric(request), request.better
+    if better is None and request.metric is not None:
+        better = MAX if prefers_larger(request.metric) else MIN
+    call = ("runmanager", "run", *option_words(request, _OF_EACH_CELL), *(("-m",) if script.is_module else ()))
+    return ScriptOptions(
+        fixed=command.fixed,
+        form=request.argument,
+        unchecked=request.unchecked,
+        scalars=tuple(parse_scalars(request.scalar)),
+        unsigned=tuple(request.unsigned),
+        device=request.device,
+        better={metric: parse_better(better)} if metric is not None and better is not None else {},
+        resume_with=None if request.resume_with is None else ResumeSetting(*request.resume_with.split("=", 1)),
+        call=(*call, script.word),
+        rules=GridRules.read(request, flag_of),
+        processes=() if request.processes is None else tuple(dict.fromkeys(map(int, request.processes.split(",")))),
+    )
+
+
+def _metric(request: SweepRequest) -> str | None:
+    """The metric by which cells are ranked, if the command names one: a single printed one needs no `--metric`."""
+    scalars = parse_scalars(request.scalar)
+    return request.metric or (scalars[0].name if len(scalars) == 1 else None)
+
+
+def _launcher_of(command: Command) -> Launcher:
+    """Return the launcher that the options describe. Raises `ConfigurationError` with their faults."""
+    request = command.request
+    create, known, own = (
+        (SlurmLauncher, SlurmOptions, {"gpus_per_node": request.gpus_per_run})
+        if request.launcher == "slurm"
+        else (_local_launcher, LocalOptions, {name: getattr(request, name) for name in _OF_LOCAL})
+    )
+    given = {name: value for name, value in own.items() if value is not None}
+    settings = _launcher_settings(command, {each.name for each in fields(known)} - {*_NO_SETTINGS, *_OF_LOCAL})
+    try:
+        return create(timeout=request.timeout, stall_timeout=request.stall_timeout, **given | settings)
+    except ConfigurationError as error:
+        ours = {f"`{each.hydra_name(Kind.JOB)}`": f"`{each.flag}`" for each in options().values()}
+        names = re.compile(r"`hydra\.launcher\.\w+`")
+        raise ConfigurationError(
+            names.sub(lambda name: ours.get(name[0], name[0]), each) for each in error.faults
+        ) from None
+
+
+def _local_launcher(**settings: Any) -> LocalLauncher:
+    return LocalLauncher(preload=[_PRELOAD], **settings)
+
+
+def _launcher_settings(command: Command, known: Collection[str]) -> dict[str, Any]:
+    """The settings that only the launcher has. Raises `ConfigurationError` for those that it lacks."""
     settings: dict[str, Any] = {}
-    for word in flags.slurm:
+    faults = []
+    for word in command.launcher_settings:
         name, given, value = word.partition("=")
         if not given or name not in known:
-            faults.append(f"`--slurm {word}` must be NAME=VALUE of a Slurm setting; {suggestion(name, known)}")
+            option = "--slurm" if word in command.request.slurm else "--launcher-option"
+            rule = f"be NAME=VALUE of a setting that only `--launcher {command.request.launcher}` has"
+            faults.append(fault(option, rule, word, suggestion(name, sorted(known))))
         settings[name] = yaml.safe_load(value)
     if faults:
         raise ConfigurationError(faults)
-    if flags.gpus_per_run is not None:
-        settings.setdefault("gpus_per_node", flags.gpus_per_run)
-    return SlurmLauncher(timeout=flags.timeout, **settings)
+    return settings
 
 
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+def tune_script(command: Command, *, seconds: float, began: float) -> int:
+    """Race the lists of values among a program's settings; return the exit status. See `race_whole_runs`.
+
+    A Hydra application replaces this process. Raises `RunManagerError` where nothing has been run.
+    """
+    refuse_several_ranks(of_sweep=True)
+    script = _script_of(command)
+    options = option_words(command.request, ("python", "argument"))
+    call = ("runmanager", "run", *options, *(("-m",) if command.is_module else ()), script.word)
+    if script.is_hydra_application:
+        typed = [*command.settings, *command.fixed]
+        asked = {"seconds": seconds, "began": began, "call": list(call), "typed": typed}
+        return _become_application(script, command, [format_override("hydra.sweeper.tune", asked)])
+    _refuse_faults(command, script)
+    values = _raced_values(parse_settings(command.settings))
+    fixed = after_separator(command.fixed)
+    with environment_for_children(command.words, code_folder=script.code_folder):
+        program, launcher = _program_of(command, script), _launcher_of(command)
+        return race_whole_runs(program, values, launcher, call=call, fixed=fixed, seconds=seconds, began=began)
+
+
+def _raced_values(grid: SettingGrid) -> RacedValues:
+    words = {each.name: [(value.text, setting_word(each.name, value)) for value in each.values] for each in grid.sets}
+    return RacedValues(words, [each.name for each in grid.sets if each.is_axis])

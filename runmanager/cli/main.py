@@ -6,19 +6,19 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from runmanager import __version__
-from runmanager.app.script_command_line import split_fixed
+from runmanager.app.request.command import split_fixed
 from runmanager.cli.commands.adopt import adopt
 from runmanager.cli.commands.best import best
 from runmanager.cli.commands.compare import compare
 from runmanager.cli.commands.demo import demo
 from runmanager.cli.commands.diff import diff
 from runmanager.cli.commands.doctor import doctor
-from runmanager.cli.commands.duel import duel
+from runmanager.cli.commands.duel import DuelCommand, duel
 from runmanager.cli.commands.export import export
 from runmanager.cli.commands.help import help_
 from runmanager.cli.commands.labels import note, tag
@@ -37,11 +37,10 @@ from runmanager.cli.commands.tune import tune
 from runmanager.cli.commands.ui import ui
 from runmanager.cli.commands.watch import watch
 from runmanager.cli.fixed_arguments import FixedArgumentsCommand
-from runmanager.cli.grid_commands import DemoCommand, DuelCommand
 from runmanager.cli.hydra_application import PASS_THROUGH
 from runmanager.cli.printing import print_error
 from runmanager.cli.repeated_options import UniqueOptionsCommand
-from runmanager.cli.script_options import SCRIPT_METAVAR, ScriptCommand
+from runmanager.cli.sweep_command import HELP_FLAGS, PROGRAM_METAVAR, DemoCommand, SweepCommand
 from runmanager.errors import ConfigurationError, RunManagerError, UsageError
 from runmanager.records.files.file_errors import require_current_folder
 from runmanager.records.files.paths import name_length_fault
@@ -49,21 +48,24 @@ from runmanager.records.host.standard_streams import print_line, repaired_stream
 from runmanager.records.sweep.lookup import newest_sweeps
 from runmanager.signals import INTERRUPTED_STATUS
 
-__all__ = ["app", "main", "run_command"]
+__all__ = ["COMMANDS", "app", "main", "run_command"]
 
 # What every error of a command line is. Its name and module differ between the versions of Typer.
 _TYPER_ERROR = next(each for each in reversed(typer.BadParameter.__mro__) if hasattr(each, "format_message"))
 
-app = typer.Typer(name="runmanager", pretty_exceptions_enable=False, rich_markup_mode="markdown")
+app = typer.Typer(
+    name="runmanager",
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
 
-_SCRIPT_COMMANDS: tuple[tuple[Callable[..., object], str], ...] = (
+_SWEEP_COMMANDS: tuple[tuple[Callable[..., object], str], ...] = (
     (sweep, "batch_size=100,1000 device=cpu,cuda name=first"),
     (run, "lr=0.01 device=cuda"),
-)
-_LAUNCHING_COMMANDS: tuple[tuple[Callable[..., object], str], ...] = (
     (demo, "epochs=3"),
-    (duel, "device=cpu device=cuda batch_size=1000"),
 )
+_DUEL = "device=cpu device=cuda batch_size=1000"
 _OTHER_COMMANDS: tuple[tuple[Callable[..., object], str], ...] = (
     (ls, "--where 'failed>0' --sort size_bytes"),
     (table, "first --where 'device==cpu and batch_size>500' --sort val_accuracy"),
@@ -99,25 +101,25 @@ def _example(command: Callable[..., object], words: str) -> str:
     return f"Example: `{' '.join(('runmanager', _name(command), words)).strip()}`"
 
 
-for _command, _words in _SCRIPT_COMMANDS:
+for _command, _words in _SWEEP_COMMANDS:
     app.command(
-        cls=ScriptCommand,
-        context_settings=PASS_THROUGH,
-        options_metavar=SCRIPT_METAVAR,
+        cls=DemoCommand if _command is demo else SweepCommand,
+        options_metavar="[SETTINGS and OPTIONS]..." if _command is demo else PROGRAM_METAVAR,
         epilog=_example(_command, _words),
     )(_command)
-for _command, _words in _LAUNCHING_COMMANDS:
-    # Options of a duel may follow its sides.
-    _settings = PASS_THROUGH | {"allow_interspersed_args": _command is duel}
-    app.command(
-        cls=DuelCommand if _command is duel else DemoCommand,
-        context_settings=_settings,
-        options_metavar="SIDE SIDE [OVERRIDES]..." if _command is duel else "[OVERRIDES]...",
-        epilog=_example(_command, _words),
-    )(_command)
+app.command(
+    cls=DuelCommand,
+    context_settings=PASS_THROUGH | {"allow_interspersed_args": True},  # its options may follow its sides
+    options_metavar="SIDE SIDE [OVERRIDES]...",
+    epilog=_example(duel, _DUEL),
+)(duel)
 app.command(cls=FixedArgumentsCommand, epilog=_example(tune, "model=cnn batch_size=10000 --seconds 60"))(tune)
 for _command, _words in _OTHER_COMMANDS:
     app.command(_name(_command), cls=UniqueOptionsCommand, epilog=_example(_command, _words))(_command)
+
+
+COMMANDS = frozenset(each.name or each.callback.__name__ for each in app.registered_commands if each.callback)
+"""The names of all commands."""
 
 
 def _show_version(requested: bool) -> None:
@@ -138,7 +140,7 @@ def _root(
     """Run a grid of PyTorch settings, watch it live, and compare what came out."""
 
 
-def main() -> None:
+def main() -> NoReturn:
     """Run the process's command line and exit with its status."""
     status = run_command(sys.argv[1:])
     if status == INTERRUPTED_STATUS:
@@ -162,10 +164,8 @@ def run_command(arguments: Sequence[str]) -> int:
 def _runs_cells(arguments: Sequence[str]) -> bool:
     """Whether the command runs cells, whose output then only reports on them; no help is asked for."""
     name, others = "".join(arguments[:1]), arguments[1:]
-    of_scripts, launching = (
-        [command.__name__ for command, _ in commands] for commands in (_SCRIPT_COMMANDS, _LAUNCHING_COMMANDS)
-    )
-    return (name in launching or (name in of_scripts and bool(others))) and "--help" not in others
+    is_asked = any(word in HELP_FLAGS for word in split_fixed(others)[0])
+    return not is_asked and (name in ("demo", "duel") or (name in ("run", "sweep") and bool(others)))
 
 
 def _status_of(arguments: Sequence[str]) -> int:

@@ -4,14 +4,12 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from runmanager.app.script_command_line import ScriptFlags
-from runmanager.app.sweeper_options import GridSweeperOptions
+from runmanager.app.request.sweep_request import Kind, options
 
 
 def test_dry_run_lists_the_cells_and_writes_nothing(
@@ -85,12 +83,10 @@ def test_version_prints_hydras_version(command: Callable[..., Any]) -> None:
         (["--quite"], ["did you mean '--quiet'?"]),
         (["--dryrun", "lr=0.1"], ["did you mean '--dry-run'?"]),
         (["--point", "points.yaml", "lr=0.1"], ["did you mean '--points'?"]),
-        (["--scalar", "loss=(.*)", "lr=0.1"], ["it goes with a script, as in `runmanager sweep --scalar … train.py`."]),
-        (["--learning-rate", "0.1"], ["a setting is written lr=0.1."]),
-        (["--nmae", "first"], ["a setting is written name=first."]),
-        (["--nothing-like-it", "7"], ["a setting is written nothing_like_it=7."]),
-        (["--lr=0.1", "--epochs"], ["a setting is written lr=0.1.", "a setting is written epochs=…."]),
-        (["--metric", "loss", "lr=1"], ["it goes with a script, as in `runmanager sweep --metric … train.py`."]),
+        (["--learning-rate", "0.1"], ["a setting is written `lr=0.1`."]),
+        (["--nmae", "first"], ["did you mean '--name'?"]),
+        (["--nothing-like-it", "7"], ["a setting is written `nothing_like_it=7`."]),
+        (["--lr=0.1", "--epochs"], ["a setting is written `lr=0.1`.", "a setting is written `epochs=…`."]),
     ],
 )
 def test_an_unknown_flag_is_rejected_with_what_was_meant(
@@ -100,7 +96,7 @@ def test_an_unknown_flag_is_rejected_with_what_was_meant(
     assert done.status == 2
     lines = done.err.splitlines()
     assert [line.partition("; ")[2] for line in lines] == meant
-    assert all(" must be an option, got an unknown one; " in line for line in lines)
+    assert all(" must be an option of runmanager, got an unknown one; " in line for line in lines)
 
 
 @pytest.mark.parametrize("plugin", ["launcher", "sweeper"])
@@ -110,25 +106,37 @@ def test_a_plugin_given_as_a_setting_is_rejected_with_its_group(command: Callabl
     assert (done.status, done.err) == (2, f"error: {message}\n")
 
 
-def test_an_option_for_scripts_is_rejected_with_its_setting(command: Callable[..., Any], tiny: tuple[str, ...]) -> None:
-    words = ("--workers", "2", "--gpus=0,1", "--name", "x", "--resume", "never", "--rerun-changed", "--retries", "lr=1")
-    words += ("--output-root=elsewhere", "--launcher", "slurm", "--slurm", "time=3")
-    meant = (
-        *("hydra.launcher.workers=2", "hydra.launcher.gpus=[0,1]", "name=x", "resume=never", "rerun_changed=true"),
-        *("hydra.launcher.retries=…", "output_root=elsewhere", "hydra/launcher=slurm"),
-        "hydra/launcher=slurm hydra.launcher.time=3",
-    )
-    done = command(*words)
-    said = "must be written as a setting here, got an option for scripts; write"
-    assert done.status == 2
-    assert [line.partition(f" {said} ")[2] for line in done.err.splitlines()] == [f"{each}." for each in meant]
-    assert command(*tiny, meant[0], *meant[2:4], meant[6], "--dry-run").status == 0
+def test_each_option_may_be_written_as_a_setting_too(
+    command: Callable[..., Any], tiny: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Every spelling of before keeps working; both at once must agree."""
+    given = {
+        "--workers 2": "hydra.launcher.workers=2",
+        "--gpus=0,1": "hydra.launcher.gpus=[0,1]",
+        "--name x": "name=x",
+        "--resume never": "resume=never",
+        "--output-root=elsewhere": "output_root=elsewhere",
+        "--exclude lr>0.5": "hydra.sweeper.exclude=lr>0.5",
+    }
+    for option, setting in given.items():
+        words = option.split(" ")
+        plans = [command("-m", *tiny, "lr=0.1,0.2", "--dry-run", *each) for each in (words, [setting])]
+        assert plans[0].status == 0 and plans[0].out == plans[1].out, option
+        assert command("-m", *tiny, "lr=0.1,0.2", "--dry-run", *words, setting).status == 0, option
+        other = setting.partition("=")[0] + "=3"
+        done = command("-m", *tiny, "lr=0.1,0.2", "--dry-run", *words, other)
+        flag = option.replace("=", " ").split(" ")[0]
+        said = f"`{flag}` must be given once, got it and `{other}`; leave out one of the two."
+        assert (done.status, done.err) == (2, f"error: {said}\n")
 
 
-def test_no_option_for_scripts_is_proposed_as_a_setting_that_does_not_exist(command: Callable[..., Any]) -> None:
-    names = {each.name for each in fields(ScriptFlags)} - {each.name for each in fields(GridSweeperOptions)}
-    done = command(*(word for name in names for word in (f"--{name.replace('_', '-')}", "x")))
-    assert len(done.err.splitlines()) >= len(names) and "a setting is written" not in done.err
+def test_what_only_other_programs_take_is_refused_with_a_way_out(command: Callable[..., Any]) -> None:
+    names = [each for each in options().values() if Kind.JOB not in each.takes]
+    done = command(*(word for each in names for word in ([each.flag] if each.default is False else [each.flag, "x"])))
+    lines = done.err.splitlines()
+    assert done.status == 2 and len(lines) >= len(names)
+    assert all("must be left out for the built-in job, got it; " in line for line in lines[: len(names)])
+    assert "write device=cuda." in command("--device", "cuda").err
 
 
 DRIVER = """

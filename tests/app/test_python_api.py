@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
     ("overrides", "said"),
     [
         ([["lr=1"]], "`run_sweep` must get settings as strings, got ['lr=1']; write run_sweep(*settings)."),
-        (["--dry-run"], "`run_sweep` must get settings, got '--dry-run'; give flags to `runmanager sweep` in a shell."),
+        (["--dry-run"], "`run_sweep` must get settings, got '--dry-run'; an option is a keyword, as dry_run=…."),
         (
             ["lr=1", "name=other"],
             "`name` must be given as a keyword argument, got 'name=other'; write name=… outside the quotes.",
@@ -70,8 +70,7 @@ def test_a_sweep_of_a_program_prints_lines_and_ends_with_the_program(
     )
     assert process.stdout is not None
     lines = [process.stdout.readline().rstrip() for _ in range(3)]
-    assert lines[0].startswith("$ runmanager sweep dataset=fake dataset.size=64 ")
-    assert lines[0].endswith(""" name=long 'output_root="made here"'""")
+    assert lines[0].startswith("$ runmanager sweep --name long --output-root 'made here' dataset=fake dataset.size=64 ")
     assert re.fullmatch(r"made here/long: 1 cell: 1 (pending|running)", lines[1])
     assert re.fullmatch(r"\[1/1\] \S+ started", lines[2])
     sweep = SweepPaths(tmp_path / "made here" / "long")

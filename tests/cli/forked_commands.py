@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import pty
+import runpy
 import select
 import signal
 import subprocess
@@ -89,6 +90,7 @@ def _become(words: Sequence[str], folder: str, out: int, err: int, *, is_termina
 
     sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding="utf-8") for number in (1, 2))
     sys.argv = ["runmanager", *words]
+    os.execve = _run_program  # type: ignore[assignment]  # a Hydra application, which would make all imports again
     try:
         status = run_command(words)
     except SystemExit as end:
@@ -96,6 +98,14 @@ def _become(words: Sequence[str], folder: str, out: int, err: int, *, is_termina
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
+
+
+def _run_program(python: str, words: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Run `python PROGRAM …` in this process."""
+    sys.argv, sys.orig_argv = list(words[1:]), list(words)
+    os.environ.update(environment)
+    runpy.run_path(words[1], run_name="__main__")
+    sys.exit()
 
 
 def _read_until_the_end(streams: list[int], pid: int) -> list[bytes]:

@@ -49,7 +49,7 @@ def test_help_among_overrides_or_no_setting_prints_the_command_help(
 ) -> None:
     done = command(*words)
     assert done.status == 0
-    assert "--hydra-help" in done.out
+    assert "Usage: runmanager" in done.out and "--launcher-option" in done.out
     assert application.calls == []
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from runmanager.app.compose.points_file import read_points
+from runmanager.app.request.sweep_request import SweepRequest
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.records.settings.grid import size_fault
 from runmanager.text import pluralize
@@ -43,12 +44,10 @@ class GridRules:
     key: Callable[[str], str] = str
 
     @classmethod
-    def read(cls, *, zip_: Any, points: str | None, exclude: str | None, key: Callable[[str], str]) -> "GridRules":
-        """Read the rules of a command: `zip_` is a list of names or of such lists, `points` a file.
-
-        Raises `ConfigurationError` with their faults.
-        """
-        faults = _group_faults(groups := _groups(zip_), key("zip"))
+    def read(cls, request: SweepRequest, key: Callable[[str], str]) -> "GridRules":
+        """Read the rules that a request has. Raises `ConfigurationError` with their faults."""
+        points, exclude = request.points, request.exclude
+        faults = _group_faults(groups := _groups(request.zip), key("zip"))
         words: tuple[tuple[str, ...], ...] = ()
         condition = None
         try:

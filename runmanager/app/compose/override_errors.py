@@ -12,6 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.compose_cells import parse_overrides, prepare_cells
 from runmanager.app.compose.schema import conf_folder
+from runmanager.app.request.command import HYDRA_OPTIONS
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_internals import version_base
 
@@ -20,7 +21,8 @@ __all__ = ["command_faults"]
 
 def command_faults(words: Sequence[str]) -> tuple[str, ...]:
     """Return every fault of a command's overrides; empty if the cause is elsewhere."""
-    overrides = [word for word in words if not word.startswith("-")]
+    is_value = [before in HYDRA_OPTIONS for before in ("", *words)]  # as `job` in `--cfg job`
+    overrides = [word for word, skip in zip(words, is_value, strict=False) if not (skip or word.startswith("-"))]
     if any(word.startswith(("--config", "-cn", "-cp", "-cd")) for word in words):
         return ()  # another configuration than ours: Hydra's message is used
     GlobalHydra.instance().clear()

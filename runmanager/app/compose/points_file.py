@@ -11,7 +11,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
-from runmanager.app.compose.override_quoting import format_override, quote_text
+from runmanager.app.request.override_quoting import format_override, quote_text
 from runmanager.errors import UsageError
 from runmanager.records.files.yaml_size import require_few_values
 from runmanager.text import first_line

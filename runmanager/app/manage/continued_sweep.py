@@ -1,6 +1,6 @@
 """How the programs of a stored sweep continue it under another name."""
 
-from runmanager.app.compose.override_quoting import format_override
+from runmanager.app.request.override_quoting import format_override
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.program_kind import ProgramKind, kind_of_program

@@ -12,7 +12,6 @@ from runmanager.app.compose.compose_cells import Grid, prepare_cells
 from runmanager.app.compose.earlier_defaults import EarlierDefaults
 from runmanager.app.compose.grid_rules import GridRules, excluded_notes
 from runmanager.app.compose.override_grid import read_override_grid
-from runmanager.app.compose.override_quoting import quote_text
 from runmanager.app.compose.schema import Config
 from runmanager.app.driver.host_capacity import check_host_capacity
 from runmanager.app.driver.paired_grouping import infer_compared_axis
@@ -20,7 +19,8 @@ from runmanager.app.driver.preflight import check_cells, warm_up
 from runmanager.app.driver.program import CellGrid, Storage
 from runmanager.app.driver.remote_sessions import duel_address
 from runmanager.app.programs.run_folder_overrides import run_folder_overrides
-from runmanager.app.sweeper_options import CONTINUES
+from runmanager.app.request.override_quoting import quote_text
+from runmanager.app.request.sweep_request import CONTINUES
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_launcher import refuse_several_processes
 from runmanager.launching.plan import Action, Cell, PlannedRun, Resume

@@ -7,16 +7,19 @@ from typing import Any
 from hydra.core.plugins import Plugins
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.grid_rules import GridRules
 from runmanager.app.compose.override_grid import read_override_grid
 from runmanager.app.compose.saved_preset import save_preset
-from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
+from runmanager.app.driver.sweep_driver import SweepDriver
 from runmanager.app.programs.built_in_job import BuiltInJob
 from runmanager.app.programs.notification_setting import forget_notification
-from runmanager.app.sweeper_options import CONTINUES, GridSweeperOptions
+from runmanager.app.programs.sweep_settings import driver_options, request_faults
+from runmanager.app.request.command import unknown_names
+from runmanager.app.request.grid_sweeper_options import GridSweeperOptions
+from runmanager.app.request.sweep_request import CONTINUES, flag_of, options, read_node
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_internals import hydra_words, store_config
 from runmanager.launching.hydra_launcher import register_plugin
@@ -40,40 +43,27 @@ class GridSweeper(Sweeper):
         params: dict[str, str],
         sides: list[str] | None,
         multirun: bool,
-        dry_run: bool,
-        quiet: bool,
-        yes: bool,
-        restore: bool,
         heartbeat_timeout: float,
-        zip: Any,
-        points: str | None,
-        exclude: str | None,
-        notify: str | None,
-        save: str | None,
-        secrets: Any = (),
         continues: str | None = None,
         tune: Any = None,
+        **settings: Any,
     ) -> None:
         if continues is not None:
             rule, way_out = "be left to the sweeper", "a cell with more `epochs` continues a finished one by itself"
             raise ConfigurationError([fault(CONTINUES, rule, continues, way_out)])
-        declare_secrets(secrets)
+        self._request = request = read_node(settings)
+        if faults := [*unknown_names(settings, "sweeper", options()), *request_faults(request, flag_of)]:
+            raise ConfigurationError(faults)
+        declare_secrets(request.secrets)
         self._params = params
         self._sides = [shlex.split(side) for side in sides or ()]
         self._multirun = multirun
-        self._zip = OmegaConf.to_container(zip) if OmegaConf.is_config(zip) else zip
-        self._points = points
-        self._exclude = exclude
-        self._save = save
         self._tune = tune
-        self._options = DriverOptions(
+        self._options = driver_options(
+            request,
             is_single=not multirun,
-            dry_run=dry_run,
-            quiet=quiet,
-            yes=yes,
-            restore=restore,
             heartbeat_timeout=heartbeat_timeout,
-            notify=notify,
+            named=lambda command, name: (*command, f"name={name}"),
         )
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
@@ -96,12 +86,12 @@ class GridSweeper(Sweeper):
             return tune_built_in(
                 self._loader, self._master, words, self._launcher, {str(key): each for key, each in self._tune.items()}
             )
-        rules = GridRules.read(zip_=self._zip, points=self._points, exclude=self._exclude, key="--{}".format)
+        rules = GridRules.read(self._request, flag_of)
         self._refuse_hidden_grid(words, rules)
         program = BuiltInJob(self._loader, self._master, words, sides=self._sides, rules=rules)
-        if self._save is not None:
+        if self._request.save is not None:
             program.compose()  # reports every fault
-            save_preset(self._save, words, hydra_words(self._master), overwrites=self._options.yes)
+            save_preset(self._request.save, words, hydra_words(self._master), overwrites=self._options.yes)
             return []
         forget_notification(self._master)
         self._loader.remember(self._master)
@@ -121,7 +111,7 @@ class GridSweeper(Sweeper):
             return
         given = read_override_grid(self._loader, words, rules)
         grids = [each.input_line for each in given.overrides if each.is_sweep_override()]
-        grids += [f"--points {self._points}"] if len(given.points) > 1 else []
+        grids += [f"--points {self._request.points}"] if len(given.points) > 1 else []
         if grids:
             raise ConfigurationError(
                 f"`{line}` must be one value in a single run, got a grid; use `runmanager sweep`." for line in grids

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from runmanager.app.programs.script.output.scalar_example import scalar_example
-from runmanager.app.script_command_line import split_fixed
+from runmanager.app.request.command import read_words
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.program_kind import ProgramKind, kind_of_program
@@ -33,8 +33,8 @@ def metric_advice(run: RunPaths) -> str:
         case ProgramKind.APPLICATION:
             return _OF_APPLICATION
         case ProgramKind.SCRIPT:
-            own, _ = split_fixed(record.cell_command or ())
-            return _WITHOUT_MATCHES if "--scalar" in own else _of_script(run)
+            given = read_words((record.cell_command or ())[2:]).request.scalar
+            return _WITHOUT_MATCHES if given else _of_script(run)
     return ""
 
 

@@ -1,6 +1,6 @@
 """Hydra's overrides that place a job in its run folder."""
 
-from runmanager.app.compose.override_quoting import quote_text
+from runmanager.app.request.override_quoting import quote_text
 from runmanager.launching.plan import PlannedRun
 from runmanager.records.files.paths import SweepPaths
 

@@ -30,13 +30,13 @@ def settings_of(
 ) -> list[Setting]:
     """Describe the fields of an options dataclass, but for `name` of a group and those in `without`.
 
-    Names begin with `prefix`. A field without a docstring has an empty sentence.
+    Names begin with `prefix`. The sentence of a field is its `help`, or the docstring below it; else it is empty.
     """
     hints, sentences = get_type_hints(options), field_sentences(options)
     return [
         Setting(
             key=f"{prefix}{each.name}",
-            sentence=sentences.get(each.name, ""),
+            sentence=each.metadata.get("help") or sentences.get(each.name, ""),
             type=_type_name(hints[each.name]),
             default=default_words(each) or format_value(_default(each)),
             values=allowed_values(each) or ("true, false" if hints[each.name] is bool else ""),
@@ -57,8 +57,12 @@ def field_sentences(options: type[Any]) -> dict[str, str]:
 
 
 def _own_sentences(options: type[Any]) -> dict[str, str]:
-    """The docstrings of a class's own fields: Python does not keep them, so they are read from the source."""
-    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(options))).body
+    """The docstrings of a class's own fields: Python does not keep them, so they are read from the source, if any."""
+    try:
+        source = inspect.getsource(options)
+    except OSError:
+        return {}
+    (definition,) = ast.parse(textwrap.dedent(source)).body
     assert isinstance(definition, ast.ClassDef)
     return {
         field.target.id: " ".join(inspect.cleandoc(below.value.value).split())

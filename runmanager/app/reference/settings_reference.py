@@ -1,13 +1,13 @@
 """Every setting of a command, in the sections of its reference, and the section or settings that a name means."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 
 from runmanager.app.compose.schema import Config
 from runmanager.app.reference.choice_files import choice_sentences, default_choices, settings_of_file
 from runmanager.app.reference.option_fields import Setting, field_sentences, settings_of
-from runmanager.app.sweeper_options import GridSweeperOptions
+from runmanager.app.request.grid_sweeper_options import GridSweeperOptions
 from runmanager.errors import UsageError
 from runmanager.launching.options import LocalOptions
 from runmanager.launching.slurm.options import SlurmOptions
@@ -93,12 +93,12 @@ def _launchers() -> list[Section]:
 
 
 def _sweepers() -> list[Section]:
-    grid = settings_of(GridSweeperOptions, prefix="hydra.sweeper.", choice="grid")
-    own = {each.name for each in fields(GridSweeperOptions) if each.name in field_sentences(GridSweeperOptions)}
-    program = settings_of(
-        import_module(_PLUGINS).SweeperConfig, prefix="hydra.sweeper.", choice="runmanager", without=_HIDDEN - {"name"}
-    )
-    settings = [*(each for each in grid if each.key.rpartition(".")[2] in own), *program]
+    hidden = frozenset({"_target_", "defaults", "sides", "multirun"})
+    settings = [
+        setting
+        for options, choice in ((GridSweeperOptions, "grid"), (import_module(_PLUGINS).SweeperConfig, "runmanager"))
+        for setting in settings_of(options, prefix="hydra.sweeper.", choice=choice, without=hidden)
+    ]
     choices = {"grid": "The grid of the built-in job.", "runmanager": "A grid of any other Hydra application."}
     sentence = "How the cells of a command are found, and run only where something is missing."
     return [Section("hydra.sweeper", "hydra/sweeper", sentence, _merged(settings), choices, "grid")]

@@ -1,23 +1,26 @@
 """`runmanager demo`: a small grid on the built-in digits."""
 
-import typer
+from dataclasses import replace
+from functools import partial
 
-from runmanager.cli.hydra_application import run_application
+from runmanager.app.request.command import Command
+from runmanager.app.request.sweep_request import Kind
+from runmanager.cli.hydra_application import run_cells
+from runmanager.cli.sweep_command import with_options
 from runmanager.records.files.paths import dated_name
 
 __all__ = ["demo"]
 
 
-def demo(ctx: typer.Context) -> int:
+@partial(with_options, kinds=frozenset({Kind.JOB}))
+def demo(command: Command) -> int:
     """Run a small grid over learning rates, CPU and CUDA on the built-in digits, and show the results.
 
-    On a machine without CUDA it compares the learning rates. Takes overrides too.
+    On a machine without CUDA it compares the learning rates. Takes settings and options of `runmanager sweep` too.
     """
-    overrides = {"name": dated_name("demo"), "output_root": "outputs"}
-    for argument in ctx.args:
-        name, given, value = argument.partition("=")
-        if given and name in overrides:
-            overrides[name] = value
-    defaults = [f"{name}={value}" for name, value in overrides.items()]
-    others = [argument for argument in ctx.args if argument.partition("=")[0] not in overrides]
-    return run_application(ctx, ["experiment=digits_quick", *defaults, "--yes", *others])
+    words = command.words[2:]
+    given = {*command.given, *(word.partition("=")[0] for word in command.settings)}
+    own = {"name": dated_name("demo"), "output_root": "outputs"}
+    defaults = [f"{name}={value}" for name, value in own.items() if name not in given]
+    words = ("experiment=digits_quick", *defaults, "--yes", *words)
+    return run_cells(replace(command, words=(*command.words[:2], *words)), is_single=True)

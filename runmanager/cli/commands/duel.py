@@ -1,16 +1,17 @@
 """`runmanager duel`: two settings, commits or environments measured against each other, in turns on this machine."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from runmanager.app.script_command_line import after_separator
-from runmanager.cli.fixed_arguments import fixed_arguments
+from runmanager.app.request.command import after_separator
+from runmanager.app.request.sweep_request import options
+from runmanager.cli.fixed_arguments import FixedArgumentsCommand, fixed_arguments
 from runmanager.cli.gate.conditions import FailIfOption, Verdict, answer_conditions
 from runmanager.cli.gate.proposed_duel import could_say, duel_of_sides
 from runmanager.cli.hydra_application import run_application
@@ -26,11 +27,26 @@ if TYPE_CHECKING:
     from runmanager.results.compare.options import CompareOptions
     from runmanager.results.gate.fail_if import Condition
 
-__all__ = ["DuelFormat", "duel"]
+__all__ = ["DuelCommand", "DuelFormat", "duel"]
 
 _SIDE = "One or more overrides: 'device=cuda num_workers=2'."
 _DEFAULTS = {"name": "", "output_root": "outputs", "epochs": "1"}
 _FAILED = 1
+
+
+class DuelCommand(FixedArgumentsCommand):
+    """`runmanager duel`: the sides are its first words."""
+
+    passed_on: ClassVar[Mapping[str, str]] = {
+        " ".join(filter(None, (each.flag, each.metavar))): each.help
+        for each in options().values()
+        if each.name in ("dry_run", "quiet", "secrets")
+    }
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the usage."""
+        assert self.options_metavar is not None, "it is given where the command is registered"
+        return [self.options_metavar]
 
 
 class DuelFormat(StrEnum):
@@ -83,7 +99,8 @@ def duel(
                 raise UsageError("`--candidate-rev` must go with `--baseline-rev`, got it alone.")
         return _duel_of_code(ctx, [*words, *ctx.args], revisions, pythons, conditions, format_)
     if "--help" in ctx.args:
-        return run_application(ctx, [])
+        print_text(ctx.get_help())
+        return 0
     if len(words) < 2:
         raise UsageError("Missing argument 'SIDE': a duel must have two, or --baseline-rev or --baseline-python.")
     _refuse_fixed(ctx)
@@ -103,7 +120,7 @@ def _duel_of_settings(
             raise UsageError(f"A side of a duel must be overrides like device=cuda, got '{word}'.")
     _refuse_repeated(ctx.args)
     chosen, others = _own_words(ctx.args)
-    from runmanager.app.compose.override_quoting import quote_text
+    from runmanager.app.request.override_quoting import quote_text
 
     if format_ is DuelFormat.GITHUB and "--quiet" not in others:
         others.append("--quiet")  # the comment alone is printed

@@ -1,24 +1,17 @@
-"""`runmanager run`: one combination of the settings, of the built-in job or of a script."""
+"""`runmanager run`: one combination of the settings, of the built-in job or of a program."""
 
-import typer
-
-from runmanager.cli.hydra_application import run_application, run_script
-from runmanager.cli.script_options import takes_scripts
+from runmanager.app.request.command import Command
+from runmanager.cli.hydra_application import run_cells
+from runmanager.cli.sweep_command import with_options
 
 __all__ = ["run"]
 
 
-@takes_scripts(run_script, is_single=True)
-def run(ctx: typer.Context) -> int:
-    """Run one combination of the settings.
+@with_options
+def run(command: Command) -> int:
+    """Run one combination of the settings, as a sweep of one cell.
 
-    Without PROGRAM it is the built-in job, the same as `python -m runmanager OVERRIDES`. Among the overrides stand
-    `--dry-run`, `--quiet`, `--yes`, `--restore`, `--debug`, `--zip NAMES`, `--points FILE`, `--exclude CONDITION`,
-    `--save NAME`, `--notify URL` and `--secrets NAMES`, which mean what they mean for a script. `--cfg job` prints the
-    settings, `--config-dir FOLDER` adds a folder of presets, `--hydra-help` explains Hydra's other flags. A preset that
-    holds a grid is a sweep here too.
-
-    PROGRAM is a script: a path that ends in `.py`, or `-m MODULE`, which is run once, with the settings as its
-    arguments. What stands after `--` is passed to it as it is.
+    PROGRAM, the settings and all options are those of `runmanager sweep`. A preset of the built-in job that holds a
+    grid is a sweep here too.
     """
-    return run_application(ctx, ctx.args)
+    return run_cells(command, is_single=True)

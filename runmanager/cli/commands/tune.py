@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from runmanager.app.request.command import Command, after_separator, option_words
+from runmanager.app.request.sweep_request import SweepRequest, flag_of
 from runmanager.cli.completion import complete_setting_names
 from runmanager.cli.fixed_arguments import fixed_arguments
 from runmanager.cli.hydra_application import run_application
@@ -74,24 +76,23 @@ def tune(
     if not is_script:
         asked = {"seconds": seconds, "began": began, "allow": allow or [], "save": save, "overwrites": yes}
         return _tune_job(ctx, given, output_root, asked)
-    from runmanager.app.script_command_line import ScriptCommandLine, ScriptFlags, after_separator
-    from runmanager.app.script_tuning import tune_script  # imports Hydra, which is slow
+    from runmanager.app.script_main import tune_script  # imports Hydra, which is slow
 
-    flags = ScriptFlags(
-        module=module,
-        python=python,
-        name=dated_name("tune"),
-        output_root=output_root or "outputs",
-        argument=argument,
-        unchecked=unchecked,
-    )
     program, *settings = given if module is None else [module, *given]
-    options = {"--seconds": f"{seconds:g}", "--output-root": output_root, "--python": python, "--argument": argument}
-    asked_for = [word for option, value in options.items() if value is not None for word in (option, value)]
-    asked_for += [*(["--unchecked"] if unchecked else []), *([] if module is None else ["-m", module])]
-    called = ("runmanager", "tune", *asked_for, *given, *after_separator(fixed))
-    line = ScriptCommandLine(flags, program, tuple(settings), fixed, called, debug=bool(ctx.obj))
-    return tune_script(line, seconds=seconds, began=began)
+    asked_for = {"output_root": output_root, "python": python, "argument": argument, "unchecked": unchecked or None}
+    chosen = {name: value for name, value in asked_for.items() if value is not None}
+    request = SweepRequest(name=dated_name("tune"), debug=bool(ctx.obj), **chosen)  # type: ignore[arg-type]
+    typed = ["--seconds", f"{seconds:g}", *option_words(request, chosen), *([] if module is None else ["-m", module])]
+    command = Command(
+        request,
+        given={name: flag_of(name) for name in ("name", *chosen)},
+        program=program,
+        is_module=module is not None,
+        settings=tuple(settings),
+        fixed=fixed,
+        words=("runmanager", "tune", *typed, *given, *after_separator(fixed)),
+    )
+    return tune_script(command, seconds=seconds, began=began)
 
 
 def _refuse(options: dict[str, Any], *, is_script: bool) -> None:
@@ -103,7 +104,7 @@ def _refuse(options: dict[str, Any], *, is_script: bool) -> None:
 
 
 def _tune_job(ctx: typer.Context, words: Sequence[str], output_root: str | None, asked: dict[str, Any]) -> int:
-    from runmanager.app.compose.override_quoting import format_override
+    from runmanager.app.request.override_quoting import format_override
 
     if flags := [word for word in words if word.startswith("-")]:
         raise UsageError(f"`{flags[0]}` must be a setting, got an option; those of a race stand in --help.")

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from runmanager.app.script_command_line import after_separator, split_fixed
-from runmanager.app.sweeper_flags import SweeperFlags
+from runmanager.app.request.command import MULTIRUN, after_separator, option_words, read_words
 from runmanager.records.host.gpus import is_device_missing
 from runmanager.records.settings.seeds import SEED, is_seed, seed_of
 from runmanager.text import format_value, in_backticks, shell_join
@@ -78,9 +77,9 @@ def duel_of_sweeps(row: "ComparisonRow", runs: "Sequence[Sequence[StoredRun]]", 
         if words is None:
             return _NO_MODULE
     else:
-        own = SweeperFlags.split(command).words
+        own = read_words(command).settings
         given = dict(word.split("=", 1) for word in own if "=" in word and not word.startswith(("-", "hydra.")))
-        words = [*(word for word in own[1:] if word.endswith(".py")), *_settings(row, given)]
+        words = [*(word for word in command[1:] if word.endswith(".py") and "=" not in word), *_settings(row, given)]
     return could_say(in_backticks(shell_join(["runmanager", "duel", *sides, *words])))
 
 
@@ -89,17 +88,14 @@ def _words_of_script(command: Sequence[str], seeds: Sequence[Any]) -> list[str] 
 
     None for a module, which a duel does not take.
     """
-    own, fixed = split_fixed(command)
-    if own[0] == "runmanager":
-        own = own[2:]
-    else:  # a Hydra application: python train.py -m hydra/sweeper=runmanager lr=0.1
-        own = [word for word in own[1:] if word != "-m" and not word.startswith("hydra/sweeper=")]
-    at = next((index for index, word in enumerate(own) if word.endswith(".py") and "=" not in word), None)
-    if at is None:
+    parsed = read_words(command[2:] if command[0] == "runmanager" else command[1:])
+    if parsed.program is None or parsed.is_module:
         return None
     listed = f"{SEED}={','.join(format_value(seed) for seed in seeds)}"
-    settings = [listed if is_seed(word.partition("=")[0]) else word for word in own[at + 1 :]]
-    return [*own[: at + 1], *settings, *after_separator(fixed)]
+    own = [word for word in parsed.settings if word not in MULTIRUN and not word.startswith("hydra/sweeper=")]
+    settings = [listed if is_seed(word.partition("=")[0]) else word for word in own]
+    options = option_words(parsed.request, parsed.given)
+    return [*options, parsed.program, *settings, *after_separator(parsed.fixed)]
 
 
 def _is_in(run: "StoredRun", row: "ComparisonRow") -> bool:

@@ -19,12 +19,12 @@ from omegaconf.errors import OmegaConfBaseException
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.grid_rules import GridRules, KnownSettings, excluded_notes
 from runmanager.app.compose.override_grid import OverrideGrid, read_override_grid
-from runmanager.app.compose.override_quoting import format_override
 from runmanager.app.driver.program import CellGrid, Storage
 from runmanager.app.programs.application.identity import Identity, read_identity
 from runmanager.app.programs.application.supervised_task import SupervisedTask, run_supervised
 from runmanager.app.programs.cell_supervisor import CellSpec
 from runmanager.app.programs.run_folder_overrides import run_folder_overrides
+from runmanager.app.request.override_quoting import format_override
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_internals import hydra_words
 from runmanager.launching.hydra_launcher import LocalLauncher, ProcessLauncher

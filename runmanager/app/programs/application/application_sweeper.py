@@ -19,12 +19,14 @@ from runmanager.app.compose.grid_rules import GridRules
 from runmanager.app.compose.override_grid import read_override_grid
 from runmanager.app.display.error_line import print_error
 from runmanager.app.programs.notification_setting import forget_notification
-from runmanager.app.programs.plugin_settings import unknown_names
+from runmanager.app.request.command import unknown_names
+from runmanager.app.request.sweep_request import options, read_node
 from runmanager.errors import ConfigurationError, RunManagerError, SweepError, error_chain
 from runmanager.launching.hydra_internals import hydra_words
 from runmanager.launching.hydra_launcher import LocalLauncher, default_preload
 from runmanager.records.files.paths import dated_name
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
+from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS
 from runmanager.records.settings.secrets import declare_secrets, masked_words, refuse_masks
 from runmanager.signals import INTERRUPTED_STATUS
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
@@ -48,12 +50,14 @@ class ApplicationSweeper(Sweeper):
     The command ends with our exit status; errors are single lines on stderr.
     """
 
-    def __init__(self, params: Any, **settings: Any) -> None:
+    def __init__(
+        self, params: Any = None, heartbeat_timeout: float = SILENT_AFTER_SECONDS, tune: Any = None, **settings: Any
+    ) -> None:
         self._params = {str(key): str(value) for key, value in (params or {}).items()}
-        self._given: dict[str, Any] = {
-            key: OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
-            for key, value in settings.items()
-        }
+        self._heartbeat_timeout = heartbeat_timeout
+        self._race: Any = OmegaConf.to_container(tune) if OmegaConf.is_config(tune) else tune
+        self._unknown = [name for name in settings if name not in options()]
+        self._request = read_node(settings)
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Keep what Hydra passes; nothing is created before `sweep`, which reports all errors alike."""
@@ -76,15 +80,15 @@ class ApplicationSweeper(Sweeper):
                 raise SystemExit(_report(known)) from None
 
     def _run(self, words: Sequence[str]) -> Any:
-        declare_secrets(map(str, self._given.pop("secrets", None) or ()))
+        request = self._request
+        declare_secrets(map(str, request.secrets or ()))
         masked_words(words)  # from here on no message shows what they hold
         refuse_masks(words)
         refuse_several_ranks(of_sweep=True)
         self._refuse_folders()
-        given = self._given
-        if faults := unknown_names(given, part="sweeper", config="SweeperConfig"):
+        if faults := unknown_names(self._unknown, "sweeper", options()):
             raise ConfigurationError(faults)  # Hydra lets `+` add any name
-        rules = GridRules.read(zip_=given["zip"], points=given["points"], exclude=given["exclude"], key=_key)
+        rules = GridRules.read(request, _key)
         forget_notification(self._master)
         loader = CellLoader(self._context.config_loader, is_built_in=False)
         loader.remember(self._master)
@@ -94,13 +98,21 @@ class ApplicationSweeper(Sweeper):
 
             task = SupervisedTask(self._task)
             launcher = self._other_launcher(loader, task)
-        elif isinstance(launcher, LocalLauncher) and not given["dry_run"]:
+        elif isinstance(launcher, LocalLauncher) and not request.dry_run:
             launcher.engine.get_ready(num_jobs=read_override_grid(loader, words, rules).num_cells)
         # Most of the driver is imported here: while the server, which the first cell waits for, imports what it needs.
         from runmanager.app.programs.application.sweep_application import sweep_application
 
         return sweep_application(
-            given, loader=loader, master=self._master, words=words, rules=rules, task=task, launcher=launcher
+            self._request,
+            heartbeat_timeout=self._heartbeat_timeout,
+            race=self._race,
+            loader=loader,
+            master=self._master,
+            words=words,
+            rules=rules,
+            task=task,
+            launcher=launcher,
         )
 
     def _own_launcher(self, loader: CellLoader) -> Launcher | None:
@@ -117,12 +129,11 @@ class ApplicationSweeper(Sweeper):
 
     def _other_launcher(self, loader: CellLoader, task: TaskFunction) -> Launcher:
         """Create a launcher of Hydra's; it gets the sweep's folder before that exists, for files of its own."""
-        given = self._given
-        if given["name"] is None:
-            given["name"] = f"{dated_name()}_{os.getpid()}"
+        if self._request.name is None:
+            self._request = replace(self._request, name=f"{dated_name()}_{os.getpid()}")
         master = copy.deepcopy(self._master)
         with read_write(master.hydra), open_dict(master.hydra):
-            master.hydra.sweep.dir = f"{given['output_root']}/{given['name']}"
+            master.hydra.sweep.dir = f"{self._request.output_root}/{self._request.name}"
         return self._created(loader, task, master)
 
     def _created(self, loader: CellLoader, task: TaskFunction, master: DictConfig) -> Launcher:

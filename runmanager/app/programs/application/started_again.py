@@ -20,10 +20,10 @@ from hydra.core.config_loader import ConfigLoader
 from hydra.types import RunMode, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
-from runmanager.app.compose.override_quoting import format_override, quote_raw
 from runmanager.app.display.error_line import print_error
 from runmanager.app.programs.cell_metrics import returned_metrics
 from runmanager.app.programs.cell_supervisor import CellSpec, ProgramEnd, continue_cell
+from runmanager.app.request.override_quoting import format_override, quote_raw
 from runmanager.errors import RunManagerError, UsageError
 from runmanager.launching.hydra_internals import active_whitelist, get_node, raw_value, replace_commands
 from runmanager.launching.hydra_job import run_hydra_job

@@ -1,10 +1,11 @@
-"""A sweep of a Hydra application: the checked settings `hydra.sweeper.*`, and the driver that they ask for.
+"""A sweep of a Hydra application: its request, checked, and the driver that it asks for.
 
 Imported while the server of the cells' processes starts: it needs most of what a driver consists of.
 """
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hydra.plugins.launcher import Launcher
@@ -14,23 +15,28 @@ from omegaconf import DictConfig
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.grid_rules import GridRules
 from runmanager.app.compose.override_grid import OverrideGrid, read_override_grid
-from runmanager.app.driver.program import Storage
-from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
+from runmanager.app.driver.sweep_driver import SweepDriver
 from runmanager.app.programs.application.application import ApplicationOptions, HydraApplication
 from runmanager.app.programs.application.supervised_task import SupervisedTask
-from runmanager.app.programs.metric_advice import metric_advice
+from runmanager.app.programs.sweep_settings import driver_options, request_faults, storage_of
+from runmanager.app.request.sweep_request import SweepRequest
 from runmanager.errors import ConfigurationError
-from runmanager.launching.plan import Resume
 from runmanager.records.run.metric_direction import parse_better
 from runmanager.tracking.environment.environment import environment_for_children
-from runmanager.validation import fault
 
-__all__ = ["sweep_application"]
+__all__ = ["setting_of", "sweep_application"]
+
+
+def setting_of(name: str) -> str:
+    """Return the name of an option as a setting of the sweeper."""
+    return f"hydra.sweeper.{name}"
 
 
 def sweep_application(
-    given: Mapping[str, Any],
+    request: SweepRequest,
     *,
+    heartbeat_timeout: float,
+    race: Mapping[str, Any] | None,
     loader: CellLoader,
     master: DictConfig,
     words: Sequence[str],
@@ -38,28 +44,30 @@ def sweep_application(
     task: TaskFunction,
     launcher: Launcher,
 ) -> Any:
-    """Run the grid of the overrides `words` by `launcher`, with the sweeper's settings as they were `given`.
+    """Run the grid of the overrides `words` by `launcher`; with a `race`, as `runmanager tune` asks for it.
 
     `task` is the application's, or the supervised one that another launcher calls. Raises `ConfigurationError` with
     every fault before anything runs.
     """
-    if faults := _faults(given):
+    if faults := request_faults(request, setting_of, needs_direction=False):
         raise ConfigurationError(faults)
-    race = given["tune"]
     if race is not None:  # every cell is a value that races
-        given, rules = {**given, "unsigned": []}, GridRules()
-    options = _driver_options(given)
-    storage = Storage(
-        given["name"],
-        given["output_root"],
-        Resume(given["resume"]),
-        given["rerun_changed"],
-        rerun_with=f"{_key('rerun_changed')}=true",
-        restore_with=f"{_key('restore')}=true",
+        request, rules = replace(request, unsigned=[]), GridRules()
+    options = driver_options(
+        request,
+        heartbeat_timeout=heartbeat_timeout,
+        notify_name=setting_of("notify"),
+        named=lambda command, name: (*command, f"{setting_of('name')}={name}"),
+    )
+    storage = storage_of(
+        request,
+        rerun_with=f"{setting_of('rerun_changed')}=true",
+        restore_with=f"{setting_of('restore')}=true",
     )
     with environment_for_children(list(sys.argv)):
         supervised = task if isinstance(task, SupervisedTask) else SupervisedTask(task)
-        program = HydraApplication(loader, master, words, supervised, storage, _application_options(given, rules))
+        application = _application_options(request, heartbeat_timeout, rules)
+        program = HydraApplication(loader, master, words, supervised, storage, application)
         if race is None:
             return SweepDriver(program, launcher, options).run()
         return _race(program, read_override_grid(loader, words, rules), launcher, asked=race)
@@ -85,49 +93,13 @@ def _race(program: HydraApplication, grid: OverrideGrid, launcher: Launcher, *, 
         raise SystemExit(status)
 
 
-def _driver_options(given: Mapping[str, Any]) -> DriverOptions:
-    return DriverOptions(
-        dry_run=given["dry_run"],
-        quiet=given["quiet"],
-        yes=given["yes"],
-        restore=given["restore"],
-        heartbeat_timeout=given["heartbeat_timeout"],
-        notify=given["notify"],
-        notify_name=_key("notify"),
-        named=lambda command, name: (*command, f"{_key('name')}={name}"),
-        metric=given["metric"],
-        without_metrics=metric_advice,
-    )
-
-
-def _application_options(given: Mapping[str, Any], rules: GridRules) -> ApplicationOptions:
+def _application_options(request: SweepRequest, heartbeat_timeout: float, rules: GridRules) -> ApplicationOptions:
     return ApplicationOptions(
-        unsigned=tuple(given["unsigned"]),
-        device=given["device"],
-        metric=given["metric"],
-        better=None if given["better"] is None else parse_better(given["better"]),
-        resume_with=given["resume_with"],
-        heartbeat_timeout=given["heartbeat_timeout"],
+        unsigned=tuple(request.unsigned),
+        device=request.device,
+        metric=request.metric,
+        better=None if request.better is None else parse_better(request.better),
+        resume_with=request.resume_with,
+        heartbeat_timeout=heartbeat_timeout,
         rules=rules,
     )
-
-
-def _faults(given: Mapping[str, Any]) -> list[str]:
-    resume = given["resume"]
-    if resume not in list(Resume):
-        faults = [fault(_key("resume"), f"be one of {', '.join(Resume)}", resume)]
-    else:
-        faults = Storage(given["name"], given["output_root"], Resume(resume), given["rerun_changed"]).faults(_key)
-    if given["better"] is not None and given["metric"] is None:
-        faults.append(
-            fault(_key("better"), f"be given with `{_key('metric')}`, whose direction it is", given["better"])
-        )
-    if given["better"] not in (None, "min", "max", "smaller", "larger"):
-        faults.append(fault(_key("better"), "be min or max", given["better"]))
-    if given["resume_with"] is not None and "=" not in given["resume_with"]:
-        faults.append(fault(_key("resume_with"), "be an override NAME=FILE", repr(given["resume_with"])))
-    return faults
-
-
-def _key(name: str) -> str:
-    return f"hydra.sweeper.{name}"

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from runmanager.app.programs.script.arguments.parser_call import HELP_SECONDS, ask_parser
-from runmanager.app.programs.script.arguments.script_parser import Argument, ScriptParser
-from runmanager.app.programs.script.arguments.setting_words import OPTIONS
+from runmanager.app.programs.script.arguments.script_parser import Argument, ScriptParser, plain
 from runmanager.app.programs.script.script import Script
+from runmanager.app.request.sweep_request import flag_of, options
 from runmanager.errors import ConfigurationError
 from runmanager.text import first_line
 
@@ -52,7 +52,7 @@ def check_flags(
     following = whole.follow(fixed)
     parser = following.parser
     faults = [
-        f"`{name}` must be a flag of {script.word}, got an unknown one; {_way_out(name, parser, script)} {_SKIPS}."
+        f"`{name}` must be a flag of {script.word}, got an unknown one; {_way_out(name, parser)} {_SKIPS}."
         for name in names
         if not parser.knows(name)
     ]
@@ -108,10 +108,9 @@ def _given_twice(names: Sequence[str], parser: ScriptParser, script: Script) -> 
                 yield f"`{name}` must be given once, got `{other}` too; {script.word} knows both as {spelling}."
 
 
-def _way_out(name: str, parser: ScriptParser, script: Script) -> str:
-    option = f"--{name.replace('_', '-')}"
-    if option in OPTIONS:
-        return f"{option} of runmanager stands before {script.word}"
+def _way_out(name: str, parser: ScriptParser) -> str:
+    if plain(name) in options():
+        return f"the option of runmanager is written {flag_of(plain(name))}"
     return parser.nearest(name).rstrip(".")
 
 

@@ -1,5 +1,6 @@
 """A script as it was named on the command line: its command, its file, and what its source says about it."""
 
+import ast
 import os
 import re
 import sys
@@ -8,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runmanager.app.programs.script.arguments.argument_library import find_libraries
-from runmanager.app.programs.script.hydra_recognition import is_hydra_application
 from runmanager.errors import UsageError
 from runmanager.text import encodable
 from runmanager.tracking.environment.code_hashes import hash_script
@@ -77,7 +77,7 @@ class Script:
     @property
     def is_hydra_application(self) -> bool:
         """Whether the script's own source applies `hydra.main`."""
-        return self.file is not None and is_hydra_application(self.file)
+        return self.file is not None and _is_hydra_application(self.file)
 
     @property
     def _import_folders(self) -> list[str]:
@@ -123,3 +123,33 @@ def _find_module(name: str, folder: Path) -> Path | None:
             if file.is_file():
                 return file.resolve()
     return None
+
+
+def _is_hydra_application(file: Path) -> bool:
+    """Whether a source file applies `hydra.main`, as a decorator or by a call. Nothing of the file is run."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return False
+    names: set[str] = set()  # local names of `hydra.main`
+    modules: set[str] = set()  # local names of the package `hydra`
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules |= {each.asname or "hydra" for each in node.names if _is_hydra(each)}
+        elif isinstance(node, ast.ImportFrom) and node.module in ("hydra", "hydra.main") and node.level == 0:
+            names |= {each.asname or each.name for each in node.names if each.name == "main"}
+    return any(_is_main(node.func, names, modules) for node in ast.walk(tree) if isinstance(node, ast.Call))
+
+
+def _is_hydra(imported: ast.alias) -> bool:
+    # `import hydra.core` binds `hydra` too; `import hydra.core as core` does not.
+    return imported.name == "hydra" or (imported.name.startswith("hydra.") and imported.asname is None)
+
+
+def _is_main(function: ast.expr, names: set[str], modules: set[str]) -> bool:
+    match function:
+        case ast.Name(id=name):
+            return name in names
+        case ast.Attribute(value=ast.Name(id=module), attr="main"):
+            return module in modules
+    return False

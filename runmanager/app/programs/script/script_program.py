@@ -25,7 +25,7 @@ from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
 from runmanager.app.programs.script.script import Script
 from runmanager.app.programs.script.script_cell import ResumeSetting, ScriptCall, run_script_cell
 from runmanager.app.programs.script.stored_scalars import stored_scalar_notes
-from runmanager.app.script_command_line import after_separator
+from runmanager.app.request.command import after_separator
 from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Action, Cell, PlannedRun
 from runmanager.launching.work import Work
@@ -42,7 +42,7 @@ from runmanager.records.settings.secrets import (
 from runmanager.records.settings.signature import short_signature, signature
 from runmanager.records.sweep.sweep_record import read_sweep_record
 from runmanager.text import pluralize
-from runmanager.validation import suggestion
+from runmanager.validation import fault, suggestion
 
 __all__ = ["ScriptOptions", "ScriptProgram"]
 
@@ -75,21 +75,6 @@ class ScriptOptions:
     processes: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class _SignedNames:
-    """The names under which settings may be signed, each by that of the script's help: the `usual` ones come first.
-
-    There are more `ways` where the cells of a sweep, whose signatures are `stored`, have been given in several.
-    """
-
-    ways: Sequence[Mapping[str, str]]
-    stored: Collection[str] = ()
-
-    @property
-    def usual(self) -> Mapping[str, str]:
-        return self.ways[0]
-
-
 class ScriptProgram:
     """A script with a grid of settings, given by the `words` of a command."""
 
@@ -97,9 +82,11 @@ class ScriptProgram:
         self._script = script
         self._options = options
         self._storage = storage
-        self._grid = parse_settings(words, options.rules, program=script.word)
+        self._grid = parse_settings(words, options.rules)
         self._check = FlagCheck()
         self._unsigned: Collection[str] = ()
+        self._ways: Sequence[Mapping[str, str]] = ()
+        self._stored: Collection[str] = ()
         self._settings: dict[str, Mapping[str, Setting]] = {}
         self._code: dict[str, str] | None = None
         self._versions: Versions | None = None
@@ -140,13 +127,13 @@ class ScriptProgram:
         self._hiding = modules_like_standard(self._script.code_folder)
         self._versions = None if self._script.python == sys.executable else ask_interpreter(self._script.python)
         varying = [self._spelled(name) for name in without_secrets(self._grid.varying)]
-        signed = self._signed_names(map(self._spelled, names))
-        axes = {signed.usual[name]: _distinct(name, combinations) for name in varying}
+        self._read_stored_names(map(self._spelled, names))
+        axes = {self._ways[0][name]: _distinct(name, combinations) for name in varying}
         if len(options.processes) > 1:
             axes[_PROCESSES] = list(options.processes)
             varying.append(_PROCESSES)
         numbers = options.processes or (None,)
-        cells = [self._cell(settings, varying, number, signed) for settings in combinations for number in numbers]
+        cells = [self._cell(settings, varying, number) for settings in combinations for number in numbers]
         libraries = None if self._versions is None else self._versions.libraries
         notes = [*excluded_notes(len(every) - len(remaining)), *secret_axis_notes(self._grid.varying)]
         notes += [
@@ -170,7 +157,9 @@ class ScriptProgram:
         if options.processes and _PROCESSES in names:
             faults.append(f"`--processes` must be left out with a setting of that name, got `{_PROCESSES}=` too.")
         if options.device is not None and plain(options.device) not in map(plain, names):
-            faults.append(f"`--device` must name a setting, got {options.device}; {suggestion(options.device, names)}")
+            is_value = DEVICE_NAMES.fullmatch(options.device)
+            way_out = f"write device={options.device}" if is_value else suggestion(options.device, names)
+            faults.append(fault("--device", "be the name of a setting", options.device, way_out))
         return faults
 
     def _remaining(self, combinations: Sequence[Mapping[str, Setting]]) -> list[Mapping[str, Setting]]:
@@ -190,38 +179,35 @@ class ScriptProgram:
         found = None if self._check.parser is None else self._check.parser.find(name)
         return name if found is None else found.name
 
-    def _signed_names(self, names: Iterable[str]) -> "_SignedNames":
-        """The names under which settings are signed: those that the sweep's stored cells have for them, if any."""
-        name = self._storage.name
-        stored = None if name is None else read_sweep_record(SweepPaths(Path(self._storage.output_root) / name))
-        if stored is None:
-            return _SignedNames([{name: name for name in names}])
-        known = dict.fromkeys(itertools.chain(stored.settings, *(each.settings for each in stored.planned)))
-        spelled = {each: self._spelled(each) for each in known}
-        options = {
-            name: sorted([each for each in known if spelled[each] == name], key=partial(ne, name)) or [name]
-            for name in names
+    def _read_stored_names(self, names: Iterable[str]) -> None:
+        """Read under which names the cells of a stored sweep have these settings: in `_ways`, the usual one first."""
+        sweep = None if self._storage.name is None else Path(self._storage.output_root) / self._storage.name
+        stored = None if sweep is None else read_sweep_record(SweepPaths(sweep))
+        known = (
+            [] if stored is None else [*stored.settings, *(name for each in stored.planned for name in each.settings)]
+        )
+        spelled = {name: self._spelled(name) for name in known}
+        # A setting of one spelling has that; of several, first that of the script's help.
+        same = {
+            name: sorted((each for each in spelled if spelled[each] == name), key=partial(ne, name)) for name in names
         }
-        ways = itertools.product(*options.values())
-        return _SignedNames([dict(zip(options, way, strict=True)) for way in ways], frozenset(stored.cells))
+        ways = itertools.product(*(each or [name] for name, each in same.items()))
+        self._ways = [dict(zip(same, way, strict=True)) for way in ways]
+        self._stored = frozenset() if stored is None else frozenset(stored.cells)
 
-    def _cell(
-        self, settings: Mapping[str, Setting], varying: Sequence[str], processes: int | None, signed: "_SignedNames"
-    ) -> Cell:
-        cells = (
-            self._signed_cell(
+    def _cell(self, settings: Mapping[str, Setting], varying: Sequence[str], processes: int | None) -> Cell:
+        """The cell as the sweep has it, or else by the usual names."""
+        ways = [
+            self._cell_by(
                 {names[name]: each for name, each in settings.items()},
                 [names.get(name, name) for name in varying],
                 processes,
             )
-            for names in signed.ways
-        )
-        first = next(cells)
-        if first.signature in signed.stored:
-            return first
-        return next((each for each in cells if each.signature in signed.stored), first)
+            for names in self._ways
+        ]
+        return next((cell for cell in ways if cell.signature in self._stored), ways[0])
 
-    def _signed_cell(self, settings: Mapping[str, Setting], varying: Sequence[str], processes: int | None) -> Cell:
+    def _cell_by(self, settings: Mapping[str, Setting], varying: Sequence[str], processes: int | None) -> Cell:
         values = {name: setting.value for name, setting in settings.items()}
         call, later = self._options.call, {}
         if processes is not None:

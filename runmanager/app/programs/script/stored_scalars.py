@@ -1,12 +1,11 @@
 """What `--scalar` of a command means for a sweep whose stored runs were given others."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 
 from runmanager.app.display.run_line import has_metric
 from runmanager.app.driver.program import Storage
-from runmanager.app.script_command_line import split_fixed
+from runmanager.app.request.command import read_words
 from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Cell, Resume
 from runmanager.records.files.paths import SweepPaths
@@ -79,5 +78,4 @@ def _stored_options(run: StoredRun) -> dict[str, str]:
 
 def _options(command: Sequence[str]) -> dict[str, str]:
     """The values of `--scalar` in the command of a cell, by the name of the metric."""
-    own, _ = split_fixed(command)
-    return {value.partition("=")[0].strip(): value for option, value in pairwise(own) if option == _OPTION}
+    return {value.partition("=")[0].strip(): value for value in read_words(command[2:]).request.scalar}

@@ -1,8 +1,9 @@
 """Hydra's plugins of runmanager, in every Hydra application: one sweeper and two launchers.
 
-Every application imports this at its start, so it holds plain dataclasses and imports what does the work when Hydra
-creates it. There is no `from __future__ import annotations`: Hydra 1.3 executes this module before it is in
-`sys.modules`, where dataclasses look up such annotations. Tests hold these options to those of the real classes.
+Every application imports this at its start, so it holds plain dataclasses, needs of ours the options of a sweep alone,
+and imports what does the work when Hydra creates it. There is no `from __future__ import annotations`: Hydra 1.3
+executes this module before it is in `sys.modules`, where dataclasses look up such annotations. Tests hold the options
+of the launchers to those of the real classes.
 """
 
 import os
@@ -20,7 +21,14 @@ from hydra.plugins.sweeper import Sweeper
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from runmanager.app.request.sweep_request import Kind, Part, node_class
+
 _MODULE = "hydra_plugins.runmanager"
+_DEFAULTS = (
+    "_self_",
+    {"/hydra/runmanager_cell@_global_": "folder"},
+    {"override /hydra/launcher@_global_.hydra.launcher": "runmanager"},
+)
 _IS_1_3 = hydra.__version__.startswith("1.3.")
 
 PLUGINS = ("LocalLauncher", "SlurmLauncher", "ApplicationSweeper")
@@ -158,67 +166,41 @@ class SlurmLauncherConfig:
     resubmissions: int = 10
 
 
-@dataclass
-class SweeperConfig:
-    """Options of `hydra/sweeper=runmanager`: see `ApplicationOptions`."""
+def _said(text: str, default: Any = None) -> Any:
+    return field(default=default, metadata={"help": text})
 
-    defaults: list[Any] = field(
-        default_factory=lambda: [
-            "_self_",
-            {"/hydra/runmanager_cell@_global_": "folder"},
-            {"override /hydra/launcher@_global_.hydra.launcher": "runmanager"},
-        ]
-    )
-    _target_: str = f"{_MODULE}.ApplicationSweeper"
-    params: dict[str, str] = field(default_factory=dict)
-    """Axes of a preset: a mapping of settings to lists of values."""
-    name: str | None = None
-    """The sweep's folder below `output_root`; null is a new dated folder, which cannot be resumed."""
-    output_root: str = "outputs"
-    """The folder in which sweeps are stored."""
-    resume: str = field(default="auto", metadata={"allowed": "auto, never, must"})
-    """`auto` runs what is missing, `never` runs every cell again, `must` requires stored runs."""
-    rerun_changed: bool = False
-    """Run finished cells again whose code, commit or library versions have changed."""
-    dry_run: bool = False
-    """Show the plan and run nothing."""
-    quiet: bool = False
-    """Print failures only."""
-    yes: bool = False
-    """Do not ask before a large sweep."""
-    restore: bool = False
-    """Run cells again that `runmanager rm` removed."""
-    unsigned: list[str] = field(default_factory=list)
-    """Settings that do not change what is computed, by name or glob."""
-    device: str | None = None
-    """The setting that names the device; null is `device`, then `trainer.accelerator`."""
-    metric: str | None = None
-    """Name of the number that the task returns; null is `objective`."""
-    better: str | None = field(default=None, metadata={"allowed": "max, min"})
-    """Whether larger or smaller values of that number are better; null goes by its name."""
-    resume_with: str | None = None
-    """An override NAME=FILE that a cell gets from its second attempt on, where the file exists."""
-    secrets: list[str] = field(default_factory=list)
-    """Further settings whose text is masked in all that is written or printed, besides api_key, password and others."""
-    heartbeat_timeout: float = 60.0
-    """Seconds without a heartbeat after which a run on another host counts as gone."""
-    zip: Any = None
-    """Names of axes that advance together, as [lr,batch_size], or several such lists."""
-    points: str | None = None
-    """A YAML, JSON or CSV file of points, each with a value of some settings; other axes multiply them."""
-    exclude: str | None = None
-    """A condition, as in `table --where`; cells that meet it are left out."""
-    notify: str | None = None
-    """Where apprise sends a message when the sweep ends: a URL."""
-    tune: Any = None
-    """Set by `runmanager tune`: what the race of settings is asked for."""
+
+SweeperConfig = node_class(
+    Kind.APPLICATION,
+    [
+        ("defaults", list[Any], field(default_factory=lambda: list(_DEFAULTS))),
+        ("_target_", str, f"{_MODULE}.ApplicationSweeper"),
+        (
+            "params",
+            dict[str, str],
+            field(
+                default_factory=dict, metadata={"help": "Axes of a preset: a mapping of settings to lists of values."}
+            ),
+        ),
+        (
+            "heartbeat_timeout",
+            float,
+            _said("Seconds without a heartbeat after which a run on another host counts as gone.", 60.0),
+        ),
+        ("tune", Any, _said("Set by `runmanager tune`: what the race of settings is asked for.")),
+    ],
+    module=_MODULE,
+    name="SweeperConfig",
+    parts=[Part.SWEEP, Part.SWEEPER],
+)
+"""Options of `hydra/sweeper=runmanager`: those of `runmanager sweep`."""
 
 
 def _accept_unquoted_values() -> None:
     """Let Hydra parse `hydra.sweeper.exclude=lr>0.1`, whose quotes the shell has taken."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    from runmanager.app.compose.override_quoting import quote_raw
+    from runmanager.app.request.override_quoting import quote_raw
 
     parse: Any = OverridesParser.parse_rule
 

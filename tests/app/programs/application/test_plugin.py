@@ -9,7 +9,7 @@ import hydra_plugins.runmanager as plugin
 import pytest
 from omegaconf import OmegaConf
 
-from runmanager.app.sweeper_options import GridSweeperOptions
+from runmanager.app.request.grid_sweeper_options import GridSweeperOptions
 from runmanager.launching.options import LocalOptions
 from runmanager.launching.slurm.options import SlurmOptions
 
@@ -21,11 +21,13 @@ from hydra.core.plugins import Plugins
 before = set(sys.modules)
 import hydra_plugins.runmanager
 late = set(sys.modules) - before
-assert not any(name.split(".")[0] in ("torch", "pandas", "msgspec", "rich", "runmanager") for name in late), late
+assert not any(name.split(".")[0] in ("torch", "pandas", "msgspec", "rich", "typer") for name in late), late
+ours = {"runmanager", "runmanager.app", "runmanager.app.request", "runmanager.app.request.sweep_request"}
+assert {name for name in late if name.split(".")[0] == "runmanager"} <= ours, late
 """
 
 
-def test_importing_it_loads_nothing_of_ours() -> None:
+def test_importing_it_loads_nothing_of_ours_but_the_options_of_a_sweep() -> None:
     done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -66,8 +68,11 @@ def test_options_are_those_of_the_launchers(config: type, options: type) -> None
 
 
 def test_heartbeat_timeout_is_that_of_the_grid_sweeper() -> None:
-    defaults = {each.name: each.default for each in dataclasses.fields(plugin.SweeperConfig)}
-    assert defaults["heartbeat_timeout"] == GridSweeperOptions.heartbeat_timeout
+    defaults = [
+        {each.name: each.default for each in dataclasses.fields(options)}
+        for options in (plugin.SweeperConfig, GridSweeperOptions)
+    ]
+    assert defaults[0]["heartbeat_timeout"] == defaults[1]["heartbeat_timeout"]
 
 
 def test_launcher_settings_compose_without_naming_the_launcher(application: Application) -> None:

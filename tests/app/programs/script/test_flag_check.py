@@ -295,9 +295,7 @@ parser.parse_args()
 
 def test_an_option_of_this_command_in_the_place_of_a_setting_is_named(tmp_path: Path) -> None:
     script = written(tmp_path, NESTED)
-    with pytest.raises(
-        ConfigurationError, match=r"got an unknown one; --output-root of runmanager stands before train"
-    ):
+    with pytest.raises(ConfigurationError, match=r"an unknown one; the option of runmanager is written --output-root"):
         check_flags(script, ["output_root"], fixed=["model", "train"])
 
 

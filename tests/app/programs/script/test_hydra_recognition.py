@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runmanager.app.programs.script.hydra_recognition import is_hydra_application
+from runmanager.app.programs.script.script import find_script
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,5 @@ from runmanager.app.programs.script.hydra_recognition import is_hydra_applicatio
     ],
 )
 def test_an_application_is_what_applies_hydras_main(source: str, expected: bool, tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(source)
-    assert is_hydra_application(script) is expected
+    (tmp_path / "train.py").write_text(source)
+    assert find_script("train.py", is_module=False, folder=tmp_path).is_hydra_application is expected

@@ -2,9 +2,8 @@
 
 import math
 import re
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from hydra.core.override_parser import overrides_parser
@@ -14,13 +13,11 @@ from hydra.errors import HydraException
 
 from runmanager.app.compose.grid_rules import GridRules, varying_names
 from runmanager.app.compose.grid_size import axis_fault, axis_values, num_values
-from runmanager.app.compose.override_quoting import format_override, quote_text
-from runmanager.app.script_command_line import ScriptFlags
+from runmanager.app.request.override_quoting import format_override, quote_text
 from runmanager.errors import ConfigurationError
-from runmanager.text import first_line, in_backticks, shell_join, shell_quote
-from runmanager.validation import did_you_mean
+from runmanager.text import first_line, shell_quote
 
-__all__ = ["DEVICE_NAMES", "OPTIONS", "RUN_DIR", "Setting", "SettingGrid", "ValueSet", "parse_settings", "setting_word"]
+__all__ = ["DEVICE_NAMES", "RUN_DIR", "Setting", "SettingGrid", "ValueSet", "parse_settings", "setting_word"]
 
 RUN_DIR = "{run_dir}"
 """Stands for the run's folder in a setting or a fixed argument."""
@@ -28,15 +25,7 @@ RUN_DIR = "{run_dir}"
 DEVICE_NAMES = re.compile(r"auto|cpu|mps|cuda(:\d+)?", re.IGNORECASE)
 """The values that name a device of PyTorch."""
 
-OPTIONS = [f"--{each.name.replace('_', '-')}" for each in fields(ScriptFlags)]
-"""The options of a script's command, which stand before the script."""
-
-_BARE = [f"--{each.name.replace('_', '-')}" for each in fields(ScriptFlags) if each.default is False]
-
 _grammar: Any = overrides_parser  # what it imports of ANTLR differs between Hydra's versions
-
-_VALUE_WORD = re.compile(r"[^-=][^=]*|-[\d.][^=]*")
-_NEXT_SETTING = re.compile(r"\s+(?=[+~]*[\w.@/-]+=)")
 
 _RUN_DIR_WORD = "%runmanager-run-dir%"  # braces have a meaning in Hydra's syntax
 
@@ -85,14 +74,14 @@ class SettingGrid:
         return self.rules.combinations({each.name: each.values for each in self.sets}, self.points)
 
 
-def parse_settings(words: Sequence[str], rules: GridRules | None = None, *, program: str = "PROGRAM") -> SettingGrid:
+def parse_settings(words: Sequence[str], rules: GridRules | None = None) -> SettingGrid:
     """Parse words like `lr=0.1,0.01` and `batch-size=range(16,64,16)`; of several for one name, the last one applies.
 
     Raises `ConfigurationError` with every invalid one and the faults of the `rules`, and if the grid is too large.
     """
     rules = rules or GridRules()
-    parsed = {each.get_key_element(): (each, texts) for each, texts in _parse_all(words, program).values()}
-    in_points = _parse_all(dict.fromkeys(word for point in rules.points for word in point), program)
+    parsed = {each.get_key_element(): (each, texts) for each, texts in _parse_all(words).values()}
+    in_points = _parse_all(dict.fromkeys(word for point in rules.points for word in point))
     of_words = {word: _value_set(*each) for word, each in in_points.items()}
     points = [{of_words[word].name: of_words[word].values[0] for word in point} for point in rules.points]
     counts = {name: num_values(each) if each.is_sweep_override() else 1 for name, (each, _) in parsed.items()}
@@ -116,20 +105,10 @@ class _Written(NamedTuple):
 _Parsed = tuple[Override, list[_Written] | None]
 
 
-def _parse_all(words: Iterable[str], program: str) -> dict[str, _Parsed]:
+def _parse_all(words: Iterable[str]) -> dict[str, _Parsed]:
     parsed: dict[str, _Parsed] = {}
     faults = []
-    left = deque(words)
-    while left:
-        word = left.popleft()
-        if word.startswith("-"):
-            faults.append(_option_fault(word, left, program))
-            continue
-        if following := _rest_of_values(word, left):
-            together = "".join((word, *following))
-            rule = "must be one word, got spaces between its values"
-            faults.append(f"`{' '.join((word, *following))}` {rule}; write {shell_quote(together)}.")
-            continue
+    for word in words:
         try:
             override, texts = _parse(word)
         except (HydraException, ValueError, RecursionError) as error:  # ValueError: a number with too many digits
@@ -219,46 +198,10 @@ def _form_fault(override: Override) -> str | None:
     return None
 
 
-def _option_fault(word: str, following: deque[str], program: str) -> str:
-    """The fault of an option after the program; takes the value that follows it."""
-    option, has_value, value = word.partition("=")
-    if (
-        not has_value
-        and option not in _BARE
-        and following
-        and "=" not in following[0]
-        and not following[0].startswith("-")
-    ):
-        value = following.popleft()
-    if option in OPTIONS:
-        given = shell_join([*([word] if has_value or not value else [option, value]), program])
-        way_out = f"write {in_backticks(f'{given} …')}; what stands after `--` is for the script."
-        return f"`{option}` must stand before the program, got it after; {way_out}"
-    setting = f"{option.lstrip('-')}={value or '…'}"
-    way_out = did_you_mean(option, OPTIONS, max_names=1, cutoff=0.8) or f"a setting is written {setting}."
-    return (
-        f"`{option}` must stand before the program, if it is an option of runmanager, or after `--`, if it is an "
-        f"argument for the script; {way_out}"
-    )
-
-
-def _rest_of_values(word: str, following: deque[str]) -> list[str]:
-    """Take the words that a shell has split off at the spaces after commas: `lr=0.1, 0.01`."""
-    rest: list[str] = []
-    while "=" in word and following and _VALUE_WORD.fullmatch(following[0]):
-        if not (word, *rest)[-1].endswith(",") and not following[0].startswith(","):
-            break
-        rest.append(following.popleft())
-    return rest
-
-
 def _syntax_fault(word: str, error: Exception) -> str:
     name, given, value = word.partition("=")
     if not given:
         return f"`{word}` must be NAME=VALUE, got no value; arguments that are the same in all cells stand after `--`."
-    parts = _NEXT_SETTING.split(word)
-    if len(parts) > 1 and all(map(_can_be_parsed, parts)):
-        return f"`{word}` must be one setting, got {len(parts)} in one word; write {shell_join(parts)}."
     reason = first_line(str(error)).partition(" expecting ")[0]
     elements = [each.strip() for each in value.split(",") if each.strip()]
     written = ",".join(each if _can_be_parsed(f"{name}={each}") else quote_text(each) for each in elements)

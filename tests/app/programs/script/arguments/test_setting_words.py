@@ -40,7 +40,7 @@ def test_a_value_is_read_as_hydra_reads_it_and_kept_as_written(
 
 @given(st.lists(st.text("abcXYZ019.,=/ -+'\"\\()[]{}:${}", max_size=12), min_size=1, max_size=3))
 def test_quoted_text_arrives_unchanged(texts: list[str]) -> None:
-    from runmanager.app.compose.override_quoting import quote_text
+    from runmanager.app.request.override_quoting import quote_text
 
     (parsed,) = parse_settings([f"x={','.join(map(quote_text, texts))}"]).sets
     assert [setting.text for setting in parsed.values] == texts
@@ -58,31 +58,26 @@ def test_the_last_axis_varies_fastest_and_the_last_word_of_a_name_applies() -> N
 
 
 def test_all_faults_are_said_at_once() -> None:
-    words = ["lr", "--lr=3", "-v", "+a=1", "~a", "a/b=1", "x=a(b", "g=glob(*)", "i=interval(0,1)", "r=range(2,2)"]
+    words = ["lr", "+a=1", "~a", "a/b=1", "x=a(b", "g=glob(*)", "i=interval(0,1)", "r=range(2,2)"]
     with pytest.raises(ConfigurationError) as error:
         parse_settings([*words, "good=1"])
     faults = error.value.faults
     assert len(faults) == len(words)
-    named = [word.partition("=")[0] if word.startswith("--") else word for word in words]
-    assert all(f"`{name}`" in fault for name, fault in zip(named, faults, strict=True))
-    assert "after `--`" in faults[0] and "a setting is written lr=3" in faults[1] and "before the program" in faults[2]
-    assert "'x=\"a(b\"'" in faults[6]
+    assert all(f"`{word}`" in fault for word, fault in zip(words, faults, strict=True))
+    assert "after `--`" in faults[0] and "'x=\"a(b\"'" in faults[4]
 
 
 @pytest.mark.parametrize(
-    ("words", "way_out"),
+    ("word", "way_out"),
     [
-        (["lr=0.1,", "0.01"], "`lr=0.1, 0.01` must be one word, got spaces between its values; write lr=0.1,0.01."),
-        (["lr=-1", ",", "-.5", "seed=0"], "`lr=-1 , -.5` must be one word, got spaces"),
-        (["lr=0.1 seed=0"], "`lr=0.1 seed=0` must be one setting, got 2 in one word; write lr=0.1 seed=0."),
-        (["v=naïve,größe"], """is written 'v="naïve","größe"'."""),
-        (["v=1,größe"], """is written 'v=1,"größe"'."""),
-        (["lr=0.1,"], "is written lr=0.1."),
+        ("v=naïve,größe", """is written 'v="naïve","größe"'."""),
+        ("v=1,größe", """is written 'v=1,"größe"'."""),
+        ("lr=0.1,", "is written lr=0.1."),
     ],
 )
-def test_a_word_that_cannot_be_parsed_is_refused_with_the_way_to_write_it(words: list[str], way_out: str) -> None:
+def test_a_word_that_cannot_be_parsed_is_refused_with_the_way_to_write_it(word: str, way_out: str) -> None:
     with pytest.raises(ConfigurationError) as error:
-        parse_settings(words)
+        parse_settings([word])
     (fault,) = error.value.faults
     assert way_out in fault
 

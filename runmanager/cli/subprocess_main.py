@@ -1,4 +1,4 @@
-"""`python -m runmanager.app.subprocess_main PID ARGUMENTS`: the application, ended together with its parent PID.
+"""`python -m runmanager.cli.subprocess_main PID ARGUMENTS`: a command that ends together with its parent PID.
 
 A notebook kernel that is restarted or dies would otherwise leave an unreachable driver behind. The runs end at once, as
 after two Ctrl-C; the tables are written, and the same command resumes from the checkpoints.
@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 
-from runmanager.app.hydra_main import main
+from runmanager.cli.main import run_command
 from runmanager.launching.local.parent_death import call_when_orphaned
 
 
@@ -26,4 +26,4 @@ def _end_at_once() -> None:
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a kernel may ignore it, which is inherited
     end_with_parent(int(sys.argv[1]))
-    sys.exit(main(sys.argv[2:]))
+    sys.exit(run_command(sys.argv[2:]))

@@ -1,0 +1,1 @@
+"""What a sweep is asked for: its options, each declared once, and the words of a command. Few imports."""
