@@ -133,7 +133,7 @@ def _of_argparse(parser: typing.Any) -> _Level:
                     (each for each in flags if each not in negatives),
                     negatives=negatives,
                     nargs=nargs,
-                    repeats=kind.lower() in ("_appendaction", "appendaction"),
+                    repeats=kind == "_AppendAction",
                     choices=_choices(action.choices, action.type) if action.choices else _choices(_literals(hint)),
                     required=is_required if flags else nargs not in ("?", "*"),
                     type=str(action.metavar) if is_of_tyro else getattr(hint or action.type, "__name__", ""),

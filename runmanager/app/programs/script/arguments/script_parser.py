@@ -4,6 +4,7 @@ import math
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import msgspec
@@ -69,7 +70,7 @@ class Found:
         return self.flag.lstrip("-") or self.argument.name
 
 
-class ScriptParser(msgspec.Struct, frozen=True):
+class ScriptParser(msgspec.Struct, frozen=True, dict=True):
     """The parser of a script or of a subcommand, with its own subcommands, the `commands`.
 
     One that `accepts_any` takes flags that it does not know. One that `has_keys` takes the arguments of a class, or the
@@ -81,7 +82,7 @@ class ScriptParser(msgspec.Struct, frozen=True):
     accepts_any: bool = False
     has_keys: bool = False
 
-    @property
+    @cached_property
     def flags(self) -> list[str]:
         """All flags, with their dashes."""
         return [flag for each in self.arguments for flag in (*each.flags, *each.negatives)]
@@ -97,6 +98,15 @@ class ScriptParser(msgspec.Struct, frozen=True):
         That is the one with this flag, spelled as it is or with the other of `-` and `_`; else the one that the parser
         calls so, if it has exactly one flag, or none. None if there is no such argument, or more than one.
         """
+        if name not in self._found:  # a grid asks for the same names in each cell
+            self._found[name] = self._find(name)
+        return self._found[name]
+
+    @cached_property
+    def _found(self) -> dict[str, Found | None]:
+        return {}
+
+    def _find(self, name: str) -> Found | None:
         for prefix in ("--", "-"):
             if (flag := f"{prefix}{name}") in self.flags:
                 return self._with_flag(flag)
