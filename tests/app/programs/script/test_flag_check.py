@@ -308,6 +308,7 @@ def test_nothing_but_help_is_passed_to_the_script(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"`epoch` must be a flag of train\.py"):
         check_flags(script, ["epoch"], fixed=fixed)
     assert (tmp_path / "out").read_text() == "of a week"
+    assert flags_of(script) == {"--data", "--verbose"} and flags_of(script, fixed) == {"--epochs"}
 
 
 GROUP = """
