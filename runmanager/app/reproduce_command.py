@@ -18,7 +18,7 @@ from runmanager.records.host.process import usable_core_time, usable_cores
 from runmanager.records.run.program_kind import GROUPS, ProgramKind, kind_of_program
 from runmanager.records.run.run_record import Environment, RunRecord
 from runmanager.records.settings.secrets import MASK, masked_names
-from runmanager.records.settings.seeds import SEED, is_seed
+from runmanager.records.settings.seeds import seed_grid, with_seeds
 from runmanager.records.settings.signature import short_signature, signature, with_later_settings
 from runmanager.records.settings.values import flatten, plain_settings
 from runmanager.text import format_value, full_command, shell_command
@@ -74,16 +74,16 @@ class Reproduction:
 
 
 def reproduce(
-    record: RunRecord, *, seeds: Sequence[Any] = (), shown: Collection[str] = (), trust: bool = False
+    record: RunRecord, *, seeds: Sequence[Mapping[str, Any]] = (), shown: Collection[str] = (), trust: bool = False
 ) -> Reproduction:
-    """Return the command for one run, or with several `seeds` for the run and its repetitions.
+    """Return the command for one run, or for the run and its repetitions, given the `seeds` of each.
 
     It has every setting in which the run differs from today's defaults, and the settings in `shown`, by their dotted
     names; a remark lists those that the command cannot have. Raises `UsageError` if the command would call a stored
     `_target_` that is not a network of a known package, unless `trust` is set, and for a secret that was not recorded.
     """
     _refuse_masked(record)
-    kind = kind_of_program(record)
+    kind, grid = kind_of_program(record), seed_grid(seeds)
     if kind is ProgramKind.ADOPTED:
         raise UsageError(
             f"Run {record.name} must be one of runmanager's to be reproduced, got one adopted from {record.adopted}, "
@@ -92,7 +92,7 @@ def reproduce(
     if record.cell_command:
         dry_run = "hydra.sweeper.dry_run=true" if kind is ProgramKind.APPLICATION else "--dry-run"
         remark = _OTHER_PROGRAM.format(dry_run=dry_run, short=short_signature(record.signature))
-        return Reproduction(_with_seeds(record.cell_command, seeds), False, (remark,))
+        return Reproduction(_with_seeds(record.cell_command, grid), False, (remark,))
     if kind is ProgramKind.LOOP:
         reason = "It was made by a custom loop, so the command is the original one; its settings are the loop's."
         return _original_command(record, reason, shown)
@@ -102,7 +102,7 @@ def reproduce(
         reason = "It took turns with other runs (measure=paired), so the command is that of all of them."
         return _original_command(record, reason, shown)
     try:
-        words = _overrides(record.config, shown)
+        words = _overrides(record.config, {*shown, *grid})
         settings = _checked(words)
     except ConfigurationError as error:
         reason = f"Today's settings reject it, so the command is the original one: {error}"
@@ -110,13 +110,8 @@ def reproduce(
     if not trust:
         refuse_foreign_targets(settings, way_out=_TRUST)  # Hydra may resolve the words to more than was stored
     is_proved = signature(settings) == record.signature
-    grid = list(dict.fromkeys(seeds))
-    if len(grid) > 1:
-        words = [
-            "-m",
-            *(word for word in words if not is_seed(word.partition("=")[0])),
-            f"{SEED}={','.join(map(str, grid))}",
-        ]
+    if grid:
+        words = ["-m", *with_seeds(words, grid)]
     return Reproduction((*_PROGRAM, *words), is_proved, () if is_proved else (_OTHER_CELL,))
 
 
@@ -133,18 +128,15 @@ def job_overrides(record: RunRecord, *, shown: Collection[str] = ()) -> list[str
         return None
 
 
-def _with_seeds(cell_command: tuple[str, ...], seeds: Sequence[Any]) -> tuple[str, ...]:
-    """The command of another program's cell with all of several seeds, where it has one as a whole number."""
-    grid = list(dict.fromkeys(seeds))
+def _with_seeds(cell_command: tuple[str, ...], grid: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
+    """The command of another program's cell with all values of its seeds, where it gives each of these."""
     own, _ = split_fixed(cell_command)
-    given = [at for at, word in enumerate(own) if is_seed(word.partition("=")[0])]
-    if len(grid) < 2 or not given or not all(isinstance(each, int) for each in grid):
+    words = with_seeds(own, grid)
+    if not grid or sum(now != then for now, then in zip(words, own, strict=True)) < len(grid):
         return cell_command
-    words = list(cell_command)
-    words[given[-1]] = f"{SEED}={','.join(map(str, grid))}"
     if words[:2] == ["runmanager", "run"]:
         words[1] = "sweep"
-    return tuple(words)
+    return (*words, *cell_command[len(own) :])
 
 
 def _refuse_masked(record: RunRecord) -> None:

@@ -76,7 +76,7 @@ class OneSweep:
 
     @property
     def duel(self) -> "Callable[[ComparisonRow], str]":
-        return partial(duel_of_sides, runs=self.contents.runs)
+        return partial(duel_of_sides, runs=self.contents.runs, seed_names=self.plan.seed_names if self.plan else ())
 
 
 @dataclass(frozen=True)
@@ -132,4 +132,5 @@ class SweepPair:
     @property
     def duel(self) -> "Callable[[ComparisonRow], str]":
         runs = [each.runs for each in self.sweeps.contents]
-        return partial(duel_of_sweeps, runs=runs, command=() if self.plan is None else self.plan.command)
+        command, seed_names = ((), ()) if self.plan is None else (self.plan.command, self.plan.seed_names)
+        return partial(duel_of_sweeps, runs=runs, command=command, seed_names=seed_names)

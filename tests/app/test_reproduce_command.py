@@ -83,7 +83,7 @@ def test_a_default_that_follows_another_setting_is_not_in_the_command() -> None:
 
 def test_several_seeds_are_one_command() -> None:
     config = composed("seed=3", "lr=0.5")
-    found = reproduce(stored(config), seeds=[3, 4, 3])
+    found = reproduce(stored(config), seeds=[{"seed": seed} for seed in (3, 4, 3)])
     assert found.command == ("python", "-m", "runmanager", "-m", "lr=0.5", "seed=3,4")
 
 
@@ -92,7 +92,7 @@ def test_shown_settings_are_in_the_command_even_at_their_defaults() -> None:
     found = reproduce(stored(composed("batch_size=20")), shown=shown)
     assert found.command == ("python", "-m", "runmanager", "model=cnn", "lr=0.01", "batch_size=20", "seed=0")
     assert found.is_proved
-    several = reproduce(stored(composed("lr=0.01")), seeds=[0, 1], shown=["lr", "seed"])
+    several = reproduce(stored(composed("lr=0.01")), seeds=[{"seed": 0}, {"seed": 1}], shown=["lr", "seed"])
     assert several.command == ("python", "-m", "runmanager", "-m", "lr=0.01", "seed=0,1")
 
 
@@ -277,15 +277,26 @@ def test_gpu_names_are_read_from_the_driver(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cell", "seeds", "command"),
     [
-        (["runmanager", "run", "train.py", "lr=1", "seed=2"], [2, 0], "runmanager sweep train.py lr=1 seed=2,0"),
+        (["runmanager", "run", "train.py", "lr=1", "seed=2"], [2, 0], "runmanager sweep train.py lr=1 seed=0,2"),
         (["runmanager", "run", "train.py", "seed=2"], [2, 2], "runmanager run train.py seed=2"),
         (["runmanager", "run", "train.py", "lr=1", "--", "seed=2"], [0, 1], None),
         (["runmanager", "run", "train.py", "seed=2"], ["a,b", "c"], None),
         (["python", "train.py", "-m", "seed=0"], [0, 1], "python train.py -m seed=0,1"),
+        (["runmanager", "run", "train.py", "lr=1"], [0, 1], None),
     ],
 )
 def test_the_command_of_another_programs_cell_has_all_its_seeds(
     cell: list[str], seeds: list[Any], command: str | None
 ) -> None:
     record = RunRecord(name="x", signature="0" * 64, status=Status.FINISHED, config={}, cell_command=tuple(cell))
-    assert reproduce(record, seeds=seeds).line == (command or " ".join(cell))
+    found = reproduce(record, seeds=[{"seed": seed} for seed in seeds])
+    assert found.line == (command or " ".join(cell))
+
+
+def test_the_command_of_a_cell_with_several_seeds_has_all_of_them() -> None:
+    words = ("runmanager", "run", "train.py", "random-seed=0", "model.seed=1", "lr=1")
+    record = RunRecord(name="x", signature="0" * 64, status=Status.FINISHED, config={}, cell_command=words)
+    crossed = [{"random_seed": one, "model.seed": other} for one in (0, 1) for other in (1, 2)]
+    line = "runmanager sweep train.py random-seed=0,1 model.seed=1,2 lr=1"
+    assert reproduce(record, seeds=crossed).line == line
+    assert reproduce(record, seeds=[crossed[0], crossed[3]]).command == words, "two pairs are no grid"

@@ -97,11 +97,11 @@ class SweepMaker:
         self.paths.runs.mkdir(parents=True)
         self._minutes = itertools.count()
 
-    def plan(self, *configs: Mapping[str, Any]) -> None:
-        """Write sweep.json for these cells."""
+    def plan(self, *configs: Mapping[str, Any], **given: Any) -> None:
+        """Write sweep.json for these cells, with what else a command gives."""
         varying = differing_settings([flatten(config) for config in configs])
         cells = [plan_cell(signature(config), run_name(config, varying), config) for config in configs]
-        write_cells(self.paths, cells, axes={}, command=("runmanager", "sweep"))
+        write_cells(self.paths, cells, axes={}, command=("runmanager", "sweep"), **given)
 
     def run(self, config: Mapping[str, Any], epochs: Sequence[EpochRecord] | None = None, **fields: Any) -> str:
         """Write a run and return its name; by default six epochs of two seconds follow a slow first one."""

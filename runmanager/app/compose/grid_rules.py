@@ -1,14 +1,15 @@
 """Rules on a grid in addition to its axes: axes that advance together, explicit points, and cells that are left out."""
 
 import itertools
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from runmanager.app.compose.points_file import read_points
 from runmanager.app.request.sweep_request import SweepRequest
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.records.settings.grid import size_fault
+from runmanager.records.settings.seeds import unknown_seed_names
 from runmanager.text import pluralize
 from runmanager.validation import fault, suggestion
 
@@ -34,7 +35,8 @@ class GridRules:
     """What a command gives for its grid in addition to the axes; not part of any cell.
 
     `zips`: groups of axes that advance together. `points`: the words NAME=VALUE of each explicit point, combined with
-    the axes as a grid. `exclude`: the cells for which it holds are left out. `key` is how the user names a rule:
+    the axes as a grid. `exclude`: the cells for which it holds are left out. `seed_names`: globs of settings that are
+    seeds besides those of the usual names. `key` is how the user names a rule:
     `zip` is `--zip` in one command, `hydra.sweeper.zip` in another.
     """
 
@@ -42,6 +44,7 @@ class GridRules:
     points: tuple[tuple[str, ...], ...] = ()
     exclude: "Condition | None" = None
     key: Callable[[str], str] = str
+    seed_names: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, request: SweepRequest, key: Callable[[str], str]) -> "GridRules":
@@ -63,7 +66,7 @@ class GridRules:
             faults.append(str(error).replace(_WHERE, f"`{key('exclude')}`"))
         if faults:
             raise ConfigurationError(faults)
-        return cls(groups, words, condition, key)
+        return cls(groups, words, condition, key, tuple(request.seed_name))
 
     def resolved(self, counts: Mapping[str, int], in_points: Collection[str]) -> "GridRules":
         """Return the rules with the axes as the grid names them, given the number of values of each setting.
@@ -91,7 +94,7 @@ class GridRules:
             zips.append(tuple(known))
         if faults:
             raise ConfigurationError(faults)
-        rules = GridRules(tuple(zips), self.points, self.exclude, self.key)
+        rules = replace(self, zips=tuple(zips))
         if too_large := size_fault(rules.sizes(counts)):
             raise ConfigurationError([too_large])
         return rules
@@ -139,6 +142,12 @@ class GridRules:
             or not holds(Row({name: cell.values.get(name) for name in columns.values()}))
             for cell in cells
         ]
+
+    def seed_faults(self, settings: Iterable[str]) -> list[str]:
+        """Return a fault for each of the `seed_names` that none of the cells' settings has."""
+        if not self.seed_names:
+            return []
+        return unknown_seed_names(self.seed_names, dict.fromkeys(settings), self.key("seed_name"))
 
     def none_left(self, num_cells: int) -> str:
         """The message that all cells are excluded."""

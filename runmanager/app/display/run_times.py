@@ -16,6 +16,7 @@ from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.attempts import epochs_of_other_runs
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.run.status import Status
+from runmanager.records.settings.seeds import is_seed
 from runmanager.records.settings.values import hashable
 from runmanager.records.storage.reader import read_epochs, read_record
 
@@ -27,11 +28,11 @@ __all__ = [
 _EPOCHS = "epochs"
 _FREE = frozenset(
     (
-        *("seed", "lr", "learning_rate", "min_lr", "weight_decay", "wd", "momentum", "nesterov", "dampening"),
+        *("lr", "learning_rate", "min_lr", "weight_decay", "wd", "momentum", "nesterov", "dampening"),
         *("betas", "beta1", "beta2", "eps", "dropout", "label_smoothing"),
     )
 )
-"""Settings that change a run's results and hardly its time in any program, by the last part of their names."""
+"""Settings that change results and hardly the time of any program, by the last part of their names. So do seeds."""
 
 _MANY = 3  # runs of the same work, whose times say enough
 _MOST_WORKS = 100  # that one without a run is compared with
@@ -219,7 +220,7 @@ class RunTimes:
 
 
 def _is_free(name: str) -> bool:
-    return name.rpartition(".")[2].replace("-", "_") in _FREE
+    return is_seed(name) or name.rpartition(".")[2].replace("-", "_") in _FREE
 
 
 def without_epochs(work: Work) -> Work:

@@ -15,7 +15,7 @@ from runmanager.errors import ConfigurationError, UsageError
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.local.turn_keeper import WARMUP_TURNS
 from runmanager.launching.plan import Action, PlannedRun, plan_of
-from runmanager.records.settings.seeds import is_seed
+from runmanager.records.settings.seeds import is_seed, seeds_among
 from runmanager.results.compare.cell_pairing import JOINT, default_baseline, find_axis, pair_cells
 from runmanager.results.load.cells import Cell, Cells, independent_settings
 from runmanager.results.stats.paired_speedup import MIN_ROUNDS
@@ -112,14 +112,15 @@ def _obstacle(run: PlannedRun) -> str:
     return "" if host in ("", socket.gethostname()) else f"it was made on {host}"
 
 
-def infer_compared_axis(axes: Collection[str], sides: Sequence[str]) -> str:
+def infer_compared_axis(axes: Collection[str], sides: Sequence[str], seed_names: Sequence[str] = ()) -> str:
     """Return the axis that a paired sweep compares where `measure.axis` is not given.
 
-    For a duel it is every setting of its `sides`. Raises `ConfigurationError` if it cannot be inferred.
+    For a duel it is every setting of its `sides`. `seed_names`: see `CellGrid`. Raises `ConfigurationError` if it
+    cannot be inferred.
     """
     if sides:
         return JOINT.join(sides)
-    names = [key for key in axes if not is_seed(key)]
+    names = [key for key in axes if not is_seed(key, seed_names)]
     if "device" in names:
         return "device"
     if len(names) == 1:
@@ -196,6 +197,7 @@ def _groups(grid: CellGrid, name: str) -> list[Sides]:
         [Cell(each.run, each.signature, each.settings, None) for each in planned],
         {},
         independent_settings([each.settings for each in planned], grid.derived),
+        seeds=seeds_among({name for each in planned for name in each.settings}, grid.seed_names),
     )
     try:
         axis = find_axis(cells, name, "measure.axis")

@@ -61,7 +61,8 @@ class CellGrid:
     `libraries` are the versions that the cells will run with, where they are not those of this process. `code_folder`:
     what the names of the cells' code files are relative to, where that is not the current folder. `extension_obstacle`:
     what keeps a cell from continuing a finished run with fewer epochs, empty if nothing does; without it all cells
-    start from their first epoch. `defaults`: see `SweepRecord`.
+    start from their first epoch. `defaults`: see `SweepRecord`. `seed_names`: globs of settings that are seeds besides
+    those of the usual names, all of which some cell has.
     """
 
     cells: Sequence[Cell]
@@ -76,6 +77,7 @@ class CellGrid:
     code_folder: str | None = None
     extension_obstacle: Callable[[Cell, RunRecord], str] | None = None
     defaults: Mapping[str, Any] | None = None
+    seed_names: Sequence[str] = ()
 
     @cached_property
     def derived(self) -> frozenset[str]:

@@ -44,15 +44,18 @@ from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver, timeout_faults
 from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE
 from runmanager.records.storage.reader import SweepContents, read_sweep
+from runmanager.records.sweep.start_order import Order, order_faults
 from runmanager.records.sweep.sweep_record import add_cells, fresh_sweep_folder, leave_sweep, read_sweep_record
 from runmanager.signals import INTERRUPTED_STATUS, handle_signals
 from runmanager.text import pluralize, printable_line, wrapped
 from runmanager.tracking.environment.cell_process import runs_within, telling_sweep
 from runmanager.tracking.environment.environment import command_line
+from runmanager.validation import fault
 
 __all__ = ["DriverOptions", "SweepDriver"]
 
 _CONFIRM_FROM = 200  # cells; smaller sweeps start without confirmation
+_DEFAULT_ORDER: Order | None = None  # None: as the cells were given, which is not stored
 _MAX_PLAN_ROWS = 20  # of a dry run in a terminal
 
 
@@ -65,7 +68,9 @@ class DriverOptions:
     command names its sweep, given the command and the name. `notify` is where the end is announced, `notify_name` the
     option's name for users. `restore`: whether cells that were removed are run again. `metric` comes first in the live
     table, and cells are ranked by it; `without_metrics` says how to get one, given a run that recorded none. `resumes`:
-    whether the command continues the sweep after an interrupt.
+    whether the command continues the sweep after an interrupt. `order` is how the new cells of a block of one seed
+    start (see `Order`; None: the default, and where cells take turns their own), `order_name` the option's name for
+    users.
     """
 
     is_single: bool = False
@@ -78,12 +83,15 @@ class DriverOptions:
     notify_name: str = "--notify"
     restore: bool = False
     resumes: bool = True
+    order: str | None = None
+    order_name: str = "--order"
     metric: str | None = None
     without_metrics: Callable[[RunPaths], str] = lambda _: ""
     named: Callable[[Sequence[str], str], Sequence[str]] = lambda command, name: (*command, f"name={name}")
 
     def __post_init__(self) -> None:
-        if faults := timeout_faults(self.timeout_name, self.heartbeat_timeout):
+        faults = timeout_faults(self.timeout_name, self.heartbeat_timeout) + order_faults(self.order, self.order_name)
+        if faults:
             raise ConfigurationError(faults)
 
 
@@ -105,6 +113,8 @@ class SweepDriver:
         self._console = console or make_console()
         self._pairing: Pairing | None = None
         self._num_ignored_signals = 0
+        self._start_ranks: dict[str, int] = {}
+        self._grid_ranks: dict[str, int] = {}
 
     def run(self) -> Sequence[JobReturn]:
         """Run the cells that are missing, and return their results in order; none for a dry run."""
@@ -118,6 +128,9 @@ class SweepDriver:
         grid = self._with_kept_cells(self._program.compose())
         refuse_literal_secrets(self._launcher, grid.cells)
         self._pairing = make_pairing(grid, self._launcher)
+        if self._pairing is not None and options.order is not None:
+            rule, way_out = "be left out where cells take turns", "each group of them runs at once"
+            raise ConfigurationError([fault(options.order_name, rule, options.order, way_out)])
         storage = grid.storage
         sweep = None if storage.name is None else SweepPaths(Path(storage.output_root) / storage.name)
         if sweep is not None and runs_within(sweep.root):
@@ -223,7 +236,15 @@ class SweepDriver:
         existing = [each for each in plan if each.action is not Action.SKIP]
         earlier = read_sweep_record(sweep) if sweep else None
         planned = PlannedCells(existing)
-        cells = add_cells(earlier, planned, axes=grid.axes, command=command_line(), derived=grid.derived)
+        cells = add_cells(
+            earlier,
+            planned,
+            axes=grid.axes,
+            command=command_line(),
+            derived=grid.derived,
+            seed_names=grid.seed_names,
+            order=self._order,
+        )
         stored = read_sweep(sweep) if sweep else SweepContents(SweepPaths(Path()), [])
         measured = most_measured_epochs(existing, stored.runs)
         here = {each.cell.signature for each in existing}
@@ -256,7 +277,10 @@ class SweepDriver:
         driver = ProcessIdentity.current()
         os.environ[DRIVEN_VARIABLE] = os.path.abspath(sweep.root)  # noqa: PTH100  # keeps links
         with require_output_root(sweep.root.parent):
-            names = write_plan(sweep, plan, grid, driver, metric=self._options.metric)
+            record = write_plan(sweep, plan, grid, driver, metric=self._options.metric, order=self._order)
+        names = {cell.signature: cell.run for cell in record.planned}
+        self._start_ranks = {signature: rank for rank, signature in enumerate(record.starts)}
+        self._grid_ranks = {each.cell.signature: rank for rank, each in enumerate(plan)}
         detached = is_detached(self._launcher)
         try:
             plan = [assign_folder(each, sweep, names) for each in plan]
@@ -352,13 +376,25 @@ class SweepDriver:
                 return returns, False
 
     def _batches(self, runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
-        """The runs of each call of the launcher: all together, or the groups of a paired sweep one by one."""
+        """The runs of each call of the launcher: all together, or the groups of a paired sweep one by one.
+
+        They are in the order in which they start, as soon as that is stored.
+        """
         if self._pairing is not None:
             return self._pairing.batches(runs)
-        return [list(runs)] if runs else []
+        ordered = sorted(runs, key=lambda run: self._start_ranks.get(run.cell.signature, 0))
+        return [ordered] if ordered else []
+
+    @property
+    def _order(self) -> str | None:
+        return None if self._pairing is not None else self._options.order or _DEFAULT_ORDER
 
     def _launch_batch(
         self, listener: SweepListener, batch: Sequence[PlannedRun], sweep: SweepPaths, first: int
     ) -> Sequence[JobReturn]:
         launch = partial(launch_cells, self._program, self._launcher, listener, sweep)
-        return launch(batch, first) if self._pairing is None else self._pairing.run(batch, first, listener, launch)
+        if self._pairing is not None:
+            return self._pairing.run(batch, first, listener, launch)
+        returns = launch(batch, first)
+        ordered = sorted(range(len(returns)), key=lambda at: self._grid_ranks[batch[at].cell.signature])
+        return [returns[at] for at in ordered]

@@ -23,7 +23,13 @@ from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import Environment
 from runmanager.records.settings.naming import MAX_NAME_BYTES, readable_name
 from runmanager.records.storage.reader import StoredRun, read_sweep
-from runmanager.records.sweep.sweep_record import add_cells, read_sweep_record, settings_of_cells, write_cells
+from runmanager.records.sweep.sweep_record import (
+    SweepRecord,
+    add_cells,
+    read_sweep_record,
+    settings_of_cells,
+    write_cells,
+)
 from runmanager.results.load.cells import independent_settings
 from runmanager.text import format_value
 from runmanager.tracking.environment.code_hashes import CodeRehasher
@@ -137,13 +143,19 @@ def _listed(values: Collection[str]) -> str:
 
 
 def write_plan(
-    sweep: SweepPaths, plan: Sequence[PlannedRun], grid: CellGrid, driver: ProcessIdentity, *, metric: str | None = None
-) -> dict[str, str]:
-    """Write sweep.json; return the name of each cell's run by the cell's signature.
+    sweep: SweepPaths,
+    plan: Sequence[PlannedRun],
+    grid: CellGrid,
+    driver: ProcessIdentity,
+    *,
+    metric: str | None = None,
+    order: str | None = None,
+) -> SweepRecord:
+    """Write sweep.json, and return it.
 
-    `metric` is the one that the command ranks cells by, if it names one.
+    `metric` is the one that the command ranks cells by, if it names one; `order` is how its new cells start.
     """
-    record = write_cells(
+    return write_cells(
         sweep,
         PlannedCells(plan),
         axes=grid.axes,
@@ -153,8 +165,9 @@ def write_plan(
         metric=metric,
         defaults=grid.defaults,
         derived=grid.derived,
+        seed_names=grid.seed_names,
+        order=order,
     )
-    return {cell.signature: cell.run for cell in record.planned}
 
 
 def most_measured_epochs(plan: Sequence[PlannedRun], stored: Sequence[StoredRun]) -> dict[str, int]:

@@ -29,6 +29,7 @@ from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.settings.secrets import secret_axis_notes
+from runmanager.records.settings.values import flatten
 from runmanager.records.sweep.changed_defaults import defaults_now
 from runmanager.records.sweep.sweep_record import SweepRecord, read_sweep_record
 from runmanager.training.options.groups import PairedOptions, SchedulerOptions
@@ -69,6 +70,8 @@ class BuiltInJob:
 
     def compose(self) -> CellGrid:
         grid = self._grid()
+        if faults := self._rules.seed_faults(name for cell in grid.cells for name in flatten(cell.config)):
+            raise ConfigurationError(faults)
         self._given = grid.given
         self._configs = {cell.signature: config for cell, config in zip(grid.cells, grid.configs, strict=True)}
         first = grid.configs[0]
@@ -86,6 +89,7 @@ class BuiltInJob:
                 *self._earlier.notes([cell.config for cell in grid.cells]),
             ),
             defaults=defaults_now(),
+            seed_names=self._rules.seed_names,
         )
 
     def _grid(self) -> Grid:
@@ -94,7 +98,7 @@ class BuiltInJob:
         options = grid.configs[0].measure
         if not isinstance(options, PairedOptions) or options.axis is not None or duel_address() is not None:
             return grid  # the sides of a duel of two commits have equal settings
-        axis = infer_compared_axis(grid.axes, grid.sides)
+        axis = infer_compared_axis(grid.axes, grid.sides, self._rules.seed_names)
         self._words.append(f"measure.axis={quote_text(axis)}")
         return self._prepared()
 

@@ -11,7 +11,6 @@ from runmanager.cli.completion import complete_metrics
 from runmanager.cli.printing import print_json, print_text, print_warning, warn_damaged, wrap_lines
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.settings.seeds import seed_of
 from runmanager.records.sweep.lookup import find_sweep
 
 if TYPE_CHECKING:
@@ -50,7 +49,6 @@ def best(
     from runmanager.results.load.several_sweeps import SWEEP, name_sweeps
     from runmanager.results.table_model.sections import Section, format_sections
     from runmanager.results.tables.query import TableQuery
-    from runmanager.results.tables.sorting import sorted_values
 
     query = TableQuery.parse(where=where)
     named = name_sweeps([find_sweep(each) for each in sweeps])
@@ -60,12 +58,12 @@ def best(
     except NoMetricError as error:
         stored = [run for paths in named.values() for run in read_results(paths)[0].runs]
         raise NoMetricError(" ".join([str(error), *advice_without_metrics(stored)])) from None
-    runs = [run.record for run, _ in found.winner.runs]
-    seeds = sorted_values(seed_of(run.config) for run in runs)
+    runs = [run for run, _ in found.winner.runs]
+    seeds = [found.winner.side.seeds_of(run) for run in runs]
     words, line, remarks = None, list[str](), list[str]()
     try:
         shown = [name for name in found.winner.settings if len(named) == 1 or name != SWEEP]
-        command = command_for(runs[0], seeds=seeds, shown=shown, trust=trust)
+        command = command_for(runs[0].record, seeds=seeds, shown=shown, trust=trust)
         words, line, remarks = command.command, [command.line], list(command.remarks)
     except UsageError as refused:
         remarks = [str(refused)]

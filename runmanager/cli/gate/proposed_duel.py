@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from runmanager.app.request.command import MULTIRUN, after_separator, option_words, read_words
 from runmanager.records.host.gpus import is_device_missing
-from runmanager.records.settings.seeds import SEED, is_seed, seed_of
+from runmanager.records.settings.seeds import is_seed, seed_grid, seeds_among, with_seeds
 from runmanager.text import format_value, in_backticks, shell_join
 
 if TYPE_CHECKING:
@@ -29,23 +29,25 @@ def could_say(what: str) -> str:
     return f"This could say: {what}"
 
 
-def duel_of_sides(row: "ComparisonRow", runs: "Sequence[StoredRun]") -> str:
+def duel_of_sides(row: "ComparisonRow", runs: "Sequence[StoredRun]", *, seed_names: Sequence[str] = ()) -> str:
     """Name the duel of the two sides of a row along an axis; say so where the program of these `runs` has none.
 
     Its settings are all in which the runs of the row differ from today's defaults, however they were given. A stored
-    `_target_`, which such a command would call, is not repeated.
+    `_target_`, which such a command would call, is not repeated. `seed_names` are further seeds (see `is_seed`).
     """
     from runmanager.app.reproduce_command import job_overrides
 
     compared = row["axis"].split("+")
-    if all(map(is_seed, compared)):
+    if all(is_seed(name, seed_names) for name in compared):
         return _OF_SEEDS
     of_row = next((run.record for run in runs if _is_in(run, row)), None)
     words = None if of_row is None else job_overrides(of_row, shown=set(row.values) - set(row.absent_settings))
     if words is None:
         return _NO_SIDES
-    left_out = {*_NOT_OF_A_DUEL, SEED, *compared, *(name.removesuffix(".name") for name in compared)}
-    settings = [word for word in words if left_out.isdisjoint(_names(word))]
+    left_out = {*_NOT_OF_A_DUEL, *compared, *(name.removesuffix(".name") for name in compared)}
+    settings = [
+        word for word in words if left_out.isdisjoint(_names(word)) and not is_seed(_names(word)[0], seed_names)
+    ]
     sides = ["runmanager", "duel", *(_side(row["axis"], row[side]) for side in ("baseline", "candidate"))]
     missing = [word for word in (*sides, *settings) if word.startswith("device=") and is_device_missing(word[7:])]
     where = f" on a machine with {missing[0][7:]}" if missing else ""
@@ -55,11 +57,17 @@ def duel_of_sides(row: "ComparisonRow", runs: "Sequence[StoredRun]") -> str:
     return could_say(f"{in_backticks(shell_join([*sides, *settings]))}{where}")
 
 
-def duel_of_sweeps(row: "ComparisonRow", runs: "Sequence[Sequence[StoredRun]]", command: Sequence[str]) -> str:
+def duel_of_sweeps(
+    row: "ComparisonRow",
+    runs: "Sequence[Sequence[StoredRun]]",
+    command: Sequence[str],
+    *,
+    seed_names: Sequence[str] = (),
+) -> str:
     """Name the duel of the commits, or of the environments, in which two sweeps were made.
 
     `command` is the one that made the candidate; its settings are the duel's. A cell of another program than the
-    built-in job has a command of its own.
+    built-in job has a command of its own. `seed_names` are further seeds (see `is_seed`).
     """
     facts = [[run.record.environment for run in of_sweep] for of_sweep in runs]
     commits = [next((each.commit for each in of_sweep if each.commit), None) for of_sweep in facts]
@@ -73,7 +81,9 @@ def duel_of_sweeps(row: "ComparisonRow", runs: "Sequence[Sequence[StoredRun]]", 
     in_row = [run for run in runs[1] if _is_in(run, row)]
     of_cell = next((run.record.cell_command for run in in_row if run.record.cell_command), None)
     if of_cell:
-        words = _words_of_script(of_cell, list(dict.fromkeys(seed_of(run.record.config) for run in in_row)))
+        of_runs = [run.record.settings for run in in_row]
+        seeds = [{name: each[name] for name in seeds_among(each, seed_names)} for each in of_runs]
+        words = _words_of_script(of_cell, seed_grid(seeds))
         if words is None:
             return _NO_MODULE
     else:
@@ -83,7 +93,7 @@ def duel_of_sweeps(row: "ComparisonRow", runs: "Sequence[Sequence[StoredRun]]", 
     return could_say(in_backticks(shell_join(["runmanager", "duel", *sides, *words])))
 
 
-def _words_of_script(command: Sequence[str], seeds: Sequence[Any]) -> list[str] | None:
+def _words_of_script(command: Sequence[str], seeds: Mapping[str, Sequence[Any]]) -> list[str] | None:
     """Return a script with its options, settings and arguments from a cell's command, for these seeds.
 
     None for a module, which a duel does not take.
@@ -91,11 +101,9 @@ def _words_of_script(command: Sequence[str], seeds: Sequence[Any]) -> list[str] 
     parsed = read_words(command[2:] if command[0] == "runmanager" else command[1:])
     if parsed.program is None or parsed.is_module:
         return None
-    listed = f"{SEED}={','.join(format_value(seed) for seed in seeds)}"
     own = [word for word in parsed.settings if word not in MULTIRUN and not word.startswith("hydra/sweeper=")]
-    settings = [listed if is_seed(word.partition("=")[0]) else word for word in own]
     options = option_words(parsed.request, parsed.given)
-    return [*options, parsed.program, *settings, *after_separator(parsed.fixed)]
+    return [*options, parsed.program, *with_seeds(own, seeds), *after_separator(parsed.fixed)]
 
 
 def _is_in(run: "StoredRun", row: "ComparisonRow") -> bool:

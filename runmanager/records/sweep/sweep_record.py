@@ -16,10 +16,12 @@ from runmanager.records.files.paths import SweepPaths, dated_name, is_folder_nam
 from runmanager.records.files.whole_numbers import Int64
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import SCHEMA_VERSION
+from runmanager.records.settings.seeds import seeds_among
 from runmanager.records.settings.signature import UNSIGNED, with_later_settings, without_unsigned
-from runmanager.records.settings.values import differing_settings, flatten
+from runmanager.records.settings.values import differing_settings, flatten, hashable
 from runmanager.records.storage.reader import run_names
 from runmanager.records.storage.versioned_file import decode_file, encode_record
+from runmanager.records.sweep.start_order import Order, order_of
 from runmanager.text import truncated
 
 __all__ = [
@@ -64,7 +66,9 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
     command, which a rerun leaves out. `metric` is the one that a command has asked to rank cells by. `defaults` are
     those with which the sweep began, of settings whose default has changed since the first version
     (`CHANGED_DEFAULTS`); an older sweep, and one of another program, has none. `derived` are the settings that no
-    command gave: in all cells that have them their values are interpolations of other settings.
+    command gave: in all cells that have them their values are interpolations of other settings. `seed_names` are globs
+    of settings that commands have called seeds, besides those of the usual names (`is_seed`). `order` has the positions
+    of `cells` in the order in which they start; it is empty where that is their own.
     """
 
     schema_version: Int64 = SCHEMA_VERSION
@@ -84,6 +88,8 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
     defaults: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     derived: tuple[str, ...] = ()
     choices: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    seed_names: tuple[str, ...] = ()
+    order: tuple[Int64, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.commands:  # a record written before there was a list
@@ -95,6 +101,13 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
         """The planned cells that were not removed."""
         removed = frozenset(self.removed)
         return [cell for cell in self.planned if cell.signature not in removed]
+
+    @property
+    def starts(self) -> list[str]:
+        """The signatures of the cells in the order in which they start."""
+        count = len(self.cells)
+        positions = dict.fromkeys((*(at for at in self.order if 0 <= at < count), *range(count)))
+        return [self.cells[at] for at in positions]
 
     def commands_by_run(self) -> dict[str, tuple[str, ...]]:
         """Return, by name of its run, the first command for each cell."""
@@ -152,6 +165,8 @@ def write_cells(
     metric: str | None = None,
     defaults: Mapping[str, Any] | None = None,
     derived: Collection[str] = (),
+    seed_names: Sequence[str] = (),
+    order: str | None = None,
 ) -> SweepRecord:
     """Add `cells` to sweep.json after those of earlier commands for the same sweep; a removed one is so no longer.
 
@@ -159,14 +174,16 @@ def write_cells(
     twice; an iterable that creates cells on demand saves memory. Equal values of `axes` are stored once; with None the
     axes are the settings in which all cells so far differ. `default_device` is stored as given, `metric` if there is
     one, `defaults` if the sweep begins with this command. `derived` are the settings that follow from others in all
-    `cells`. `driver` is a process that will run cells until it calls
-    `leave_sweep`.
+    `cells`, `seed_names` the globs of settings that are seeds. Known cells start in the stored `order`; new ones follow
+    in this one, or as they come. `driver` is a process that will run cells until it calls `leave_sweep`.
     """
     refuse_linked_runs(paths)
     make_folder(paths.runs)
     with locked_folder(paths.root):  # two commands for one sweep may run at the same time
         earlier = read_sweep_record(paths)
-        record = add_cells(earlier, cells, axes=axes, command=command, derived=derived)
+        record = add_cells(
+            earlier, cells, axes=axes, command=command, derived=derived, seed_names=seed_names, order=order
+        )
         record = msgspec.structs.replace(record, default_device=default_device, metric=metric or record.metric)
         if earlier is None and defaults is not None:
             record = msgspec.structs.replace(record, defaults=dict(defaults))
@@ -201,6 +218,8 @@ def add_cells(
     axes: Mapping[str, Sequence[Any]] | None,
     command: Sequence[str],
     derived: Collection[str] = (),
+    seed_names: Sequence[str] = (),
+    order: str | None = None,
 ) -> SweepRecord:
     """Return the `earlier` record with the cells of one more command added (see `write_cells`)."""
     known = [] if earlier is None else [_with_shared(cell, earlier) for cell in earlier.planned]
@@ -226,6 +245,7 @@ def add_cells(
     commands, counts = (earlier.commands, earlier.cells_after) if earlier else ((), ())
     if commands[-1:] == (tuple(command),):
         commands, counts = commands[:-1], counts[:-1]
+    seed_names = list(dict.fromkeys((*(earlier.seed_names if earlier else ()), *seed_names)))
     return SweepRecord(
         command=tuple(command),
         commands=(*commands, tuple(command)),
@@ -243,7 +263,23 @@ def add_cells(
         defaults=earlier.defaults if earlier else msgspec.UNSET,
         derived=_derived(known, earlier.derived if earlier else (), cells, derived),
         choices=shared_choices or msgspec.UNSET,
+        seed_names=tuple(seed_names),
+        order=_order(list(planned.values()), seed_names, order, earlier),
     )
+
+
+def _order(
+    cells: Sequence[PlannedCell], seed_names: Sequence[str], order: str | None, earlier: SweepRecord | None
+) -> tuple[int, ...]:
+    """Return the positions of cells in the order in which they start; empty if that is their own."""
+    stored = earlier.starts if earlier and earlier.planned else []
+    if order is None and not (earlier and earlier.order):
+        return ()
+    seeds = seeds_among({name for cell in cells for name in cell.settings}, seed_names)
+    of_cells = [tuple(hashable(cell.settings.get(name)) for name in seeds) for cell in cells]
+    at = {cell.signature: at for at, cell in enumerate(cells)}
+    found = order_of(list(at), of_cells, order or Order.GRID, stored=[at[signature] for signature in stored])
+    return tuple(found) if found != sorted(found) else ()
 
 
 def _derived(

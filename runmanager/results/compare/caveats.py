@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from runmanager.records.run.run_record import RunRecord
-from runmanager.records.settings.seeds import SEED, seed_of
+from runmanager.records.settings.seeds import seed_text
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.comparability import differences
 from runmanager.results.compare.comparison_side import Side
@@ -207,13 +207,9 @@ def _outliers(side: Side) -> str:
     ]
     if not far:
         return ""
-    names = ", ".join(f"{_name(run)} with {side.metric.format_value(value)}" for run, value in far)
+    named = [(seed_text(side.seeds_of(run)) or run.record.name, value) for run, value in far]
+    names = ", ".join(f"{name} with {side.metric.format_value(value)}" for name, value in named)
     return f"{side.label}: {names} fell far behind the median of {side.metric.format_value(middle)}"
-
-
-def _name(run: StoredRun) -> str:
-    seed = seed_of(run.record.config)
-    return run.record.name if seed is None else f"{SEED}={format_value(seed)}"
 
 
 def hidden_cost_notes(rows: Sequence[Row]) -> list[str]:

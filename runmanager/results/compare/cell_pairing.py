@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from runmanager.errors import UsageError
-from runmanager.records.settings.seeds import is_seed
 from runmanager.records.settings.values import hashable, package_of
 from runmanager.results.compare.comparison_side import label_of
 from runmanager.results.load.cells import Cell, Cells
@@ -76,7 +75,7 @@ def _single_axis(cells: Cells, name: str, option: str) -> Axis:
     settings = cells.names()
     name = name if name in settings or name.replace("-", "_") not in settings else name.replace("-", "_")
     group = name.removesuffix(".name")
-    members = [each for each in settings if each.startswith(f"{group}.")]
+    members = [each for each in settings if each.startswith(f"{group}.") and each not in cells.seeds]
     if name in settings and (name == group or len(members) == 1):
         return _make_axis(name, [name], [cells.value(cell, name) for cell in cells.cells])
     if members and (name == group or name in settings):
@@ -93,7 +92,7 @@ def varying_axes(cells: Cells) -> list[Axis]:
         kinds = [kind for kind in (f"{group}.name", f"{group}._target_") if kind in cells.varying]
         if name in members:
             names.setdefault(members[name])
-        elif not is_seed(name):
+        elif name not in cells.seeds:
             names.setdefault(name if not kinds else kinds[0] if kinds[0].endswith(".name") else group)
     return [find_axis(cells, name) for name in names]
 
@@ -173,12 +172,12 @@ def pair_cells(cells: Cells, axis: Axis, baseline: int) -> list[Pair]:
 
     A pair has at least one cell. The seeds of a cell belong to one side.
     """
-    matched = [name for name in cells.varying if name not in axis.members and not is_seed(name)]
+    matched = [name for name in cells.varying if name not in axis.members and name not in cells.seeds]
     groups: dict[Hashable, dict[int, list[Cell]]] = {}
     for cell, index in zip(cells.cells, axis.value_at, strict=True):
         key = tuple(hashable(cells.value(cell, name, _ABSENT)) for name in matched)
         groups.setdefault(key, {}).setdefault(index, []).append(cell)
-    shown = [name for name in cells.columns if name not in axis.members and not is_seed(name)]
+    shown = [name for name in cells.columns if name not in axis.members and name not in cells.seeds]
     pairs = []
     for sides in groups.values():
         some_cell = next(iter(sides.values()))[0]

@@ -14,7 +14,7 @@ from runmanager.records.run.program_kind import ProgramKind, kind_of_program
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.comparison_side import Side
-from runmanager.results.compare.options import ENOUGH_SEEDS, CompareOptions
+from runmanager.results.compare.options import CompareOptions, enough_seeds
 from runmanager.results.metrics.logged_metrics import TIME_TO
 from runmanager.results.metrics.loss_functions import OF_THE_LOSS, loss_functions
 from runmanager.results.metrics.metric_lookup import MEMORY, RUN_TIME, recorded_names
@@ -61,7 +61,8 @@ def obstacles(sides: tuple[Side, Side], options: CompareOptions) -> list[str]:
         # Leaving out the runs that never got there would favour the side that has more of them.
         found += [f"{side.label}: {side.without_values} of {len(side.finished)} {metric.lack}" for side in lacking]
     elif min(counts) < options.min_seeds:
-        found.append(f"too few runs: {measured}, {options.min_seeds} needed; add seeds, as in {ENOUGH_SEEDS}")
+        add = f"add seeds, as in {enough_seeds(sides[0].seeds)}"
+        found.append(f"too few runs: {measured}, {options.min_seeds} needed; {add}")
     return found
 
 

@@ -3,10 +3,11 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from runmanager.records.run.status import Status
@@ -33,7 +34,7 @@ class Side:
     `paired` is whether every cell asks for paired measurement, along any axis; `in_turns` is whether every cell does so
     along the compared axis, which interleaves the two sides. `is_sweep`: the side is a sweep of its own, so the commit,
     libraries and machine in which it differs from the other are what is compared. `following` are the settings that
-    differ between cells because they follow from others, and are not compared.
+    differ between cells because they follow from others, and are not compared. `seeds` are those that are seeds.
     """
 
     label: str
@@ -43,6 +44,7 @@ class Side:
     in_turns: bool = False
     is_sweep: bool = False
     following: Sequence[str] = ()
+    seeds: Sequence[str] = ()
 
     @cached_property
     def started(self) -> list[StoredRun]:
@@ -56,6 +58,15 @@ class Side:
     def measured(self) -> list[tuple[StoredRun, list[float]]]:
         """The finished runs that have values of the metric, with these: one an epoch, or one for the run."""
         return [(run, values) for run in self.finished if (values := self.metric.values(run))]
+
+    def seeds_of(self, run: StoredRun) -> dict[str, Any]:
+        """Return the seeds of a run, without those that all cells have in common."""
+        own = self._own[run.paths.root]
+        return {name: own[name] for name in self.seeds if name in own}
+
+    @cached_property
+    def _own(self) -> dict[Path, Mapping[str, Any]]:
+        return {cell.stored.paths.root: cell.own for cell in self.cells if cell.stored is not None}
 
     @cached_property
     def values(self) -> list[list[float]]:

@@ -9,7 +9,6 @@ from typing import Any
 
 from runmanager.errors import UsageError
 from runmanager.records.run.status import Status
-from runmanager.records.settings.seeds import is_seed
 from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.cell_pairing import (
@@ -71,7 +70,7 @@ class Matches:
     def names(self) -> list[str]:
         """The settings that are matched along any of the axes, by dotted name."""
         compared: frozenset[str] = self.axes[0].members if len(self.axes) == 1 else frozenset()
-        return [name for name in self.cells.columns if name not in compared and not is_seed(name)]
+        return [name for name in self.cells.columns if name not in compared and name not in self.cells.seeds]
 
     def is_stand_in(self, match: Match) -> bool:
         """Whether a pair is along the axis that stands in for another."""
@@ -211,6 +210,7 @@ def _along(cells: Cells, axis: Axis, metric: Metric, baseline_value: Any) -> Ite
                 paired=_are_paired(cells, of_side),
                 in_turns=_are_in_turns(cells, of_side, axis.name),
                 following=following,
+                seeds=cells.seeds,
             )
             for value, of_side in zip(values, members, strict=True)
         )

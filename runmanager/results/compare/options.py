@@ -1,14 +1,16 @@
 """The options of a comparison, and their validation."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from runmanager.records.run.metric_direction import BETTER
+from runmanager.records.settings.seeds import SEED
 from runmanager.results.metrics.metric import LAST, At
 from runmanager.text import format_value
 from runmanager.validation import field_faults, limits
 
-__all__ = ["ANY_AXIS", "ENOUGH_SEEDS", "CompareOptions"]
+__all__ = ["ANY_AXIS", "CompareOptions", "enough_seeds"]
 
 ANY_AXIS = "any"
 
@@ -64,5 +66,9 @@ class CompareOptions:
         return faults
 
 
-ENOUGH_SEEDS = f"seed={','.join(map(str, range(CompareOptions.min_seeds)))}"
-"""The setting that makes enough runs of each cell to compare metrics with one value a run."""
+def enough_seeds(seeds: Sequence[str]) -> str:
+    """Return the setting that makes enough runs of each cell to compare metrics with one value a run.
+
+    `seeds` are those that the cells have.
+    """
+    return f"{seeds[0] if seeds else SEED}={','.join(map(str, range(CompareOptions.min_seeds)))}"

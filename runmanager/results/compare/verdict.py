@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from runmanager.records.run.attempts import measured_since, session_of_epoch
-from runmanager.records.settings.seeds import seed_of
+from runmanager.records.settings.seeds import seed_text
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.caveats import ContentionCauses, contention_caveats, hidden_cost_caveats, pair_caveats
 from runmanager.results.compare.comparability import compared_environments, count_values, obstacles
@@ -171,7 +171,7 @@ def _common_seeds(sides: Sides) -> list[str]:
     """
     if sides[1].metric.effect == "speedup":
         return []
-    first, second = ([str(seed_of(run.record.config)) for run, _ in side.measured] for side in sides)
+    first, second = ([seed_text(side.seeds_of(run)) for run, _ in side.measured] for side in sides)
     are_common = len(first) > 1 and len(first) == len(set(first)) and sorted(first) == sorted(second)
     return first if are_common else []
 
@@ -193,7 +193,7 @@ def _sample(side: Side, seeds: Sequence[str], name: str) -> Sample:
     """Return the measured runs of a side, in the order of their seeds where they are paired."""
     measured = list(side.measured)
     if seeds:
-        of_seed = {str(seed_of(run.record.config)): (run, values) for run, values in measured}
+        of_seed = {seed_text(side.seeds_of(run)): (run, values) for run, values in measured}
         measured = [of_seed[seed] for seed in seeds]
     is_speed = side.metric.effect == "speedup"
     starts = [_measured_since(run) for run, _ in measured] if is_speed else [""]

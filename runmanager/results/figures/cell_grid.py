@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from runmanager.records.run.status import Status
-from runmanager.records.settings.seeds import is_seed
 from runmanager.results.findings.comparison_findings import named_settings
 from runmanager.results.stats.descriptive import mean
 from runmanager.results.table_model.columns import Row, Table
@@ -47,7 +46,7 @@ class GridCell:
 
 def varying_columns(results: Table) -> list[str]:
     """The columns of the settings that differ between runs, without the seed."""
-    return [name for name in results.settings if name in results.shown and not is_seed(name)]
+    return [name for name in results.settings if name in results.shown and name not in results.seeds]
 
 
 def grid_cells(results: Table) -> list[GridCell]:
@@ -57,5 +56,5 @@ def grid_cells(results: Table) -> list[GridCell]:
 
 def _label(rows: Sequence[Row], results: Table) -> str:
     """The settings that distinguish a cell; for a single cell, the run's name or the number of seeds."""
-    settings = named_settings(rows[0], results, without=tuple(filter(is_seed, results.settings)))
+    settings = named_settings(rows[0], results, without=results.seeds)
     return settings or (str(rows[0]["run"]) if len(rows) == 1 else pluralize(len(rows), "seed"))

@@ -10,7 +10,6 @@ from statistics import NormalDist
 from typing import Any
 
 from runmanager.errors import UsageError
-from runmanager.records.settings.seeds import is_seed
 from runmanager.records.settings.values import hashable
 from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
@@ -276,7 +275,7 @@ def _selection_bias(
 
 
 def _group_seeds(cells: Cells, metric: Metric, folders: Collection[Path] | None) -> list[RankedCell]:
-    names = [name for name in cells.telling if not is_seed(name)]
+    names = [name for name in cells.telling if name not in cells.seeds]
     groups: dict[Hashable, list[Cell]] = {}
     for cell in cells.cells:
         if cell.stored is not None and (folders is None or cell.stored.paths.root in folders):
@@ -291,7 +290,7 @@ def _group_seeds(cells: Cells, metric: Metric, folders: Collection[Path] | None)
             or members[0].run
         )
         paired = all(cells.value(cell, "measure.name") == "paired" for cell in members)
-        ranked.append(RankedCell(settings, Side(label, members, metric, paired)))
+        ranked.append(RankedCell(settings, Side(label, members, metric, paired, seeds=cells.seeds)))
     return ranked
 
 

@@ -6,12 +6,11 @@ from typing import Any
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.gpus import has_cuda
 from runmanager.records.run.status import Reason, Status
-from runmanager.records.settings.seeds import is_seed
 from runmanager.records.storage.reader import StoredRun
 from runmanager.records.sweep.lookup import OUTPUT_ROOT, command_on
 from runmanager.results.compare.comparability import TOO_FEW_EPOCHS
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
-from runmanager.results.compare.options import ENOUGH_SEEDS, CompareOptions
+from runmanager.results.compare.options import CompareOptions, enough_seeds
 from runmanager.results.compare.verdict import INCONCLUSIVE
 from runmanager.results.findings.answer_sentences import best_row, finished_cells
 from runmanager.results.table_model.columns import Row, Table, setting_name
@@ -154,12 +153,9 @@ def _more_certainty(results: Table, comparison: ComparisonTable, known: Mapping[
         steps.append(f"Measure again when the machine is quiet{turns}: other load was on it during {of}.")
     steps += _more_epochs(comparison, finished, known)
     cells = finished_cells(collapse_seeds(results))
-    if (
-        any(map(is_seed, known))
-        and len(cells) > 1
-        and max(row.values.get(SEEDS, 1) for row in cells) < CompareOptions.min_seeds
-    ):
-        steps.append(f"Run several seeds, as in `{ENOUGH_SEEDS}`: fewer do not show which differences are chance.")
+    if results.seeds and len(cells) > 1 and max(row.values.get(SEEDS, 1) for row in cells) < CompareOptions.min_seeds:
+        enough = in_backticks(enough_seeds(results.seeds))
+        steps.append(f"Run several seeds, as in {enough}: fewer do not show which differences are chance.")
     return steps
 
 
@@ -211,7 +207,7 @@ def _at_the_edge(results: Table, runs: Sequence[StoredRun]) -> list[str]:
     steps = []
     for name in found.cells.settings:
         values = [row[name] for row in found.cells.rows]
-        is_extended = setting_name(name) not in _NOT_EXTENDED and not is_seed(name)
+        is_extended = setting_name(name) not in _NOT_EXTENDED and name not in results.seeds
         if not is_extended or not all(map(_is_number, values)) or len(set(values)) < _MIN_VALUES:
             continue
         if best[name] in (min(values), max(values)) and all(row[name] == best[name] for row in found.equally_good):

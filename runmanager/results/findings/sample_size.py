@@ -4,12 +4,11 @@ import dataclasses
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-from runmanager.records.settings.seeds import is_seed
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.comparison_side import Side
 from runmanager.results.compare.matched_pairs import Match, Matches, match_sides
-from runmanager.results.compare.options import ANY_AXIS, ENOUGH_SEEDS, CompareOptions
+from runmanager.results.compare.options import ANY_AXIS, CompareOptions, enough_seeds
 from runmanager.results.compare.sweep_question import other_metric, was_timed
 from runmanager.results.compare.verdict import detectable_text, residuals_of_pairs, took_turns
 from runmanager.results.findings.recommendations import MIN_EPOCHS
@@ -57,8 +56,7 @@ def too_little_to_compare(sweep: SweepContents, plan: SweepRecord | None) -> lis
     needed = CompareOptions.min_seeds
     outcome = other_metric(sweep.runs, plan, THROUGHPUT.name)
     if outcome and all(min(len(side.finished) for side in match.sides) < needed for match in pairs):
-        with_seeds = f"as with `{ENOUGH_SEEDS}`{_if_seeded(matches)}"
-        said.append(f"A comparison of {outcome} needs {needed} runs of each cell, {with_seeds}.")
+        said.append(f"A comparison of {outcome} needs {needed} runs of each cell, {_with_seeds(matches)}.")
     needed = CompareOptions.min_epochs
     most = max(min(sum(map(len, side.values)) for side in match.sides) for match in pairs)
     is_timed = any(map(was_timed, sweep.runs)) and not any(side.in_turns for match in pairs for side in match.sides)
@@ -88,8 +86,9 @@ def _enough_epochs(matches: Matches, pairs: Sequence[Match], most: float) -> str
     return f"`epochs={enough}`" if planned else ""
 
 
-def _if_seeded(matches: Matches) -> str:
-    return "" if any(map(is_seed, matches.cells.names())) else " if the program takes a seed"
+def _with_seeds(matches: Matches) -> str:
+    seeds = matches.cells.seeds
+    return f"as with `{enough_seeds(seeds)}`{'' if seeds else ' if the program takes a seed'}"
 
 
 def _too_few_epochs(matches: Matches, axis: str, epochs: Mapping[str, int]) -> list[str]:
@@ -122,8 +121,8 @@ def _too_few_runs(matches: Matches, axis: str) -> list[str]:
     runs, label = min(((len(side.cells), side.label) for side in sides), default=(needed, ""))
     if runs >= needed:
         return []
-    text = f"Accuracies and losses can be compared from {needed} runs a side on, as with `{ENOUGH_SEEDS}`"
-    return [f"{text}{_if_seeded(matches)}: {label} has {runs}."]
+    text = f"Accuracies and losses can be compared from {needed} runs a side on, {_with_seeds(matches)}"
+    return [f"{text}: {label} has {runs}."]
 
 
 def detectable_by_more_runs(matches: Matches, plan: SweepRecord | None) -> list[str]:
@@ -146,16 +145,16 @@ def _lines(matches: Matches, plan: SweepRecord | None, axis: str) -> list[str]:
     basis = _basis(residuals, deviations)
     least = smallest_detectable(CompareOptions.drift, deviations=deviations, runs=runs, rows=len(pairs))
     only_larger = f"{detectable_text(least)} can be seen"
-    has_seed = any(map(is_seed, matches.cells.names()))
+    seed = next(iter(matches.cells.seeds), None)
     name = axis.removesuffix(".name")
     value = f"value of {name}{', all else equal' if len({repr(each.settings) for each in pairs}) > 1 else ''}"
     needed = runs_needed(_EFFECT, deviations=deviations, share=_TARGET_POWER, rows=len(pairs))
     if runs == 1:
-        way = f", as with `'seed=range({needed})'` as the first axis," if has_seed and needed else " in turns"
+        way = f", as with `'{seed}=range({needed})'` as the first axis," if seed and needed else " in turns"
         return [f"With one run for each {value}, {only_larger}; {_enough(needed, way)} ({basis})."]
-    indices = {signature: index for index, signature in enumerate(plan.cells)} if plan else {}
+    indices = {signature: index for index, signature in enumerate(plan.starts)} if plan else {}
     if not all(took_turns(*(_start_times(side, indices) for side in match.sides)) for match in pairs):
-        way = ", with `seed` as the first axis," if has_seed else " in turns"
+        way = f", with `{seed}` as the first axis," if seed else " in turns"
         return [f"As the values of {name} run one after the other, {only_larger}; {_enough(needed, way)} ({basis})."]
     share = power(_EFFECT, deviations=deviations, runs=runs, rows=len(pairs))
     text = f"With {runs} runs for each {value}, a difference in speed of {_EFFECT:.0%} is seen"

@@ -94,7 +94,8 @@ class TwoSweeps:
         value_at = [at for at, each in enumerate(gathered) for _ in each.cells]
         axis = Axis(_SWEEP_AXIS, frozenset(), self.names, value_at)
         device = devices.pop() if len(devices) == 1 else None
-        return Cells(cells, {}, varying, device, choices=choices, axes=axes), axis
+        seeds = list(dict.fromkeys(name for each in gathered for name in each.seeds))
+        return Cells(cells, {}, varying, device, choices=choices, axes=axes, seeds=seeds), axis
 
     def _of_one_sweep(self, gathered: Sequence[Cells]) -> dict[str, str]:
         """Settings that one sweep does not know and that are the same in the whole other one, as text.
@@ -168,6 +169,7 @@ def _match(pair: Pair, axis: Axis, cells: Cells, metric: Metric) -> Match:
             paired=any(_is_paired(cells, cell) for cell in of_side),
             in_turns=in_turns,
             is_sweep=True,
+            seeds=cells.seeds,
         )
         for name, of_side in zip(axis.values, members, strict=True)
     )

@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from runmanager.records.run.status import Status
+from runmanager.records.settings.seeds import seeds_among
 from runmanager.records.settings.values import differing_settings, hashable, package_of
 from runmanager.records.storage.reader import Damage, StoredRun
 from runmanager.records.sweep.sweep_record import PlannedCell, SweepRecord
@@ -79,7 +80,7 @@ class CellsWith(Generic[_R]):
 
     `choices` are the names of config groups whose choices some cells have, as if they were settings. They never tell
     cells apart, so that they are not among `varying`: the settings of their files do. `axes` are the settings and the
-    groups that commands have varied.
+    groups that commands have varied. `seeds` are the settings that are seeds.
     """
 
     cells: Sequence[CellWith[_R]]
@@ -90,6 +91,7 @@ class CellsWith(Generic[_R]):
     following: Sequence[str] = ()
     choices: Sequence[str] = ()
     axes: Collection[str] = ()
+    seeds: Sequence[str] = ()
 
     def names(self) -> list[str]:
         """Return the dotted names of all settings that any cell has."""
@@ -137,9 +139,10 @@ class CellsWith(Generic[_R]):
     def members(self, choice: str) -> list[str]:
         """Return the varying settings that are compared together with a choice: those that it tells or may tell.
 
-        Those below its group are, but for what a group further inside tells, and for an axis of its own in all cells.
+        Those below its group are, but for seeds, for what a group further inside tells, and for an axis of its own in
+        all cells.
         """
-        return [name for name in self.varying if self._is_member(name, choice)]
+        return [name for name in self.varying if name not in self.seeds and self._is_member(name, choice)]
 
     def _is_member(self, name: str, choice: str) -> bool:
         teller = self.told_by(name)
@@ -227,7 +230,7 @@ def gather_cells(runs: Sequence[_R], damaged: Iterable[Damage], plan: SweepRecor
         shared, own = _renamed(shared, renamed), [_renamed(settings, renamed) for settings in own]
         waiting = [(cell, _renamed(settings, renamed)) for cell, settings in waiting]
         axes = [renamed.get(name, name) for name in axes]
-    names = set().union(shared, *own)
+    names = set().union(shared, *own, *(settings for _, settings in waiting))
     has_ranks = any(run.world_size > 1 for run in runs) and not {_WORLD_SIZE, _PROCESSES} & names
     if has_ranks:
         own = [{**settings, _WORLD_SIZE: run.world_size} for run, settings in zip(runs, own, strict=True)]
@@ -239,7 +242,8 @@ def gather_cells(runs: Sequence[_R], damaged: Iterable[Damage], plan: SweepRecor
     varying = independent_settings([cell.own for cell in cells], derived, choices=choices)
     of_derived = [{name: cell.own[name] for name in derived if name in cell.own} for cell in cells] if derived else []
     following = [name for name in differing_settings(of_derived) if name not in (*varying, *BASE_SETTINGS)]
-    return CellsWith(cells, shared, varying, device, has_ranks, following, choices, axes)
+    seeds = seeds_among(names.difference(choices), () if plan is None else plan.seed_names)
+    return CellsWith(cells, shared, varying, device, has_ranks, following, choices, axes, seeds)
 
 
 def _names_in_tables(shared: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> dict[str, str]:

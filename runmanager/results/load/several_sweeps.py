@@ -61,6 +61,7 @@ def cells_of_sweeps(sweeps: Sequence[SweepPaths]) -> tuple[Cells, list[StoredRun
     cells: list[Cell] = []
     choices: dict[str, None] = {}
     axes: dict[str, None] = {}
+    seeds: dict[str, None] = {}
     for name, paths in name_sweeps(sweeps).items():
         contents, plan = read_results(paths)
         runs += contents.runs
@@ -68,6 +69,7 @@ def cells_of_sweeps(sweeps: Sequence[SweepPaths]) -> tuple[Cells, list[StoredRun
         found = gather_cells(contents.runs, contents.damaged, plan)
         choices |= dict.fromkeys(found.choices)
         axes |= dict.fromkeys(found.axes)
+        seeds |= dict.fromkeys(found.seeds)
         for cell in found.cells:
             settings = {**found.shared, **cell.own}
             if found.default_device is not None:
@@ -75,7 +77,8 @@ def cells_of_sweeps(sweeps: Sequence[SweepPaths]) -> tuple[Cells, list[StoredRun
             own: Mapping[str, Any] = {SWEEP: name, **_without_sweep(settings)}
             cells.append(CellWith(cell.run, cell.signature, own, cell.stored))
     varying = [name for name in differing_settings([cell.own for cell in cells]) if name not in choices]
-    return CellsWith(cells, {}, varying, None, choices=list(choices), axes=axes), runs, damaged
+    together = CellsWith(cells, {}, varying, None, choices=list(choices), axes=axes, seeds=list(seeds))
+    return together, runs, damaged
 
 
 def _without_sweep(settings: Mapping[str, Any]) -> dict[str, Any]:

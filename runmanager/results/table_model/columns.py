@@ -79,7 +79,8 @@ class Row:
 class Table:
     """Rows under named columns.
 
-    `settings` are the columns that hold settings; `derived` are those of them whose values follow from others. `shown`
+    `settings` are the columns that hold settings; `derived` are those of them whose values follow from others. `seeds`
+    are those of the settings that are seeds, also of seeds that are the same in all runs and have no column. `shown`
     are the columns for people, the most important first where the width is limited; files for programs have all
     columns. Shown columns that are empty in every row are left out, unless `shows_empty`. `foreign` are columns of
     numbers that another program measured and named, `logged` those of the metrics and rates that the runs' own programs
@@ -93,6 +94,7 @@ class Table:
     rows: Sequence[Row]
     settings: tuple[str, ...] = ()
     derived: tuple[str, ...] = ()
+    seeds: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
     logged: tuple[str, ...] = ()
     directions: Directions = field(default_factory=Directions)

@@ -52,6 +52,7 @@ def cross_sweep_rows(sweeps: Sequence[NamedSweep], *, requested: Sequence[str] =
         rows=rows,
         settings=(SWEEP, *settings),
         derived=tuple(_union([_renamed(name) for name in table.derived] for table in tables)),
+        seeds=tuple(_union([_renamed(name) for name in table.seeds] for table in tables)),
         logged=(*metrics, *rates),
         directions=directions,
         shown=(SWEEP, *shown_columns([_renamed(column_of(name)) for name in shown] or ["run"], metrics, rates)),

@@ -7,7 +7,6 @@ from functools import partial
 
 from runmanager.errors import UsageError
 from runmanager.records.run.metric_direction import BETTER
-from runmanager.records.settings.seeds import is_seed
 from runmanager.records.settings.values import hashable
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
@@ -125,11 +124,11 @@ class TableQuery:
         return found
 
     def _applied(self, resolved: "_ResolvedTable", *, collapses: bool, leaves_out: bool = False) -> Table:
-        is_for_people = collapses
+        is_for_people, named = collapses, (*self.columns, *([self.sort] if self.sort else []))
         collapses = (
             collapses
             and not self.each
-            and not any(name == "run" or is_seed(name) for name in (*self.columns, self.sort) if name)
+            and not any(resolved.columns.get(name) in ("run", *resolved.table.seeds) for name in named)
         )
         if self.where is not None:
             resolved = resolved.filtered(self.where)

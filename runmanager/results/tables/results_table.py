@@ -120,6 +120,7 @@ def result_rows(
         rows=rows,
         settings=settings,
         derived=tuple(column for name, column in columns if name in cells.choices or name in following),
+        seeds=tuple(map(column_of, cells.seeds)),
         logged=(*in_metrics, *in_rates),
         directions=directions.of_columns(_metrics_of_columns(logged)),
         shown=shown_columns(_shown_settings(cells), in_metrics, in_rates),

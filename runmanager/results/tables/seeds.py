@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
 from runmanager.records.run.status import Status
-from runmanager.records.settings.seeds import is_seed
 from runmanager.records.settings.values import hashable
 from runmanager.results.table_model.columns import RESULT_COLUMNS, Row, Table
 from runmanager.results.table_model.formatting import Spread
@@ -32,17 +31,17 @@ def collapse_seeds(table: Table, *, each: str = "--each shows the runs.", only: 
     groups = seed_groups(table)
     if len(groups) == len(table.rows):
         return table
-    settings = [name for name in table.settings if not is_seed(name)]
+    settings = [name for name in table.settings if name not in table.seeds]
     measured = (*_AVERAGED, *table.logged)
     averaged = [name for name in measured if only is None or name in only or name == "epoch_seconds"]
     unneeded = dict.fromkeys(name for name in measured if name not in averaged)
     rows = [_collapsed(runs, averaged, unneeded, table.labels) for runs in groups]
     rows.sort(key=lambda row: (row["epoch_seconds"] is None, row["epoch_seconds"] or 0.0))
-    shown = [name for name in table.shown if not is_seed(name)]
+    shown = [name for name in table.shown if name not in table.seeds]
     shown.insert(1 + max((shown.index(name) for name in settings if name in shown), default=-1), SEEDS)
     return dataclasses.replace(
         table,
-        columns=list(dict.fromkeys(SEEDS if is_seed(name) else name for name in table.columns)),
+        columns=list(dict.fromkeys(SEEDS if name in table.seeds else name for name in table.columns)),
         rows=rows,
         settings=tuple(settings),
         shown=tuple(shown if len(shown) > 1 else ("run", *shown)),
@@ -58,9 +57,9 @@ def _has_partial(rows: Iterable[Row], columns: Iterable[str]) -> bool:
 
 def seed_groups(table: Table) -> list[list[Row]]:
     """Groups of rows of a results table that differ only in the seed, in the order of their first rows."""
-    if not any(map(is_seed, table.settings)):
+    if not set(table.seeds).intersection(table.settings):
         return [[row] for row in table.rows]
-    settings = [name for name in table.settings if not is_seed(name) and name not in table.derived]
+    settings = [name for name in table.settings if name not in (*table.seeds, *table.derived)]
     groups: dict[Hashable, list[Row]] = {}
     for row in table.rows:
         groups.setdefault(tuple(hashable(row[name]) for name in settings), []).append(row)

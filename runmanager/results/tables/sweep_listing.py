@@ -12,7 +12,6 @@ from typing import Any
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.metric_names import by_preference
 from runmanager.records.run.status import Status
-from runmanager.records.settings.seeds import is_seed
 from runmanager.records.settings.values import hashable
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.load.cells import CellsWith, CellWith
@@ -114,7 +113,7 @@ def _row(listed: ListedSweep) -> tuple[Row, bool | None]:
     read = {run.folder for run in summary.runs}
     damaged = {each.path.name for each in summary.damaged if each.path.parent == summary.paths.runs}
     states[_DAMAGED] = len(damaged - read)
-    found = _best(sweep, [name for name in cells.varying if not is_seed(name)], cells.cells)
+    found = _best(sweep, [name for name in cells.varying if name not in cells.seeds], cells.cells)
     metric, best, is_larger = found or (None, None, None)
     starts = [run.started_at for run in summary.runs if run.started_at]
     known = [state for state in (*_STATES, _REMOVED, _DAMAGED) if states[state]]

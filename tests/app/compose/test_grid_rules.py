@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 
 from runmanager.app.compose.grid_rules import GridRules, KnownSettings
 from runmanager.app.compose.points_file import read_points
+from runmanager.app.driver.program import Storage
 from runmanager.app.programs.script.arguments.setting_words import parse_settings
+from runmanager.app.programs.script.script import find_script
+from runmanager.app.programs.script.script_program import ScriptOptions, ScriptProgram
 from runmanager.errors import ConfigurationError, UsageError
 
 NAMES = ("lr", "batch-size", "seed", "deep.width")
@@ -161,3 +164,19 @@ def test_a_file_without_points_is_refused_in_one_line(tmp_path: Path, name: str,
         read_points(str(tmp_path / name), key="--points")
     message = str(error.value)
     assert message.startswith("`--points` must") and cause in message and "\n" not in message
+
+
+def test_a_name_of_a_seed_must_be_that_of_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = {"zip_": [], "points": None, "exclude": None, "key": "--{}".format}
+    rules = GridRules.read(**given, seed_names=["split*"])  # type: ignore[arg-type]
+    assert rules.resolved({"split-seed": 2}, []).seed_names == ("split*",)
+    assert rules.seed_faults(["lr", "split-seed"]) == []
+    (line,) = rules.seed_faults(["lr"])
+    assert line.startswith("`--seed_name` must name a setting of the cells, got split*")
+    Path("train.py").touch()
+    program = ScriptProgram(
+        find_script("train.py", is_module=False), ["lr=1"], ScriptOptions(rules=rules), Storage("mine")
+    )
+    with pytest.raises(ConfigurationError, match="must name a setting of the cells, got split"):
+        program.compose()

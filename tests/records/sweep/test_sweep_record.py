@@ -282,3 +282,53 @@ def test_cell_of_an_older_version_does_not_differ_in_later_settings(tmp_path: Pa
     assert len(record.planned) == 2 and record.cells[0] == signature(older)
     assert [cell.settings["precision"] for cell in record.planned] == ["fp32", "bf16"]
     assert record.settings["on_oom"] == "fail" and record.cells[0] == signature(newer[0])
+
+
+def seeded(rates: list[float], seeds: list[int]) -> list[dict[str, Any]]:
+    return [{"lr": lr, "split": seed} for lr in rates for seed in seeds]
+
+
+def starts(record: SweepRecord) -> list[tuple[float, int]]:
+    settings = dict(zip(record.cells, all_settings(record), strict=True))
+    return [(settings[each]["lr"], settings[each]["split"]) for each in record.starts]
+
+
+def test_the_order_of_starting_is_stored_beside_the_cells_whose_order_stays(tmp_path: Path) -> None:
+    paths = SweepPaths(tmp_path)
+    configs = seeded([0.1, 0.2, 0.3, 0.4], [0, 1])
+    given: dict[str, Any] = {"axes": {}, "command": ("x",), "seed_names": ["split"]}
+    record = write_cells(paths, planned(*configs), **given, order="random")
+    assert read_sweep_record(paths) == record
+    assert record.cells == tuple(signature(config) for config in configs)
+    assert [seed for _, seed in starts(record)] == [0] * 4 + [1] * 4
+    first = starts(record)
+    assert first != starts(write_cells(SweepPaths(tmp_path / "grid"), planned(*configs), **given, order="grid"))
+    assert starts(write_cells(paths, planned(*configs[2:4]), **given, order="grid")) == first, "the stored order stays"
+    wider = starts(write_cells(paths, planned(*seeded([0.5], [0, 1, 2])), **given, order="random"))
+    assert wider == [*first[:4], (0.5, 0), *first[4:], (0.5, 1), (0.5, 2)]
+    assert starts(write_cells(paths, planned({"lr": 0.6, "split": 0}), axes={}, command=("y",)))[5] == (0.6, 0)
+
+
+def test_a_sweep_without_an_order_starts_as_it_was_given(tmp_path: Path) -> None:
+    configs = seeded([0.1, 0.2], [0, 1])
+    record = write(tmp_path, configs)
+    data = msgspec.json.decode(SweepPaths(tmp_path).record.read_bytes())
+    assert data.pop("order") == data.pop("seed_names") == []
+    SweepPaths(tmp_path).record.write_bytes(msgspec.json.encode(data))
+    assert read_sweep_record(SweepPaths(tmp_path)) == record
+    assert record.starts == list(record.cells)
+    later = write_cells(SweepPaths(tmp_path), planned(*seeded([0.3], [1, 0])), axes={}, command=(), order="random")
+    assert [each for each in later.starts if each in record.cells] == list(record.cells)
+
+
+def test_a_damaged_order_still_has_every_cell(tmp_path: Path) -> None:
+    record = write(tmp_path, seeded([0.1], [0, 1, 2]))
+    torn = msgspec.structs.replace(record, order=(2, 9, -1, 2))
+    assert torn.starts == [record.cells[at] for at in (2, 0, 1)]
+
+
+def test_names_of_seeds_are_those_of_all_commands(tmp_path: Path) -> None:
+    paths = SweepPaths(tmp_path)
+    for names in (["split"], [], ["fold", "split"]):
+        record = write_cells(paths, planned({"lr": 0.1, "split": 0}), axes={}, command=("x",), seed_names=names)
+    assert record.seed_names == ("split", "fold")

@@ -27,7 +27,8 @@ def side(contents, timed):
                 for seed, values in enumerate(seeds)
             )
         )
-        return Side("here", gather_cells(sweep.runs, (), None).cells, find_metric(metric))
+        cells = gather_cells(sweep.runs, (), None)
+        return Side("here", cells.cells, find_metric(metric), seeds=cells.seeds)
 
     return make
 

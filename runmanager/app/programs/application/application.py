@@ -138,12 +138,22 @@ class HydraApplication:
             faults.update(dict.fromkeys(_unsigned_axis_faults(varying, cells) + self._device_faults(cells)))
             every = [each.cell for each in composed if each.cell is not None]
             faults.update(dict.fromkeys(self._unknown_unsigned_faults(every)))
+            settings = (name for cell in cells for name in flatten(cell.config))
+            faults.update(dict.fromkeys(self._options.rules.seed_faults(settings)))
         if faults:
             raise ConfigurationError(faults)
         notes = [*excluded_notes(len(composed) - len(remaining)), *secret_axis_notes(grid.varying)]
         notes += _equal_cells_note(cells)
         axes = _axes(varying, cells)
-        return CellGrid(cells, axes, self._storage, notes=notes, default_device=None, code_folder=program_folder())
+        return CellGrid(
+            cells,
+            axes,
+            self._storage,
+            notes=notes,
+            default_device=None,
+            code_folder=program_folder(),
+            seed_names=self._options.rules.seed_names,
+        )
 
     def _remaining(self, composed: "Sequence[_Composed]", grid: OverrideGrid) -> "Sequence[_Composed]":
         """The cells that are not excluded, or all if none could be composed."""

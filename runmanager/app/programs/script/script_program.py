@@ -101,7 +101,7 @@ class ScriptProgram:
 
     def compose(self) -> CellGrid:
         names = self._grid.names
-        faults = [*form_faults(self._options.form), *self._name_faults(names)]
+        faults = [*form_faults(self._options.form), *self._name_faults(names), *self._options.rules.seed_faults(names)]
         if faults:
             raise ConfigurationError(faults)
         options = self._options
@@ -140,7 +140,15 @@ class ScriptProgram:
             *self._notes(cells),
             *stored_scalar_notes(cells, self._storage, [each.name for each in options.scalars]),
         ]
-        return CellGrid(cells, axes, self._storage, notes=notes, default_device=None, libraries=libraries)
+        return CellGrid(
+            cells,
+            axes,
+            self._storage,
+            notes=notes,
+            default_device=None,
+            libraries=libraries,
+            seed_names=options.rules.seed_names,
+        )
 
     def _name_faults(self, names: Sequence[str]) -> list[str]:
         options = self._options
