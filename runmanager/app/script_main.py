@@ -15,7 +15,7 @@ from hydra.plugins.launcher import Launcher
 from runmanager.app.compose.grid_rules import GridRules
 from runmanager.app.display.error_line import print_error
 from runmanager.app.driver.sweep_driver import SweepDriver
-from runmanager.app.programs.script.arguments.setting_words import Setting, SettingGrid, parse_settings
+from runmanager.app.programs.script.arguments.setting_words import SettingGrid, parse_settings, setting_word
 from runmanager.app.programs.script.flag_check import flags_of
 from runmanager.app.programs.script.output.scalar_pattern import parse_scalars
 from runmanager.app.programs.script.script import Script, find_script
@@ -96,7 +96,7 @@ def _script_of(command: Command) -> Script:
 def _refuse_faults(command: Command, script: Script) -> None:
     """Raise `ConfigurationError` with every fault of a command's options for a script."""
     request = command.request
-    faults = command.refusals(Kind.SCRIPT, flags_of_program=partial(flags_of, script))
+    faults = command.refusals(Kind.SCRIPT, flags_of_program=partial(flags_of, script, command.fixed))
     faults += request_faults(request, flag_of)
     if request.processes is not None and not _NUMBERS.fullmatch(request.processes):
         faults.append(fault("--processes", "be numbers of at least 1, such as 2 or 1,2", request.processes))
@@ -265,10 +265,5 @@ def tune_script(command: Command, *, seconds: float, began: float) -> int:
 
 
 def _raced_values(grid: SettingGrid) -> RacedValues:
-    words = {each.name: [(value.text, _word(each.name, value)) for value in each.values] for each in grid.sets}
+    words = {each.name: [(value.text, setting_word(each.name, value)) for value in each.values] for each in grid.sets}
     return RacedValues(words, [each.name for each in grid.sets if each.is_axis])
-
-
-def _word(name: str, setting: Setting) -> str:
-    """A setting as it is typed."""
-    return format_override(name, setting.text) if isinstance(setting.value, str) else f"{name}={setting.text}"

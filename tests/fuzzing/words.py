@@ -14,7 +14,6 @@ from runmanager.app.compose.override_grid import read_override_grid
 from runmanager.app.compose.saved_preset import preset_text
 from runmanager.app.compose.schema import conf_folder
 from runmanager.app.programs.script.arguments.cell_arguments import form_faults, make_arguments
-from runmanager.app.programs.script.arguments.help_text import read_help
 from runmanager.app.programs.script.arguments.setting_words import parse_settings
 from runmanager.app.programs.script.output.output_scanner import StreamScanner
 from runmanager.app.programs.script.output.scalar_example import scalar_example
@@ -108,14 +107,6 @@ def _output(folder: Path) -> Read:
     return read
 
 
-def _help(text: str) -> None:
-    library, _, output = text.partition("\n")
-    flags = read_help(output, library)
-    if flags is not None:
-        for name in (*list(flags.arities)[:5], "lr", "a.b"):
-            flags.knows(name), flags.arity(name), flags.negative(name), flags.nearest(name)
-
-
 def _address(folder: Path) -> Read:
     """A request of `runmanager ui`: method, path, query, host and cookie, a line each."""
     broken = folder / "outputs" / "broken"
@@ -198,16 +189,6 @@ TARGETS = {
             b"\7epoch 1 loss=0.5 acc 3/4\r\n\x1b[2Kloss: nan f1 = 0.7\rloss: 1e-3\n",
             b"\1\xff\xc3\xa9loss=1e999 9/0 a b5\x1b]8;;x\7",
         ],
-    ),
-    "help": Target(
-        "help texts of scripts",
-        _of_text(_help),
-        lambda folder: [
-            b"argparse\nusage: a.py [-h] [--lr LR] [--no-amp] [--x [X]]\n\noptions:\n  -b N, --batch-size N  images\n",
-            b"fire\nSYNOPSIS\n    a.py LR <flags>\n\nPOSITIONAL ARGUMENTS\n    LR\n\nYou can also use flags syntax for "
-            b"POSITIONAL ARGUMENTS\nAdditional flags are accepted",
-        ],
-        share=0.5,
     ),
     "gate": Target(
         "`--fail-if` conditions",

@@ -190,9 +190,11 @@ def _group_faults(groups: Sequence[Sequence[str]], key: str) -> list[str]:
 
 
 def _named(name: str, names: Collection[str]) -> str | None:
-    """The name of a setting as it was given: `+model.width` for `model.width`."""
-    plain = name.lstrip("+~")
-    return next((each for each in names if each.lstrip("+~") == plain), None)
+    """The name of a setting as it was given: `+model.width` for `model.width`, `batch-size` for `batch_size`."""
+    given = {each.lstrip("+~"): each for each in reversed(list(names))}
+    spelled = {each.replace("-", "_"): known for each, known in given.items()}
+    wanted = name.lstrip("+~")
+    return given.get(wanted) or spelled.get(wanted.replace("-", "_"))
 
 
 def _column(word: str, names: Collection[str]) -> str | None:

@@ -73,6 +73,7 @@ def _single_axis(cells: Cells, name: str, option: str) -> Axis:
         inner = cells.members(name)
         return _make_axis(name, [name, *inner], _group_values(cells, name, [name, *inner]))
     settings = cells.names()
+    name = name if name in settings or name.replace("-", "_") not in settings else name.replace("-", "_")
     group = name.removesuffix(".name")
     members = [each for each in settings if each.startswith(f"{group}.") and each not in cells.seeds]
     if name in settings and (name == group or len(members) == 1):

@@ -48,6 +48,9 @@ _ABSENT = object()
 _KINDS = "._target_", ".name"
 """The ends of the settings that say which one of a group a cell has; the last one counts."""
 
+_PROGRAM = "script.program"
+"""What every cell of a script has."""
+
 _WORLD_SIZE = "world_size"
 _PROCESSES = "processes"
 """The setting that starts the ranks of a cell: it says the same as `world_size`."""
@@ -222,6 +225,11 @@ def gather_cells(runs: Sequence[_R], damaged: Iterable[Damage], plan: SweepRecor
         own = [known.get(run.signature) or {**run.choices, **run.settings} for run in runs]
         waiting = [(cell, known[cell.signature]) for cell in pending]
         shared = {}
+    axes: Collection[str] = () if plan is None else plan.axes
+    if renamed := _names_in_tables(shared, [*own, *(settings for _, settings in waiting)]):
+        shared, own = _renamed(shared, renamed), [_renamed(settings, renamed) for settings in own]
+        waiting = [(cell, _renamed(settings, renamed)) for cell, settings in waiting]
+        axes = [renamed.get(name, name) for name in axes]
     names = set().union(shared, *own, *(settings for _, settings in waiting))
     has_ranks = any(run.world_size > 1 for run in runs) and not {_WORLD_SIZE, _PROCESSES} & names
     if has_ranks:
@@ -234,9 +242,27 @@ def gather_cells(runs: Sequence[_R], damaged: Iterable[Damage], plan: SweepRecor
     varying = independent_settings([cell.own for cell in cells], derived, choices=choices)
     of_derived = [{name: cell.own[name] for name in derived if name in cell.own} for cell in cells] if derived else []
     following = [name for name in differing_settings(of_derived) if name not in (*varying, *BASE_SETTINGS)]
-    axes, seed_names = ((), ()) if plan is None else (plan.axes, plan.seed_names)
-    seeds = seeds_among(names.difference(choices), seed_names)
+    seeds = seeds_among(names.difference(choices), () if plan is None else plan.seed_names)
     return CellsWith(cells, shared, varying, device, has_ranks, following, choices, axes, seeds)
+
+
+def _names_in_tables(shared: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The settings of a script that tables call by another name: `batch_size` for `batch-size`, as other programs do.
+
+    Not where a cell has a setting of that name too.
+    """
+    if _PROGRAM not in shared and not any(_PROGRAM in cell for cell in cells[:1]):
+        return {}
+    names = {name: name.replace("-", "_") for name in set(shared).union(*cells) if "-" in name}
+    return {
+        name: other
+        for name, other in names.items()
+        if not any((name in cell or name in shared) and (other in cell or other in shared) for cell in cells)
+    }
+
+
+def _renamed(settings: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
+    return {names.get(name, name): value for name, value in settings.items()}
 
 
 def _names_of_choices(runs: Sequence[_Run], plan: SweepRecord | None) -> list[str]:

@@ -121,13 +121,13 @@ def setting_name(column: str) -> str:
 def setting_of(text: str, settings: Container[str]) -> str | None:
     """Return which of the `settings` a text names: by dotted name, by column, or by group (`model` for `model.name`).
 
-    None for the name of a measured column.
+    A script's setting may have the dashes of its flag. None for the name of a measured column.
     """
     if text in _MEASURED:
         return None
     setting = text.removeprefix("settings.")
     name = setting if text == column_of(setting) else text
-    return next((each for each in (name, f"{name}.name") if each in settings), None)
+    return next((each for each in (name, f"{name}.name", name.replace("-", "_")) if each in settings), None)
 
 
 def effect_column(columns: Iterable[str]) -> str:

@@ -234,7 +234,7 @@ def _resolve(table: Table, words: Sequence[str], *, others: Sequence[str] = ()) 
     columns = {
         word: column
         for word in words
-        for column in (f"{word}.name", column_of(word), word)  # the last one that exists
+        for column in (word.replace("-", "_"), f"{word}.name", column_of(word), word)  # the last one that exists
         if column in table.columns
     }
     return _ResolvedTable(table, columns, list(dict.fromkeys([*table.columns, *others])))

@@ -146,7 +146,8 @@ def _utc(time: str) -> str | None:
 
 def _axes(plan: SweepRecord | None, cells: CellsWith[RunSummary]) -> str | None:
     """The settings that vary, each with the number of its values; a config group in place of what its choice tells."""
-    counts = {name: len(values) for name, values in plan.axes.items() if len(values) > 1} if plan else {}
+    numbers = [len(values) for values in plan.axes.values()] if plan else []
+    counts = {name: number for name, number in zip(cells.axes, numbers, strict=True) if number > 1}
     if cells.varying_choices:
         tellers = [teller if (teller := cells.told_by(name)) in cells.choices else name for name in counts]
         counts = {name: counts[name] if name in counts else cells.num_values(name) for name in tellers}

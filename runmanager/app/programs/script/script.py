@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from runmanager.app.programs.script.arguments.argument_library import find_library
+from runmanager.app.programs.script.arguments.argument_library import find_libraries
 from runmanager.errors import UsageError
 from runmanager.text import encodable
 from runmanager.tracking.environment.code_hashes import hash_script
@@ -58,9 +58,11 @@ class Script:
         return self.folder if self.is_module or self.file is None else self.file.parent
 
     @property
-    def library(self) -> str | None:
-        """The library that reads the script's arguments, if its source shows one that honours `--help`."""
-        return None if self.file is None else find_library(self.file, self.package, self._import_folders)
+    def libraries(self) -> frozenset[str]:
+        """The libraries that read the script's arguments, of those that its source shows and that honour `--help`."""
+        if self.file is None:
+            return frozenset()
+        return find_libraries(self.file, self.package, self._import_folders)
 
     def uses_runmanager(self, code: Iterable[str]) -> bool:
         """Whether one of the files of its code, by their names in `hash_code`, imports this package."""

@@ -13,7 +13,7 @@ import msgspec
 from runmanager.app.programs.cell_metrics import FoundMetrics
 from runmanager.app.programs.cell_supervisor import CellSpec, ProgramEnd, supervise_cell
 from runmanager.app.programs.script.arguments.cell_arguments import make_arguments
-from runmanager.app.programs.script.arguments.help_text import HelpFlags
+from runmanager.app.programs.script.arguments.script_parser import ScriptParser
 from runmanager.app.programs.script.arguments.setting_words import RUN_DIR, Setting
 from runmanager.app.programs.script.interpreter import Versions
 from runmanager.app.programs.script.output.child_process import ScriptEnd, child_environment, run_script
@@ -52,7 +52,7 @@ class ResumeSetting:
 class ScriptCall:
     """How a cell's script is called; picklable.
 
-    `flags` are those that its help shows. `metric` comes first of those that it prints. `versions` are those of another
+    `parser` is its own, if it is known. `metric` comes first of those that it prints. `versions` are those of another
     interpreter than this process's. `logs_itself`: it uses this package. `processes` is the number of its ranks.
     `hiding` are the modules next to it that take the place of standard ones.
     """
@@ -62,7 +62,7 @@ class ScriptCall:
     settings: Mapping[str, Setting]
     fixed: tuple[str, ...] = ()
     form: str | None = None
-    flags: HelpFlags | None = None
+    parser: ScriptParser | None = None
     scalars: tuple[ScalarPattern, ...] = ()
     metric: str | None = None
     resume_with: ResumeSetting | None = None
@@ -85,7 +85,7 @@ class ScriptCall:
         if self.resume_with is not None and resumed_from is not None:
             settings[self.resume_with.name] = Setting(str(resumed_from), str(resumed_from))
         run_dir = str(run.root.absolute())
-        arguments = make_arguments(settings, fixed=self.fixed, form=self.form, flags=self.flags, run_dir=run_dir)
+        arguments = make_arguments(settings, fixed=self.fixed, form=self.form, parser=self.parser, run_dir=run_dir)
         return [*self.command, *arguments]
 
 

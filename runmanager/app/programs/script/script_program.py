@@ -1,9 +1,13 @@
 """A script as a program of sweeps: its cells, and the work of each."""
 
 import fnmatch
+import itertools
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import ne
+from pathlib import Path
 from typing import Any
 
 from hydra.plugins.launcher import Launcher
@@ -12,8 +16,9 @@ from runmanager.app.compose.grid_rules import GridRules, KnownSettings, excluded
 from runmanager.app.driver.preflight import predict_skipped, warm_up
 from runmanager.app.driver.program import CellGrid, Storage
 from runmanager.app.programs.cell_supervisor import CellSpec
-from runmanager.app.programs.script.arguments.cell_arguments import argument_faults, form_faults
-from runmanager.app.programs.script.arguments.setting_words import DEVICE_NAMES, Setting, parse_settings
+from runmanager.app.programs.script.arguments.cell_arguments import argument_faults, as_taken, form_faults
+from runmanager.app.programs.script.arguments.script_parser import plain
+from runmanager.app.programs.script.arguments.setting_words import DEVICE_NAMES, Setting, parse_settings, setting_word
 from runmanager.app.programs.script.flag_check import FlagCheck, check_flags
 from runmanager.app.programs.script.interpreter import Versions, ask_interpreter
 from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
@@ -21,7 +26,6 @@ from runmanager.app.programs.script.script import Script
 from runmanager.app.programs.script.script_cell import ResumeSetting, ScriptCall, run_script_cell
 from runmanager.app.programs.script.stored_scalars import stored_scalar_notes
 from runmanager.app.request.command import after_separator
-from runmanager.app.request.override_quoting import format_override
 from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Action, Cell, PlannedRun
 from runmanager.launching.work import Work
@@ -36,6 +40,7 @@ from runmanager.records.settings.secrets import (
     without_secrets,
 )
 from runmanager.records.settings.signature import short_signature, signature
+from runmanager.records.sweep.sweep_record import read_sweep_record
 from runmanager.text import pluralize
 from runmanager.validation import fault, suggestion
 
@@ -79,6 +84,9 @@ class ScriptProgram:
         self._storage = storage
         self._grid = parse_settings(words, options.rules)
         self._check = FlagCheck()
+        self._unsigned: Collection[str] = ()
+        self._ways: Sequence[Mapping[str, str]] = ()
+        self._stored: Collection[str] = ()
         self._settings: dict[str, Mapping[str, Setting]] = {}
         self._code: dict[str, str] | None = None
         self._versions: Versions | None = None
@@ -99,26 +107,35 @@ class ScriptProgram:
         options = self._options
         given = names if options.resume_with is None else dict.fromkeys((*names, options.resume_with.name))
         every = self._grid.combinations()
-        combinations = self._remaining(every)
+        remaining = self._remaining(every)
         self._check = check_flags(
             self._script, given, fixed=options.fixed, form=options.form, unchecked=options.unchecked
         )
+        parser = self._check.parser
+        self._unsigned = {self._spelled(name) for name in names if self._is_unsigned(name)}
+        combinations = [
+            {self._spelled(name): as_taken(name, each, options.form, parser) for name, each in cell.items()}
+            for cell in remaining
+        ]
         for cell in combinations:
             secrets_from_environment({name: each.text for name, each in cell.items()})  # raises if a variable is unset
-        said = [line for each in combinations for line in argument_faults(each, options.form, self._check.flags)]
+        said = [line for each in combinations for line in argument_faults(each, options.form, parser)]
         if said:
             raise ConfigurationError(list(dict.fromkeys(said)))
         self._code = self._script.hash_code()
         self._logs_itself = self._script.uses_runmanager(self._code or ())
         self._hiding = modules_like_standard(self._script.code_folder)
         self._versions = None if self._script.python == sys.executable else ask_interpreter(self._script.python)
-        axes = {name: _distinct(name, combinations) for name in without_secrets(self._grid.varying)}
+        varying = [self._spelled(name) for name in without_secrets(self._grid.varying)]
+        self._read_stored_names(map(self._spelled, names))
+        axes = {self._ways[0][name]: _distinct(name, combinations) for name in varying}
         if len(options.processes) > 1:
             axes[_PROCESSES] = list(options.processes)
+            varying.append(_PROCESSES)
         numbers = options.processes or (None,)
-        cells = [self._cell(settings, axes, number) for settings in combinations for number in numbers]
+        cells = [self._cell(settings, varying, number) for settings in combinations for number in numbers]
         libraries = None if self._versions is None else self._versions.libraries
-        notes = [*excluded_notes(len(every) - len(combinations)), *secret_axis_notes(self._grid.varying)]
+        notes = [*excluded_notes(len(every) - len(remaining)), *secret_axis_notes(self._grid.varying)]
         notes += [
             *self._notes(cells),
             *stored_scalar_notes(cells, self._storage, [each.name for each in options.scalars]),
@@ -143,11 +160,11 @@ class ScriptProgram:
         faults += [
             f"`--unsigned {pattern}` must match a setting, got none that it does; {suggestion(pattern, names)}"
             for pattern in options.unsigned
-            if not fnmatch.filter(names, pattern)
+            if not any(_matches(name, pattern) for name in names)
         ]
         if options.processes and _PROCESSES in names:
             faults.append(f"`--processes` must be left out with a setting of that name, got `{_PROCESSES}=` too.")
-        if options.device is not None and options.device not in names:
+        if options.device is not None and plain(options.device) not in map(plain, names):
             is_value = DEVICE_NAMES.fullmatch(options.device)
             way_out = f"write device={options.device}" if is_value else suggestion(options.device, names)
             faults.append(fault("--device", "be the name of a setting", options.device, way_out))
@@ -163,22 +180,55 @@ class ScriptProgram:
         return remaining
 
     def _is_unsigned(self, name: str) -> bool:
-        return any(fnmatch.fnmatchcase(name, pattern) for pattern in self._options.unsigned)
+        return any(_matches(name, pattern) for pattern in self._options.unsigned)
 
-    def _cell(self, settings: Mapping[str, Setting], axes: Mapping[str, Any], processes: int | None) -> Cell:
+    def _spelled(self, name: str) -> str:
+        """A setting's name as the script's help spells it; as it is where that is not known."""
+        found = None if self._check.parser is None else self._check.parser.find(name)
+        return name if found is None else found.name
+
+    def _read_stored_names(self, names: Iterable[str]) -> None:
+        """Read under which names the cells of a stored sweep have these settings: in `_ways`, the usual one first."""
+        sweep = None if self._storage.name is None else Path(self._storage.output_root) / self._storage.name
+        stored = None if sweep is None else read_sweep_record(SweepPaths(sweep))
+        known = (
+            [] if stored is None else [*stored.settings, *(name for each in stored.planned for name in each.settings)]
+        )
+        spelled = {name: self._spelled(name) for name in known}
+        # A setting of one spelling has that; of several, first that of the script's help.
+        same = {
+            name: sorted((each for each in spelled if spelled[each] == name), key=partial(ne, name)) for name in names
+        }
+        ways = itertools.product(*(each or [name] for name, each in same.items()))
+        self._ways = [dict(zip(same, way, strict=True)) for way in ways]
+        self._stored = frozenset() if stored is None else frozenset(stored.cells)
+
+    def _cell(self, settings: Mapping[str, Setting], varying: Sequence[str], processes: int | None) -> Cell:
+        """The cell as the sweep has it, or else by the usual names."""
+        ways = [
+            self._cell_by(
+                {names[name]: each for name, each in settings.items()},
+                [names.get(name, name) for name in varying],
+                processes,
+            )
+            for names in self._ways
+        ]
+        return next((cell for cell in ways if cell.signature in self._stored), ways[0])
+
+    def _cell_by(self, settings: Mapping[str, Setting], varying: Sequence[str], processes: int | None) -> Cell:
         values = {name: setting.value for name, setting in settings.items()}
         call, later = self._options.call, {}
         if processes is not None:
             values[_PROCESSES], later[_PROCESSES] = processes, 1
             call = (*call[:2], f"--{_PROCESSES}", str(processes), *call[2:])
         config = masked_settings(values | {_free_key(values): self._about_script()})
-        unsigned = tuple(name for name in settings if self._is_unsigned(name))
+        unsigned = tuple(name for name in settings if self._spelled(name) in self._unsigned)
         identity = signature(config, unsigned=unsigned, later=later)
         self._settings.setdefault(identity, settings)
-        words = tuple(_word(name, setting) for name, setting in settings.items())
+        words = tuple(setting_word(name, setting) for name, setting in settings.items())
         return Cell(
             identity,
-            f"{readable_name({name: values[name] for name in axes if name in values})}-{short_signature(identity)}",
+            f"{readable_name({name: values[name] for name in varying if name in values})}-{short_signature(identity)}",
             config,
             words,
             device=self._device_of(values),
@@ -197,7 +247,8 @@ class ScriptProgram:
 
     def _device_of(self, values: Mapping[str, Any]) -> str | None:
         """The device that a cell asks for; None if no setting names one that PyTorch has."""
-        name = str(values.get(self._options.device or _DEVICE, ""))
+        setting = self._spelled(self._options.device or _DEVICE)
+        name = next((str(value) for name, value in values.items() if self._spelled(name) == setting), "")
         return name.lower() if DEVICE_NAMES.fullmatch(name) else None
 
     def _notes(self, cells: Sequence[Cell]) -> list[str]:
@@ -238,16 +289,20 @@ class ScriptProgram:
             overwrites=starts_again and not (is_again and self.can_continue(run.paths)),
             better=options.better,
         )
+        settings, resume = self._settings[run.cell.signature], options.resume_with
+        if resume is not None:  # by the name that the cell has for it
+            same = [name for name in settings if self._spelled(name) == self._spelled(resume.name)]
+            resume = replace(resume, name=next(iter(same), resume.name))
         call = ScriptCall(
             command=tuple(script.command),
             folder=script.folder,
-            settings=self._settings[run.cell.signature],
+            settings=settings,
             fixed=options.fixed,
             form=options.form,
-            flags=self._check.flags,
+            parser=self._check.parser,
             scalars=options.scalars,
             metric=next(iter(options.better), None),
-            resume_with=options.resume_with,
+            resume_with=resume,
             versions=self._versions,
             logs_itself=self._logs_itself,
             processes=run.cell.processes,
@@ -257,6 +312,11 @@ class ScriptProgram:
 
     def hydra_overrides(self, run: PlannedRun, sweep: SweepPaths) -> list[str]:
         return []
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """Whether a glob names a setting, with either of `-` and `_`."""
+    return fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(plain(name), pattern.replace("-", "_"))
 
 
 def _distinct(name: str, cells: Sequence[Mapping[str, Setting]]) -> list[Any]:
@@ -269,8 +329,3 @@ def _free_key(values: Mapping[str, Any]) -> str:
     while any(name.partition(".")[0] == key for name in values):
         key += "_"
     return key
-
-
-def _word(name: str, setting: Setting) -> str:
-    """The setting as a word of a command, with the same value and text."""
-    return format_override(name, setting.text) if isinstance(setting.value, str) else f"{name}={setting.text}"

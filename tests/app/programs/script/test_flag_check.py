@@ -1,4 +1,4 @@
-"""The check of settings by the help of real scripts, one for each library, and what it does not call."""
+"""The check of settings by the parsers of real scripts, one for each library, and what it does not call."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 
 from runmanager.app.programs.script.arguments.cell_arguments import argument_faults, make_arguments
 from runmanager.app.programs.script.arguments.setting_words import parse_settings
-from runmanager.app.programs.script.flag_check import check_flags
+from runmanager.app.programs.script.flag_check import check_flags, flags_of
 from runmanager.app.programs.script.script import Script, find_script
 from runmanager.errors import ConfigurationError
 
@@ -33,10 +33,10 @@ def test_every_library_gets_what_the_settings_say(library: str, tmp_path: Path) 
     script = written(tmp_path, SHOW + SCRIPTS[library])
     size = "batch-size" if library in ("argparse", "click", "typer", "tyro") else "batch_size"
     check = check_flags(script, ["lr", size, "shuffle"])
-    assert check.note == "" and check.flags is not None and check.flags.library == library
+    assert check.note == "" and check.parser is not None
     for shuffle in (True, False):
         (cell,) = parse_settings(["lr=0.25", f"{size}=4", f"shuffle={str(shuffle).lower()}"]).combinations()
-        assert json.loads(call(script, make_arguments(cell, flags=check.flags))) == [0.25, 4, shuffle]
+        assert json.loads(call(script, make_arguments(cell, parser=check.parser))) == [0.25, 4, shuffle]
     with pytest.raises(ConfigurationError) as error:
         check_flags(script, ["lr", "batchsize", "rte"])
     assert [fault.partition(" must")[0] for fault in error.value.faults] == ["`batchsize`", "`rte`"]
@@ -55,11 +55,11 @@ def test_the_forms_of_true_and_false_follow_the_help(tmp_path: Path) -> None:
         "parser.parse_args()\n"
         "print(json.dumps(sys.argv[1:]))\n",
     )
-    flags = check_flags(script, []).flags
+    parser = check_flags(script, []).parser
     forms = {}
     for value in ("true", "false", "True"):
         (cell,) = parse_settings([f"{name}={value}" for name in ("both", "bare", "maybe", "value")]).combinations()
-        forms[value] = make_arguments(cell, flags=flags)
+        forms[value] = make_arguments(cell, parser=parser)
     assert forms["true"] == ["--both", "--bare", "--maybe", "--value=true"]
     assert forms["false"] == ["--no-both", "--maybe=false", "--value=false"]
     assert forms["True"] == ["--both=True", "--bare=True", "--maybe=True", "--value=True"]
@@ -96,28 +96,10 @@ def test_a_flag_that_the_script_requires_must_be_given(tmp_path: Path) -> None:
         (["out-dir"], ["-d", "x"]),
         (["lr"], ["@arguments.txt"]),
     ):
-        assert check_flags(script, names, fixed=fixed).flags is not None
+        assert check_flags(script, names, fixed=fixed).parser is not None
 
 
 PARSER = "import argparse\nparser = argparse.ArgumentParser({})\n{}\nparser.parse_args()\n"
-DEMO = "parser.add_argument('--lr')\nparser.add_argument('--demo', action='store_true')"
-
-
-@pytest.mark.parametrize(
-    ("options", "arguments"),
-    [
-        ("", "parser.add_argument('--lr')\nparser.add_argument('--dropout', metavar='[0,1)')"),
-        ("", "parser.add_argument('--lr')\nparser.add_argument('--dropout', metavar='(0,1)|[2,3')"),
-        ("usage='%(prog)s [-h] [--lr LR]\\nAlso try --demo'", DEMO),
-        ("usage='%(prog)s [-h] [--lr LR] [--demo], or --demo'", DEMO),
-        ("usage='%(prog)s [-h] [--demo]\\n       %(prog)s --lr LR'", DEMO),
-        ("usage='%(prog)s [-h] --lr LR [OPTIONS]'", DEMO),
-        ("usage='%(prog)s [-h] [--lr LR] [--demo\\n'", DEMO),
-    ],
-)
-def test_a_usage_that_may_not_be_argparses_own_requires_nothing(options: str, arguments: str, tmp_path: Path) -> None:
-    flags = check_flags(written(tmp_path, PARSER.format(options, arguments)), []).flags
-    assert flags is not None and "lr" in flags.arities and list(flags.required) == []
 
 
 def test_a_required_flag_with_a_negative_one_is_given_by_either(tmp_path: Path) -> None:
@@ -141,8 +123,8 @@ def test_a_required_flag_with_a_negative_one_is_given_by_either(tmp_path: Path) 
         "`sizes`",
         "`range`",
     ]
-    assert check_flags(script, ["cache", "sizes", "range"], fixed=["--no-shuffle"]).flags is not None
-    assert check_flags(script, ["no-cache", "shuffle", "sizes", "range"]).flags is not None
+    assert check_flags(script, ["cache", "sizes", "range"], fixed=["--no-shuffle"]).parser is not None
+    assert check_flags(script, ["no-cache", "shuffle", "sizes", "range"]).parser is not None
 
 
 def test_a_configuration_may_stand_for_required_flags(tmp_path: Path) -> None:
@@ -151,8 +133,8 @@ def test_a_configuration_may_stand_for_required_flags(tmp_path: Path) -> None:
         "parser.add_argument('--data', required='--config' not in ' '.join(sys.argv))\nparser.parse_args()\n"
     )
     script = written(tmp_path, source)
-    assert check_flags(script, ["config"]).flags is not None
-    assert check_flags(script, [], fixed=["--config=a.yaml"]).flags is not None
+    assert check_flags(script, ["config"]).parser is not None
+    assert check_flags(script, [], fixed=["--config=a.yaml"]).parser is not None
     with pytest.raises(ConfigurationError, match="`data` must be given"):
         check_flags(script, [])
 
@@ -185,10 +167,10 @@ typer.run(main)
 @pytest.mark.parametrize("library", MENTIONS)
 def test_a_flag_that_the_help_only_mentions_is_unknown(library: str, tmp_path: Path) -> None:
     script = written(tmp_path, MENTIONS[library])
-    assert check_flags(script, ["lr"]).flags is not None
+    assert check_flags(script, ["lr"]).parser is not None
     with pytest.raises(ConfigurationError) as error:
         check_flags(script, ["momentum", "rate", "decay"])
-    assert len(error.value.faults) == 3
+    assert len([fault for fault in error.value.faults if "got an unknown one" in fault]) == 3
 
 
 CHOICES = {
@@ -237,11 +219,11 @@ app.run(lambda _: None)
 
 @pytest.mark.parametrize("library", CHOICES)
 def test_a_value_that_is_none_of_the_choices_of_the_help_is_refused(library: str, tmp_path: Path) -> None:
-    flags = check_flags(written(tmp_path, CHOICES[library]), ["kind", "bits", "rate"]).flags
+    parser = check_flags(written(tmp_path, CHOICES[library]), ["kind", "bits", "rate"]).parser
 
     def faults(*words: str) -> list[str]:
         (cell,) = parse_settings(words).combinations()
-        return argument_faults(cell, None, flags)
+        return argument_faults(cell, None, parser)
 
     assert faults("kind=medium", "bits=8", "rate=1e-5") == [
         "`kind` must be one of small, large, as the script's help says, got medium (--unchecked skips this check)."
@@ -257,7 +239,7 @@ def test_many_choices_are_not_listed_but_the_nearest_is_named(tmp_path: Path) ->
     source = "import argparse\nparser = argparse.ArgumentParser()\n"
     source += "parser.add_argument('--model', choices=[f'resnet{size}' for size in range(300)])\nparser.parse_args()\n"
     (cell,) = parse_settings(["model=resnet2990"]).combinations()
-    assert argument_faults(cell, None, check_flags(written(tmp_path, source), ["model"]).flags) == [
+    assert argument_faults(cell, None, check_flags(written(tmp_path, source), ["model"]).parser) == [
         "`model` must be one of 300 choices, as the script's help says, got resnet2990; did you mean 'resnet299'? "
         "(--unchecked skips this check)."
     ]
@@ -278,9 +260,9 @@ def test_choices_that_are_not_the_texts_that_a_script_takes_are_not_checked(tmp_
     script = written(tmp_path, source)
     any_of_them = [f"any{number}=3" for number in range(8)]
     (cell,) = parse_settings(["kind=small", "fast=yes", *any_of_them]).combinations()
-    flags = check_flags(script, list(cell)).flags
-    assert flags is not None and argument_faults(cell, None, flags) == []
-    call(script, make_arguments(cell, flags=flags))
+    parser = check_flags(script, list(cell)).parser
+    assert parser is not None and argument_faults(cell, None, parser) == []
+    call(script, make_arguments(cell, parser=parser))
 
 
 def test_a_subcommand_is_asked_for_its_own_help(tmp_path: Path) -> None:
@@ -292,7 +274,7 @@ def test_a_subcommand_is_asked_for_its_own_help(tmp_path: Path) -> None:
         "train.add_argument('--epochs')\n"
         "parser.parse_args()\n",
     )
-    assert check_flags(script, ["epochs"], fixed=["train"]).flags is not None
+    assert check_flags(script, ["epochs"], fixed=["train"]).parser is not None
     with pytest.raises(ConfigurationError, match=r"`epochs` must be a flag of train\.py"):
         check_flags(script, ["epochs"])
     assert check_flags(script, ["epochs"], unchecked=True).note == ""
@@ -313,21 +295,20 @@ parser.parse_args()
 
 def test_an_option_of_this_command_in_the_place_of_a_setting_is_named(tmp_path: Path) -> None:
     script = written(tmp_path, NESTED)
-    with pytest.raises(
-        ConfigurationError, match=r"got an unknown one; --output-root of runmanager stands before train"
-    ):
+    with pytest.raises(ConfigurationError, match=r"an unknown one; the option of runmanager is written --output-root"):
         check_flags(script, ["output_root"], fixed=["model", "train"])
 
 
-def test_only_subcommands_are_passed_to_the_help(tmp_path: Path) -> None:
+def test_nothing_but_help_is_passed_to_the_script(tmp_path: Path) -> None:
     script = written(tmp_path, NESTED)
     (tmp_path / "out").write_text("of a week")
     fixed = ["--verbose", "--data", "d", "model", "train", "out"]
-    flags = check_flags(script, ["epochs"], fixed=fixed).flags
-    assert flags is not None and "epochs" in flags.arities and "data" not in flags.arities
+    parser = check_flags(script, ["epochs"], fixed=fixed).parser
+    assert parser is not None and "--epochs" in parser.flags and "--data" not in parser.flags
     with pytest.raises(ConfigurationError, match=r"`epoch` must be a flag of train\.py"):
         check_flags(script, ["epoch"], fixed=fixed)
     assert (tmp_path / "out").read_text() == "of a week"
+    assert flags_of(script) == {"--data", "--verbose"} and flags_of(script, fixed) == {"--epochs"}
 
 
 GROUP = """
@@ -342,10 +323,9 @@ main()
 """
 
 
-def test_a_subcommand_whose_help_needs_other_arguments_is_a_note(tmp_path: Path) -> None:
+def test_a_subcommand_is_known_without_the_arguments_that_stand_before_it(tmp_path: Path) -> None:
     script = written(tmp_path, GROUP)
-    check = check_flags(script, ["epochs"], fixed=["--data", "d", "train"])
-    assert check.flags is None and "it does not show the help of `train`" in check.note
+    assert check_flags(script, ["epochs"], fixed=["--data", "train", "train"]).parser is not None
     with pytest.raises(ConfigurationError, match=r"`epochs` must be a flag"):
         check_flags(script, ["epochs"], fixed=["--data", "d"])
 
@@ -370,7 +350,7 @@ def test_a_script_that_may_ignore_the_question_is_not_asked(source: str, tmp_pat
         "import argparse\nif __name__ == '__main__':\n    argparse.ArgumentParser().parse_args()\n"
     )
     check = check_flags(written(tmp_path, source), ["anything"])
-    assert check.flags is None and "not checked" in check.note
+    assert check.parser is None and "not checked" in check.note
     assert not (tmp_path / "trained").exists()
 
 
@@ -393,26 +373,79 @@ def test_the_question_has_no_gpu_no_input_and_an_end(tmp_path: Path) -> None:
         "import argparse, os, sys\n"
         "assert os.environ['CUDA_VISIBLE_DEVICES'] == '' and sys.stdin.read() == ''\n"
         "assert os.getsid(0) == os.getpid()\n"
-        "parser = argparse.ArgumentParser(usage='%(prog)s ' + 'x ' * 60)\n"
-        "parser.add_argument('--a-name-so-long-that-a-narrow-terminal-would-cut-or-wrap-it-in-two')\n"
+        "parser = argparse.ArgumentParser(usage='mine')\n"
+        "parser.add_argument('--lr')\n"
         "parser.parse_args()\n",
     )
-    flags = check_flags(script, []).flags
-    assert flags is not None and "a-name-so-long-that-a-narrow-terminal-would-cut-or-wrap-it-in-two" in flags.arities
+    assert flags_of(script) == {"--lr"}
 
     started = "import argparse, subprocess, time\nsubprocess.Popen(['sleep', '600'])\ntime.sleep(600)\n"
     late = check_flags(written(tmp_path, started + "argparse.ArgumentParser()"), ["lr"], seconds=0.5)
-    assert late.flags is None and "did not answer" in late.note
+    assert late.parser is None and "did not answer" in late.note
 
 
-def test_a_usage_counts_whatever_the_status_and_anything_else_is_a_note(tmp_path: Path) -> None:
-    usage = "import argparse\nargparse.ArgumentParser\nprint('Usage: train [--lr LR]')\nraise SystemExit(7)"
-    flags = check_flags(written(tmp_path, usage), ["lr"]).flags
-    assert flags is not None and set(flags.arities) == {"lr"}
-    silent = check_flags(written(tmp_path, "import argparse\nargparse.ArgumentParser\nraise OSError"), ["lr"])
-    assert silent.flags is None and "it fails with --help: OSError." in silent.note
-    silent = check_flags(written(tmp_path, "import argparse\nargparse.ArgumentParser\nprint('hello')"), ["lr"])
-    assert silent.flags is None and "shows no usage" in silent.note
+def test_a_script_that_shows_no_parser_is_a_note(tmp_path: Path) -> None:
+    failing = check_flags(written(tmp_path, "import argparse\nargparse.ArgumentParser\nraise OSError"), ["lr"])
+    assert failing.parser is None and "it fails with --help: OSError." in failing.note
+    usage = "import argparse\nargparse.ArgumentParser\nprint('usage: train [--lr LR]')"
+    silent = check_flags(written(tmp_path, usage), ["lr"])
+    assert silent.parser is None and "it does not show what reads them" in silent.note
+
+
+READS = """
+import argparse, atexit, pathlib
+trained = lambda: pathlib.Path('trained').touch()
+atexit.register(trained)
+first = argparse.ArgumentParser(add_help=False)
+first.add_argument('--preset')
+_, rest = first.parse_known_args()
+parser = argparse.ArgumentParser()
+parser.add_argument('--lr')
+parser.add_argument('--secret', help=argparse.SUPPRESS)
+try:
+    parser.parse_args(rest)
+except BaseException:
+    trained()
+"""
+
+
+def test_a_script_ends_at_its_parser_and_shows_all_that_it_reads(tmp_path: Path) -> None:
+    script = written(tmp_path, READS)
+    assert flags_of(script) == {"--preset", "--lr", "--secret"}
+    assert not (tmp_path / "trained").exists()
+
+
+@pytest.mark.parametrize(
+    "reads",
+    [
+        "argparse.ArgumentParser(parents=[parser], add_help=False).parse_args()",
+        "parser.parse_intermixed_args()",
+        "parser.parse_args(__import__('sys').argv[1:])",
+        "type('Own', (argparse.ArgumentParser,), {})(parents=[parser]).parse_known_args(args=None)",
+    ],
+)
+def test_every_way_to_read_the_arguments_is_seen(reads: str, tmp_path: Path) -> None:
+    parser = "parser = argparse.ArgumentParser(add_help=False)\nparser.add_argument('--lr')\n"
+    script = written(tmp_path, f"import argparse\n{parser}{reads}\nargparse.ArgumentParser()\n")
+    assert flags_of(script) == {"--lr"}
+
+
+def test_a_module_of_another_interpreter_is_started_as_it_will_be(tmp_path: Path) -> None:
+    package = tmp_path / "own"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "helper.py").write_text("name = '--from-helper'")
+    (package / "train.py").write_text(
+        "import argparse, os, sys\nfrom .helper import name\nparser = argparse.ArgumentParser()\n"
+        "assert sys.argv == [__file__, '--help'] and sys.path[0] == os.getcwd()\n"
+        "assert __name__ == '__main__' and sys.modules['__main__'].parser is parser\n"
+        "try:\n    import runmanager\nexcept ImportError:\n    parser.add_argument(name)\nparser.parse_args()\n"
+    )
+    python = tmp_path / "python"  # without the packages of this one
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    python.chmod(0o755)
+    script = find_script("own.train", is_module=True, python=str(python), folder=tmp_path)
+    assert flags_of(script) == {"--from-helper"}
 
 
 def test_a_script_that_does_not_exist_is_refused(tmp_path: Path) -> None:

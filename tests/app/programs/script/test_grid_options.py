@@ -29,7 +29,7 @@ def test_one_sweep_with_every_rule_of_grids(folder: Folder) -> None:
         "PYTHONPATH": f"{write_standin(folder.path / 'standin')}:{ROOT}",
         "SENT": str(folder.path / "sent"),
     }
-    words = ("--scalar", r"loss=Loss: (\S+)", "--name", "grid", "--zip", "lr,batch-size", "--points", "points.csv")
+    words = ("--scalar", r"loss=Loss: (\S+)", "--name", "grid", "--zip", "lr,batch_size", "--points", "points.csv")
     program = ("train.py", "lr=0.1,0.2,0.3", "batch-size=16,32,64")
     refused = folder.run("sweep", *words, "--exclude", "size>16", "--dry-run", *program)
     assert refused.status == 2 and refused.err.startswith("error: `--exclude` must name settings, got 'size'")
@@ -38,7 +38,7 @@ def test_one_sweep_with_every_rule_of_grids(folder: Folder) -> None:
     assert done.status == 1, done.err  # one cell fails
     assert "2 cells of the grid are excluded." in done.out
     with (folder.path / "outputs" / "grid" / "results.csv").open() as file:
-        rows = [(row["word"], row["lr"], row["batch-size"], row["seed"], row["loss"]) for row in csv.DictReader(file)]
+        rows = [(row["word"], row["lr"], row["batch_size"], row["seed"], row["loss"]) for row in csv.DictReader(file)]
     assert sorted(rows)[:3] == [
         ("a,b", "0.1", "16", "0", "0.2"),
         ("a,b", "0.2", "32", "0", "0.4"),

@@ -1,4 +1,4 @@
-"""Which library reads a script's arguments, found in its source. Nothing of the script is run."""
+"""Which libraries read a script's arguments, found in its source. Nothing of the script is run."""
 
 import ast
 from collections.abc import Iterable, Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from runmanager.tracking.environment.import_scanner import ImportScanner
 
-__all__ = ["find_library"]
+__all__ = ["find_libraries"]
 
 _ENTRIES: dict[str, dict[str, frozenset[str]]] = {
     "argparse": {"argparse": frozenset({"ArgumentParser"})},
@@ -28,32 +28,30 @@ _ENTRY_OF_MODULE = {module: (library, names) for library, each in _ENTRIES.items
 _MODULES_OF_ENTRIES = frozenset(f"{module}.{name}" for module, (_, names) in _ENTRY_OF_MODULE.items() for name in names)
 
 
-def find_library(script: Path, package: str, folders: Iterable[str]) -> str | None:
-    """Return the library that the script, or a local module that it imports, reads its arguments with.
+def find_libraries(script: Path, package: str, folders: Iterable[str]) -> frozenset[str]:
+    """Return the libraries that the script, or a local module that it imports, reads its arguments with.
 
-    `package` is that of a script run with `-m`; local modules are those below `folders`. None if no use is found.
+    `package` is that of a script run with `-m`; local modules are those below `folders`.
     """
     scanner = ImportScanner(folders)
     scanner.add_script(str(script), package)
-    local = [Path(file) for file in sorted(scanner.files) if file.endswith(".py")]
-    is_script = {script.resolve(): True}
-    for file in [script, *(each for each in local if each.resolve() != script.resolve())]:
-        library = _library_of(file, is_script=is_script.get(file.resolve(), False))
-        if library is not None:
-            return library
-    return None
+    own = script.resolve()
+    local = {Path(file).resolve() for file in scanner.files if file.endswith(".py")}
+    return frozenset(library for file in {own, *local} for library in _libraries_of(file, is_script=file == own))
 
 
-def _library_of(file: Path, *, is_script: bool) -> str | None:
+def _libraries_of(file: Path, *, is_script: bool) -> Iterator[str]:
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):  # the script's own run will say so
-        return None
+        return
     uses = _Uses()
     for node in _nodes(tree, is_script=is_script):
         uses.add(node)
-    found = [_ENTRY_OF_MODULE[module][0] for module in uses.modules_used()]
-    return next((library for library in found if library != "argparse" or not uses.is_without_help), None)
+    for module in uses.modules_used():
+        library = _ENTRY_OF_MODULE[module][0]
+        if library != "argparse" or not uses.is_without_help:
+            yield library
 
 
 def _nodes(tree: ast.AST, *, is_script: bool) -> Iterator[ast.AST]:

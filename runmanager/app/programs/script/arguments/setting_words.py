@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from hydra.core.override_parser import overrides_parser
 from hydra.core.override_parser.overrides_visitor import HydraErrorListener, HydraOverrideVisitor
@@ -13,11 +13,11 @@ from hydra.errors import HydraException
 
 from runmanager.app.compose.grid_rules import GridRules, varying_names
 from runmanager.app.compose.grid_size import axis_fault, axis_values, num_values
-from runmanager.app.request.override_quoting import quote_text
+from runmanager.app.request.override_quoting import format_override, quote_text
 from runmanager.errors import ConfigurationError
 from runmanager.text import first_line, shell_quote
 
-__all__ = ["DEVICE_NAMES", "RUN_DIR", "Setting", "SettingGrid", "ValueSet", "parse_settings"]
+__all__ = ["DEVICE_NAMES", "RUN_DIR", "Setting", "SettingGrid", "ValueSet", "parse_settings", "setting_word"]
 
 RUN_DIR = "{run_dir}"
 """Stands for the run's folder in a setting or a fixed argument."""
@@ -32,10 +32,14 @@ _RUN_DIR_WORD = "%runmanager-run-dir%"  # braces have a meaning in Hydra's synta
 
 @dataclass(frozen=True)
 class Setting:
-    """One value: as a table shows it (`value`), and as the script gets it (`text`)."""
+    """One value: as a table shows it (`value`), and as the script gets it (`text`).
 
-    value: bool | int | float | str
+    A list has its `items`, and is a text to a script that takes one word for it. None leaves an argument out.
+    """
+
+    value: bool | int | float | str | list[Any] | None
     text: str
+    items: "tuple[Setting, ...] | None" = None
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,20 @@ def parse_settings(words: Sequence[str], rules: GridRules | None = None) -> Sett
     return SettingGrid([_value_set(*each) for each in parsed.values()], points, rules)
 
 
-_Parsed = tuple[Override, list[str] | None]
+class _Written(NamedTuple):
+    """A value as it was written; `items` are those of a list."""
+
+    text: str
+    items: "list[_Written] | None" = None
+
+    @classmethod
+    def of(cls, element: Any, line: str) -> "_Written":
+        inner = element.listContainer()
+        text = line[element.start.start : element.stop.stop + 1].strip()
+        return cls(text, None if inner is None else [cls.of(each, line) for each in inner.element()])
+
+
+_Parsed = tuple[Override, list[_Written] | None]
 
 
 def _parse_all(words: Iterable[str]) -> dict[str, _Parsed]:
@@ -135,18 +152,18 @@ def _parse(word: str) -> _Parsed:
     override.input_line = hidden
     if visitor.elements is None:
         return override, None
-    return override, [hidden[each.start.start : each.stop.stop + 1].strip() for each in visitor.elements]
+    return override, [_Written.of(each, hidden) for each in visitor.elements]
 
 
-def _value_set(override: Override, texts: Sequence[str] | None) -> ValueSet:
+def _value_set(override: Override, written: Sequence[_Written] | None) -> ValueSet:
     values = axis_values(override) if override.is_sweep_override() else [override.value()]
-    if texts is None:  # made by a function
-        texts = [str(value).lower() if isinstance(value, bool) else str(value) for value in values]
-    settings = tuple(_setting(value, text) for value, text in zip(values, texts, strict=True))
+    if written is None:  # made by a function
+        written = [_Written(str(value).lower() if isinstance(value, bool) else str(value)) for value in values]
+    settings = tuple(_setting(value, *each) for value, each in zip(values, written, strict=True))
     return ValueSet(override.get_key_element(), settings, is_axis=override.is_sweep_override())
 
 
-def _setting(value: Any, text: str) -> Setting:
+def _setting(value: Any, text: str, written: Sequence[_Written] | None = None) -> Setting:
     if isinstance(value, QuotedString | str):
         text = value.text if isinstance(value, QuotedString) else value
         text = text.replace(_RUN_DIR_WORD, RUN_DIR)
@@ -154,8 +171,18 @@ def _setting(value: Any, text: str) -> Setting:
     text = text.replace(_RUN_DIR_WORD, RUN_DIR)
     if isinstance(value, bool):
         return Setting(value if text in ("true", "false") else text, text)
+    if text == "null" and value is None:
+        return Setting(None, text)
+    if written is not None:
+        return Setting(text, text, tuple(_setting(inner, *each) for inner, each in zip(value, written, strict=True)))
     is_number = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
-    return Setting(value if is_number else text, text)  # `null`, lists and mappings are texts to a script
+    return Setting(value if is_number else text, text)  # a mapping is a text to a script
+
+
+def setting_word(name: str, setting: Setting) -> str:
+    """Return a setting as a word of a command, with the same value and text."""
+    is_text = isinstance(setting.value, str) and setting.items is None
+    return format_override(name, setting.text) if is_text else f"{name}={setting.text}"
 
 
 def _form_fault(override: Override) -> str | None:
@@ -176,5 +203,15 @@ def _syntax_fault(word: str, error: Exception) -> str:
     if not given:
         return f"`{word}` must be NAME=VALUE, got no value; arguments that are the same in all cells stand after `--`."
     reason = first_line(str(error)).partition(" expecting ")[0]
-    way_out = "" if '"' in value else f"; a text like this is written {shell_quote(f'{name}={quote_text(value)}')}"
+    elements = [each.strip() for each in value.split(",") if each.strip()]
+    written = ",".join(each if _can_be_parsed(f"{name}={each}") else quote_text(each) for each in elements)
+    way_out = "" if '"' in value else f"; a text like this is written {shell_quote(f'{name}={written}')}"
     return f"`{word}` must be a setting like lr=0.1, got what cannot be parsed: {reason}{way_out}."
+
+
+def _can_be_parsed(word: str) -> bool:
+    try:
+        _parse(word)
+    except (HydraException, ValueError, RecursionError):
+        return False
+    return True

@@ -19,7 +19,7 @@ from runmanager.errors import ConfigurationError
         ("flag=True,FALSE", ["True", "FALSE"], ["True", "FALSE"]),
         ("name='a,b',\"1\"", ["a,b", "1"], ["a,b", "1"]),
         ("layers=[1, 2],[3]", ["[1, 2]", "[3]"], ["[1, 2]", "[3]"]),
-        ("note=null", ["null"], ["null"]),
+        ("note=null,'null'", [None, "null"], ["null", "null"]),
         ("size=1_000", [1000], ["1_000"]),
         ("clip=inf", ["inf"], ["inf"]),
         ("out={run_dir}/logs,x", ["{run_dir}/logs", "x"], ["{run_dir}/logs", "x"]),
@@ -58,15 +58,33 @@ def test_the_last_axis_varies_fastest_and_the_last_word_of_a_name_applies() -> N
 
 
 def test_all_faults_are_said_at_once() -> None:
-    words = ["lr", "--lr=3", "-v", "+a=1", "~a", "a/b=1", "x=a(b", "g=glob(*)", "i=interval(0,1)", "r=range(2,2)"]
+    words = ["lr", "+a=1", "~a", "a/b=1", "x=a(b", "g=glob(*)", "i=interval(0,1)", "r=range(2,2)"]
     with pytest.raises(ConfigurationError) as error:
         parse_settings([*words, "good=1"])
     faults = error.value.faults
     assert len(faults) == len(words)
-    named = [word.partition("=")[0] if word.startswith("--") else word for word in words]
-    assert all(f"`{name}`" in fault for name, fault in zip(named, faults, strict=True))
-    assert "after `--`" in faults[0] and "a setting is written lr=3" in faults[1] and "before the program" in faults[2]
-    assert "'x=\"a(b\"'" in faults[6]
+    assert all(f"`{word}`" in fault for word, fault in zip(words, faults, strict=True))
+    assert "after `--`" in faults[0] and "'x=\"a(b\"'" in faults[4]
+
+
+@pytest.mark.parametrize(
+    ("word", "way_out"),
+    [
+        ("v=naïve,größe", """is written 'v="naïve","größe"'."""),
+        ("v=1,größe", """is written 'v=1,"größe"'."""),
+        ("lr=0.1,", "is written lr=0.1."),
+    ],
+)
+def test_a_word_that_cannot_be_parsed_is_refused_with_the_way_to_write_it(word: str, way_out: str) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        parse_settings([word])
+    (fault,) = error.value.faults
+    assert way_out in fault
+
+
+def test_a_hint_that_is_followed_gives_what_was_meant() -> None:
+    (parsed,) = parse_settings(['v="naïve","größe"']).sets
+    assert [setting.text for setting in parsed.values] == ["naïve", "größe"]
 
 
 def test_a_grid_without_bounds_is_refused_before_it_is_expanded() -> None:
