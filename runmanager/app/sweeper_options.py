@@ -5,10 +5,13 @@ from typing import Any
 
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS
 
-__all__ = ["CONTINUES", "GridSweeperOptions"]
+__all__ = ["CONTINUES", "RUN_NAME", "GridSweeperOptions"]
 
 CONTINUES = "hydra.sweeper.continues"
-"""The option with which the sweeper names the run that a cell continues."""
+"""The option with which the sweeper names the folder of the run that a cell continues."""
+
+RUN_NAME = "hydra.sweeper.run_name"
+"""The option with which the sweeper names a cell's run."""
 
 
 @dataclass
@@ -18,7 +21,7 @@ class GridSweeperOptions:
     `params`: the axes of a preset. `sides`: the sides of a duel, each a line of overrides. `heartbeat_timeout`: seconds
     without a heartbeat after which a run on another host counts as gone. `multirun`: whether -m was given. `zip`: the
     names of axes that advance together, or several lists of them. `continues`: set by the sweeper itself for a cell
-    that continues a finished run. The others are this application's flags.
+    that continues a finished run; so is `run_name`. The others are this application's flags.
     """
 
     _target_: str = "hydra_plugins.runmanager.GridSweeper"
@@ -34,6 +37,8 @@ class GridSweeperOptions:
     """Seconds without a heartbeat after which a run on another host counts as gone."""
     continues: str | None = None
     """Set by the sweeper itself, for a cell that continues a finished run with fewer epochs."""
+    run_name: str | None = None
+    """Set by the sweeper itself: the name of a cell's run."""
     zip: Any = None
     """Names of axes that advance together, as [lr,batch_size], or several such lists."""
     points: str | None = None

@@ -256,10 +256,10 @@ class SweepDriver:
         driver = ProcessIdentity.current()
         os.environ[DRIVEN_VARIABLE] = os.path.abspath(sweep.root)  # noqa: PTH100  # keeps links
         with require_output_root(sweep.root.parent):
-            names = write_plan(sweep, plan, grid, driver, metric=self._options.metric)
+            cells = write_plan(sweep, plan, grid, driver, metric=self._options.metric)
         detached = is_detached(self._launcher)
         try:
-            plan = [assign_folder(each, sweep, names) for each in plan]
+            plan = [assign_folder(each, sweep, cells) for each in plan]
             to_run = [run for batch in self._batches([each for each in plan if each.is_to_run]) for run in batch]
             listener = SweepListener(
                 sweep,

@@ -16,7 +16,7 @@ from runmanager.app.compose.saved_preset import save_preset
 from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
 from runmanager.app.programs.built_in_job import BuiltInJob
 from runmanager.app.programs.notification_setting import forget_notification
-from runmanager.app.sweeper_options import CONTINUES, GridSweeperOptions
+from runmanager.app.sweeper_options import CONTINUES, RUN_NAME, GridSweeperOptions
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_internals import hydra_words, store_config
 from runmanager.launching.hydra_launcher import register_plugin
@@ -52,11 +52,15 @@ class GridSweeper(Sweeper):
         save: str | None,
         secrets: Any = (),
         continues: str | None = None,
+        run_name: str | None = None,
         tune: Any = None,
     ) -> None:
+        rule = "be left to the sweeper"
         if continues is not None:
-            rule, way_out = "be left to the sweeper", "a cell with more `epochs` continues a finished one by itself"
+            way_out = "a cell with more `epochs` continues a finished one by itself"
             raise ConfigurationError([fault(CONTINUES, rule, continues, way_out)])
+        if run_name is not None:
+            raise ConfigurationError([fault(RUN_NAME, rule, run_name, "`name` names the sweep")])
         declare_secrets(secrets)
         self._params = params
         self._sides = [shlex.split(side) for side in sides or ()]
