@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from runmanager.records.files.atomic_files import replace_file
-from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.files.paths import RunPaths, SweepPaths, folder_name
 from runmanager.records.run.run_record import Environment, EpochRecord, RunRecord
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.settings.grid import expand_grid
@@ -86,17 +86,18 @@ def write_example(folder: Path = FOLDER) -> SweepPaths:
     for number, chosen in enumerate(expand_grid(**AXES)):
         config = {"lr": chosen.lr, "batch_size": chosen.batch_size, **SETTINGS, "seed": chosen.seed}
         name = f"{readable_name(chosen)}-{short_signature(signature(config))}"
-        _write_run(sweep.run(name), config, START + datetime.timedelta(minutes=2 * number), dict(chosen) == DIVERGED)
-        cells.append(plan_cell(signature(config), name, config))
+        paths = sweep.run(folder_name(name))
+        _write_run(paths, name, config, START + datetime.timedelta(minutes=2 * number), dict(chosen) == DIVERGED)
+        cells.append(plan_cell(signature(config), paths.name, config, name=name))
     write_cells(sweep, cells, axes=AXES, command=COMMAND)
     return sweep
 
 
-def _write_run(paths: RunPaths, config: dict[str, Any], start: datetime.datetime, diverges: bool) -> None:
+def _write_run(paths: RunPaths, name: str, config: dict[str, Any], start: datetime.datetime, diverges: bool) -> None:
     epochs = _epochs(config)[: 2 if diverges else EPOCHS]
     seconds = (epochs[-1].run_seconds or 0.0) + 0.5
     record = RunRecord(
-        name=paths.name,
+        name=name,
         signature=signature(config),
         status=Status.FAILED if diverges else Status.FINISHED,
         reason=Reason.DIVERGED if diverges else None,

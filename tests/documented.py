@@ -1,6 +1,7 @@
-"""Run the commands of docs/commands.md on the example sweep, and compare or update their printed output.
+"""Run the commands of pages on sweeps, and compare or update their printed output.
 
-`python -m tests.documented` updates the outputs on the page. Lines `...`, which match any lines, are kept while they
+Those of docs/commands.md run on the example sweep, those of tests/cli/outputs on a sweep of an earlier version.
+`python -m tests.documented` updates the outputs on all pages. Lines `...`, which match any lines, are kept while they
 still match.
 """
 
@@ -11,18 +12,25 @@ import os
 import re
 import runpy
 import shlex
+import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from runmanager.cli.main import run_command
 
-__all__ = ["PAGE", "DocumentedCommand", "example_in", "fits", "output_of", "read_page"]
+__all__ = [
+    *("OUTPUTS", "PAGE", "DocumentedCommand", "example_in", "fits", "output_of", "read_page", "stored_sweep_in"),
+]
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "commands.md"
 EXAMPLE = ROOT / "docs" / "example_sweep.py"
+OUTPUTS = sorted((ROOT / "tests" / "cli" / "outputs").iterdir())
+"""Pages with the outputs of commands on the sweep of an earlier version, one for each command."""
+STORED = ROOT / "tests" / "results" / "stored_sweep" / "first"
 NEEDED = {"parquet": "pyarrow"}
 """Packages required by commands with this argument."""
 
@@ -58,12 +66,26 @@ def read_page(text: str) -> list[DocumentedCommand]:
 @contextlib.contextmanager
 def example_in(folder: Path) -> Iterator[None]:
     """Write the examples to `folder` and make it the current folder, with a terminal of 80 columns."""
-    width = os.environ.get("COLUMNS")
-    os.environ["COLUMNS"] = "80"
-    with contextlib.chdir(folder):
+    with _terminal_in(folder):
         examples = runpy.run_path(str(EXAMPLE))
         examples["write_example"]()
         examples["write_multirun"]()
+        yield
+
+
+@contextlib.contextmanager
+def stored_sweep_in(folder: Path) -> Iterator[None]:
+    """Copy the stored sweep to outputs/first of `folder` and make it the current folder, as `example_in` does."""
+    with _terminal_in(folder):
+        shutil.copytree(STORED, "outputs/first")
+        yield
+
+
+@contextlib.contextmanager
+def _terminal_in(folder: Path) -> Iterator[None]:
+    width = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "80"
+    with contextlib.chdir(folder):
         try:
             yield
         finally:
@@ -87,9 +109,9 @@ def fits(expected: tuple[str, ...], got: list[str]) -> bool:
     return re.fullmatch("".join(patterns), "".join(f"{line}\n" for line in got)) is not None
 
 
-def main() -> None:
-    """Update the outputs on the page."""
-    commands = iter(read_page(PAGE.read_text()))
+def update(page: Path, sweep_in: Callable[[Path], AbstractContextManager[None]]) -> None:
+    """Update the outputs on a page."""
+    commands = iter(read_page(page.read_text()))
 
     def updated(block: re.Match[str]) -> str:
         command = next(commands)
@@ -100,10 +122,12 @@ def main() -> None:
         lines = command.lines if fits(command.lines, got) else got
         return "\n".join(["```console", f"$ {block['command']}", *lines, "```"])
 
-    with tempfile.TemporaryDirectory() as folder, example_in(Path(folder)):
-        text = _BLOCK.sub(updated, PAGE.read_text())
-    PAGE.write_text(text)
+    with tempfile.TemporaryDirectory() as folder, sweep_in(Path(folder)):
+        text = _BLOCK.sub(updated, page.read_text())
+    page.write_text(text)
 
 
 if __name__ == "__main__":
-    main()
+    update(PAGE, example_in)
+    for each in OUTPUTS:
+        update(each, stored_sweep_in)

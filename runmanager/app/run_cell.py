@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from runmanager.app.compose.schema import Config, plain_config, read_config, register_resolvers
 from runmanager.app.programs.application.started_again import telling_job
 from runmanager.app.programs.cell_output import send_output_to
-from runmanager.app.request.sweep_request import CONTINUES, read_node
+from runmanager.app.request.sweep_request import CONTINUES, RUN_NAME, read_node
 from runmanager.errors import RecordError, RunBusyError, RunFailedError, UsageError
 from runmanager.launching.local.parent_death import bind_workers
 from runmanager.launching.local.turn_keeper import current_turn_client
@@ -93,7 +93,7 @@ def _final_metric(folder: RunPaths) -> float | None:
     """
     record, epochs = read_record(folder), read_epochs(folder)
     if not record.status.is_success:
-        raise RunFailedError(f"run {folder.name} {format_run_end(record)}")
+        raise RunFailedError(f"run {record.name} {format_run_end(record)}")
     if not epochs:
         return None
     return next((value for name in _METRICS if (value := getattr(epochs[-1], name)) is not None), None)
@@ -127,6 +127,7 @@ def _train_cell(manager: RunManager, options: Config, params: Mapping[str, Any],
                 when_claimed=claimed,
                 turns=current_turn_client(),
                 continues=_continued_run(folder),
+                name=_told_by_sweeper(RUN_NAME) or "",
             )
         except RunBusyError:
             raise  # the record names the owner
@@ -138,8 +139,14 @@ def _train_cell(manager: RunManager, options: Config, params: Mapping[str, Any],
 
 def _continued_run(folder: RunPaths) -> RunPaths | None:
     """Return the finished run that the sweeper lets this one continue."""
-    name = OmegaConf.select(HydraConfig.get().sweeper, CONTINUES.rpartition(".")[2], default=None)
+    name = _told_by_sweeper(CONTINUES)
     return None if name is None else RunPaths(folder.root.parent / name)
+
+
+def _told_by_sweeper(option: str) -> str | None:
+    """Return an option of the sweeper that it has set for this cell; None if it has not, or is another sweeper."""
+    value: str | None = OmegaConf.select(HydraConfig.get().sweeper, option.rpartition(".")[2], default=None)
+    return value
 
 
 def _has_ended(folder: RunPaths) -> bool:

@@ -91,20 +91,19 @@ def _continued(
     code_of: Callable[[Code], Code],
     obstacle: Callable[[Cell, RunRecord], str],
 ) -> PlannedRun:
-    reasons: dict[str, str] = {}
+    obstacles: list[tuple[StoredRun, str]] = []
     for shorter in finished.shorter_than(run.cell):
-        name, record = shorter.paths.name, shorter.record
+        name, record = shorter.name, shorter.record
         reason = _obstacle(shorter, now, code_of) or obstacle(run.cell, record)
         if not reason:
             why = f"{run.why}; continues {name} after epoch {_epochs(record.config)}"
-            return replace(run, action=Action.CONTINUE, why=why, continuation=Continuation(name))
-        reasons[name] = reason
-    if not reasons:
+            return replace(run, action=Action.CONTINUE, why=why, continuation=Continuation(shorter.folder))
+        obstacles.append((shorter, reason))
+    if not obstacles:
         return run
-    name, reason = next(iter(reasons.items()))
-    return replace(
-        run, why=f"{run.why}; does not continue {name}: {reason}", continuation=Continuation(name, obstacle=reason)
-    )
+    shorter, reason = obstacles[0]
+    why = f"{run.why}; does not continue {shorter.name}: {reason}"
+    return replace(run, why=why, continuation=Continuation(shorter.folder, obstacle=reason))
 
 
 def _obstacle(shorter: StoredRun, now: Environment, code_of: Callable[[Code], Code]) -> str:

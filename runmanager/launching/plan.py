@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from runmanager.errors import RecordError
-from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.files.paths import RunPaths, SweepPaths, folder_name
 from runmanager.records.run.environment_changes import changed_files, describe_files, is_same_code
 from runmanager.records.run.run_record import Environment, RunRecord
 from runmanager.records.run.status import Reason, Status
@@ -98,7 +98,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """The finished run whose settings are a cell's but for fewer epochs, and the `obstacle` to continuing it.
+    """The folder of a finished run whose settings are a cell's but for fewer epochs, and the `obstacle` to that.
 
     The obstacle completes a sentence about the cell's run; it is empty if there is none.
     """
@@ -127,13 +127,18 @@ class PlannedRun:
     is_damaged: bool = False
 
     @property
+    def name(self) -> str:
+        """The name of the run: the stored one, else its cell's."""
+        return self.stored.name if self.stored else self.cell.name
+
+    @property
     def is_to_run(self) -> bool:
         return self.action in (Action.START, Action.RESUME, Action.START_AGAIN, Action.CONTINUE, Action.MEASURE)
 
     def pending_record(self) -> RunRecord:
         """Return the run's record as it stands before its process has written any."""
         return RunRecord(
-            name=self.paths.name,
+            name=self.name,
             signature=self.cell.signature,
             status=Status.PENDING,
             config=dict(self.cell.config),
@@ -152,13 +157,14 @@ class PlannedCells(Iterable[PlannedCell]):
         self._plan = plan
 
     def __iter__(self) -> Iterator[PlannedCell]:
-        return (plan_of(each.cell, each.paths.name) for each in self._plan)
+        return (plan_of(replace(each.cell, name=each.name), each.paths.name) for each in self._plan)
 
 
-def plan_of(cell: Cell, run: str) -> PlannedCell:
-    """Return the cell as sweep.json has it, with the name of its run."""
+def plan_of(cell: Cell, run: str = "") -> PlannedCell:
+    """Return the cell as sweep.json has it; `run` is the name of its run's folder, by default that of a new one."""
     unsigned = UNSIGNED if cell.unsigned is None else cell.unsigned
-    return plan_cell(cell.signature, run, cell.config, unsigned=unsigned, choices=cell.choices)
+    folder = run or folder_name(cell.name)
+    return plan_cell(cell.signature, folder, cell.config, unsigned=unsigned, choices=cell.choices, name=cell.name)
 
 
 def plan_runs(
@@ -209,7 +215,7 @@ def plan_runs(
 
 def _plan_new(cell: Cell, damage: Damage | None, sweep: SweepPaths, restore_with: str) -> PlannedRun:
     if damage is None:
-        return PlannedRun(cell, Action.START, "new", sweep.run(cell.name))
+        return PlannedRun(cell, Action.START, "new", sweep.run(folder_name(cell.name)))
     return PlannedRun(cell, Action.REFUSE, _with_way_out(damage, restore_with), sweep.run(damage.path.name))
 
 

@@ -123,7 +123,7 @@ class EpochRecorder:
             self._notes.note(line)
             self._values.restore(LoggedState())
             self._begin_measurements()
-            show(f"{self._folder.paths.name}: {line}")
+            show(f"{self._folder.record.name}: {line}")
             return False
         return True
 

@@ -10,7 +10,7 @@ import torch
 
 from runmanager.errors import DeviceUnavailableError, RecordError, UsageError
 from runmanager.records.files.file_errors import require_creatable, require_current_folder
-from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.files.paths import RunPaths, SweepPaths, folder_name
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.host.standard_streams import show_line
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver, timeout_faults
@@ -21,7 +21,7 @@ from runmanager.records.settings.secrets import declare_secrets
 from runmanager.records.settings.signature import UNSIGNED, short_signature, signature
 from runmanager.records.settings.values import flatten, plain_settings
 from runmanager.records.storage.config_file import write_config
-from runmanager.records.storage.reader import Damage, read_epochs, read_record, read_sweep, read_tolerantly
+from runmanager.records.storage.reader import Damage, read_epochs, read_record, read_sweep, read_tolerantly, run_name
 from runmanager.records.storage.run_end import skipped_record
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.sweep.sweep_record import (
@@ -126,6 +126,7 @@ class RunManager(TutorialCalls):
         state: Mapping[str, Any] | None = None,
         options: RunOptions | None = None,
         folder: RunPaths | None = None,
+        name: str = "",
         can_resume: bool = False,
         unsigned: tuple[str, ...] | None = (),
     ) -> ActiveRun | InactiveRun:
@@ -137,7 +138,8 @@ class RunManager(TutorialCalls):
         both cases it yields no epochs. With `optimizer` the learning rate is logged. `state` has objects with
         `state_dict()` and `load_state_dict()`, or generators, by name: they are saved with the network and the random
         states after each epoch, and a killed run continues after its last epoch.
-        `folder` is the run's folder; by default it is named after the settings. `can_resume` promises that `begin` will
+        `folder` is the run's folder, by default one named after the settings, and `name` the run's name where the
+        folder has another one. `can_resume` promises that `begin` will
         get a checkpointer, so that a killed run can be resumed. A run that is `running` on another host is watched for
         up to `heartbeat_timeout` first. `unsigned` names top-level settings that do not belong to the run's identity;
         None stands for those of the built-in job.
@@ -151,6 +153,7 @@ class RunManager(TutorialCalls):
             params,
             options,
             folder=folder,
+            name=name,
             can_resume=can_resume or state is not None,
             unsigned=unsigned,
             on_enter=None if network is None else lambda run: run.begin(network, loader, **given),
@@ -162,6 +165,7 @@ class RunManager(TutorialCalls):
         options: RunOptions,
         *,
         folder: RunPaths | None = None,
+        name: str = "",
         can_resume: bool = False,
         unsigned: tuple[str, ...] | None = (),
         on_enter: Callable[[ActiveRun], None] | None = None,
@@ -173,7 +177,7 @@ class RunManager(TutorialCalls):
         settings = plain_settings(params)
         if folder is None and (left_out := self._left_out(settings, unsigned)) is not None:
             return left_out
-        paths, record = self._new_record(settings, folder, unsigned)
+        paths, record = self._new_record(settings, folder, name, unsigned)
         try:
             device, keeps_place = self._place(settings)
         except DeviceUnavailableError as error:
@@ -193,7 +197,7 @@ class RunManager(TutorialCalls):
         )
         self._begun.append(paths)
         if opened.is_kept:
-            self._show(f"{paths.name}: finished already, kept; RunManager(…, overwrite=True) runs it again")
+            self._show(f"{record.name}: finished already, kept; RunManager(…, overwrite=True) runs it again")
             return self._inactive_run(opened.folder)
         write_config(opened.folder)
         is_resumed = opened.is_resumed or (can_resume and self._continue(opened.folder, options))
@@ -217,7 +221,7 @@ class RunManager(TutorialCalls):
         if shorter is None and options.extends_epochs:
             shorter = find_shorter(read_sweep(self.paths, epochs_of=lambda _: False).runs, folder.record)
             if shorter is not None:
-                self._show(f"{folder.paths.name}: continues {shorter.name}")
+                self._show(f"{folder.record.name}: continues {run_name(shorter)}")
         if shorter is None:
             return False
         keep_best = msgspec.UNSET if options.is_built_in else options.keep_best
@@ -242,26 +246,27 @@ class RunManager(TutorialCalls):
         return sinks
 
     def _new_record(
-        self, settings: dict[str, Any], folder: RunPaths | None, unsigned: tuple[str, ...] | None
+        self, settings: dict[str, Any], folder: RunPaths | None, name: str, unsigned: tuple[str, ...] | None
     ) -> tuple[RunPaths, RunRecord]:
         """Return the folder, stored already or new, and the record of a run that is about to begin."""
         unsigned_names = UNSIGNED if unsigned is None else unsigned
         identity = signature(settings, unsigned=unsigned_names)
-        paths, name = (folder, folder.name) if folder else self._find(identity)
+        paths, name = (folder, name) if folder else self._find(identity)
         choices = hydra_choices(settings) if self._owns_sweep else {}
-        cell = plan_cell(identity, paths.name if paths else "", settings, unsigned=unsigned_names, choices=choices)
+        run = paths.name if paths else ""
+        cell = plan_cell(identity, run, settings, unsigned=unsigned_names, choices=choices, name=name)
         if not paths:
             varying = varying_settings(read_sweep_record(self.paths), cell)
             name = f"{readable_name(flatten(settings), distinguishing=varying)}-{short_signature(identity)}"
-            cell = msgspec.structs.replace(cell, run=name)
+            cell = msgspec.structs.replace(cell, run=folder_name(name), name=name)
         if self._owns_sweep:
             plan = write_cells(
                 self.paths, [cell], axes=None, command=command_line(), default_device=self._default_device
             )
             if not paths:  # another process may have named the cell first
-                name = next(each.run for each in plan.planned if each.signature == identity)
+                cell = next(each for each in plan.planned if each.signature == identity)
         record = RunRecord(
-            name=name,
+            name=cell.name,
             signature=identity,
             status=Status.RUNNING,
             config=settings,
@@ -271,7 +276,7 @@ class RunManager(TutorialCalls):
             better=declared_directions() or msgspec.UNSET,
             choices=choices or msgspec.UNSET,
         )
-        return paths or self.paths.run(name), record
+        return paths or self.paths.run(cell.run), record
 
     def _left_out(self, settings: dict[str, Any], unsigned: tuple[str, ...] | None) -> InactiveRun | None:
         """Return a stand-in for a run that was removed from the sweep by command; None for any other run."""
@@ -279,10 +284,10 @@ class RunManager(TutorialCalls):
         identity = signature(settings, unsigned=UNSIGNED if unsigned is None else unsigned)
         if plan is None or identity not in plan.removed:
             return None
-        name = next(each.run for each in plan.planned if each.signature == identity)
-        self._show(f"{name}: was removed, left out; RunManager(…, overwrite=True) runs it again")
-        record = RunRecord(name=name, signature=identity, status=Status.PENDING, config=settings)
-        return self._inactive_run(RunFolder(self.paths.run(name), record))
+        cell = next(each for each in plan.planned if each.signature == identity)
+        self._show(f"{cell.name}: was removed, left out; RunManager(…, overwrite=True) runs it again")
+        record = RunRecord(name=cell.name, signature=identity, status=Status.PENDING, config=settings)
+        return self._inactive_run(RunFolder(self.paths.run(cell.run), record))
 
     def _find(self, identity: str) -> tuple[RunPaths | None, str]:
         """Return folder and name of the stored run with this signature, or (None, "")."""
@@ -295,13 +300,13 @@ class RunManager(TutorialCalls):
         stored = read_record(paths).observed() if paths.record.exists() else None
         if stored is not None and stored.status is not Status.SKIPPED:
             # A host without the device must not discard the work of another host.
-            self._show(f"{paths.name}: stays {stored.status}: {error}")
+            self._show(f"{stored.name}: stays {stored.status}: {error}")
             return self._inactive_run(RunFolder(paths, stored))
         opened = open_run(paths, skipped_record(record, str(error)), can_resume=False, overwrite=False)
         self._begun.append(paths)
         if not opened.is_kept:
             write_config(opened.folder)
-            self._show(f"{paths.name}: skipped: {error}")
+            self._show(f"{record.name}: skipped: {error}")
         self._write_tables()
         return self._inactive_run(opened.folder)
 
@@ -323,7 +328,7 @@ class RunManager(TutorialCalls):
         stored = read_record(paths) if paths.record.exists() else None
         if stored is not None and stored.is_running_elsewhere and stored.owner is not None:
             self._show(
-                f"{paths.name}: is running on {stored.owner.host}; taken over if it shows no sign of life for "
+                f"{stored.name}: is running on {stored.owner.host}; taken over if it shows no sign of life for "
                 f"{self._heartbeat_timeout:g} s"
             )
 

@@ -51,12 +51,13 @@ def train_run(
     when_claimed: Callable[[ActiveRun], None],
     turns: TurnSource | None = None,
     continues: RunPaths | None = None,
+    name: str = "",
 ) -> RunRecord:
     """Train one cell in its folder and return its record; `params` are the settings to store.
 
     `when_claimed` is called as soon as the run owns its folder, so that it can be interrupted and its output
     redirected. `turns` schedules the run if it is measured interleaved with others. `continues` is the finished run
-    that a new one continues. Errors are recorded and raised.
+    that a new one continues. `name` is the run's name where its folder has another one. Errors are recorded and raised.
     Raises `UsageError` for `measure=paired` without `turns`.
     """
     if isinstance(options.measure, PairedOptions) and turns is None:
@@ -76,7 +77,7 @@ def train_run(
     )
     declare_directions(options.metrics)
     with float32_precision(precision):  # from the start, because the run's record contains it
-        run = manager.run(params, folder=folder, can_resume=True, options=run_options, unsigned=None)
+        run = manager.run(params, folder=folder, name=name, can_resume=True, options=run_options, unsigned=None)
         if isinstance(run, InactiveRun):
             return run.record
         with run:

@@ -40,8 +40,8 @@ def load_model(run: str | PathLike[str] | StoredRun, best: bool = False, *, trus
     if not trust:
         way_out = "if you trust the author of the run, use load_model(…, trust=True)"
         refuse_foreign_targets(record.config.get("model"), name="model", way_out=way_out)
-    with _settings_errors(paths):
-        options = _model_options(record, paths)
+    with _settings_errors(record.name):
+        options = _model_options(record)
     state = _stored_state(paths, record, best=best)
     build = partial(
         build_model,
@@ -50,37 +50,37 @@ def load_model(run: str | PathLike[str] | StoredRun, best: bool = False, *, trus
         num_classes=state["num_classes"],
         resolve=resolve_target if trust else known_network,
     )
-    with preserve_random_states(), _settings_errors(paths):
+    with preserve_random_states(), _settings_errors(record.name):
         if not trust:
             with torch.device("meta"):  # without memory: the settings and sizes may ask for any amount
-                _require_fit(build(), state, paths)
+                _require_fit(build(), state, record.name)
         network = build()
     try:
         network.load_state_dict(state["model"])
     except RuntimeError as error:
-        raise _misfit(paths, str(error).splitlines()[-1].strip()) from error
+        raise _misfit(record.name, str(error).splitlines()[-1].strip()) from error
     return network.eval()
 
 
-def _require_fit(sketch: nn.Module, state: Mapping[str, Any], paths: RunPaths) -> None:
+def _require_fit(sketch: nn.Module, state: Mapping[str, Any], run: str) -> None:
     """Raise `UsageError` if the stored weights do not have the shapes of those of `sketch`."""
     shapes = {name: tuple(tensor.shape) for name, tensor in sketch.state_dict().items()}
     stored = {name: tuple(getattr(tensor, "shape", ())) for name, tensor in state["model"].items()}
     for name in dict.fromkeys((*shapes, *stored)):
         if shapes.get(name) != stored.get(name):
             got = f"{stored[name]}, not {shapes[name]}" if name in shapes and name in stored else "one of the two only"
-            raise _misfit(paths, f"{name}: {got}.")
+            raise _misfit(run, f"{name}: {got}.")
 
 
-def _misfit(paths: RunPaths, detail: str) -> UsageError:
+def _misfit(run: str, detail: str) -> UsageError:
     return UsageError(
-        f"The weights of run {paths.name} must fit its model, got another one: it has changed since; "
+        f"The weights of run {run} must fit its model, got another one: it has changed since; "
         f"go back to the code of the run. {detail}"
     )
 
 
 @contextmanager
-def _settings_errors(paths: RunPaths) -> Iterator[None]:
+def _settings_errors(run: str) -> Iterator[None]:
     """Raise `UsageError` for any error of a constructor: the stored settings may have been changed or be too large."""
     try:
         yield
@@ -88,12 +88,12 @@ def _settings_errors(paths: RunPaths) -> Iterator[None]:
         raise
     except Exception as error:
         raise UsageError(
-            f"Run {paths.name} must have settings that make its model, got {truncated(error_line(error))}; "
+            f"Run {run} must have settings that make its model, got {truncated(error_line(error))}; "
             "its files or its code have changed since."
         ) from error
 
 
-def _model_options(record: RunRecord, paths: RunPaths) -> Any:
+def _model_options(record: RunRecord) -> Any:
     """The model's options in the run's configuration."""
     model = record.config.get("model")
     if isinstance(model, Mapping):
@@ -103,7 +103,7 @@ def _model_options(record: RunRecord, paths: RunPaths) -> Any:
         if isinstance(name, str) and name in OPTION_TYPES["model"]:
             return OPTION_TYPES["model"][name](**model)
     raise UsageError(
-        f"Run {paths.name} must be one of the built-in job to be built again, got one that names no model; your own "
+        f"Run {record.name} must be one of the built-in job to be built again, got one that names no model; your own "
         "training loop saves and loads its model itself."
     )
 
@@ -113,7 +113,7 @@ def _stored_state(paths: RunPaths, record: RunRecord, *, best: bool) -> dict[str
     if not path.is_file():
         setting = "checkpoint.keep_best=val_loss" if best else "checkpoint.every=1"
         raise UsageError(
-            f"Run {paths.name} ({record.status}) must have a {path.name}, got none; run it with `{setting}`."
+            f"Run {record.name} ({record.status}) must have a {path.name}, got none; run it with `{setting}`."
         )
     state = read_state(path)
     if "in_shape" not in state or "num_classes" not in state:

@@ -83,7 +83,7 @@ def _read_sweep(paths: SweepPaths) -> None:
         run_sections(run)
         read_last_sign_of_life(run.paths, run.record)
         if run.record.status is Status.RUNNING:
-            RunningRun(run.paths, planned=9).as_read().with_share().row(time.time())
+            RunningRun(run.name, run.paths, planned=9).as_read().with_share().row(time.time())
 
 
 def _observer() -> HeartbeatObserver:

@@ -68,7 +68,8 @@ def plan_one(sweep: SweepPaths, *stored: StoredRun, **options: Any) -> PlannedRu
 def test_a_new_cell_starts_in_a_folder_of_its_name(sweep: SweepPaths) -> None:
     planned = plan_one(sweep)
     assert (planned.action, planned.why, planned.is_to_run) == (Action.START, "new", True)
-    assert planned.paths == sweep.run(cell(0.1).name)
+    assert planned.paths.name == f"lr_0.1-{short_signature(planned.cell.signature)}"
+    assert planned.name == planned.pending_record().name == cell(0.1).name
 
 
 @pytest.mark.parametrize(

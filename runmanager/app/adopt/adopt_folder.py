@@ -14,7 +14,7 @@ from runmanager.app.adopt.found_runs import FoundRun, find_runs, is_own_sweep
 from runmanager.errors import UsageError
 from runmanager.records.files.atomic_files import read_bytes, replace_file
 from runmanager.records.files.file_errors import require_writable
-from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.files.paths import SweepPaths, folder_name
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.settings.naming import readable_name
 from runmanager.records.settings.signature import short_signature, signature
@@ -72,10 +72,10 @@ def adopt_folder(folder: Path, sweep: SweepPaths, *, metrics: Collection[str] = 
     _refuse_unknown(metrics, found)
     cells = _distinct(found, notes)
     with require_writable("`--output-root`", sweep.root.parent, way_out="give another one with --output-root"):
-        names = _write_plan(cells, folder, sweep)
+        planned = _write_plan(cells, folder, sweep)
         early = describe_early_ends(list(cells.values()))
         records = [
-            _write_run(sweep.run(names[identity]), identity, run, metrics, deviations)
+            _write_run(sweep, planned[identity], run, metrics, deviations)
             for (identity, run), deviations in zip(cells.items(), early, strict=True)
         ]
     notes += [
@@ -136,26 +136,28 @@ def _distinct(found: Iterable[FoundRun], notes: list[str]) -> dict[str, FoundRun
     return cells
 
 
-def _write_plan(cells: dict[str, FoundRun], folder: Path, sweep: SweepPaths) -> dict[str, str]:
-    """Write sweep.json; return the name of each cell's run by signature."""
+def _write_plan(cells: dict[str, FoundRun], folder: Path, sweep: SweepPaths) -> dict[str, PlannedCell]:
+    """Write sweep.json; return its cells by signature."""
     settings = {identity: flatten(run.settings) for identity, run in cells.items()}
     varying = differing_settings(list(settings.values()))
     planned: list[PlannedCell] = []
     for identity, run in cells.items():
         own = {name: settings[identity][name] for name in varying if name in settings[identity]}
         name = f"{readable_name(own)}-{short_signature(identity)}"
-        planned.append(plan_cell(identity, name, run.settings, unsigned=(), choices=run.choices))
+        cell = plan_cell(identity, folder_name(name), run.settings, unsigned=(), choices=run.choices, name=name)
+        planned.append(cell)
     command = ("runmanager", "adopt", encodable(str(folder)), "--name", sweep.name)
     record = write_cells(sweep, planned, axes=None, command=command, default_device=None)
-    return {cell.signature: cell.run for cell in record.planned}
+    return {cell.signature: cell for cell in record.planned}
 
 
 def _write_run(
-    paths: RunPaths, identity: str, run: FoundRun, wanted: Collection[str], deviations: tuple[str, ...]
+    sweep: SweepPaths, cell: PlannedCell, run: FoundRun, wanted: Collection[str], deviations: tuple[str, ...]
 ) -> RunRecord:
     """Write the folder of a run: its epochs first, so that a record never lacks them. Equal files are left alone."""
     metrics = [each for each in run.metrics.metrics if not wanted or _matches(each, wanted)]
-    record = adopted_record(run, name=paths.name, signature=identity, metrics=metrics, deviations=deviations)
+    record = adopted_record(run, name=cell.name, signature=cell.signature, metrics=metrics, deviations=deviations)
+    paths = sweep.run(cell.run)
     paths.root.mkdir(parents=True, exist_ok=True)
     epochs = list(adopted_epochs(metrics))
     record = msgspec.structs.replace(record, num_records=len(epochs))

@@ -163,7 +163,7 @@ def _failures(runs: Sequence[StoredRun], sweep: SweepPaths) -> list[str]:
 
 def _damaged(runs: Sequence[StoredRun], sweep: SweepPaths) -> list[str]:
     """Name the finished runs whose epochs could not be read."""
-    names = [run_label(run.paths) for run in runs if run.is_damaged and run.record.status is Status.FINISHED]
+    names = [run_label(run.name) for run in runs if run.is_damaged and run.record.status is Status.FINISHED]
     if not names:
         return []
     shown = [*names[:_MAX_DAMAGED], *(["…"] if len(names) > _MAX_DAMAGED else [])]

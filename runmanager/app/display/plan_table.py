@@ -36,7 +36,7 @@ def plan_table(
     folded into a line. The sides of a duel take as long as they may, so their time is not estimated. Lines below the
     table are wrapped at `width`.
     """
-    shown = [(printable_line(run.paths.name), str(run.action), printable_line(run.why)) for run in plan[:limit]]
+    shown = [(printable_line(run.name), str(run.action), printable_line(run.why)) for run in plan[:limit]]
     table = Table(box=None, pad_edge=False)
     name, action = (max(map(len, texts), default=0) for texts in ([name for name, *_ in shown], Action))
     name = min(name, width * 3 // 5)

@@ -177,6 +177,7 @@ class RunDisplay:
 
     def started(
         self,
+        name: str,
         paths: RunPaths,
         planned: int,
         *,
@@ -184,7 +185,7 @@ class RunDisplay:
         since: float | None = None,
         is_resumed: bool = False,
     ) -> None:
-        """Show a run as running, if it is not shown yet: a paired run has several processes.
+        """Show the run of this name as running, if it is not shown yet: a paired run has several processes.
 
         `planned` is its number of epochs, `measure_seconds` the limit of its measurement after them, `since` when its
         process began, in seconds since 1970, by default now. A line says of a run that was shown as ended that it runs
@@ -196,6 +197,7 @@ class RunDisplay:
         began = time.time() if since is None else min(since, time.time())
         to_come = self._to_come.get(paths.name)
         self._running[paths.name] = RunningRun(
+            name,
             paths,
             planned,
             work=None if to_come is None else to_come.work,
@@ -206,9 +208,9 @@ class RunDisplay:
         self._max_at_once = max(self._max_at_once, len(self._running))
         how = ("resumed" if is_resumed else "started again") if has_ended else "started"
         if not self._quiet and not self.is_live:
-            self.say(f"[{len(self._ended) + len(self._running)}/{self._num_runs}] {run_label(paths)} {how}")
+            self.say(f"[{len(self._ended) + len(self._running)}/{self._num_runs}] {run_label(name)} {how}")
         elif has_ended and not self._quiet:
-            self._print_again(paths, how)
+            self._print_again(name, how)
 
     def follow(self, running: Sequence[RunPaths]) -> None:
         """Read what the running runs have recorded meanwhile."""
@@ -248,10 +250,10 @@ class RunDisplay:
         if self._quiet and record.status.is_success:
             return
         if self.is_live:
-            self._print_row(paths, record, epochs)
+            self._print_row(record, epochs)
         else:
             counted = f"{list(self._ended).index(paths.name) + 1}/{self._num_runs}"
-            self._print(run_line(paths, record, epochs, counted=counted, metric=self._metric))
+            self._print(run_line(record, epochs, counted=counted, metric=self._metric))
         if not record.status.is_success and paths.error.exists():
             self._show_error(paths)
         if record.status is Status.FINISHED:
@@ -263,13 +265,13 @@ class RunDisplay:
             line = missing_metric(self._metric, run) if self._metric is not None else ""
             if not line and self._num_runs > 1 and is_without_metrics(run):
                 advice = self._without_metrics(run.paths)
-                line = f"{run_label(run.paths)} has finished. {advice}" if advice else ""
+                line = f"{run_label(run.name)} has finished. {advice}" if advice else ""
             if line:
                 self.say(line)
         self._has_checked_metric = True
 
-    def _print_row(self, paths: RunPaths, record: RunRecord, epochs: Sequence[EpochRecord]) -> None:
-        row = ended_row(paths, record, epochs)
+    def _print_row(self, record: RunRecord, epochs: Sequence[EpochRecord]) -> None:
+        row = ended_row(record, epochs)
         self._columns.note(row)
         layout = self._fit()
         is_first, self._has_header = not self._has_header, True
@@ -295,15 +297,15 @@ class RunDisplay:
         if text:
             self._print(Padding(Text(printable_line(text), style=style), (0, 0, 0, 2)))
 
-    def retrying(self, paths: RunPaths, end_reason: str) -> None:
+    def retrying(self, name: str, paths: RunPaths, end_reason: str) -> None:
         """Print a permanent line for a run that ended badly and is retried, and its error."""
         self.dropped(paths)
-        self._print_again(paths, end_reason)
+        self._print_again(name, end_reason)
         if paths.error.exists():
             self._show_error(paths)
 
-    def _print_again(self, paths: RunPaths, how: str) -> None:
-        self._print(Text.assemble(("↻", "yellow"), f" {run_label(paths)}  {printable_line(how)}"))
+    def _print_again(self, name: str, how: str) -> None:
+        self._print(Text.assemble(("↻", "yellow"), f" {run_label(name)}  {printable_line(how)}"))
 
     def _show_error(self, paths: RunPaths) -> None:
         try:

@@ -6,7 +6,6 @@ from typing import Any
 
 from rich.text import Text
 
-from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import EpochRecord, RunRecord, counted_word
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.storage.reader import StoredRun
@@ -40,18 +39,16 @@ _ERROR_WIDTH = 1000  # characters of such a line: an error may quote its data
 _SYMBOLS = {"finished": ("✓", "green"), "skipped": ("-", "yellow"), "running": (">", "cyan")}
 
 
-def run_line(
-    paths: RunPaths, record: RunRecord, epochs: Sequence[EpochRecord], *, counted: str, metric: str | None = None
-) -> Text:
+def run_line(record: RunRecord, epochs: Sequence[EpochRecord], *, counted: str, metric: str | None = None) -> Text:
     """Return the state of a run in one line; `counted` is its number, as in 2/8. A requested `metric` comes first."""
     symbol, style = _SYMBOLS.get(record.status, ("✗", "red"))
     summary = printable_line(_summary(record, epochs, metric))
-    return Text.assemble((symbol, style), f" {counted}  {run_label(paths)}  {summary}")
+    return Text.assemble((symbol, style), f" {counted}  {run_label(record.name)}  {summary}")
 
 
-def run_label(paths: RunPaths) -> str:
+def run_label(name: str) -> str:
     """Return a run's name without the digits of its signature, if it has any."""
-    return printable_line(paths.name.rpartition("-")[0] or paths.name)
+    return printable_line(name.rpartition("-")[0] or name)
 
 
 def logged_results(record: RunRecord, epochs: Sequence[EpochRecord]) -> dict[str, float | None]:
@@ -139,7 +136,7 @@ def missing_metric(name: str, run: StoredRun) -> str:
     if has_metric(name, run):
         return ""
     has = f"it {has_instead(name, [run], verb='has')}" if _recorded(run) else "it logged and printed none."
-    return f"{run_label(run.paths)} has finished without the metric {name}, by which cells are ranked: {has}"
+    return f"{run_label(run.name)} has finished without the metric {name}, by which cells are ranked: {has}"
 
 
 def has_instead(name: str, runs: Sequence[StoredRun], *, verb: str) -> str:

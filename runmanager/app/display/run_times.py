@@ -157,7 +157,7 @@ class RunTimes:
 
     def to_come(self, run: PlannedRun, sweep: SweepPaths | None) -> RunToCome:
         """Return what is to be done of a planned run of `sweep`."""
-        work = self.work(plan_of(run.cell, run.cell.name).settings)
+        work = self.work(plan_of(run.cell).settings)
         return RunToCome(work, max(0, run.cell.epochs - _epochs_done(run, sweep)) if run.cell.epochs else None)
 
     def note(self, record: RunRecord, epochs: Sequence[EpochRecord] = ()) -> None:

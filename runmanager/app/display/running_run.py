@@ -34,12 +34,13 @@ _CLOCK_SECONDS = 2.0  # a heartbeat has whole seconds
 class RunningRun:
     """A running run, as last read. `planned` is its number of epochs, 0 if unknown; `work` decides its time, if known.
 
-    `measure_seconds` is the limit of its measurement side by side, after its epochs; `since` the time (seconds since
-    1970) at which its process began. `copied` is the last epoch that another run has made, `before` the last one of
-    earlier attempts. `share` is how much of the epoch under way is done, as its heartbeat said at `share_at`; of
-    `first_share` and the time before `first_at`, with the first steps, no pace is taken.
+    `name` is that of the run, `measure_seconds` the limit of its measurement side by side, after its epochs; `since`
+    the time (seconds since 1970) at which its process began. `copied` is the last epoch that another run has made,
+    `before` the last one of earlier attempts. `share` is how much of the epoch under way is done, as its heartbeat said
+    at `share_at`; of `first_share` and the time before `first_at`, with the first steps, no pace is taken.
     """
 
+    name: str
     paths: RunPaths
     planned: int
     work: Work | None = None
@@ -198,7 +199,7 @@ class RunningRun:
     def row(self, now: float, *, seconds_left: float | None = None) -> LiveRow:
         """Return its row at `now`."""
         return LiveRow(
-            run_label(self.paths),
+            run_label(self.name),
             "running",
             epoch=self.epochs[-1] if self.epochs else None,
             rate=self.epochs[-1].samples_per_second if self.epochs else None,
@@ -220,11 +221,11 @@ def _age(path: Path) -> float:
         return 0.0
 
 
-def ended_row(paths: RunPaths, record: RunRecord, epochs: Sequence[EpochRecord]) -> LiveRow:
+def ended_row(record: RunRecord, epochs: Sequence[EpochRecord]) -> LiveRow:
     """Return the row of a run that has ended."""
     seconds = run_seconds(record)
     return LiveRow(
-        run_label(paths),
+        run_label(record.name),
         record.status,
         reason=str(record.reason or ""),
         epoch=epochs[-1] if epochs and epochs[-1].epoch > 0 else None,

@@ -192,9 +192,9 @@ def pairing_notices(grid: CellGrid, pairing: Pairing | None) -> list[str]:
 
 def _groups(grid: CellGrid, name: str) -> list[Sides]:
     """The groups of cells that the comparison will have, the baseline's side first."""
-    planned = [plan_of(cell, cell.name) for cell in grid.cells]
+    planned = [plan_of(cell) for cell in grid.cells]
     cells = Cells(
-        [Cell(each.run, each.signature, each.settings, None) for each in planned],
+        [Cell(each.name, each.signature, each.settings, None) for each in planned],
         {},
         independent_settings([each.settings for each in planned], grid.derived),
         seeds=seeds_among({name for each in planned for name in each.settings}, grid.seed_names),

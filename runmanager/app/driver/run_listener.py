@@ -93,7 +93,7 @@ class SweepListener(Listener):
             console,
             num_runs=len(shown),
             quiet=quiet,
-            labels=[run_label(each.paths) for each in shown],
+            labels=[run_label(each.name) for each in shown],
             metric=metric,
             without_metrics=without_metrics,
             to_come={each.paths.name: times.to_come(each, sweep) for each in shown} if is_live else {},
@@ -121,7 +121,7 @@ class SweepListener(Listener):
                     each.action in (Action.LEAVE, Action.MEASURE, Action.REFUSE) or each.continuation is not None
                 )
                 if is_special or is_kept_though or each.variables:
-                    said.setdefault(each.why, []).append(run_label(each.paths))
+                    said.setdefault(each.why, []).append(run_label(each.name))
             for why, labels in said.items():
                 more = f" and {pluralize(len(labels) - 1, 'other')}" if len(labels) > 1 else ""
                 self._display.say(f"{labels[0]}{more}: {why}")
@@ -149,7 +149,7 @@ class SweepListener(Listener):
         run = self._to_run[job.key]
         self._running[job.key] = run
         self._pids[job.key] = pid
-        self._display.started(run.paths, run.cell.epochs, measure_seconds=run.cell.measure_seconds)
+        self._display.started(run.name, run.paths, run.cell.epochs, measure_seconds=run.cell.measure_seconds)
         if self._has_new_end and self._pace.is_due:  # while a run works, so that it costs no time
             self._write_tables_meanwhile()
 
@@ -186,7 +186,7 @@ class SweepListener(Listener):
                 write_end(run.paths, record, traceback=traceback)
                 end = RunEnd(end.outcome, is_recorded=True)
             except OSError as error:  # a full disk must not end the other runs
-                self._display.say(f"The end of {run.paths.name} could not be written: {error} Tried again at the end.")
+                self._display.say(f"The end of {run.name} could not be written: {error} Tried again at the end.")
                 self._unwritten[run.paths.name] = run.paths, record
         self._ends[key] = end
 
@@ -199,7 +199,7 @@ class SweepListener(Listener):
         self._ends.pop(ending.job.key, None)
         self._unwritten.pop(run.paths.name, None)
         message = f"{outcome.status} ({outcome.reason}): {outcome.message}"
-        self._display.retrying(run.paths, f"{message}; retried ({tries + 1} of {of})")
+        self._display.retrying(run.name, run.paths, f"{message}; retried ({tries + 1} of {of})")
 
     def halted(self) -> None:
         self.is_halted = True
@@ -315,7 +315,7 @@ class SweepListener(Listener):
         for run in self._to_run:
             if (why := self._skipped.get(run.paths.name)) and stored_record(run) is None:
                 skipped = Outcome(Status.SKIPPED, Reason.DEVICE_UNAVAILABLE, why)
-                with self.faults.kept(f"The end of {run.paths.name} could not be written"):
+                with self.faults.kept(f"The end of {run.name} could not be written"):
                     end_gone_run(run.paths, skipped, pending=run.pending_record())
 
     def leave(self) -> None:

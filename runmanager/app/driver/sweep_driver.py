@@ -277,12 +277,12 @@ class SweepDriver:
         os.environ[DRIVEN_VARIABLE] = os.path.abspath(sweep.root)  # noqa: PTH100  # keeps links
         with require_output_root(sweep.root.parent):
             record = write_plan(sweep, plan, grid, driver, metric=self._options.metric, order=self._order)
-        names = {cell.signature: cell.run for cell in record.planned}
+        cells = {cell.signature: cell for cell in record.planned}
         self._start_ranks = {signature: rank for rank, signature in enumerate(record.starts)}
         self._grid_ranks = {each.cell.signature: rank for rank, each in enumerate(plan)}
         detached = is_detached(self._launcher)
         try:
-            plan = [assign_folder(each, sweep, names) for each in plan]
+            plan = [assign_folder(each, sweep, cells) for each in plan]
             to_run = [run for batch in self._batches([each for each in plan if each.is_to_run]) for run in batch]
             listener = SweepListener(
                 sweep,

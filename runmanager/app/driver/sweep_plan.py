@@ -24,6 +24,7 @@ from runmanager.records.run.run_record import Environment
 from runmanager.records.settings.naming import MAX_NAME_BYTES, readable_name
 from runmanager.records.storage.reader import StoredRun, read_sweep
 from runmanager.records.sweep.sweep_record import (
+    PlannedCell,
     SweepRecord,
     add_cells,
     read_sweep_record,
@@ -85,7 +86,7 @@ def named_in_sweep(grid: CellGrid, sweep: SweepPaths | None) -> CellGrid:
     known = frozenset(earlier.cells) if earlier else frozenset()
     if earlier is None or all(cell.signature in known for cell in grid.cells):
         return grid
-    planned = [plan_of(cell, cell.name) for cell in grid.cells]
+    planned = [plan_of(cell) for cell in grid.cells]
     together = add_cells(earlier, planned, axes={}, command=(), derived=grid.derived)
     differing = independent_settings(settings_of_cells(together), together.derived)
     more = _without_parts_of_groups(differing, grid.axes)
@@ -127,7 +128,7 @@ def mixing_notices(grid: CellGrid, sweep: SweepPaths | None) -> list[str]:
     earlier = read_sweep_record(sweep) if sweep else None
     if earlier is None or sweep is None:
         return []
-    stored, new = settings_of_cells(earlier), [plan_of(cell, cell.name).settings for cell in grid.cells]
+    stored, new = settings_of_cells(earlier), [plan_of(cell).settings for cell in grid.cells]
     differing = []
     for name in _EXPERIMENT:
         before, now = ({format_value(each[name]) for each in cells if name in each} for cells in (stored, new))
@@ -185,8 +186,9 @@ def most_measured_epochs(plan: Sequence[PlannedRun], stored: Sequence[StoredRun]
     return most
 
 
-def assign_folder(run: PlannedRun, sweep: SweepPaths, names: Mapping[str, str]) -> PlannedRun:
-    """Return the run with its folder: the stored one, or for a new run that of the first driver to plan it."""
+def assign_folder(run: PlannedRun, sweep: SweepPaths, cells: Mapping[str, PlannedCell]) -> PlannedRun:
+    """Return the run with its names: the stored ones, or for a new run those of the first driver to plan it."""
     if run.stored is not None or run.action is Action.REFUSE:
         return run
-    return replace(run, paths=sweep.run(names.get(run.cell.signature, run.cell.name)))
+    planned = cells[run.cell.signature]
+    return replace(run, cell=replace(run.cell, name=planned.name), paths=sweep.run(planned.run))

@@ -42,7 +42,7 @@ def show_state(sweep: SweepPaths, console: Console, *, queue: SlurmQueue | None 
             epochs = read_epochs(cell.paths)
         except RecordError:
             epochs = []
-        line = run_line(cell.paths, cell.record, epochs, counted=f"{number}/{len(state.cells)}")
+        line = run_line(cell.record, epochs, counted=f"{number}/{len(state.cells)}")
         if cell.is_running:
             line.append(f"  {progress_text(cell.record, epochs)}")
         if cell.record.is_running_elsewhere:
@@ -98,7 +98,7 @@ def follow_runs(
     `since`, in seconds since 1970 and by default now, are only counted.
     """
     state = reader.read()
-    labels = [run_label(cell.paths) for cell in state.cells]
+    labels = [run_label(cell.name) for cell in state.cells]
     times, settings = RunTimes(), reader.settings_by_run()
     names = [name for cell in state.cells if (name := cell.paths.name) in settings]
     display = RunDisplay(
@@ -189,7 +189,9 @@ class Follower:
                 since = datetime.datetime.fromisoformat(began).timestamp() if began else None
                 planned = planned_epochs(cell.record)
                 is_resumed = cell.record.resumed_at is not None
-                self._display.started(cell.paths, planned, measure_seconds=seconds, since=since, is_resumed=is_resumed)
+                self._display.started(
+                    cell.name, cell.paths, planned, measure_seconds=seconds, since=since, is_resumed=is_resumed
+                )
             elif (
                 cell.is_ended
                 and self._ended.get(name, _NOT_ENDED) != cell.record

@@ -23,7 +23,7 @@ __all__ = ["CellState", "SweepReader", "SweepState"]
 
 @dataclass(frozen=True)
 class CellState:
-    """The state of a cell's run.
+    """The state of a cell's run; `planned_name` is that of the run by the plan, if it is there.
 
     `record` has the observed state; None before the run has begun, and if its file is damaged. `is_queued`: whether
     Slurm has a job for it; None if it was submitted and Slurm does not answer. `is_requeued`: whether Slurm has put the
@@ -35,6 +35,12 @@ class CellState:
     is_damaged: bool = False
     is_queued: bool | None = False
     is_requeued: bool = False
+    planned_name: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the run."""
+        return self.record.name if self.record else self.planned_name or self.paths.name
 
     @property
     def is_ended(self) -> bool:
@@ -172,8 +178,9 @@ def _in_order(planned: Sequence[PlannedCell], runs: Sequence[CellState], sweep: 
     by_name = {run.paths.name: run for run in runs}
     cells = []
     for cell in planned:
-        run = by_signature.get(cell.signature) or by_name.get(cell.run)
-        cells.append(run or CellState(sweep.run(cell.run), None))
+        if (run := by_signature.get(cell.signature)) is None:
+            run = replace(by_name.get(cell.run) or CellState(sweep.run(cell.run), None), planned_name=cell.name)
+        cells.append(run)
     shown = {cell.paths.name for cell in cells}
     others = [run for run in runs if run.paths.name not in shown]
     return cells + [run for run in others if run.is_damaged or run.record is not None]

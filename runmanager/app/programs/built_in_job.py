@@ -20,7 +20,7 @@ from runmanager.app.driver.program import CellGrid, Storage
 from runmanager.app.driver.remote_sessions import duel_address
 from runmanager.app.programs.run_folder_overrides import run_folder_overrides
 from runmanager.app.request.override_quoting import quote_text
-from runmanager.app.request.sweep_request import CONTINUES
+from runmanager.app.request.sweep_request import CONTINUES, RUN_NAME
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_launcher import refuse_several_processes
 from runmanager.launching.plan import Action, Cell, PlannedRun, Resume
@@ -148,7 +148,7 @@ class BuiltInJob:
         return work
 
     def hydra_overrides(self, run: PlannedRun, sweep: SweepPaths) -> list[str]:
-        words = [*run.cell.overrides, *run_folder_overrides(run, sweep)]
+        words = [*run.cell.overrides, *run_folder_overrides(run, sweep), f"{RUN_NAME}={quote_text(run.name)}"]
         if run.continuation is not None and not run.continuation.obstacle:
             words.append(f"{CONTINUES}={quote_text(run.continuation.run)}")
         if run.action is Action.START_AGAIN and run.stored is not None and run.stored.status is Status.FINISHED:

@@ -19,7 +19,7 @@ from runmanager.app.programs.notification_setting import forget_notification
 from runmanager.app.programs.sweep_settings import driver_options, request_faults
 from runmanager.app.request.command import unknown_names
 from runmanager.app.request.grid_sweeper_options import GridSweeperOptions
-from runmanager.app.request.sweep_request import CONTINUES, flag_of, options, read_node
+from runmanager.app.request.sweep_request import CONTINUES, RUN_NAME, flag_of, options, read_node
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_internals import hydra_words, store_config
 from runmanager.launching.hydra_launcher import register_plugin
@@ -45,12 +45,16 @@ class GridSweeper(Sweeper):
         multirun: bool,
         heartbeat_timeout: float,
         continues: str | None = None,
+        run_name: str | None = None,
         tune: Any = None,
         **settings: Any,
     ) -> None:
+        rule = "be left to the sweeper"
         if continues is not None:
-            rule, way_out = "be left to the sweeper", "a cell with more `epochs` continues a finished one by itself"
+            way_out = "a cell with more `epochs` continues a finished one by itself"
             raise ConfigurationError([fault(CONTINUES, rule, continues, way_out)])
+        if run_name is not None:
+            raise ConfigurationError([fault(RUN_NAME, rule, run_name, "`name` names the sweep")])
         self._request = request = read_node(settings)
         if faults := [*unknown_names(settings, "sweeper", options()), *request_faults(request, flag_of)]:
             raise ConfigurationError(faults)

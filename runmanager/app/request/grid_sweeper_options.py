@@ -39,6 +39,7 @@ GridSweeperOptions = node_class(
             str | None,
             _set_by("the sweeper itself, for a cell that continues a finished run with fewer epochs"),
         ),
+        ("run_name", str | None, _set_by("the sweeper itself: the name of a cell's run")),
         ("tune", Any, _set_by("`runmanager tune`: what the race of settings is asked for")),
     ],
     module=__name__,

@@ -13,6 +13,7 @@ from typing import Any
 
 __all__ = [
     "CONTINUES",
+    "RUN_NAME",
     "Form",
     "Kind",
     "Option",
@@ -25,7 +26,10 @@ __all__ = [
 ]
 
 CONTINUES = "hydra.sweeper.continues"
-"""The setting with which the sweeper names the run that a cell of the built-in job continues."""
+"""The setting with which the sweeper names the folder of the run that a cell of the built-in job continues."""
+
+RUN_NAME = "hydra.sweeper.run_name"
+"""The setting with which the sweeper names the run of a cell of the built-in job."""
 
 
 class Kind(StrEnum):

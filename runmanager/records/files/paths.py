@@ -2,6 +2,8 @@
 
 import datetime
 import os
+import re
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +20,7 @@ __all__ = [
     "cache_folder",
     "dated_name",
     "device_peaks_file",
+    "folder_name",
     "folder_name_fault",
     "is_folder_name",
     "name_length_fault",
@@ -43,6 +46,22 @@ def is_folder_name(name: str) -> bool:
     if not name.strip() or name.startswith(".") or "/" in name or not name.isprintable():
         return False
     return len(name.encode()) <= _NAME_BYTES
+
+
+_NOT_PLAIN = re.compile(r"[^A-Za-z0-9_.+-]+")
+_PLAIN_LENGTH = 120  # in letters of ASCII: as long as a run's name in bytes
+
+
+def folder_name(name: str) -> str:
+    """Return the name of a new folder for the run of this name: `lr_0.1-seed_0-3f2a1b2c` for `lr=0.1,seed=0-3f2a1b2c`.
+
+    It begins with a letter or a digit, and has these in ASCII, `.`, `_`, `+` and `-` only, which no shell and no parser
+    of arguments takes for anything else. It ends with the digits of the signature, as the run's name does.
+    """
+    settings, _, digits = name.rpartition("-")
+    letters = "".join(each for each in unicodedata.normalize("NFKD", settings) if not unicodedata.combining(each))
+    plain = _NOT_PLAIN.sub("_", letters.replace(",", "-"))
+    return f"{plain.lstrip('._+-')[:_PLAIN_LENGTH] or 'run'}-{digits}"
 
 
 def folder_name_fault(key: str, name: str, way_out: str = "") -> str:
@@ -262,4 +281,9 @@ class SweepPaths:
         return self.figures / f"{name}.{kind}"
 
     def run(self, name: str) -> RunPaths:
-        return RunPaths(self.runs / name)
+        """The run in the folder of this name, which need not exist; else that of the run of this name, if it does."""
+        folder = self.runs / name
+        if _NOT_PLAIN.search(name) and not os.path.lexists(folder):
+            of_run = self.runs / folder_name(name)
+            folder = of_run if os.path.lexists(of_run) else folder
+        return RunPaths(folder)

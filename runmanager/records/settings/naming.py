@@ -1,4 +1,4 @@
-"""Names for runs, made of their settings: for run folders, and shorter ones within a sweep."""
+"""Names for runs, made of their settings, and shorter ones within a sweep."""
 
 import re
 from collections import Counter
@@ -16,7 +16,7 @@ _SHORT_BYTES = 12  # shorter values are never shortened
 
 
 def readable_name(settings: Mapping[str, Any], *, distinguishing: Container[str] = ()) -> str:
-    """Return the readable part of a run folder's name: `lr=0.01,model=cnn`; `run` without settings.
+    """Return the readable part of a run's name: `lr=0.01,model=cnn`; `run` without settings.
 
     The name has at most 120 bytes. If necessary, the longest values are shortened in the middle; if that is not enough,
     settings are left out from the end, and those in `distinguishing`, in which this run differs from others, last.

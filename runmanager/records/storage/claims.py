@@ -13,6 +13,7 @@ from runmanager.records.files.atomic_files import new_folder, read_bytes, replac
 from runmanager.records.files.file_errors import UNREADABLE
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.storage.reader import run_name
 
 __all__ = ["claim_attempt", "release_claim"]
 
@@ -46,7 +47,7 @@ def claim_attempt(
                     continue  # it was just released
                 is_alive = False
             if is_alive or (is_alive is None and not is_abandoned(claim)):
-                raise RunBusyError(f"Run {paths.name} is being taken over by another process.")
+                raise RunBusyError(f"Run {run_name(paths)} is being taken over by another process.")
             attempt += 1
     except BaseException:
         shutil.rmtree(prepared, ignore_errors=True)

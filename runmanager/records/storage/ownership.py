@@ -101,10 +101,10 @@ def _take_over(paths: RunPaths, record: RunRecord, observer: HeartbeatObserver) 
     _refuse_links(paths)
     while True:
         stored = read_record(paths)
-        _refuse_adopted(paths, stored)
+        _refuse_adopted(stored)
         if _is_in_use(paths, stored, observer):
             assert stored.owner is not None
-            raise RunBusyError(f"Run {paths.name} is being run by process {stored.owner.pid} on {stored.owner.host}.")
+            raise RunBusyError(f"Run {stored.name} is being run by process {stored.owner.pid} on {stored.owner.host}.")
         claim = claim_next_attempt(paths, stored, record.owner, observer)
         if read_record(paths) == stored:
             remove_left_over(paths.root, [each.name for each in paths.replaced])
@@ -114,11 +114,11 @@ def _take_over(paths: RunPaths, record: RunRecord, observer: HeartbeatObserver) 
         release_claim(claim)  # another process has run it between the reading and the claiming: read again
 
 
-def _refuse_adopted(paths: RunPaths, stored: RunRecord) -> None:
+def _refuse_adopted(stored: RunRecord) -> None:
     """Raise `UsageError` for a run of another program: its record describes results that stay."""
     if stored.adopted is not msgspec.UNSET:
         raise UsageError(
-            f"Run {paths.name} must be one of runmanager's to be run again, got one adopted from {stored.adopted}; "
+            f"Run {stored.name} must be one of runmanager's to be run again, got one adopted from {stored.adopted}; "
             "give the sweep another name."
         )
 

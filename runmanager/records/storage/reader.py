@@ -38,6 +38,7 @@ __all__ = [
     "read_tolerantly",
     "readable_names",
     "require_epochs",
+    "run_name",
     "run_names",
     "with_known_report",
     "with_program_report",
@@ -307,6 +308,14 @@ def order_of_start(started_at: str | None, name: str) -> tuple[str, str]:
 
 def _last_beat(paths: RunPaths, stored: RunRecord) -> Beat | None:
     return read_beat(paths.heartbeat) if stored.status is Status.RUNNING else None
+
+
+def run_name(paths: RunPaths) -> str:
+    """Return the name of the run in a folder; that of the folder where there is no record that can be read."""
+    try:
+        return read_record(paths).name
+    except RecordError:
+        return paths.name
 
 
 def run_names(paths: SweepPaths) -> list[str]:

@@ -49,11 +49,11 @@ class RunFolder:
         """Raise `UsageError` if this process may not write."""
         if self._writer is None:
             raise UsageError(
-                f"Run {self.paths.name} must be written while it runs, got a call after its end; begin the run again."
+                f"Run {self.record.name} must be written while it runs, got a call after its end; begin the run again."
             )
         if not self.is_ours:
             raise UsageError(
-                f"Run {self.paths.name} must be written by process {self._writer}, which began it, got its fork "
+                f"Run {self.record.name} must be written by process {self._writer}, which began it, got its fork "
                 f"{os.getpid()}; begin another run there."
             )
 

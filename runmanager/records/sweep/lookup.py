@@ -1,13 +1,13 @@
 """Finding sweeps and runs by folder or by name under outputs/."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.paths import RunPaths, SweepPaths
-from runmanager.records.storage.reader import read_record, run_names
-from runmanager.records.sweep.sweep_record import open_sweep
+from runmanager.records.storage.reader import read_record, run_name, run_names
+from runmanager.records.sweep.sweep_record import open_sweep, read_sweep_record
 from runmanager.text import format_value, shell_join
 from runmanager.validation import did_you_mean
 
@@ -58,8 +58,9 @@ def find_run(name: str) -> RunPaths:
     """Return the run that `name` identifies.
 
     `name` is a run's folder; `SWEEP/RUN`, where SWEEP is a folder or a name under `outputs/`; RUN alone, searched in
-    every sweep under `outputs/`; or a sweep with only one run. RUN is the beginning of a run's name or of the eight
-    digits of the signature at its end, or some of its settings, as in `first/lr=0.1`. Whole values come first:
+    every sweep under `outputs/`; or a sweep with only one run. RUN is the beginning of the name of a run or of its
+    folder or of the eight digits of the signature at their end, or some of its settings, as in `first/lr=0.1`. Whole
+    values come first:
     `batch_size=100` is not the beginning of `batch_size=1000` where a run has 100.
     Raises `UsageError` if no run or more than one matches.
     """
@@ -67,8 +68,8 @@ def find_run(name: str) -> RunPaths:
     if RunPaths(folder).record.exists():
         return RunPaths(folder)
     for sweep in _candidate_sweeps(folder):
-        if names := run_names(sweep):
-            return sweep.run(_only_run(names, name))
+        if runs := _named_runs(sweep):
+            return _only_run(runs, name)
     if folder.name != name:
         return _find_run_in_sweep(folder)
     return _find_run_anywhere(name)
@@ -108,71 +109,84 @@ def _candidate_sweeps(folder: Path) -> Iterator[SweepPaths]:
         yield SweepPaths(each.parent if each.name == "runs" else each)
 
 
-def _only_run(names: Sequence[str], sweep: str) -> str:
-    if len(names) > 1:
-        raise UsageError(f"'{sweep}' must be one run, got a sweep of {len(names)}; add one of: {_join_names(names)}.")
-    return names[0]
+def _named_runs(sweep: SweepPaths) -> dict[RunPaths, str]:
+    """Return the runs of a sweep, each with its name: by the plan, or by its own record if it is not planned."""
+    try:
+        plan = read_sweep_record(sweep)
+    except RecordError:
+        plan = None
+    planned = {cell.run: cell.name for cell in plan.planned} if plan else {}
+    runs = (sweep.run(folder) for folder in run_names(sweep))
+    return {run: planned.get(run.name) or run_name(run) for run in runs}
+
+
+def _only_run(runs: Mapping[RunPaths, str], sweep: str) -> RunPaths:
+    if len(runs) > 1:
+        names = _join_names(list(runs.values()))
+        raise UsageError(f"'{sweep}' must be one run, got a sweep of {len(runs)}; add one of: {names}.")
+    return next(iter(runs))
 
 
 def _find_run_in_sweep(path: Path) -> RunPaths:
     for sweep in _candidate_sweeps(path.parent):
-        if not (names := run_names(sweep)):
+        if not (runs := _named_runs(sweep)):
             continue
-        found = _matching_names(path.name, names) or _with_settings(path.name, sweep, names)
+        found = _matching(path.name, runs) or _with_settings(path.name, runs)
         if len(found) == 1:
-            return sweep.run(found[0])
+            return found[0]
         if found:
-            raise UsageError(f"'{path}' must name one run, got {len(found)}: {_join_names(found)}; add a setting.")
-        raise UsageError(f"'{path}' must be a run of {sweep.root}, got none of: {_join_names(names)}.")
+            names = _join_names([runs[run] for run in found])
+            raise UsageError(f"'{path}' must name one run, got {len(found)}: {names}; add a setting.")
+        raise UsageError(f"'{path}' must be a run of {sweep.root}, got none of: {_join_names(list(runs.values()))}.")
     hint = f" {_existing_sweeps_hint(path.parent.name)}" if len(path.parts) == _SWEEP_AND_RUN else ""
     raise UsageError(f"'{path}' must be a run's folder or SWEEP/RUN, got nothing there.{hint}")
 
 
 def _find_run_anywhere(prefix: str) -> RunPaths:
-    sweeps = [SweepPaths(OUTPUT_ROOT / sweep) for sweep in known_sweeps()]
-    runs = [paths.run(name) for paths in sweeps for name in run_names(paths)]
-    matching = frozenset(_matching_names(prefix, [run.name for run in runs]))
-    found = [run for run in runs if run.name in matching]
+    runs = _all_runs()
+    found = _matching(prefix, runs)
     if len(found) == 1:
         return found[0]
     if found:
-        named = _join_names([_with_sweep(run) for run in found])
+        named = _join_names([_with_sweep(run, runs[run]) for run in found])
         raise UsageError(f"'{prefix}' must name one run, got {len(found)}: {named}; add a setting.")
     hint = did_you_mean(prefix, known_runs(), max_names=2) or "`runmanager table SWEEP` shows a sweep's runs."
     raise UsageError(f"'{prefix}' must be a run's folder, SWEEP/RUN or the beginning of a run's name, got none; {hint}")
 
 
-def _matching_names(prefix: str, names: Sequence[str]) -> list[str]:
-    """Return the name equal to `prefix`, with or without digits; else those that begin so with whole values.
+def _matching(prefix: str, runs: Mapping[RunPaths, str]) -> list[RunPaths]:
+    """Return the runs named `prefix`, with or without digits; else those whose names begin so with whole values.
 
-    Without any of these, the names that begin, or whose digits begin, so; else those that have all of its settings.
+    Without any of these, those whose names begin, or whose digits begin, so; else those that have all of its settings.
+    The name of a run's folder counts as its own.
     """
     exact, whole, begun, having = [], [], [], []
     wanted = set(prefix.split(","))
-    for name in names:
+    for run, name in runs.items():
         settings, _, digits = name.rpartition("-")
-        if prefix in (name, settings):
-            exact.append(name)
-        elif settings.startswith(f"{prefix},"):
-            whole.append(name)
-        elif name.startswith(prefix) or digits.startswith(prefix):
-            begun.append(name)
+        folder = run.name.rpartition("-")[0]
+        if prefix in (name, settings, run.name, folder):
+            exact.append(run)
+        elif settings.startswith(f"{prefix},") or folder.startswith(f"{prefix}-"):
+            whole.append(run)
+        elif any(text.startswith(prefix) for text in (name, run.name, digits)):
+            begun.append(run)
         elif wanted <= set(settings.split(",")):
-            having.append(name)
+            having.append(run)
     return exact or whole or begun or having
 
 
-def _with_settings(wanted: str, sweep: SweepPaths, names: Sequence[str]) -> list[str]:
-    """Return the names of the runs that have all of these settings, also those that their names leave out."""
+def _with_settings(wanted: str, runs: Mapping[RunPaths, str]) -> list[RunPaths]:
+    """Return the runs that have all of these settings, also those that their names leave out."""
     pairs = [word.partition("=") for word in wanted.split(",")]
     if not all(sign for _, sign, _ in pairs):
         return []
     found = []
-    for name in names:
+    for run in runs:
         with contextlib.suppress(RecordError):  # a run that cannot be read
-            settings = read_record(sweep.run(name)).settings
+            settings = read_record(run).settings
             if all(key in settings and format_value(settings[key]) == value for key, _, value in pairs):
-                found.append(name)
+                found.append(run)
     return found
 
 
@@ -195,12 +209,16 @@ def _is_sweep(folder: Path) -> bool:
 
 def known_runs() -> list[str]:
     """Return every run under `outputs/` as SWEEP/RUN, sorted by sweep, then by name."""
+    return [_with_sweep(run, name) for run, name in _all_runs().items()]
+
+
+def _all_runs() -> dict[RunPaths, str]:
     sweeps = (SweepPaths(OUTPUT_ROOT / sweep) for sweep in known_sweeps())
-    return [_with_sweep(sweep.run(name)) for sweep in sweeps for name in run_names(sweep)]
+    return {run: name for sweep in sweeps for run, name in _named_runs(sweep).items()}
 
 
-def _with_sweep(run: RunPaths) -> str:
-    return f"{run.root.parent.parent.name}/{run.name}"
+def _with_sweep(run: RunPaths, name: str) -> str:
+    return f"{run.sweep.root.name}/{name}"
 
 
 def _join_names(names: Sequence[str]) -> str:

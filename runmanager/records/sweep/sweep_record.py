@@ -41,12 +41,21 @@ __all__ = [
 
 
 class PlannedCell(msgspec.Struct, frozen=True, gc=False):
-    """A cell as requested: what tables show of it before its run has begun. `choices` are those of `RunRecord`."""
+    """A cell as requested: what tables show of it before its run has begun.
+
+    `run` is the name of its run's folder, `name` that of the run, which in an older sweep is the same. `choices` are
+    those of `RunRecord`.
+    """
 
     signature: str
     run: str
     settings: dict[str, Any]
     choices: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            msgspec.structs.force_setattr(self, "name", self.run)
 
     @property
     def choices_and_settings(self) -> dict[str, Any]:
@@ -112,7 +121,7 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
     def commands_by_run(self) -> dict[str, tuple[str, ...]]:
         """Return, by name of its run, the first command for each cell."""
         stretches = zip(self.commands, pairwise((0, *self.cells_after)), strict=False)
-        return {cell.run: command for command, (first, end) in stretches for cell in self.planned[first:end]}
+        return {cell.name: command for command, (first, end) in stretches for cell in self.planned[first:end]}
 
 
 _DECODER = msgspec.json.Decoder(SweepRecord)
@@ -125,10 +134,11 @@ def plan_cell(
     *,
     unsigned: Collection[str] = UNSIGNED,
     choices: Mapping[str, Any] | None = None,
+    name: str = "",
 ) -> PlannedCell:
     """Return a cell with its flat settings but for those in `unsigned`, which are not part of its identity."""
     settings = with_later_settings(flatten(without_unsigned(config, unsigned)))
-    return PlannedCell(signature, run, settings, dict(choices) if choices else msgspec.UNSET)
+    return PlannedCell(signature, run, settings, dict(choices) if choices else msgspec.UNSET, name)
 
 
 def varying_settings(record: SweepRecord | None, cell: PlannedCell) -> list[str]:
@@ -170,7 +180,7 @@ def write_cells(
 ) -> SweepRecord:
     """Add `cells` to sweep.json after those of earlier commands for the same sweep; a removed one is so no longer.
 
-    A known cell keeps the name of its run, so that two drivers never give one cell two folders. `cells` is iterated
+    A known cell keeps its names, so that two drivers never give one cell two folders. `cells` is iterated
     twice; an iterable that creates cells on demand saves memory. Equal values of `axes` are stored once; with None the
     axes are the settings in which all cells so far differ. `default_device` is stored as given, `metric` if there is
     one, `defaults` if the sweep begins with this command. `derived` are the settings that follow from others in all
@@ -300,7 +310,7 @@ def _differing_values(cells: Sequence[PlannedCell]) -> dict[str, list[Any]]:
 def _with_shared(cell: PlannedCell, record: SweepRecord) -> PlannedCell:
     settings = with_later_settings({**record.settings, **cell.settings})
     choices = {**(record.choices or {}), **(cell.choices or {})}
-    return PlannedCell(cell.signature, cell.run, settings, choices or msgspec.UNSET)
+    return PlannedCell(cell.signature, cell.run, settings, choices or msgspec.UNSET, cell.name)
 
 
 def _without_shared(cell: PlannedCell, shared: Mapping[str, Any], choices: Mapping[str, Any]) -> PlannedCell:
@@ -308,7 +318,7 @@ def _without_shared(cell: PlannedCell, shared: Mapping[str, Any], choices: Mappi
         {name: value for name, value in of_cell.items() if name not in of_all}
         for of_cell, of_all in ((cell.settings, shared), (cell.choices or {}, choices))
     )
-    return PlannedCell(cell.signature, cell.run, own, chosen or msgspec.UNSET)
+    return PlannedCell(cell.signature, cell.run, own, chosen or msgspec.UNSET, cell.name)
 
 
 def _shared(cells: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -183,7 +183,7 @@ def _of_run(metric: Metric, run: StoredRun, value: float) -> str:
 
 def _weights(stored: StoredRun, *, trust: bool) -> list[str]:
     paths = stored.paths
-    run = f"{paths.root.parent.parent}/{paths.name}"
+    run = f"{paths.root.parent.parent}/{stored.name}"
     trusting = ", trust=True" if trust else ""
     if stored.record.unsigned is not None and not stored.is_adopted:  # `load_model` builds models of the built-in job
         if paths.best.exists():

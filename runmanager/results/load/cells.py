@@ -235,7 +235,7 @@ def gather_cells(runs: Sequence[_R], damaged: Iterable[Damage], plan: SweepRecor
     if has_ranks:
         own = [{**settings, _WORLD_SIZE: run.world_size} for run, settings in zip(runs, own, strict=True)]
     cells = [CellWith(run.name, run.signature, settings, run) for run, settings in zip(runs, own, strict=True)]
-    cells += [CellWith(cell.run, cell.signature, settings, None) for cell, settings in waiting]
+    cells += [CellWith(cell.name, cell.signature, settings, None) for cell, settings in waiting]
     device = _DEVICE if plan is None or plan.default_device is msgspec.UNSET else plan.default_device
     derived = () if plan is None else plan.derived
     choices = _names_of_choices(runs, plan)

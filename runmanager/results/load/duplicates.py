@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from runmanager.records.files.paths import SweepPaths
+from runmanager.records.files.paths import SweepPaths, folder_name
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import Damage
 
@@ -60,7 +60,7 @@ def _split_cells(alike: Sequence[_R]) -> Iterator[list[_R]]:
 
 
 def _rank(run: _Run) -> tuple[bool, bool, str]:
-    return run.status != Status.FINISHED, run.folder != run.name, run.folder
+    return run.status != Status.FINISHED, run.folder not in (run.name, folder_name(run.name)), run.folder
 
 
 def _duplicate_damage(paths: SweepPaths, run: _Run, chosen: _Run) -> Damage:

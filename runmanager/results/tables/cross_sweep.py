@@ -14,7 +14,7 @@ from runmanager.results.table_model.directions import Directions
 from runmanager.results.table_model.logged_columns import LoggedColumns, logged_columns
 from runmanager.results.tables.labelled import label_notes, labelled
 from runmanager.results.tables.results_table import (
-    folder_of,
+    labels_of,
     result_rows,
     results_legend,
     row_notes,
@@ -156,4 +156,4 @@ def _labelled(table: Table, sweeps: Sequence[NamedSweep]) -> Table:
     if not any(each.runs or each.tags or each.note for each in labels.values()):
         return table
     of_rows = ((labels[row[SWEEP]], row) for row in table.rows)
-    return labelled(table, [each.of_sweep.with_more(each.of(folder_of(row))) for each, row in of_rows])
+    return labelled(table, [each.of_sweep.with_more(labels_of(row, each)) for each, row in of_rows])

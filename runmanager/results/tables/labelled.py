@@ -17,10 +17,9 @@ def join_tags(labels: Labels) -> str | None:
     return ", ".join(labels.tags) or None
 
 
-def labelled(table: Table, labels: Sequence[Labels | None]) -> Table:
+def labelled(table: Table, labels: Sequence[Labels]) -> Table:
     """The table with the labels of each of its rows, in columns after all others; only for labels that a row has."""
-    given = [each or Labels() for each in labels]
-    values = {TAGS: [join_tags(each) for each in given], NOTE: [each.note or None for each in given]}
+    values = {TAGS: [join_tags(each) for each in labels], NOTE: [each.note or None for each in labels]}
     names = {kind: _free_name(kind, table.columns) for kind, texts in values.items() if any(texts)}
     rows = list(table.rows)
     for kind, name in names.items():

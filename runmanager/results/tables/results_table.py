@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
+from runmanager.records.files.paths import folder_name
 from runmanager.records.run.program_kind import restored_with
 from runmanager.records.run.status import Status
 from runmanager.records.storage.bulk_reading import gc_paused
+from runmanager.records.storage.labels import Labels, SweepLabels
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.caveats import hidden_cost_notes
@@ -42,8 +44,8 @@ __all__ = [
     "Table",
     "declared_directions",
     "epoch_rows",
-    "folder_of",
     "has_times",
+    "labels_of",
     "result_rows",
     "results_legend",
     "row_notes",
@@ -140,13 +142,15 @@ def result_rows(
         num_unread=_num_unread(summary),
         metric=plan.metric if plan and isinstance(plan.metric, str) else None,
     )
-    of_runs = summary.labels.runs
-    return labelled(table, [of_runs.get(folder_of(row)) for row in rows]) if of_runs else table
+    labels = summary.labels
+    return labelled(table, [labels_of(row, labels) for row in rows]) if labels.runs else table
 
 
-def folder_of(row: Row) -> str:
-    """The name of the folder that a row's run has, or will have."""
-    return str(row["run_dir"] or row["run"]).rpartition("/")[2]
+def labels_of(row: Row, labels: SweepLabels) -> Labels:
+    """The labels of the folder that a row's run has, or will have."""
+    if row["run_dir"]:
+        return labels.of(str(row["run_dir"]).rpartition("/")[2])
+    return labels.runs.get(row["run"]) or labels.of(folder_name(row["run"]))
 
 
 def has_times(rows: Sequence[Row]) -> bool:

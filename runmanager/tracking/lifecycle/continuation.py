@@ -11,7 +11,7 @@ from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.environment_changes import changed_code
 from runmanager.records.run.run_record import Attempt, EpochRecord, RunRecord
 from runmanager.records.run.status import Reason, Status
-from runmanager.records.storage.reader import StoredRun, read_epochs, read_record
+from runmanager.records.storage.reader import StoredRun, read_epochs, read_record, run_name
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.tracking.checkpoint.checkpoint_file import CheckpointError, read_state, write_state
 from runmanager.tracking.lifecycle.open_run import attempt_of
@@ -40,7 +40,7 @@ def continue_run(
         copied = _Copied(source, folder.record, with_settings, keep_best)
     except (RecordError, OSError) as error:
         reason = f"its checkpoint {error.reason}" if isinstance(error, CheckpointError) else str(error)
-        line = f"begun from the start instead of continuing {source.name}: {reason}"
+        line = f"begun from the start instead of continuing {run_name(source)}: {reason}"
         folder.write(notes=(*folder.record.notes, line))
         return False
     copied.write(folder)

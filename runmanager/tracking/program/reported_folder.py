@@ -90,7 +90,7 @@ def claim_report(paths: RunPaths, *, can_resume: bool) -> ReportedFolder:
         handle = os.open(paths.reporter(record.attempt), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     except FileExistsError:
         raise UsageError(
-            f"The run of a cell must be started once, got a second start in process {os.getpid()} for {paths.name}; "
+            f"The run of a cell must be started once, got a second start in process {os.getpid()} for {record.name}; "
             "start it in one process, and log everything there."
         ) from None
     os.write(handle, f"{os.getpid()}\n".encode())

@@ -296,7 +296,7 @@ def test_a_long_error_line_is_shortened(tmp_path: Path) -> None:
     run = RunPaths(tmp_path)
     run.error.write_text(f"Traceback\n  raise\nValueError: {1_000_000 * 'x'}")
     console = Console(file=io.StringIO(), width=80)
-    RunDisplay(console, num_runs=1).retrying(run, "again")
+    RunDisplay(console, num_runs=1).retrying(run.name, run, "again")
     said = console.file.getvalue()
     assert "ValueError: xxx" in said
     assert "x…\n" in said
@@ -351,7 +351,7 @@ def test_a_run_that_has_ended_never_stands_beside_its_own_bar(tmp_path: Path, mo
 
     with RunDisplay(console, num_runs=2, live_region=live_region) as display:
         for each in paths:
-            display.started(each, 2)
+            display.started(each.name, each, 2)
         parts[0].refresh()
         for each in paths:
             done = RunRecord(name=each.name, signature="s", status=Status.FINISHED, config={}, owner=owner)
@@ -380,13 +380,13 @@ def test_the_table_is_not_redrawn_while_a_line_is_printed(tmp_path: Path, monkey
             lock.release()
 
     def grow() -> None:
-        display.started(RunPaths(tmp_path / "lr=0.2-00000002"), 2)
+        display.started("lr=0.2-00000002", RunPaths(tmp_path / "lr_0.2-00000002"), 2)
         other = threading.Thread(target=redraw_unless_paused)
         other.start()
         other.join(60)
 
     with display:
-        display.started(RunPaths(tmp_path / "lr=0.1-00000001"), 2)
+        display.started("lr=0.1-00000001", RunPaths(tmp_path / "lr_0.1-00000001"), 2)
         parts[0].refresh()
         console.halt = grow
         display.say("a line")

@@ -27,7 +27,7 @@ class Run:
         self.paths = RunPaths(folder / "lr=0.1-00000001")
         self.paths.root.mkdir()
         self.write()
-        self.followed = RunningRun(self.paths, 4, since=BEGAN, seen_at=BEGAN)
+        self.followed = RunningRun(self.paths.name, self.paths, 4, since=BEGAN, seen_at=BEGAN)
 
     def write(self, *earlier: Attempt, evaluate_first: bool = False) -> None:
         record = RunRecord(
@@ -187,7 +187,7 @@ def test_epochs_that_another_run_has_made_are_neither_its_time_nor_its_speed(run
 
 
 def test_a_run_that_takes_turns_waits_for_the_others(run: Run) -> None:
-    run.followed = RunningRun(run.paths, 4, measure_seconds=60.0, since=BEGAN, seen_at=BEGAN)
+    run.followed = RunningRun(run.paths.name, run.paths, 4, measure_seconds=60.0, since=BEGAN, seen_at=BEGAN)
     run.beat(5)
     first = run.look()
     assert first.seconds_left(BEGAN + 50, group=2) is None
@@ -204,7 +204,7 @@ def test_a_run_that_takes_turns_waits_for_the_others(run: Run) -> None:
 
 def test_a_run_that_was_not_followed_from_its_start_has_run_since_its_last_epoch(run: Run) -> None:
     last = time.time() - 40
-    run.followed = RunningRun(run.paths, 4, since=last - 100, seen_at=last - 100)
+    run.followed = RunningRun(run.paths.name, run.paths, 4, since=last - 100, seen_at=last - 100)
     run.end_epochs(50.0, 100.0, wall_seconds=50.0)
     os.utime(run.paths.epochs, (last, last))
     seen = run.look()

@@ -118,7 +118,8 @@ def test_main_job_writes_the_files_of_the_contract(grid: Any) -> None:
         ["sweep.json", "epochs.csv", "report.html", "runs", *tables]
     )
     for record in grid.sweep.records:
-        names = {re.sub(r"(tfevents)\..*", r"\1", each.name) for each in (root / "runs" / record.name).iterdir()}
+        folder = grid.sweep.paths.run(record.name).root
+        names = {re.sub(r"(tfevents)\..*", r"\1", each.name) for each in folder.iterdir()}
         names = {name for name in names if not name.startswith(".")}
         finished = {"epochs.jsonl", "checkpoint.pt", "events.out.tfevents", "run.log"}
         assert names == {"run.json", "config.yaml"} | (finished if record.status == "finished" else set())

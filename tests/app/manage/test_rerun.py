@@ -34,7 +34,7 @@ def test_a_removed_cell_is_left_out_and_restored_and_a_renamed_sweep_continued(
     words = ("sweep", "--name", "first", "train.py", "lr=0.1,0.2,0.3")
     assert folder.run(*words).status == 1
     sweep = SweepPaths(folder.path / "outputs" / "first")
-    (removed,) = [name for name in run_names(sweep) if name.startswith("lr=0.1")]
+    (removed,) = [name for name in run_names(sweep) if name.startswith("lr_0.1")]
     assert folder.run("rm", f"first/{removed}", "--yes").status == 0
     again = folder.run(*words)
     assert again.status == 1
@@ -49,11 +49,11 @@ def test_a_removed_cell_is_left_out_and_restored_and_a_renamed_sweep_continued(
     assert folder.run("mv", "first", "second").status == 0
     (folder.path / "fixed").touch()
     sweep = SweepPaths(folder.path / "outputs" / "second")
-    finished = {path: path.read_bytes() for path in sweep.runs.glob("lr=0.2*/run.json")}
+    finished = {path: path.read_bytes() for path in sweep.runs.glob("lr_0.2*/run.json")}
     done = folder.run("sweep", "--name", "second", "--restore", "train.py", "lr=0.1,0.2,0.3")
     assert done.status == 0
     assert {path: path.read_bytes() for path in finished} == finished  # kept
-    assert [name.partition("-")[0] for name in run_names(sweep)] == ["lr=0.1", "lr=0.2", "lr=0.3"]
+    assert [name.partition("-")[0] for name in run_names(sweep)] == ["lr_0.1", "lr_0.2", "lr_0.3"]
     stored = json.loads(sweep.record.read_text())
     assert (stored["removed"], len(stored["cells"]), stored["command"]) == ([], 3, stored["commands"][-1])
     assert not (folder.path / "outputs" / "first").exists()
@@ -76,7 +76,7 @@ def test_a_custom_loop_leaves_a_removed_run_out_unless_it_overwrites(
     remove_run(sweep.run(first))
     capsys.readouterr()
     assert train() == [0, 0]
-    assert f"{first}: was removed, left out" in capsys.readouterr().out
+    assert f"{first.replace('lr_', 'lr=')}: was removed, left out" in capsys.readouterr().out
     assert run_names(sweep) != [first] and first not in run_names(sweep)
     assert train(overwrite=True) == [2, 2]
     plan = read_sweep_record(sweep)

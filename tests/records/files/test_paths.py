@@ -1,10 +1,20 @@
 """The files of sweeps and runs have the names that docs/files.md promises."""
 
+import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from runmanager.records.files.paths import RunPaths, SweepPaths, cache_folder, device_peaks_file, is_folder_name
+from runmanager.records.files.paths import (
+    RunPaths,
+    SweepPaths,
+    cache_folder,
+    device_peaks_file,
+    folder_name,
+    is_folder_name,
+)
 
 
 def test_files_of_a_run() -> None:
@@ -75,3 +85,35 @@ def test_cache_is_where_the_user_keeps_caches(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "own"))
     assert cache_folder() == tmp_path / "own" / "runmanager"
     assert device_peaks_file() == tmp_path / "own" / "runmanager" / "ceilings.json"
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("lr=0.1,seed=0-3f2a1b2c", "lr_0.1-seed_0-3f2a1b2c"),
+        ("lr=1e+30,batch_size=100-3f2a1b2c", "lr_1e+30-batch_size_100-3f2a1b2c"),
+        ("+momentum=-1-3f2a1b2c", "momentum_-1-3f2a1b2c"),
+        ("größe=ü,naïve=学-3f2a1b2c", "gro_e_u-naive_-3f2a1b2c"),
+        ("学=1-3f2a1b2c", "1-3f2a1b2c"),
+        ("学=学-3f2a1b2c", "run-3f2a1b2c"),
+        ("run-3f2a1b2c", "run-3f2a1b2c"),
+    ],
+)
+def test_new_folders_have_plain_names(name: str, folder: str) -> None:
+    assert folder_name(name) == folder_name(folder) == folder
+
+
+@given(st.text(max_size=150))
+def test_any_name_has_a_plain_folder(settings: str) -> None:
+    folder = folder_name(f"{settings}-3f2a1b2c")
+    assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]{,119}-3f2a1b2c", folder)
+    assert folder_name(folder) == folder
+
+
+def test_a_run_is_in_the_folder_of_its_name_or_in_the_plain_one(tmp_path: Path) -> None:
+    sweep, name, plain = SweepPaths(tmp_path), "lr=0.1-3f2a1b2c", "lr_0.1-3f2a1b2c"
+    assert sweep.run(name).name == name
+    (sweep.runs / plain).mkdir(parents=True)
+    assert sweep.run(name).name == sweep.run(plain).name == plain
+    (sweep.runs / name).mkdir()
+    assert (sweep.run(name).name, sweep.run(plain).name) == (name, plain)

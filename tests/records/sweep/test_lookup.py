@@ -129,8 +129,8 @@ def test_several_matches_are_listed_in_one_line() -> None:
 def test_a_run_is_found_by_settings_that_its_name_leaves_out(outputs: Path) -> None:
     for seed in (0, 1):
         config = {"seed": seed, "batch_size": 100, "model": {"name": "mlp"}}
-        record = RunRecord(name="x", signature="x", status=Status.FINISHED, config=config)
         paths = SweepPaths(outputs / "third").run(f"seed={seed}-0000000{seed}")
+        record = RunRecord(name=paths.name, signature="x", status=Status.FINISHED, config=config)
         paths.root.mkdir(parents=True)
         paths.record.write_bytes(encode_record(record))
     (outputs / "third" / "runs" / "seed=2-00000002").mkdir()

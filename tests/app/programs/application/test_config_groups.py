@@ -298,7 +298,7 @@ def test_a_choice_is_shown_and_filtered_like_a_setting(application: Application,
     assert len([line for line in pivot.splitlines() if line.startswith(("adam ", "sgd "))]) == 2
     ordered = csv.DictReader(io.StringIO(command("table", "chosen", "--sort", "optimizer", "--format", "csv")))
     assert [row["optimizer"] for row in ordered] == ["adam"] * 6 + ["sgd"] * 6
-    two = [str(application.sweep("chosen").runs / run.name) for run in (records[0], records[-1])]
+    two = [str(application.sweep("chosen").run(run.name).root) for run in (records[0], records[-1])]
     assert ["optimizer", "sgd", "adam"] in [line.split() for line in command("diff", *two).splitlines()]
     assert "  data/set " in command("show", two[0])
 
