@@ -111,7 +111,7 @@ def reproduce(
         refuse_foreign_targets(settings, way_out=_TRUST)  # Hydra may resolve the words to more than was stored
     is_proved = signature(settings) == record.signature
     if grid:
-        words = ["-m", *with_seeds(words, grid)]
+        words = ["-m", *sorted(with_seeds(words, grid), key=lambda word: word not in words)]  # the seeds last
     return Reproduction((*_PROGRAM, *words), is_proved, () if is_proved else (_OTHER_CELL,))
 
 
