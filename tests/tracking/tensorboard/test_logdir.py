@@ -91,7 +91,7 @@ def test_an_earlier_attempt_is_not_shown(sweep: SweepPaths, served: SweepLogdir)
 
 def test_files_of_the_program_and_of_what_it_printed_are_linked_too(sweep: SweepPaths, served: SweepLogdir) -> None:
     begin(sweep, {"lr": 0.1}, {"lr": 0.2})
-    (run,) = (sweep.run(name) for name in run_names(sweep) if "lr=0.1" in name)
+    (run,) = (sweep.run(name) for name in run_names(sweep) if "lr_0.1" in name)
     run.heartbeat.touch()  # as if it were still running
     served.refresh()
     board = Board(served.root)
