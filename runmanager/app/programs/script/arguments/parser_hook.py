@@ -19,7 +19,6 @@ import os
 import pathlib
 import runpy
 import sys
-import traceback
 import typing
 
 _HELP = "--help"
@@ -43,7 +42,7 @@ class _Watch:
             level["arguments"] = self._before + level["arguments"]
             pathlib.Path(self._file).write_text(json.dumps(level), encoding="utf-8")
         except BaseException:
-            traceback.print_exc()
+            sys.__excepthook__(*sys.exc_info())
         finally:  # the script may catch what is raised, and go on
             os._exit(0)
 
