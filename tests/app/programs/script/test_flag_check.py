@@ -387,6 +387,9 @@ def test_the_question_has_no_gpu_no_input_and_an_end(tmp_path: Path) -> None:
 def test_a_script_that_shows_no_parser_is_a_note(tmp_path: Path) -> None:
     failing = check_flags(written(tmp_path, "import argparse\nargparse.ArgumentParser\nraise OSError"), ["lr"])
     assert failing.parser is None and "it fails with --help: OSError." in failing.note
+    odd = "import argparse\nparser = argparse.ArgumentParser()\nparser._actions.append(1)\nparser.parse_args()"
+    failing = check_flags(written(tmp_path, odd), ["lr"])
+    assert failing.parser is None and "it fails with --help: AttributeError: 'int' object" in failing.note
     usage = "import argparse\nargparse.ArgumentParser\nprint('usage: train [--lr LR]')"
     silent = check_flags(written(tmp_path, usage), ["lr"])
     assert silent.parser is None and "it does not show what reads them" in silent.note

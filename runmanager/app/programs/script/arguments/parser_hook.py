@@ -41,8 +41,8 @@ class _Watch:
             level = describe()
             level["arguments"] = self._before + level["arguments"]
             pathlib.Path(self._file).write_text(json.dumps(level), encoding="utf-8")
-        except BaseException as error:
-            print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        except BaseException:
+            sys.__excepthook__(*sys.exc_info())
         finally:  # the script may catch what is raised, and go on
             os._exit(0)
 
