@@ -18,7 +18,6 @@ from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.status import Status
 from runmanager.records.settings.signature import signature
 from runmanager.records.storage.ownership import claim_run
-from runmanager.records.sweep.start_order import Order
 from runmanager.records.sweep.sweep_record import read_sweep_record
 from runmanager.training.options.groups import PairedOptions
 
@@ -153,9 +152,8 @@ def test_cells_that_take_turns_have_their_own_order(tmp_path: Path) -> None:
 
 
 def test_a_real_sweep_starts_its_runs_in_the_stored_order(
-    command: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    command: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr("runmanager.app.driver.sweep_driver._DEFAULT_ORDER", Order.RANDOM)
     done = command("-m", *tiny, "epochs=1", "lr=0.1,0.2,0.3", "seed=0,1", "name=mixed")
     assert done.status == 0, done.err
     record = read_sweep_record(sweep("mixed").paths)
