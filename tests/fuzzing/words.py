@@ -18,6 +18,7 @@ from runmanager.app.programs.script.arguments.setting_words import parse_setting
 from runmanager.app.programs.script.output.output_scanner import StreamScanner
 from runmanager.app.programs.script.output.scalar_example import scalar_example
 from runmanager.app.programs.script.output.scalar_pattern import parse_scalars
+from runmanager.app.request.sweep_request import SweepRequest
 from runmanager.app.ui.access import Access
 from runmanager.app.ui.pages import Pages
 from runmanager.app.ui.sweep_board import SweepBoard
@@ -69,7 +70,7 @@ def _overrides(folder: Path) -> Read:
     def read(data: bytes) -> None:
         words = data.decode(errors="surrogateescape").split("\n")
         zip_ = words.pop().split(",") if words[-1].startswith("zip") else None
-        grid = read_override_grid(loader, words, GridRules.read(zip_=zip_, points=None, exclude=None, key=str))
+        grid = read_override_grid(loader, words, GridRules.read(SweepRequest(zip=zip_), str))
         if grid.num_cells <= _MANY:
             grid.combinations()
         preset_text("new", words, [])

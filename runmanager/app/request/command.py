@@ -9,7 +9,6 @@ import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from runmanager.app.request.override_quoting import format_override
@@ -93,11 +92,6 @@ class Command:
     words: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
 
-    @cached_property
-    def hydra_flags(self) -> list[str]:
-        """The options of Hydra among its words."""
-        return [word for word in self.settings if word.startswith("-")]
-
     def refusals(
         self, kind: Kind, *, flags_of_program: Callable[[], Collection[str]] = tuple, names: Sequence[str] = ()
     ) -> list[str]:
@@ -108,11 +102,6 @@ class Command:
         """
         return [
             *self.faults,
-            *(
-                [f"`--` must be followed by arguments of a program, got {shell_join(self.fixed)} without one."]
-                if self.fixed and kind is Kind.JOB
-                else []
-            ),
             *(_not_taken(options()[name], kind, word) for name, word in self.given.items() if _lacks(name, kind)),
             *self._clashes(kind, flags_of_program),
             *(self._unknown_fault(word, value, kind, names) for word, value in self._unknown_to(kind)),
@@ -123,7 +112,7 @@ class Command:
     def _unknown_to(self, kind: Kind) -> Iterator[tuple[str, str]]:
         yield from self.unknown
         if kind is Kind.SCRIPT:
-            yield from ((word, "") for word in self.hydra_flags if word not in MULTIRUN)
+            yield from ((word, "") for word in self.settings if word.startswith("-") and word not in MULTIRUN)
 
     def _clashes(self, kind: Kind, flags_of_program: Callable[[], Collection[str]]) -> Iterator[str]:
         after = [name for name in self.after if not _lacks(name, kind)]
@@ -260,6 +249,8 @@ class _Reader:
             each = options()[name]
             if len(values) > 1 and each.form in (Form.ONE, Form.NAMES):
                 self._faults.append(f"`{each.flag}` must be given once, got it {len(values)} times; give one value.")
+        if fixed and self._program is None:
+            self._faults.append(f"`--` must stand behind a program, whose arguments follow, got {shell_join(fixed)}.")
         request = SweepRequest(**{name: _joined(options()[name], values) for name, values in self._values.items()})
         return Command(
             request,

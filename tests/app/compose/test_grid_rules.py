@@ -16,6 +16,7 @@ from runmanager.app.driver.program import Storage
 from runmanager.app.programs.script.arguments.setting_words import parse_settings
 from runmanager.app.programs.script.script import find_script
 from runmanager.app.programs.script.script_program import ScriptOptions, ScriptProgram
+from runmanager.app.request.sweep_request import SweepRequest, flag_of
 from runmanager.errors import ConfigurationError, UsageError
 
 NAMES = ("lr", "batch-size", "seed", "deep.width")
@@ -76,7 +77,7 @@ def test_cells_are_those_of_an_expansion_by_brute_force(
             if len({chosen[name] for name in zipped}) <= 1:
                 expected.append(point | {name: axes[name][index] for name, index in chosen.items()})
 
-    rules = GridRules.read(zip_=zipped, points=str(file) if points else None, exclude=condition, key=str)
+    rules = GridRules.read(SweepRequest(zip=zipped, points=str(file) if points else None, exclude=condition), str)
     parsed = parse_settings([f"{name}={','.join(map(written, values))}" for name, values in axes.items()], rules)
     cells = [{name: each.value for name, each in cell.items()} for cell in parsed.combinations()]
     by_text = [sorted(map(repr, cell.items())) for cell in cells]
@@ -96,21 +97,21 @@ def test_cells_are_those_of_an_expansion_by_brute_force(
 def test_what_is_wrong_with_a_rule_is_named() -> None:
     def fault(words: list[str], **given: Any) -> str:
         with pytest.raises(ConfigurationError) as error:
-            rules = GridRules.read(**{"zip_": None, "points": None, "exclude": None, "key": "--{}".format, **given})
+            rules = GridRules.read(SweepRequest(**given), flag_of)
             parsed = parse_settings(words, rules)
             rules.kept([KnownSettings({name: each.value for name, each in c.items()}) for c in parsed.combinations()])
         return str(error.value)
 
-    assert fault(["lr=1,2,3", "size=1,2"], zip_=["lr", "size"]) == (
+    assert fault(["lr=1,2,3", "size=1,2"], zip=["lr", "size"]) == (
         "`--zip` must name axes of equal length, got 3 values of lr and 2 values of size."
     )
-    assert fault(["lr=1,2"], zip_=["lr", "sise"]).startswith("`--zip` must name settings of the grid, got sise;")
-    assert "at least two axes" in fault(["lr=1,2"], zip_=["lr"])
-    assert "once, got lr" in fault(["lr=1,2", "a=1,2", "b=1,2"], zip_=[["lr", "a"], ["lr", "b"]])
+    assert fault(["lr=1,2"], zip=["lr", "sise"]).startswith("`--zip` must name settings of the grid, got sise;")
+    assert "at least two axes" in fault(["lr=1,2"], zip=["lr"])
+    assert "once, got lr" in fault(["lr=1,2", "a=1,2", "b=1,2"], zip=[["lr", "a"], ["lr", "b"]])
     assert fault(["lr=1,2"], exclude="rl > 1") == "`--exclude` must name settings, got 'rl'; did you mean 'lr'?"
     assert fault(["lr=1,2"], exclude="lr = 1").startswith("`--exclude` must be a condition, got 'lr = 1'")
     assert "must have at most 100,000 cells" in fault(
-        ["a=range(1000)", "b=range(1000)", "c=range(1000)"], zip_=["a", "b"]
+        ["a=range(1000)", "b=range(1000)", "c=range(1000)"], zip=["a", "b"]
     )
 
 
@@ -168,12 +169,11 @@ def test_a_file_without_points_is_refused_in_one_line(tmp_path: Path, name: str,
 
 def test_a_name_of_a_seed_must_be_that_of_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    given = {"zip_": [], "points": None, "exclude": None, "key": "--{}".format}
-    rules = GridRules.read(**given, seed_names=["split*"])  # type: ignore[arg-type]
+    rules = GridRules.read(SweepRequest(seed_name=["split*"]), flag_of)
     assert rules.resolved({"split-seed": 2}, []).seed_names == ("split*",)
     assert rules.seed_faults(["lr", "split-seed"]) == []
     (line,) = rules.seed_faults(["lr"])
-    assert line.startswith("`--seed_name` must name a setting of the cells, got split*")
+    assert line.startswith("`--seed-name` must name a setting of the cells, got split*")
     Path("train.py").touch()
     program = ScriptProgram(
         find_script("train.py", is_module=False), ["lr=1"], ScriptOptions(rules=rules), Storage("mine")

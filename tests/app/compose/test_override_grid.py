@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hydra import initialize_config_dir
@@ -16,6 +17,7 @@ from runmanager.app.compose.compose_cells import Grid, prepare_cells
 from runmanager.app.compose.grid_rules import GridRules
 from runmanager.app.compose.schema import conf_folder
 from runmanager.app.hydra_main import _register
+from runmanager.app.request.sweep_request import SweepRequest, flag_of
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_internals import version_base
 
@@ -30,9 +32,8 @@ def composed() -> Iterator[tuple[CellLoader, DictConfig]]:
     GlobalHydra.instance().clear()
 
 
-def cells_of(composed: tuple[CellLoader, DictConfig], *words: str, **rules: object) -> Grid:
-    given = {"zip_": None, "points": None, "exclude": None, **rules}
-    return prepare_cells(*composed, words, rules=GridRules.read(**given, key="--{}".format))  # type: ignore[arg-type]
+def cells_of(composed: tuple[CellLoader, DictConfig], *words: str, **rules: Any) -> Grid:
+    return prepare_cells(*composed, words, rules=GridRules.read(SweepRequest(**rules), flag_of))
 
 
 @settings(max_examples=15)
@@ -56,7 +57,7 @@ def test_signatures_are_those_of_single_runs(
     ]
     axes = [f"lr={','.join(str(rate) for rate, _ in pairs)}", f"model={','.join(model for _, model in pairs)}"]
     seed_axis = f"seed={','.join(map(str, seeds))}"
-    zipped = cells_of(composed, *axes, seed_axis, zip_=["lr", "model"])
+    zipped = cells_of(composed, *axes, seed_axis, zip=["lr", "model"])
     file = tmp_path_factory.getbasetemp() / "points.csv"
     file.write_text("lr,model\n" + "".join(f"{rate},{model}\n" for rate, model in pairs))
     pointed = cells_of(composed, seed_axis, points=str(file))
@@ -64,7 +65,7 @@ def test_signatures_are_those_of_single_runs(
         assert [cell.signature for cell in grid.cells] == expected
 
     condition = f"lr == {rates[0]} and model == {models[0]}"
-    kept = cells_of(composed, *axes, seed_axis, zip_=["lr", "model"], exclude=condition) if len(pairs) > 1 else zipped
+    kept = cells_of(composed, *axes, seed_axis, zip=["lr", "model"], exclude=condition) if len(pairs) > 1 else zipped
     if len(pairs) > 1:
         assert [cell.signature for cell in kept.cells] == expected[len(seeds) :]
         assert kept.num_excluded == len(seeds)
