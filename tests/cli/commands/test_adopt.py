@@ -128,7 +128,7 @@ def test_a_multirun_becomes_a_sweep_that_every_command_reads(
     shown = command("show", f"first/{name}").out
     assert str(hydra_results / "multirun/first") in shown
     assert "${hydra:runtime.output_dir}" in shown
-    record = json.loads(Path("outputs/first/runs", name, "run.json").read_text())
+    record = json.loads(SweepPaths(Path("outputs/first")).run(name).record.read_text())
     assert record["origins"] == {"val_loss": "event file", "zeal": "event file"}
     assert record["adopted"].startswith(str(hydra_results))
     assert len(Sweep("outputs/first").runs) == 7
