@@ -20,7 +20,6 @@ from runmanager.records.host.import_path import search_current_folder
 from runmanager.records.host.standard_streams import print_line, repaired_streams, report_lost_output
 from runmanager.records.settings.secrets import masked_words, refuse_masks
 from runmanager.signals import INTERRUPTED_STATUS
-from runmanager.text import in_backticks, shell_join
 from runmanager.validation import fault
 
 __all__ = ["main", "task"]
@@ -31,10 +30,6 @@ _PRELOAD = ("torch", "runmanager.app.forkserver_imports")
 _RERUN = "--experimental-rerun"
 _APPLICATIONS = "hydra/sweeper=runmanager"
 _PLUGINS = ("hydra.launcher", "hydra.sweeper")
-_INFO_OPTIONS = (
-    *("--help", "-h", "--hydra-help", "--version", "--cfg", "-c", "--info", "-i"),
-    *("--shell-completion", "-sc"),
-)
 _WITHOUT_PLAN = {"dry_run": "that sweeper has no plan to show", "restore": "it runs what it chooses"}
 
 
@@ -48,7 +43,7 @@ class _JobCommand:
 
     @property
     def runs_something(self) -> bool:
-        return not any(word == name or word.startswith(f"{name}=") for word in self.words for name in _INFO_OPTIONS)
+        return not self._command.only_shows
 
     @property
     def is_sweep(self) -> bool:
@@ -79,23 +74,16 @@ class _JobCommand:
         while words:
             word = words.popleft()
             option = word.partition("=")[0]
-            if not word.startswith("-"):
-                if "=" not in word and word.endswith(".py"):
-                    example = in_backticks(shell_join(["runmanager", "sweep", word, "lr=0.1,0.01"]))
-                    faults.append(f"`{word}` must come before its settings, as in {example}; got it after them.")
-                elif "=" not in word and not word.startswith("~"):
-                    way_out = f"; write {word}=…" if word.replace(".", "_").isidentifier() else ""
-                    faults.append(f"`{word}` must be NAME=VALUE, got no value{way_out}.")
-                elif option in _PLUGINS:
-                    choice = word.replace(".", "/", 1)
-                    faults.append(f"`{option}` must be chosen as a group, got `{word}`; write {choice}.")
+            if option in _PLUGINS:
+                choice = word.replace(".", "/", 1)
+                faults.append(f"`{option}` must be chosen as a group, got `{word}`; write {choice}.")
             elif option == _RERUN:
                 way_out = "`runmanager reproduce RUN` gives the command that makes a run again"
                 faults.append(f"`{_RERUN}` must be left out, as it loads a pickle, which can run any code; {way_out}.")
                 take_value(word, words)
             elif option in HYDRA_OPTIONS:
                 take_value(word, words)
-            elif option != word:
+            elif word.startswith("-") and option != word:
                 faults.append(f"`{option}` must be given without a value, got `{word}`.")
         return faults
 
@@ -112,9 +100,9 @@ class _JobCommand:
 
     def for_hydra(self) -> list[str]:
         """The arguments for Hydra. A single run is a grid of one cell; `multirun=false` marks it for the sweeper."""
-        if not self.runs_something:
-            return list(self.words)
         words = [word for word in self.words if word not in (*MULTIRUN, "--run", "-r")]
+        if not self.runs_something:
+            return words
         settings = self._command.hydra_words(Kind.JOB)
         if not self.is_multirun:
             settings.append("hydra.sweeper.multirun=false")

@@ -156,6 +156,8 @@ def _hydra_command(script: Script, command: Command) -> list[str]:
     ]
     if faults:
         raise ConfigurationError(faults)
+    if command.only_shows:
+        return [*script.command, *(word for word in command.settings if word not in MULTIRUN)]
     words = ["hydra/sweeper=runmanager", *command.hydra_words(Kind.APPLICATION)]
     words += [word for word in command.settings if word not in MULTIRUN] + list(command.fixed)
     launcher = SlurmOptions if command.request.launcher == "slurm" else LocalOptions

@@ -252,7 +252,9 @@ def _explained(
 ) -> str:
     key = override.key_or_group
     if isinstance(error, ValidationError) or isinstance(error.__cause__, ValidationError):
-        return fault(key, _type_rule(config, key), repr(override.get_value_element_as_str()))
+        text = override.get_value_element_as_str()
+        is_list = isinstance(override.value(), list)
+        return fault(key, _type_rule(config, key), repr(text), f"an axis is written {key}={text[1:-1]}" * is_list)
     if "Could not override" in str(error) or "looks like" in str(error):
         known = flatten({str(name): _plain(get_node(config, name)) for name in config if name != "hydra"})
         of_hydra = _settings_of_hydra(config)

@@ -39,6 +39,10 @@ HYDRA_FLAGS = (
     *("--shell-completion", "-sc"),
 )
 """Hydra's own options without one."""
+_INFORMATION = (
+    *("--help", "-h", "--hydra-help", "--version", "--cfg", "-c", "--info", "-i"),
+    *("--shell-completion", "-sc"),
+)
 MULTIRUN = ("-m", "--multirun")
 """What asks for a grid: it adds nothing to `runmanager sweep`."""
 _RERUN = "--experimental-rerun"  # Hydra's, which no command of ours takes
@@ -105,6 +109,7 @@ class Command:
             *(_not_taken(options()[name], kind, word) for name, word in self.given.items() if _lacks(name, kind)),
             *self._clashes(kind, flags_of_program),
             *(self._unknown_fault(word, value, kind, names) for word, value in self._unknown_to(kind)),
+            *(self._form_faults() if kind is not Kind.SCRIPT else ()),
             *self._disagreements(kind),
             *self._launcher_faults(),
         ]
@@ -142,6 +147,25 @@ class Command:
         setting = in_backticks(f"{name}={value or '…'}")
         fixed = "" if kind is Kind.JOB else ", a fixed argument stands after `--`"
         return f"{line}; a setting is written {setting}{fixed}."
+
+    def _form_faults(self) -> Iterator[str]:
+        """Faults of words that are neither NAME=VALUE nor options of Hydra."""
+        words = deque(self.settings)
+        while words:
+            word = words.popleft()
+            if word.partition("=")[0] in HYDRA_OPTIONS:
+                take_value(word, words)
+            elif "=" not in word and word.endswith(".py"):
+                example = in_backticks(shell_join(["runmanager", "sweep", word, "lr=0.1,0.01"]))
+                yield f"`{word}` must come before its settings, as in {example}; got it after them."
+            elif "=" not in word and not word.startswith(("~", "-")):
+                way_out = f"; write {word}=…" if word.replace(".", "_").isidentifier() else ""
+                yield f"`{word}` must be NAME=VALUE, got no value{way_out}."
+
+    @property
+    def only_shows(self) -> bool:
+        """Whether it asks Hydra for information, such as `--cfg job`, and runs nothing."""
+        return any(word.partition("=")[0] in _INFORMATION for word in self.settings)
 
     def _disagreements(self, kind: Kind) -> Iterator[str]:
         """Options that a word of the command gives another value, as a setting of Hydra."""
