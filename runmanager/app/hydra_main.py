@@ -11,7 +11,8 @@ from typing import Any
 
 from runmanager.app.display.error_line import print_error
 from runmanager.app.display.first_words import show_first_words
-from runmanager.app.request.command import HYDRA_OPTIONS, MULTIRUN, Command, read_words, take_value
+from runmanager.app.request.command import HYDRA_OPTIONS, MULTIRUN, RERUN, Command, take_value
+from runmanager.app.request.command_reader import read_words
 from runmanager.app.request.override_quoting import quote_raw
 from runmanager.app.request.sweep_request import Kind, Part, flag_of, options
 from runmanager.errors import ConfigurationError, RunManagerError, SweepError, UsageError, error_chain
@@ -27,7 +28,6 @@ __all__ = ["main", "task"]
 _BROKEN_STATUS = 1
 _USAGE_STATUS = 2
 _PRELOAD = ("torch", "runmanager.app.forkserver_imports")
-_RERUN = "--experimental-rerun"
 _APPLICATIONS = "hydra/sweeper=runmanager"
 _PLUGINS = ("hydra.launcher", "hydra.sweeper")
 _WITHOUT_PLAN = {"dry_run": "that sweeper has no plan to show", "restore": "it runs what it chooses"}
@@ -77,9 +77,9 @@ class _JobCommand:
             if option in _PLUGINS:
                 choice = word.replace(".", "/", 1)
                 faults.append(f"`{option}` must be chosen as a group, got `{word}`; write {choice}.")
-            elif option == _RERUN:
+            elif option == RERUN:
                 way_out = "`runmanager reproduce RUN` gives the command that makes a run again"
-                faults.append(f"`{_RERUN}` must be left out, as it loads a pickle, which can run any code; {way_out}.")
+                faults.append(f"`{RERUN}` must be left out, as it loads a pickle, which can run any code; {way_out}.")
                 take_value(word, words)
             elif option in HYDRA_OPTIONS:
                 take_value(word, words)

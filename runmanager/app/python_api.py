@@ -19,8 +19,9 @@ from runmanager.app.display.output_console import make_console
 from runmanager.app.follow.slurm_state import local_slurm_queue
 from runmanager.app.follow.sweep_follower import POLL_SECONDS, follow_runs, write_missing_report
 from runmanager.app.follow.sweep_state import SweepReader
-from runmanager.app.request.command import option_words, split_fixed
-from runmanager.app.request.sweep_request import SweepRequest
+from runmanager.app.request.command import option_words
+from runmanager.app.request.command_reader import split_fixed
+from runmanager.app.request.sweep_request import Form, SweepRequest
 from runmanager.app.request.sweep_request import options as known_options
 from runmanager.errors import RecordError, SweepError, UsageError
 from runmanager.records.files.paths import SweepPaths
@@ -81,8 +82,11 @@ def run_sweep(*words: str, name: str, output_root: str | PathLike[str] = "output
     if unknown := [each for each in options if each not in known_options()]:
         way_out = suggestion(unknown[0], known_options())
         raise UsageError(f"`{unknown[0]}` must be an option of `runmanager sweep`, got an unknown one; {way_out}")
-    command = ["sweep", *option_words(SweepRequest(**given), given), *words]
-    output = _Output()
+    if options.get("dry_run"):
+        raise UsageError("`dry_run` must be left out, got it; `runmanager sweep --dry-run` shows the plan in a shell.")
+    request = SweepRequest(**{each: _as_listed(each, value) for each, value in given.items()})
+    command = ["sweep", *option_words(request, given.keys() - {"quiet", "yes"}), *words]
+    output = _Output(quiet=request.quiet)
     output.print_line(f"$ {shell_command(masked_words(['runmanager', *command]))}")
     driver = _Driver(output)
     with handle_signals((signal.SIGINT,), driver.interrupt):
@@ -90,7 +94,7 @@ def run_sweep(*words: str, name: str, output_root: str | PathLike[str] = "output
     if driver.num_interrupts:
         output.print_line("Interrupted; the same call resumes the sweep.")
         raise KeyboardInterrupt
-    if driver.status not in _STATUSES_WITH_RUNS:
+    if driver.status not in _STATUSES_WITH_RUNS or not SweepPaths(Path(output_root) / name).record.exists():
         fault = UsageError if driver.status == _USAGE_STATUS else SweepError
         raise fault("\n".join(lines) or f"The sweep's driver must end by itself, got status {driver.status}.")
     for line in lines:
@@ -112,12 +116,21 @@ def _refuse_invalid_words(words: Sequence[str]) -> None:
             )
 
 
-class _Output:
-    """Where a display is shown: in a kernel the cell's output, elsewhere this process's console."""
+def _as_listed(name: str, value: Any) -> Any:
+    """The value of a repeatable option as a list, also where it is given as the text of a single one."""
+    form = known_options()[name].form
+    if not isinstance(value, str) or form in (Form.ONE, Form.FLAG):
+        return value
+    return [value] if form is Form.SEVERAL else [value.split(",")] if form is Form.GROUPS else value.split(",")
 
-    def __init__(self) -> None:
+
+class _Output:
+    """Where a display is shown: in a kernel the cell's output, elsewhere this process's console; `quiet` shows none."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
         self._cell = CellOutput() if in_kernel() else None
         self.console: Console = make_console() if self._cell is None else self._cell.console
+        self.console.quiet = quiet
         self.live_region = terminal_region if self._cell is None else self._cell.live_region
 
     def print_line(self, line: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from runmanager.app.request.command import split_fixed
+from runmanager.app.request.command_reader import split_fixed
 from runmanager.app.request.override_quoting import format_override
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.records.host.gpus import gpu_names

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from runmanager.app.request.command import split_fixed
+from runmanager.app.request.command_reader import split_fixed
 from runmanager.cli.repeated_options import UniqueOptionsCommand
 
 __all__ = ["FixedArgumentsCommand", "fixed_arguments"]

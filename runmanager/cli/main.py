@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from runmanager import __version__
-from runmanager.app.request.command import split_fixed
+from runmanager.app.request.command_reader import split_fixed
 from runmanager.cli.commands.adopt import adopt
 from runmanager.cli.commands.best import best
 from runmanager.cli.commands.compare import compare
@@ -61,7 +61,7 @@ app = typer.Typer(
 )
 
 _SWEEP_COMMANDS: tuple[tuple[Callable[..., object], str], ...] = (
-    (sweep, "batch_size=100,1000 device=cpu,cuda name=first"),
+    (sweep, "batch_size=100,1000 device=cpu,cuda --name first"),
     (run, "lr=0.01 device=cuda"),
     (demo, "epochs=3"),
 )

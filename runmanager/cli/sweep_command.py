@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from runmanager.app.request.command import Command, read_words, split_fixed
+from runmanager.app.request.command import Command
+from runmanager.app.request.command_reader import read_words, split_fixed
 from runmanager.app.request.sweep_request import Form, Kind, Option, options
 from runmanager.cli.repeated_options import UniqueOptionsCommand
 

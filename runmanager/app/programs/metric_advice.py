@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from runmanager.app.programs.script.output.scalar_example import scalar_example
-from runmanager.app.request.command import read_words
+from runmanager.app.request.command_reader import read_words
 from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.program_kind import ProgramKind, kind_of_program

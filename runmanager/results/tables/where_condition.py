@@ -135,7 +135,10 @@ def _validate(node: ast.expr, text: str, words: dict[str, None], *, depth: int =
     elif _is_constant(node):
         return
     else:
-        raise _invalid(text, f"{_code_of(node)!r} is neither a comparison, a column nor a value")
+        code = _code_of(node)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+            raise _invalid(text, f"{code!r} is a difference; a name with a dash is written {code.replace(' - ', '_')}")
+        raise _invalid(text, f"{code!r} is neither a comparison, a column nor a value")
     for part in parts:
         _validate(part, text, words, depth=depth + 1, is_operand=has_operands)
 

@@ -74,7 +74,7 @@ def halted_grid(tmp_path: Path, own_module: Path, tiny: tuple[str, ...]) -> tupl
     """The arguments of a grid of two cells that wait in their second epoch and then finish, and two that fail."""
     (tmp_path / "gate").touch()
     own = ("model=custom", "model._target_=own.Net", "+model.way=fine,raises", "seed=0,1")
-    return ("-m", *tiny, *own, "name=shown")
+    return ("-m", *tiny, *own, "name=shown", "--order", "grid")
 
 
 def row_of(screen: Screen, label: str) -> str:
@@ -154,7 +154,7 @@ def test_the_time_left_is_estimated_from_the_first_run_and_then_from_earlier_one
         module.write("\n\nclass Gated(Net):\n    def __init__(self, in_shape, num_classes, dropout):\n")
         module.write("        super().__init__(in_shape, num_classes, gate=str(dropout))\n")
     own = ("model=custom", "model._target_=own.Gated", "+model.dropout=0.1,0.2,0.3")
-    screen = begin("-m", *tiny, *own, "name=timed")
+    screen = begin("-m", *tiny, *own, "name=timed", "--order", "grid")
     screen.wait_for(lambda now: " 1/2 " in row_of(now, "dropout=0.1"), "the first run's second epoch")
     screen.wait_for(
         lambda now: re.search(r"^ *1 running · 2 to come .* about .* left", now.shown, re.M), "the time left"

@@ -1,6 +1,7 @@
 """In which order the driver starts the cells of a sweep, and in which it returns their results."""
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.plan import Cell, PlannedRun
-from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.files.paths import RunPaths, SweepPaths, folder_name
 from runmanager.records.run.status import Status
-from runmanager.records.settings.signature import signature
+from runmanager.records.settings.signature import short_signature, signature
 from runmanager.records.storage.ownership import claim_run
 from runmanager.records.sweep.sweep_record import read_sweep_record
 from runmanager.training.options.groups import PairedOptions
@@ -24,12 +25,16 @@ from runmanager.training.options.groups import PairedOptions
 RATES = (0.1, 0.2, 0.3, 0.4, 0.5)
 
 
+def name_of(config: Mapping[str, Any]) -> str:
+    return f"lr={config['lr']},split={config['split']}-{short_signature(signature(config))}"
+
+
 class Grid(Program):
     """A program of cells that its launcher ends at once."""
 
     def __init__(self, folder: Path, rates: Sequence[float], seeds: Sequence[int], *, paired: bool = False) -> None:
         configs = [{"lr": lr, "split": seed} for lr in rates for seed in seeds]
-        cells = [Cell(signature(each), f"lr={each['lr']},split={each['split']}", each, ()) for each in configs]
+        cells = [Cell(signature(each), name_of(each), each, ()) for each in configs]
         self.grid = CellGrid(
             cells,
             {"lr": list(rates), "split": list(seeds)},
@@ -72,12 +77,14 @@ class InCalls(Launcher):
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         storage = self._grid.grid.storage
-        cells = {each.name: each for each in self._grid.grid.cells}
+        cells = {folder_name(each.name): each for each in self._grid.grid.cells}
         returns = []
-        for (name,) in job_overrides[: self._most]:
+        for (folder,) in job_overrides[: self._most]:
+            cell = cells[folder]
+            name = cell.name.rpartition("-")[0]
             self.started.append(name)
-            run = SweepPaths(Path(storage.output_root) / str(storage.name)).run(name)
-            pending = PlannedRun(cells[name], "start", "new", run).pending_record()  # type: ignore[arg-type]
+            run = SweepPaths(Path(storage.output_root) / str(storage.name)).run(folder)
+            pending = PlannedRun(cell, "start", "new", run).pending_record()  # type: ignore[arg-type]
             claim_run(run, msgspec.structs.replace(pending, status=Status.FINISHED)).close()
             returns.append(JobReturn(overrides=[name], status=JobStatus.COMPLETED, _return_value=name))
         if len(job_overrides) > self._most:
@@ -99,7 +106,7 @@ def drive(grid: Grid, order: str | None, *, most: int = 100) -> tuple[list[str],
 def stored_order(folder: Path) -> list[str]:
     record = read_sweep_record(SweepPaths(folder / "mine"))
     assert record is not None and record.seed_names == ("split",)
-    runs = {cell.signature: cell.run for cell in record.planned}
+    runs = {cell.signature: cell.name.rpartition("-")[0] for cell in record.planned}
     return [runs[each] for each in record.starts]
 
 
@@ -114,7 +121,7 @@ def test_cells_start_in_a_stored_random_order_within_blocks_of_a_seed(tmp_path: 
     assert started != sorted(started, key=names(RATES, (7, 3)).index)
     assert started == stored_order(tmp_path)
     record = read_sweep_record(SweepPaths(tmp_path / "mine"))
-    assert record is not None and [cell.run for cell in record.planned] == names(RATES, (7, 3))
+    assert record is not None and [cell.name.rpartition("-")[0] for cell in record.planned] == names(RATES, (7, 3))
     again = drive(Grid(tmp_path / "again", RATES, (7, 3)), "random")
     assert again == (started, returned), "every driver draws the same order"
 
@@ -137,10 +144,13 @@ def test_a_resumed_and_wider_sweep_follows_the_stored_order(tmp_path: Path) -> N
 
 
 def test_a_stored_sweep_without_an_order_keeps_its_own(tmp_path: Path) -> None:
-    first, _ = drive(Grid(tmp_path, RATES, (7, 3)), None, most=3)
-    assert first == names(RATES, (7, 3))[:3]
+    first, _ = drive(Grid(tmp_path, RATES, (7, 3)), "grid", most=3)
+    file = SweepPaths(tmp_path / "mine").record
+    stored = json.loads(file.read_text())
+    assert stored.pop("order")
+    file.write_text(json.dumps(stored))
     started, _ = drive(Grid(tmp_path, RATES, (7, 3)), "random")
-    assert started == names(RATES, (7, 3))[3:]
+    assert started == [name for name in names(RATES, (7, 3)) if name not in first]
 
 
 def test_cells_that_take_turns_have_their_own_order(tmp_path: Path) -> None:
@@ -154,7 +164,7 @@ def test_cells_that_take_turns_have_their_own_order(tmp_path: Path) -> None:
 def test_a_real_sweep_starts_its_runs_in_the_stored_order(
     command: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
 ) -> None:
-    done = command("-m", *tiny, "epochs=1", "lr=0.1,0.2,0.3", "seed=0,1", "name=mixed")
+    done = command("-m", *tiny, "epochs=1", "lr=0.1,0.2,0.3", "seed=0,1", "name=mixed", "--order", "random")
     assert done.status == 0, done.err
     record = read_sweep_record(sweep("mixed").paths)
     assert record is not None and record.order

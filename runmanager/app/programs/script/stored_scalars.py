@@ -5,7 +5,7 @@ from pathlib import Path
 
 from runmanager.app.display.run_line import has_metric
 from runmanager.app.driver.program import Storage
-from runmanager.app.request.command import read_words
+from runmanager.app.request.command_reader import read_words
 from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Cell, Resume
 from runmanager.records.files.paths import SweepPaths
