@@ -33,7 +33,7 @@ from runmanager.app.request.command import (
     unknown_names,
 )
 from runmanager.app.request.override_quoting import format_override
-from runmanager.app.request.sweep_request import Kind, SweepRequest, flag_of, options
+from runmanager.app.request.sweep_request import FLAGS_VARIABLE, Kind, SweepRequest, flag_of, options
 from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.options import LocalOptions
@@ -134,7 +134,7 @@ def _become_application(script: Script, command: Command, words: Sequence[str] =
     called[start:start] = words
     sys.stdout.flush()
     sys.stderr.flush()
-    variables = os.environ | ({"HYDRA_FULL_ERROR": "1"} if command.request.debug else {})
+    variables = os.environ | {FLAGS_VARIABLE: "1"} | ({"HYDRA_FULL_ERROR": "1"} if command.request.debug else {})
     os.execve(called[0], called, variables)  # noqa: S606  # the words of the command
 
 

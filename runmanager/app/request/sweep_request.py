@@ -13,6 +13,7 @@ from typing import Any
 
 __all__ = [
     "CONTINUES",
+    "FLAGS_VARIABLE",
     "RUN_NAME",
     "Form",
     "Kind",
@@ -23,6 +24,7 @@ __all__ = [
     "node_class",
     "options",
     "read_node",
+    "setting_of",
 ]
 
 CONTINUES = "hydra.sweeper.continues"
@@ -96,7 +98,16 @@ class Option:
                 return self.setting
             case Part.LAUNCHER:
                 return f"hydra.launcher.{self.setting}"
-        return f"hydra.sweeper.{self.setting}"
+        return setting_of(self.setting)
+
+
+FLAGS_VARIABLE = "RUNMANAGER_FLAGS"
+"""Set for the process of an application whose options were given as flags, so that its messages name those."""
+
+
+def setting_of(name: str) -> str:
+    """Return an option's name as a setting of the sweeper: `hydra.sweeper.output_root`."""
+    return f"hydra.sweeper.{name}"
 
 
 def flag_of(name: str) -> str:

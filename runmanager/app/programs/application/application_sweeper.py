@@ -20,7 +20,7 @@ from runmanager.app.compose.override_grid import read_override_grid
 from runmanager.app.display.error_line import print_error
 from runmanager.app.programs.notification_setting import forget_notification
 from runmanager.app.request.command import unknown_names
-from runmanager.app.request.sweep_request import options, read_node
+from runmanager.app.request.sweep_request import FLAGS_VARIABLE, flag_of, options, read_node, setting_of
 from runmanager.errors import ConfigurationError, RunManagerError, SweepError, error_chain
 from runmanager.launching.hydra_internals import hydra_words
 from runmanager.launching.hydra_launcher import LocalLauncher, default_preload
@@ -40,10 +40,6 @@ _OUR_LAUNCHERS = ("runmanager", "runmanager_slurm", "local", "slurm")
 _FOLDERS = ("hydra.sweep.dir", "hydra.sweep.subdir", "hydra.run.dir")
 
 
-def _key(name: str) -> str:
-    return f"hydra.sweeper.{name}"
-
-
 class ApplicationSweeper(Sweeper):
     """Runs a grid of an application's cells, each recorded in a run folder.
 
@@ -58,6 +54,7 @@ class ApplicationSweeper(Sweeper):
         self._race: Any = OmegaConf.to_container(tune) if OmegaConf.is_config(tune) else tune
         self._unknown = [name for name in settings if name not in options()]
         self._request = read_node(settings)
+        self._key = flag_of if os.environ.pop(FLAGS_VARIABLE, None) else setting_of
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Keep what Hydra passes; nothing is created before `sweep`, which reports all errors alike."""
@@ -88,7 +85,7 @@ class ApplicationSweeper(Sweeper):
         self._refuse_folders()
         if faults := unknown_names(self._unknown, "sweeper", options()):
             raise ConfigurationError(faults)  # Hydra lets `+` add any name
-        rules = GridRules.read(request, _key)
+        rules = GridRules.read(request, self._key)
         forget_notification(self._master)
         loader = CellLoader(self._context.config_loader, is_built_in=False)
         loader.remember(self._master)
@@ -105,6 +102,7 @@ class ApplicationSweeper(Sweeper):
 
         return sweep_application(
             self._request,
+            key=self._key,
             heartbeat_timeout=self._heartbeat_timeout,
             race=self._race,
             loader=loader,
@@ -144,8 +142,8 @@ class ApplicationSweeper(Sweeper):
         given = [each.partition("=")[0].lstrip("+") for each in hydra_words(self._master)]
         if folders := [name for name in given if name in _FOLDERS]:
             raise ConfigurationError(
-                f"`{name}` must be left to `hydra/sweeper=runmanager`, got a value; `{_key('output_root')}` and "
-                f"`{_key('name')}` set the folder."
+                f"`{name}` must be left to `hydra/sweeper=runmanager`, got a value; `{self._key('output_root')}` and "
+                f"`{self._key('name')}` set the folder."
                 for name in folders
             )
 

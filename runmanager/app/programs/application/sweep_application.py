@@ -4,7 +4,7 @@ Imported while the server of the cells' processes starts: it needs most of what 
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,22 +19,18 @@ from runmanager.app.driver.sweep_driver import SweepDriver
 from runmanager.app.programs.application.application import ApplicationOptions, HydraApplication
 from runmanager.app.programs.application.supervised_task import SupervisedTask
 from runmanager.app.programs.sweep_settings import driver_options, request_faults, storage_of
-from runmanager.app.request.sweep_request import SweepRequest
+from runmanager.app.request.sweep_request import SweepRequest, setting_of
 from runmanager.errors import ConfigurationError
 from runmanager.records.run.metric_direction import parse_better
 from runmanager.tracking.environment.environment import environment_for_children
 
-__all__ = ["setting_of", "sweep_application"]
-
-
-def setting_of(name: str) -> str:
-    """Return the name of an option as a setting of the sweeper."""
-    return f"hydra.sweeper.{name}"
+__all__ = ["sweep_application"]
 
 
 def sweep_application(
     request: SweepRequest,
     *,
+    key: Callable[[str], str],
     heartbeat_timeout: float,
     race: Mapping[str, Any] | None,
     loader: CellLoader,
@@ -46,23 +42,23 @@ def sweep_application(
 ) -> Any:
     """Run the grid of the overrides `words` by `launcher`; with a `race`, as `runmanager tune` asks for it.
 
-    `task` is the application's, or the supervised one that another launcher calls. Raises `ConfigurationError` with
-    every fault before anything runs.
+    `key` is how the user names an option. `task` is the application's, or the supervised one that another launcher
+    calls. Raises `ConfigurationError` with every fault before anything runs.
     """
-    if faults := request_faults(request, setting_of, needs_direction=False):
+    if faults := request_faults(request, key, needs_direction=False):
         raise ConfigurationError(faults)
     if race is not None:  # every cell is a value that races
         request, rules = replace(request, unsigned=[]), GridRules()
     options = driver_options(
         request,
         heartbeat_timeout=heartbeat_timeout,
-        key=setting_of,
+        key=key,
         named=lambda command, name: (*command, f"{setting_of('name')}={name}"),
     )
     storage = storage_of(
         request,
-        rerun_with=f"{setting_of('rerun_changed')}=true",
-        restore_with=f"{setting_of('restore')}=true",
+        rerun_with=_given(key("rerun_changed")),
+        restore_with=_given(key("restore")),
     )
     with environment_for_children(list(sys.argv)):
         supervised = task if isinstance(task, SupervisedTask) else SupervisedTask(task)
@@ -71,6 +67,11 @@ def sweep_application(
         if race is None:
             return SweepDriver(program, launcher, options).run()
         return _race(program, read_override_grid(loader, words, rules), launcher, asked=race)
+
+
+def _given(option: str) -> str:
+    """An option without a value, as a flag or as a setting."""
+    return option if option.startswith("--") else f"{option}=true"
 
 
 def _race(program: HydraApplication, grid: OverrideGrid, launcher: Launcher, *, asked: Mapping[str, Any]) -> None:
