@@ -169,8 +169,10 @@ _OWN_ORDER = (
 
 def in_grid_order(words: Sequence[str]) -> Sequence[str]:
     """A grid whose cells start in its own order, which most tests tell the cells by."""
-    is_grid = "-m" in words and not any(word.startswith(_OWN_ORDER) for word in words)
-    return [*words, "--order", "grid"] if is_grid else words
+    if "-m" not in words or any(word.startswith(_OWN_ORDER) for word in words):
+        return words
+    at = words.index("-m") + 1
+    return [*words[:at], "--order", "grid", *words[at:]]
 
 
 def carry_out(folder: Path, *words: str, **variables: str) -> Done:

@@ -135,7 +135,7 @@ def test_main_job_names_folders_by_varying_settings_and_signature(grid: Any) -> 
 def test_main_job_records_its_command_axes_and_host(grid: Any) -> None:
     said = json.loads(grid.sweep.paths.record.read_text())
     assert said["axes"] == {"batch_size": [16, 32], "num_workers": [0, 1], "device": ["cpu", "cuda"]}
-    assert said["command"][:5] == ["python", "-m", "runmanager", "-m", "lr=0.01"]
+    assert said["command"][:4] == ["python", "-m", "runmanager", "-m"] and "lr=0.01" in said["command"]
     assert said["command"][-1] == "model=logistic"
     settings = {each.signature: each.settings for each in grid.sweep.records}
     order = [tuple(settings[each][key] for key in ("batch_size", "num_workers", "device")) for each in said["cells"]]
