@@ -139,7 +139,7 @@ class SweepRequest:
     output_root: str = _option("outputs", "Where sweeps are stored.", "FOLDER", **_SWEEP)
     resume: str = _option(
         "auto",
-        "What becomes of stored cells: run what is missing, run all again, or require some.",
+        "`auto` runs what is missing, `never` runs every cell again, `must` requires stored runs.",
         choices="auto, never, must",
         **_SWEEP,
     )

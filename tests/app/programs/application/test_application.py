@@ -298,7 +298,7 @@ def test_commands_read_such_a_sweep(application: Application) -> None:
 
     assert "2 finished" in runmanager("watch", "outputs/read")
     assert "printed by the task" in runmanager("show", f"outputs/read/runs/{name}")
-    lr = name.partition("-")[0]
+    lr = name.partition("-")[0].replace("_", "=")  # as the run's name has it, unlike its folder
     command = f"python train.py -m hydra/sweeper=runmanager {' '.join(ranked)} {lr}"
     assert f"python train.py -m hydra/sweeper=runmanager {' '.join(ranked)} lr=0.1" in runmanager(
         "best", "outputs/read"

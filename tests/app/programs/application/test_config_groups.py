@@ -262,7 +262,7 @@ def test_a_choice_is_shown_and_filtered_like_a_setting(application: Application,
     write_choices(application)
     axes = ("optimizer=sgd,adam", "lr=0.1,0.2", "seed=0,1,2", "optimizer@second=adam")
     ranked = ("hydra.sweeper.metric=score", "hydra.sweeper.better=max")
-    done = application.run("hydra.sweeper.name=chosen", *ranked, *axes)
+    done = application.run("hydra.sweeper.name=chosen", "hydra.sweeper.order=grid", *ranked, *axes)
     assert done.status == 0, done.err
     assert columns_of(done.out)[:4] == ["lr", "optimizer", "seeds", "status"]
     assert check_sweep_files(application.sweep("chosen").root) >= 10
