@@ -12,7 +12,7 @@ def test_demo_runs_its_preset_in_a_fresh_folder(command: Callable, application: 
     preset, name, root, *rest = application.calls[0]
     assert (preset, root, rest) == ("experiment=digits_quick", "output_root=outputs", ["--yes"])
     assert name.startswith("name=demo-")
-    assert application.calls[1] == ["experiment=digits_quick", "name=mine", "output_root=there", "--yes", "epochs=1"]
+    assert application.calls[1] == ["experiment=digits_quick", "--yes", "epochs=1", "name=mine", "output_root=there"]
 
 
 def test_demo_prints_where_its_files_are(process: Callable, tmp_path: Path) -> None:
