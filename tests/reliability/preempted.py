@@ -53,7 +53,7 @@ def six_cells(folder: Path, slurm: "Slurm", *, is_detached: bool) -> Six:
     shutil.copy(DYING, folder / "own.py")
     (folder / "gate").touch()
     words = [*TINY, "epochs=3", f"+model.way={','.join(WAYS)}", "num_workers=1", "name=six", "hydra/launcher=slurm"]
-    words += ["hydra.launcher.poll_seconds=0.3", f"hydra.launcher.wait={not is_detached}"]
+    words += ["hydra.launcher.poll_seconds=0.3", f"hydra.launcher.wait={not is_detached}", "--order", "grid"]
     log = folder / "six.log"
     sweep = SweepPaths(folder / "outputs" / "six")
     process = start(folder, "-m", *words, log=log, variables=slurm.variables)

@@ -210,20 +210,42 @@ polite = last
 
 def _job_words(ways: Sequence[str], options: Mapping[str, str]) -> list[str]:
     launcher = [f"hydra.launcher.{name}={value}" for name, value in options.items()]
-    return ["-m", "runmanager", "-m", *TINY, f"+model.way={','.join(ways)}", *launcher, "name=stopped"]
+    return [
+        "-m",
+        "runmanager",
+        "-m",
+        *TINY,
+        f"+model.way={','.join(ways)}",
+        *launcher,
+        "name=stopped",
+        "--order",
+        "grid",
+    ]
 
 
 def _application_words(ways: Sequence[str], options: Mapping[str, str]) -> list[str]:
     sweeper = ["hydra/sweeper=runmanager", "hydra.sweeper.name=stopped", "hydra/launcher=runmanager"]
     launcher = [f"hydra.launcher.{name}={value}" for name, value in options.items()]
-    return ["train.py", "-m", *sweeper, *launcher, f"way={','.join(ways)}"]
+    return ["train.py", "-m", *sweeper, "hydra.sweeper.order=grid", *launcher, f"way={','.join(ways)}"]
 
 
 def _script_words(ways: Sequence[str], options: Mapping[str, str]) -> list[str]:
     names = {"processes_per_run": "processes"}
     launcher = [f"--{names.get(name, name).replace('_', '-')}={value}" for name, value in options.items()]
     scalar = ["--scalar", r"loss=loss (\S+)"]
-    return ["-c", MAIN, "sweep", "--name", "stopped", *launcher, *scalar, "train.py", f"way={','.join(ways)}"]
+    return [
+        "-c",
+        MAIN,
+        "sweep",
+        "--name",
+        "stopped",
+        "--order",
+        "grid",
+        *launcher,
+        *scalar,
+        "train.py",
+        f"way={','.join(ways)}",
+    ]
 
 
 _PROMISED = dict.fromkeys(_WAYS, INTERRUPTED)

@@ -10,7 +10,7 @@ from ..app.programs.application.test_ranked_application import RANKED
 from ..app.programs.application.test_started_again import AGAIN, seen
 
 SLURM = ("hydra/launcher=runmanager_slurm", "hydra.launcher.poll_seconds=0.3", "hydra.launcher.time=10")
-WORDS = (*SLURM, "hydra.sweeper.name=cluster", "way=fine,raises,is killed")
+WORDS = (*SLURM, "hydra.sweeper.name=cluster", "hydra.sweeper.order=grid", "way=fine,raises,is killed")
 
 
 def test_jobs_of_an_array_tell_every_end_and_a_rerun_does_what_is_missing(slurm: Slurm, tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_cell_may_start_its_program_again_in_its_job(slurm: Slurm, tmp_path: P
     (tmp_path / "again.py").write_text(AGAIN)
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "again.yaml").write_text("way: none\nseed: 1\nlr: 0.5\ntext: plain\napi_key: null\n")
-    words = (*SLURM, "hydra.sweeper.name=again", "way=same,executes")
+    words = (*SLURM, "hydra.sweeper.name=again", "hydra.sweeper.order=grid", "way=same,executes")
     application = Application(tmp_path)
     done = application.run(*words, script="again.py", **slurm.variables)
     assert done.status == 0, done.out + done.err

@@ -13,7 +13,19 @@ SLURM = ("--launcher", "slurm", "--slurm", "poll_seconds=0.3", "--slurm", "time=
 
 def test_every_death_of_a_script_is_told_truly(bench: Any) -> None:
     (bench.folder / "train.py").write_text(DEATHS)
-    words = ("sweep", "--name", "script", *SLURM, *SCALARS, "train.py", f"way={','.join(WAYS)}", "--", "fit")
+    words = (
+        "sweep",
+        "--name",
+        "script",
+        "--order",
+        "grid",
+        *SLURM,
+        *SCALARS,
+        "train.py",
+        f"way={','.join(WAYS)}",
+        "--",
+        "fit",
+    )
     done = bench.end_of(bench.start_python("-c", MAIN, *words))
     assert done.status == 1, done.err
     records = {each.config["way"]: each for each in bench.sweep("script").records}

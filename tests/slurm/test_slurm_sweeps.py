@@ -76,7 +76,7 @@ def test_a_job_killed_with_all_its_processes_is_reported(killer: str, bench: Any
 
 def test_an_interrupted_driver_lets_the_epoch_end_and_cancels_the_queue(bench: Any) -> None:
     bench.close_gate()
-    words = ("-m", "+model.way=gate,one", "hydra.launcher.array_parallelism=1", "name=stop")
+    words = ("-m", "+model.way=gate,one", "hydra.launcher.array_parallelism=1", "--order", "grid", "name=stop")
     process = bench.start(*words)
     bench.wait_at_gate()
     process.send_signal(signal.SIGINT)
@@ -100,7 +100,7 @@ COMMAND = "import sys; from runmanager.cli.main import run_command; sys.exit(run
 
 def test_a_detached_sweep_continues_by_itself_and_is_submitted_once(bench: Any) -> None:
     bench.close_gate()
-    words = ("-m", "+model.way=gate,one,killed", "hydra.launcher.array_parallelism=1", "name=off")
+    words = ("-m", "+model.way=gate,one,killed", "hydra.launcher.array_parallelism=1", "--order", "grid", "name=off")
     detached = (*words, "hydra.launcher.wait=false")
     done = bench.run(*detached)
     assert done.status == 0, done.err
@@ -136,7 +136,7 @@ def test_a_detached_sweep_continues_by_itself_and_is_submitted_once(bench: Any) 
 
 def test_a_later_driver_waits_for_queued_jobs(bench: Any) -> None:
     bench.close_gate()
-    words = ("-m", "+model.way=gate,one", "hydra.launcher.array_parallelism=1", "name=later")
+    words = ("-m", "+model.way=gate,one", "hydra.launcher.array_parallelism=1", "--order", "grid", "name=later")
     assert bench.run(*words, "hydra.launcher.wait=false").status == 0
     bench.wait_at_gate()
     sweep = bench.sweep("later")
