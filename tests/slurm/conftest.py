@@ -17,6 +17,7 @@ import pytest
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.reader import read_epochs, read_sweep
+from runmanager.records.sweep.sweep_record import read_sweep_record
 
 from ..processes import discard, wait_for_output
 
@@ -84,7 +85,10 @@ class Sweep:
         """Return the job of each cell, by the readable name of its run."""
         if not self.paths.slurm_jobs.exists():
             return {}
-        return {name.rpartition("-")[0]: job for name, job in json.loads(self.paths.slurm_jobs.read_text()).items()}
+        record = read_sweep_record(self.paths)
+        assert record is not None
+        names = {cell.run: cell.name.rpartition("-")[0] for cell in record.planned}
+        return {names[folder]: job for folder, job in json.loads(self.paths.slurm_jobs.read_text()).items()}
 
     def rows(self) -> list[dict[str, str]]:
         with self.paths.results("csv").open(newline="") as lines:
