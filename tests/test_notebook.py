@@ -44,7 +44,7 @@ def test_example_notebook_runs_and_shows_its_live_table_once(example: nbformat.N
     assert not [output for cell in code for output in cell.outputs if output.output_type in ("error", "stream")]
     (table,) = code[0].outputs
     lines = plain(table).splitlines()
-    assert lines[0].startswith("$ runmanager sweep lr=") and lines[1] == "outputs/example: 8 cells"
+    assert lines[0].startswith("$ runmanager sweep ") and " lr=" in lines[0] and lines[1] == "outputs/example: 8 cells"
     assert sum(line.startswith("✓ lr=") for line in lines) == 8
     assert re.fullmatch(r"8 finished · over after [\d.]+s", lines[-1])
     assert "✓" in table.data["text/plain"] and "\x1b[32m" in table.data["text/plain"]
