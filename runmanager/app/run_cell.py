@@ -50,7 +50,8 @@ def run_cell(cfg: DictConfig) -> float | None:
     is_driven = DRIVEN_VARIABLE in os.environ
     register_resolvers()
     options, params = read_config(cfg), plain_config(cfg)
-    request = read_node(OmegaConf.to_container(HydraConfig.get().sweeper))  # type: ignore[arg-type]
+    sweeper: Any = OmegaConf.to_container(HydraConfig.get().sweeper)
+    request = read_node(sweeper)
     if request.metric is not None and request.better is not None:
         define_metric(request.metric, better=request.better)
     if not is_driven:

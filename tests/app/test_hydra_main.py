@@ -83,10 +83,10 @@ def test_version_prints_hydras_version(command: Callable[..., Any]) -> None:
         (["--quite"], ["did you mean '--quiet'?"]),
         (["--dryrun", "lr=0.1"], ["did you mean '--dry-run'?"]),
         (["--point", "points.yaml", "lr=0.1"], ["did you mean '--points'?"]),
-        (["--learning-rate", "0.1"], ["a setting is written `lr=0.1`."]),
+        (["--learning-rate", "0.1"], ["a setting is written lr=0.1."]),
         (["--nmae", "first"], ["did you mean '--name'?"]),
-        (["--nothing-like-it", "7"], ["a setting is written `nothing_like_it=7`."]),
-        (["--lr=0.1", "--epochs"], ["a setting is written `lr=0.1`.", "a setting is written `epochs=…`."]),
+        (["--nothing-like-it", "7"], ["a setting is written nothing_like_it=7."]),
+        (["--lr=0.1", "--epochs"], ["a setting is written lr=0.1.", "a setting is written `epochs=…`."]),
     ],
 )
 def test_an_unknown_flag_is_rejected_with_what_was_meant(

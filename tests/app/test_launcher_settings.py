@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from runmanager.launching.local.time_limits import LimitWatch
-from runmanager.records.files.paths import RunPaths
 
 from ..processes import time_since
 
@@ -110,9 +109,9 @@ def test_the_error_is_printed_when_it_happens(
     done = command("-m", *tiny, *OWN, "lr=0.1", "+model.way=fails,fine", "name=shown", "--quiet")
     lines = done.out.splitlines()
     (failed,) = (each for each in sweep("shown").records if each.status == "failed")
-    paths = RunPaths(Path("outputs/shown/runs") / failed.name)
-    end = lines.index(f"  the whole error: {paths.error}")
-    told = [line.strip() for line in (hurt / paths.error).read_text().splitlines()]
+    error = sweep("shown").paths.run(failed.name).error
+    end = lines.index(f"  the whole error: {error.relative_to(hurt)}")
+    told = [line.strip() for line in error.read_text().splitlines()]
     assert told[-1] == lines[end - 1].strip() == "ValueError: it hurts"
     shown = [line.strip() for line in lines[1:end]]
     assert shown == told if len(told) <= 20 else shown == ["…", *told[-20:]]

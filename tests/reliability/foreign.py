@@ -154,8 +154,7 @@ class Application(Sweep):
 
         `victims` has the states that the killed runs may have, if they had not ended before.
         """
-        path = self.paths.root / "ended.txt"
-        ended = {line.rsplit(" ", 1)[0] for line in path.read_text().splitlines()} if path.exists() else set()
+        ended = {name for name, _ in self.noted("ended.txt")}
         for record in self.records():
             is_finished = record.status is Status.FINISHED
             state = f"{record.status} ({record.reason})"

@@ -149,6 +149,11 @@ class Sweep:
 
     def begun(self) -> list[tuple[str, int]]:
         """Return each beginning of an epoch, or of another unit of work: the run's name and its number."""
-        path = self.paths.root / "begun.txt"
+        return self.noted("begun.txt")
+
+    def noted(self, file: str) -> list[tuple[str, int]]:
+        """Return what runs have noted in a file of the sweep, a line each: the run's name and a number."""
+        path = self.paths.root / file
         lines = path.read_text().splitlines() if path.exists() else []
-        return [(name, int(epoch)) for name, epoch in (line.rsplit(" ", 1) for line in lines)]
+        names = {run.paths.name: run.record.name for run in read_sweep(self.paths).runs}
+        return [(names.get(run, run), int(number)) for run, number in (line.rsplit(" ", 1) for line in lines)]

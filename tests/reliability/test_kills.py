@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import torch
 
+from runmanager.records.storage.reader import read_record
+
 # Per variant the process that each run kills, itself or its driver, in a random epoch.
 VICTIM = {"adam": "run", "sgd": "driver", "resident": "run"}
 
@@ -34,11 +36,11 @@ def test_repeatedly_killed_cells_of_a_script_end_like_undisturbed_ones(kills: Mo
     ended = whole.paths.root / "ended.txt"
     first, second = ended.read_text().splitlines()
     ended.write_text(f"{first}\n")
-    (path,) = (each for each in whole.run_paths() if each.name == first.rpartition(" ")[0])
+    path, other = (whole.paths.run(line.rpartition(" ")[0]) for line in (first, second))
+    names = [read_record(each).name for each in (path, other)]
     path.record.write_text(path.record.read_text().replace('"finished"', '"failed"', 1))
-    untrue = list(whole.untrue_states({path.name: {"killed (signal)"}}))
-    name_of_second = second.rpartition(" ")[0]
-    states = {f"{path.name} reads failed (None)", f"{name_of_second} reads finished (None)"}
+    untrue = list(whole.untrue_states({names[0]: {"killed (signal)"}}))
+    states = {f"{names[0]} reads failed (None)", f"{names[1]} reads finished (None)"}
     assert {each.partition(": ")[2] for each in untrue} == states
 
 
@@ -116,7 +118,7 @@ def test_killed_and_resumed_run_is_bit_equal_to_undisturbed(
     assert commands == (1 if VICTIM[variant] == "run" else len(epochs))
     assert broken.run() > 0
     assert kills.differences(broken, whole) == []
-    attempts = {record.name: record.attempt for record in broken.records()}
+    attempts = {paths.name: read_record(paths).attempt for paths in broken.run_paths()}
     assert attempts == dict.fromkeys(epochs, 2)
     for name, epoch in epochs.items():
         begun = [number for run, number in broken.begun() if run == name]

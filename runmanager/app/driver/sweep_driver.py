@@ -44,7 +44,7 @@ from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver, timeout_faults
 from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE
 from runmanager.records.storage.reader import SweepContents, read_sweep
-from runmanager.records.sweep.start_order import Order, order_faults
+from runmanager.records.sweep.start_order import Order
 from runmanager.records.sweep.sweep_record import add_cells, fresh_sweep_folder, leave_sweep, read_sweep_record
 from runmanager.signals import INTERRUPTED_STATUS, handle_signals
 from runmanager.text import pluralize, printable_line, wrapped
@@ -89,8 +89,7 @@ class DriverOptions:
     named: Callable[[Sequence[str], str], Sequence[str]] = lambda command, name: (*command, f"name={name}")
 
     def __post_init__(self) -> None:
-        faults = timeout_faults(self.timeout_name, self.heartbeat_timeout) + order_faults(self.order, self.order_name)
-        if faults:
+        if faults := timeout_faults(self.timeout_name, self.heartbeat_timeout):
             raise ConfigurationError(faults)
 
 

@@ -6,9 +6,10 @@ from typing import Any
 from runmanager.app.driver.program import Storage
 from runmanager.app.driver.sweep_driver import DriverOptions
 from runmanager.app.programs.metric_advice import metric_advice
-from runmanager.app.request.sweep_request import SweepRequest, flag_of
+from runmanager.app.request.command import choice_faults
+from runmanager.app.request.sweep_request import SweepRequest, flag_of, options
 from runmanager.launching.plan import Resume
-from runmanager.records.run.metric_direction import BETTER, prefers_larger
+from runmanager.records.run.metric_direction import prefers_larger
 from runmanager.validation import fault
 
 __all__ = ["driver_options", "request_faults", "storage_of"]
@@ -22,14 +23,14 @@ def request_faults(request: SweepRequest, key: Key, *, needs_direction: bool = T
 
     `needs_direction`: of a metric it must be known which values are better.
     """
-    if request.resume not in list(Resume):
-        faults = [fault(key("resume"), f"be one of {', '.join(Resume)}", request.resume)]
-    else:
-        faults = storage_of(request).faults(key)
+    faults = [
+        line for each in options().values() for line in choice_faults(each, getattr(request, each.name), key(each.name))
+    ]
+    if faults:
+        return faults  # what follows needs values that are known
+    faults = storage_of(request, key).faults(key)
     better, metric = request.better, request.metric
-    if better is not None and better not in BETTER:
-        faults.append(fault(key("better"), "be max or min", better))
-    elif better is not None and metric is None and len(request.scalar) != 1:
+    if better is not None and metric is None and len(request.scalar) != 1:
         faults.append(fault(key("better"), f"be given with `{key('metric')}`, whose direction it is", "it alone"))
     if needs_direction and metric is not None and better is None and prefers_larger(metric) is None:
         faults.append(
@@ -41,16 +42,21 @@ def request_faults(request: SweepRequest, key: Key, *, needs_direction: bool = T
     return faults
 
 
-def storage_of(request: SweepRequest, *, rerun_with: str = "", restore_with: str = "") -> Storage:
-    """Return where the sweep is stored; the last two say how its command asks for these options."""
+def storage_of(request: SweepRequest, key: Key = flag_of) -> Storage:
+    """Return where the sweep is stored; `key` names an option."""
     return Storage(
         request.name,
         request.output_root,
         Resume(request.resume),
         request.rerun_changed,
-        rerun_with=rerun_with or "--rerun-changed",
-        restore_with=restore_with or "--restore",
+        rerun_with=_given(key("rerun_changed")),
+        restore_with=_given(key("restore")),
     )
+
+
+def _given(option: str) -> str:
+    """An option without a value, as a flag or as a setting."""
+    return option if option.startswith("--") else f"{option}=true"
 
 
 def driver_options(

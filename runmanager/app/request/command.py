@@ -7,6 +7,7 @@ it stands before `--`.
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from runmanager.app.request.override_quoting import format_override
@@ -21,31 +22,27 @@ __all__ = [
     "RERUN",
     "Command",
     "after_separator",
+    "choice_faults",
     "option_words",
     "take_value",
     "unknown_names",
 ]
 
+MULTIRUN = ("-m", "--multirun")
+"""What asks for a grid: it adds nothing to `runmanager sweep`."""
 HYDRA_OPTIONS = (
     *("--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd"),
     *("--info", "-i"),
 )
 """Hydra's own options with a value."""
-HYDRA_FLAGS = (
-    *("--help", "-h", "--hydra-help", "--version", "--resolve", "--run", "-r", "--multirun", "-m"),
-    *("--shell-completion", "-sc"),
-)
+_ASKING = ("--help", "-h", "--hydra-help", "--version", "--shell-completion", "-sc")
+HYDRA_FLAGS = (*_ASKING, "--resolve", "--run", "-r", *MULTIRUN)
 """Hydra's own options without one."""
-_INFORMATION = (
-    *("--help", "-h", "--hydra-help", "--version", "--cfg", "-c", "--info", "-i"),
-    *("--shell-completion", "-sc"),
-)
-MULTIRUN = ("-m", "--multirun")
-"""What asks for a grid: it adds nothing to `runmanager sweep`."""
+_INFORMATION = (*_ASKING, "--cfg", "-c", "--info", "-i")
 RERUN = "--experimental-rerun"
 """Hydra's option that no command of ours takes."""
 _ELSEWHERE = {
-    Kind.JOB: "it goes with a script, as in `runmanager sweep train.py {} …`",
+    Kind.JOB: "it goes with a script, as in `runmanager sweep train.py {flag} …`",
     Kind.APPLICATION: "the settings of a Hydra application are its configuration",
 }
 # What Slurm's launcher calls by another name.
@@ -69,9 +66,9 @@ class Command:
 
     `given` has the options that it gives, by name, each as it was typed last, and `after` those that stand behind the
     program. `program` is a path that ends in `.py`, or a module's name; without one, it is the built-in job.
-    `settings` are all words of the program: NAME=VALUE, and options of Hydra. `unknown` are options of nobody, each
-    with the value that seems to belong to it. `fixed` stands after `--`, and `words` is the whole command. `faults`
-    are those that it has with any program.
+    `settings` are all words of the program: NAME=VALUE, and options of Hydra. `unknown` are options that neither
+    runmanager nor Hydra has, each with the value that seems to belong to it. `fixed` stands after `--`, and `words` is
+    the whole command. `faults` are those that it has with any program.
     """
 
     request: SweepRequest
@@ -133,9 +130,8 @@ class Command:
         if kind is Kind.JOB:
             name = name.replace("-", "_")
             name = next(iter(nearest_names(name, names, max_names=1, cutoff=0.7)), name)
-        setting = in_backticks(f"{name}={value or '…'}")
         fixed = "" if kind is Kind.JOB else ", a fixed argument stands after `--`"
-        return f"{line}; a setting is written {setting}{fixed}."
+        return f"{line}; a setting is written {name}={value or '…'}{fixed}."
 
     def _form_faults(self) -> Iterator[str]:
         """Faults of words that are neither NAME=VALUE nor options of Hydra."""
@@ -158,15 +154,15 @@ class Command:
 
     def _disagreements(self, kind: Kind) -> Iterator[str]:
         """Options that a word of the command gives another value, as a setting of Hydra."""
-        if kind is Kind.SCRIPT:
-            return
-        typed = {word.lstrip("+").partition("=")[0]: word for word in self.settings if not word.startswith("-")}
-        for ours in self.hydra_words(kind, keeps_equal=True):
-            name = ours.partition("=")[0]
-            other = typed.get(name, ours).lstrip("+")
-            if _unquoted(other) != _unquoted(ours):
-                flag = next((flag_of(each) for each in self.given if _hydra_name(each, kind) == name), name)
-                yield f"`{flag}` must be given once, got it and `{typed[name]}`; leave out one of the two."
+        for flag, ours in () if kind is Kind.SCRIPT else self._as_settings(kind):
+            typed = self._typed.get(ours.partition("=")[0], ours)
+            if _unquoted(typed.lstrip("+")) != _unquoted(ours):
+                yield f"`{flag}` must be given once, got it and `{typed}`; leave out one of the two."
+
+    @cached_property
+    def _typed(self) -> dict[str, str]:
+        """The settings among its words, by their names."""
+        return {word.lstrip("+").partition("=")[0]: word for word in self.settings if not word.startswith("-")}
 
     def _launcher_faults(self) -> list[str]:
         if self.request.launcher != "slurm":
@@ -182,40 +178,31 @@ class Command:
         """The settings NAME=VALUE that only its launcher has."""
         return [*self.request.launcher_option, *self.request.slurm]
 
-    def hydra_words(self, kind: Kind, *, keeps_equal: bool = False) -> list[str]:
+    def hydra_words(self, kind: Kind) -> list[str]:
         """Return the options as settings of Hydra, without those that a word of the command gives already."""
-        words = [
-            format_override(name, _hydra_value(each, getattr(self.request, each.name)))
-            for each in options().values()
-            if each.name in self.given and not _lacks(each.name, kind) and (name := self._hydra_name(each, kind))
-        ]
+        return [word for _, word in self._as_settings(kind) if word.partition("=")[0] not in self._typed]
+
+    def _as_settings(self, kind: Kind) -> Iterator[tuple[str, str]]:
+        """The options that this kind of program takes, each with the setting of Hydra that says the same."""
+        is_slurm = self.request.launcher == "slurm"
         if "launcher" in self.given:
-            slurm = self.request.launcher == "slurm"
-            word = {Kind.JOB: ("local", "slurm"), Kind.APPLICATION: ("runmanager", "runmanager_slurm")}[kind][slurm]
-            words.insert(0, f"hydra/launcher={word}")
-        words += [f"hydra.launcher.{word}" for word in self.launcher_settings]
-        if keeps_equal:
-            return words
-        typed = {word.lstrip("+").partition("=")[0] for word in self.settings if "=" in word}
-        return [word for word in words if word.partition("=")[0] not in typed]
-
-    def _hydra_name(self, each: Option, kind: Kind) -> str:
-        if each.name == "gpus_per_run" and self.request.launcher == "slurm":
-            return "hydra.launcher.gpus_per_node"
-        return each.hydra_name(kind)
-
-
-def _hydra_name(name: str, kind: Kind) -> str:
-    return "hydra/launcher" if name == "launcher" else options()[name].hydra_name(kind)
+            names = {Kind.JOB: ("local", "slurm"), Kind.APPLICATION: ("runmanager", "runmanager_slurm")}
+            yield "--launcher", f"hydra/launcher={names[kind][is_slurm]}"
+        for each in options().values():
+            name, value = each.hydra_name(kind), getattr(self.request, each.name)
+            if each.name not in self.given or _lacks(each.name, kind) or not name:
+                continue
+            if each.name == "gpus_per_run" and is_slurm:
+                name = "hydra.launcher.gpus_per_node"
+            # Ranks are a number to Hydra, which sweeps over no settings of its own.
+            is_number = each.name == "processes" and value.isdecimal()
+            yield each.flag, format_override(name, int(value) if is_number else value)
+        for word in self.launcher_settings:
+            yield "--launcher-option", f"hydra.launcher.{word}"
 
 
 def _unquoted(word: str) -> str:
     return word.replace('"', "").replace("'", "")
-
-
-def _hydra_value(each: Option, value: Any) -> Any:
-    # Ranks are a number to Hydra, which sweeps over no settings of its own.
-    return int(value) if each.name == "processes" and value.isdecimal() else value
 
 
 def _lacks(name: str, kind: Kind) -> bool:
@@ -223,11 +210,17 @@ def _lacks(name: str, kind: Kind) -> bool:
 
 
 def _not_taken(each: Option, kind: Kind, typed: str) -> str:
-    value = typed.partition("=")[2] or (typed.split(" ", 1)[1] if " " in typed else "…")
-    way_out = each.elsewhere.get(kind, _ELSEWHERE.get(kind, "")).format(each.flag)
-    if each.name == "device":
-        way_out = f"write device={value}"
+    value = typed.partition("=")[2] or typed.partition(" ")[2] or "…"
+    way_out = each.elsewhere.get(kind, _ELSEWHERE.get(kind, "")).format(flag=each.flag, value=value)
     return fault(each.flag, f"be left out for {kind}", "it", way_out)
+
+
+def choice_faults(each: Option, value: Any, key: str) -> list[str]:
+    """Return the fault of a value that is none of an option's choices; `key` is how the user names the option."""
+    choices = each.choices.split(", ") if each.choices else []
+    if value is None or not choices or value in choices:
+        return []
+    return [fault(key, f"be one of {each.choices}", value, did_you_mean(str(value), choices, cutoff=0.6))]
 
 
 def option_words(request: SweepRequest, names: Collection[str]) -> list[str]:

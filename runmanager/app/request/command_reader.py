@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from runmanager.app.request.command import HYDRA_FLAGS, HYDRA_OPTIONS, RERUN, Command
+from runmanager.app.request.command import HYDRA_FLAGS, HYDRA_OPTIONS, RERUN, Command, choice_faults
 from runmanager.app.request.sweep_request import Form, Option, SweepRequest, options
 from runmanager.text import shell_join, shell_quote
-from runmanager.validation import did_you_mean, fault
+from runmanager.validation import fault
 
 __all__ = ["read_words", "split_fixed"]
 
@@ -162,11 +162,8 @@ def _parsed(each: Option, text: str) -> tuple[Any, list[str]]:
     """The value of an option from its text, and its faults."""
     if each.form in (Form.NAMES, Form.GROUPS):
         return [name.strip() for name in text.split(",")], []
-    choices = each.choices.split(", ") if each.choices else []
-    if choices and text not in choices:
-        return each.default, [
-            fault(each.flag, f"be one of {each.choices}", text, did_you_mean(text, choices, cutoff=0.6))
-        ]
+    if bad := choice_faults(each, text, each.flag):
+        return each.default, bad
     if each.type in (int, int | None):
         is_number = re.fullmatch(r"[+-]?\d{1,18}", text) is not None
         return (int(text), []) if is_number else (each.default, [fault(each.flag, "be a whole number", text)])

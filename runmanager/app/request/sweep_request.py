@@ -130,7 +130,6 @@ _OF_PROGRAMS: Any = {"takes": frozenset({Kind.SCRIPT, Kind.APPLICATION})}
 _OF_SCRIPTS: Any = {"takes": frozenset({Kind.SCRIPT})} | _HERE
 
 
-# fmt: off  # a line of words, a line of facts
 @dataclass(frozen=True, kw_only=True)
 class SweepRequest:
     """What a command asks of a sweep, apart from its program and settings. See `runmanager sweep --help`."""
@@ -177,7 +176,13 @@ class SweepRequest:
         **_OF_PROGRAMS,
         elsewhere={Kind.JOB: "it knows which of its settings change what is computed"},
     )
-    device: str | None = _option(None, "The setting that names the device. Default: device.", "NAME", **_OF_PROGRAMS)
+    device: str | None = _option(
+        None,
+        "The setting that names the device. Default: device.",
+        "NAME",
+        **_OF_PROGRAMS,
+        elsewhere={Kind.JOB: "write device={value}"},
+    )
     resume_with: str | None = _option(
         None,
         "A setting from the second attempt on, where the file exists; {run_dir} is the run's folder.",
@@ -244,9 +249,6 @@ class SweepRequest:
     quiet: bool = _option(False, "Show only what went wrong.")
     yes: bool = _option(False, "Do not ask before a large sweep.")
     debug: bool = _option(False, "Add the traceback of an error.", **_HERE)
-
-
-# fmt: on
 
 
 def _described(each: "dataclasses.Field[Any]") -> Option:

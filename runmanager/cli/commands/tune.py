@@ -80,8 +80,8 @@ def tune(
 
     program, *settings = given if module is None else [module, *given]
     asked_for = {"output_root": output_root, "python": python, "argument": argument, "unchecked": unchecked or None}
-    chosen = {name: value for name, value in asked_for.items() if value is not None}
-    request = SweepRequest(name=dated_name("tune"), debug=bool(ctx.obj), **chosen)  # type: ignore[arg-type]
+    chosen: dict[str, Any] = {name: value for name, value in asked_for.items() if value is not None}
+    request = SweepRequest(name=dated_name("tune"), debug=bool(ctx.obj), **chosen)
     typed = ["--seconds", f"{seconds:g}", *option_words(request, chosen), *([] if module is None else ["-m", module])]
     command = Command(
         request,

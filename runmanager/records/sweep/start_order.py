@@ -4,9 +4,7 @@ from collections.abc import Hashable, Sequence
 from enum import StrEnum
 from itertools import chain
 
-from runmanager.validation import fault
-
-__all__ = ["Order", "order_faults", "order_of"]
+__all__ = ["Order", "order_of"]
 
 
 class Order(StrEnum):
@@ -14,11 +12,6 @@ class Order(StrEnum):
 
     GRID = "grid"
     RANDOM = "random"
-
-
-def order_faults(order: str | None, option: str = "--order") -> list[str]:
-    """Return the fault of a user's choice, which `option` gave; None stands for none."""
-    return [] if order is None or order in list(Order) else [fault(option, f"be {' or '.join(Order)}", order)]
 
 
 def order_of(

@@ -157,8 +157,13 @@ def test_cells_that_take_turns_have_their_own_order(tmp_path: Path) -> None:
     grid = Grid(tmp_path, RATES, [0], paired=True)
     with pytest.raises(ConfigurationError, match="`--order` must be left out where cells take turns, got random"):
         SweepDriver(grid, LocalLauncher(), DriverOptions(order="random")).run()
-    with pytest.raises(ConfigurationError, match=r"`hydra\.sweeper\.order` must be grid or random, got later"):
-        DriverOptions(order="later", order_name="hydra.sweeper.order")
+
+
+@pytest.mark.parametrize("words", [("--order", "later"), ("hydra.sweeper.order=later",)])
+def test_another_order_is_refused(command: Callable[..., Any], tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = command("-m", "lr=0.1,0.2", "name=mixed", *words)
+    assert (done.status, done.err) == (2, "error: `--order` must be one of grid, random, got later.\n")
+    assert not (tmp_path / "outputs").exists()
 
 
 def test_a_real_sweep_starts_its_runs_in_the_stored_order(

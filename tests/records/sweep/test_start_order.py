@@ -5,7 +5,7 @@ import hashlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runmanager.records.sweep.start_order import Order, order_faults, order_of
+from runmanager.records.sweep.start_order import Order, order_of
 
 
 def hashes(count: int) -> list[str]:
@@ -41,8 +41,3 @@ def test_stored_cells_keep_their_order_and_new_ones_join_their_seeds(seeds: list
         new = [found.index(at) for at in range(len(seeds)) if at not in stored and seeds[at] == seed]
         first = max(old) + 1 if old else min(new, default=0)
         assert sorted(new) == list(range(first, first + len(new))), "right behind the last of their seed, together"
-
-
-def test_another_word_is_refused() -> None:
-    assert order_faults(None) == order_faults("grid") == order_faults("random") == []
-    assert order_faults("shuffled") == ["`--order` must be grid or random, got shuffled."]

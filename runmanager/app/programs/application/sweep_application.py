@@ -55,11 +55,7 @@ def sweep_application(
         key=key,
         named=lambda command, name: (*command, f"{setting_of('name')}={name}"),
     )
-    storage = storage_of(
-        request,
-        rerun_with=_given(key("rerun_changed")),
-        restore_with=_given(key("restore")),
-    )
+    storage = storage_of(request, key)
     with environment_for_children(list(sys.argv)):
         supervised = task if isinstance(task, SupervisedTask) else SupervisedTask(task)
         application = _application_options(request, heartbeat_timeout, rules)
@@ -67,11 +63,6 @@ def sweep_application(
         if race is None:
             return SweepDriver(program, launcher, options).run()
         return _race(program, read_override_grid(loader, words, rules), launcher, asked=race)
-
-
-def _given(option: str) -> str:
-    """An option without a value, as a flag or as a setting."""
-    return option if option.startswith("--") else f"{option}=true"
 
 
 def _race(program: HydraApplication, grid: OverrideGrid, launcher: Launcher, *, asked: Mapping[str, Any]) -> None:
