@@ -92,7 +92,7 @@ REFUSED = [
     (("sweep", "--dry-run", "train.py", "kind=b,c", "lr=1,2", "--", "fit"), ["`kind` must be one of a, b, as the"]),
     (("sweep", "train.py", "lr=1", "--dry-run"), ["`command` must be given, as train.py requires it, got none; add c"]),
     (("sweep", "train.py", "lr=1", "--dryrun"), ["did you mean '--dry-run'?"]),
-    (("sweep", "train.py", "--lr", "1"), ["a setting is written `lr=1`, a fixed"]),
+    (("sweep", "train.py", "--lr", "1"), ["a setting is written lr=1, a fixed"]),
     (
         ("sweep", "--dryrun", "train.py", "lr=1"),
         ["`--dryrun` must be an option of runmanager, got an unknown one; did you mean '--d"],
