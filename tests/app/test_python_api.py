@@ -42,6 +42,43 @@ def test_invalid_overrides_are_rejected(overrides: list[Any], said: str, tmp_pat
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            {"workerz": 2},
+            "`workerz` must be an option of `runmanager sweep`, got an unknown one; did you mean 'workers'",
+        ),
+        ({"dry_run": True}, "`dry_run` must be left out, got it; `runmanager sweep --dry-run` shows the plan"),
+    ],
+)
+def test_invalid_options_are_rejected(options: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as refused:
+        run_sweep("lr=1", name="mine", output_root=tmp_path, **options)
+    assert str(refused.value).startswith(said)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_script_is_swept_with_the_options_of_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    (tmp_path / "train.py").write_text(
+        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--lr')\n"
+        "parser.add_argument('--fold')\nparser.add_argument('data')\ngiven = parser.parse_args()\n"
+        "print(f'loss: {given.lr}{given.fold} of {given.data}')\n"
+    )
+    words = ("train.py", "lr=1,2", "fold=3,4", "--", "there")
+    sweep = run_sweep(
+        *words, name="mine", scalar=r"loss=loss: (\S+)", exclude="lr>1 and fold>3", seed_name="fold", quiet=True
+    )
+    assert sorted((run.record.summary or {})["loss"] for run in read_sweep(sweep.paths).runs) == [13.0, 14.0, 23.0]
+    record = read_sweep_record(sweep.paths)
+    assert record is not None and record.seed_names == ("fold",)
+    assert capfd.readouterr().out == ""
+
+
 def test_watching_a_missing_sweep_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="must be a sweep's folder"):
         watch_sweep(tmp_path)

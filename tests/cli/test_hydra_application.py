@@ -43,7 +43,9 @@ def test_the_exit_status_is_that_of_the_application(
     assert command(name, "lr=0.1").status == status
 
 
-@pytest.mark.parametrize("words", [("sweep", "lr=0.1", "--help"), ("sweep",), ("run",)])
+@pytest.mark.parametrize(
+    "words", [("sweep", "lr=0.1", "--help"), ("sweep", "train.py", "lr=0.1", "-h"), ("sweep",), ("run",)]
+)
 def test_help_among_overrides_or_no_setting_prints_the_command_help(
     command: Callable, application: Application, words: tuple[str, ...]
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 import runmanager
 from runmanager.records.files.paths import SweepPaths
 
-from .conftest import write_sweep
+from .conftest import process_environment, write_sweep
 
 COMMANDS = (
     *("sweep", "run", "demo", "duel", "table", "compare", "best", "show", "diff", "reproduce", "report", "export"),
@@ -121,6 +121,20 @@ def test_an_unexpected_error_has_no_traceback(
     done = command("table", str(sweep.root))
     assert done.status == 1
     assert done.err == "error: unexpected KeyError: 'lost'; the same command with --debug shows where.\n"
+
+
+@pytest.mark.parametrize("words", [["--version"], ["table", "grid", "--format", "csv"], ["sweep", "--help"]])
+def test_the_module_is_the_command(process: Callable, sweep: SweepPaths, words: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "runmanager", *words],
+        env=process_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    same = process(*words)
+    assert (done.returncode, done.stdout) == (same.status, same.out) and done.stdout
 
 
 def test_windows_is_rejected_in_one_line(command: Callable, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,6 +142,16 @@ def test_main_job_records_its_command_axes_and_host(grid: Any) -> None:
     assert order == [(size, workers, device) for size in (16, 32) for workers in (0, 1) for device in ("cpu", "cuda")]
 
 
+def test_the_metric_that_a_command_names_ranks_its_cells_in_the_direction_that_it_gives(
+    command: Callable[..., Any], sweep: Callable[[str], Any], tiny: tuple[str, ...]
+) -> None:
+    done = command("-m", *tiny, "epochs=1", "lr=0.1,0.2", "name=ranked", "--metric", "val_loss", "--better", "max")
+    assert done.status == 0, done.err
+    assert {tuple((each.better or {}).items()) for each in sweep("ranked").records} == {(("val_loss", "max"),)}
+    losses = {row["lr"]: float(row["val_loss"]) for row in sweep("ranked").rows()}
+    assert f"with lr={max(losses, key=losses.__getitem__)}." in done.out
+
+
 def test_main_job_tables_have_the_columns_of_the_contract(grid: Any) -> None:
     root = grid.sweep.paths.root
     assert columns(root / "results.csv") == RESULT_COLUMNS

@@ -85,6 +85,10 @@ def test_a_limit_ends_a_script_and_a_retry_is_another_attempt(package: Folder) -
     (record,) = records_of(package, "late")
     assert (record.status, record.reason, record.attempt) == ("killed", "timeout", 2)
     assert "retried (2 of 2)" in done.out
+    words = ("run", "-m", "own.train", "hangs=true", "--name", "quiet", "--stall-timeout", "0.5")
+    assert package.run(*words).status == 1
+    (record,) = records_of(package, "quiet")
+    assert (record.status, record.reason) == ("killed", "stalled")
 
 
 APPLICATION = """
