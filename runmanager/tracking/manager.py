@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import torch
+import yaml
 
 from runmanager.errors import DeviceUnavailableError, RecordError, UsageError
+from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.file_errors import require_creatable, require_current_folder
 from runmanager.records.files.paths import RunPaths, SweepPaths, folder_name
 from runmanager.records.host.process import ProcessIdentity
@@ -20,7 +22,6 @@ from runmanager.records.settings.naming import readable_name
 from runmanager.records.settings.secrets import declare_secrets
 from runmanager.records.settings.signature import UNSIGNED, short_signature, signature
 from runmanager.records.settings.values import flatten, plain_settings
-from runmanager.records.storage.config_file import write_config
 from runmanager.records.storage.reader import Damage, read_epochs, read_record, read_sweep, read_tolerantly, run_name
 from runmanager.records.storage.run_end import skipped_record
 from runmanager.records.storage.run_folder import RunFolder
@@ -199,7 +200,7 @@ class RunManager(TutorialCalls):
         if opened.is_kept:
             self._show(f"{record.name}: finished already, kept; RunManager(…, overwrite=True) runs it again")
             return self._inactive_run(opened.folder)
-        write_config(opened.folder)
+        _write_config(opened.folder)
         is_resumed = opened.is_resumed or (can_resume and self._continue(opened.folder, options))
         return ActiveRun(
             folder=opened.folder,
@@ -305,7 +306,7 @@ class RunManager(TutorialCalls):
         opened = open_run(paths, skipped_record(record, str(error)), can_resume=False, overwrite=False)
         self._begun.append(paths)
         if not opened.is_kept:
-            write_config(opened.folder)
+            _write_config(opened.folder)
             self._show(f"{record.name}: skipped: {error}")
         self._write_tables()
         return self._inactive_run(opened.folder)
@@ -353,3 +354,12 @@ class RunManager(TutorialCalls):
         write_epochs_table([run for run in runs if run is not None and not run.is_damaged], Path(file_name))
         if self._owns_sweep:
             write_tables_if_begun(self.paths, self._begun)
+
+
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # same text in a third of the time
+
+
+def _write_config(folder: RunFolder) -> None:
+    """Write the settings of the run that is about to begin."""
+    text = yaml.dump(folder.record.config, Dumper=_DUMPER, sort_keys=False, allow_unicode=True)
+    replace_file(folder.paths.config, text)

@@ -13,32 +13,32 @@ import contextlib
 import datetime
 import logging
 import os
+import resource
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import yaml
 
 from runmanager.app.programs.cell_metrics import FoundMetrics, diverged_metric, logged_only, merged_metrics
 from runmanager.app.programs.cell_output import send_output_to
-from runmanager.app.programs.cell_progress import FolderActivity
 from runmanager.app.programs.program_error import in_program
-from runmanager.app.programs.seen_device import SeenDevice
 from runmanager.errors import RecordError
 from runmanager.launching.local.turn_keeper import current_turn_client
 from runmanager.launching.local.worker import OWN_PROCESS_VARIABLE, RESUMES_VARIABLE
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.host.gpus import is_device_missing
+from runmanager.records.host.gpus import find_gpus, is_device_missing
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver
 from runmanager.records.run.judge import Seen, judge
 from runmanager.records.run.program_report import ProgramReport, with_report
-from runmanager.records.run.run_record import RunRecord
+from runmanager.records.run.run_record import Environment, RunRecord
 from runmanager.records.run.status import Outcome, Status
 from runmanager.records.storage.reader import read_epochs, read_report
 from runmanager.records.storage.run_end import end_own_run, seen_in, skipped_record
@@ -196,11 +196,11 @@ class _Supervisor:
         self._spec = spec
         self._folder = folder
         self._began = began
-        activity = FolderActivity(folder.paths.root)
+        activity = _FolderActivity(folder.paths.root)
         self._heartbeat = Heartbeat(folder.paths.heartbeat, each_beat=lambda: self._advance(activity))
-        self._device = SeenDevice()
+        self._device = _SeenDevice()
 
-    def _advance(self, activity: FolderActivity) -> None:
+    def _advance(self, activity: "_FolderActivity") -> None:
         if activity.has_changed():
             self._heartbeat.progress += 1
 
@@ -301,3 +301,63 @@ def _interrupt() -> None:
 
 def _is_good_exit(error: BaseException) -> bool:
     return isinstance(error, SystemExit) and error.code in (None, 0)
+
+
+_OWN_FILES = frozenset({"heartbeat", "run.json"})
+
+
+class _FolderActivity:
+    """Watches the files directly in a run folder: their sizes, and when they were written."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._last = self._state()
+
+    def has_changed(self) -> bool:
+        """Whether a file has been written since the last call."""
+        earlier, self._last = self._last, self._state()
+        return self._last != earlier
+
+    def _state(self) -> frozenset[tuple[str, int, int]]:
+        try:
+            with os.scandir(self._root) as entries:
+                files = [(each.name, each.stat()) for each in entries if each.name not in _OWN_FILES]
+        except OSError:  # a file may vanish meanwhile
+            return frozenset()
+        return frozenset((name, stat.st_size, stat.st_mtime_ns) for name, stat in files)
+
+
+_KIBIBYTE = 1024
+
+
+class _SeenDevice:
+    """What this process used."""
+
+    def added_to(self, environment: Environment, *, is_child: bool = False) -> Environment:
+        """Return the environment with the device, unless the program has reported it.
+
+        `is_child`: the program was a child of this process.
+        """
+        if environment.device_name is not None:
+            return environment
+        return msgspec.structs.replace(environment, device_name=self._name(environment, is_child=is_child))
+
+    def _name(self, environment: Environment, *, is_child: bool) -> str | None:
+        cuda = _initialised_cuda()
+        if cuda is not None:
+            return str(cuda.get_device_name())
+        was_seen = "torch" in sys.modules and not is_child
+        return environment.cpu_model if was_seen or not find_gpus() else None
+
+    def peak_memory_bytes(self) -> int:
+        """Return the peak of what this process allocated on the accelerator; on CPU its peak resident memory."""
+        cuda = _initialised_cuda()
+        if cuda is not None:
+            return int(cuda.max_memory_allocated())
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIBIBYTE
+
+
+def _initialised_cuda() -> Any:
+    """Return `torch.cuda` if this process uses it."""
+    torch: Any = sys.modules.get("torch")
+    return torch.cuda if torch is not None and torch.cuda.is_initialized() else None

@@ -1,11 +1,14 @@
 """Every setting of a command, in the sections of its reference, and the section or settings that a name means."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from importlib import import_module
+from pathlib import Path
 
-from runmanager.app.compose.schema import Config
-from runmanager.app.reference.choice_files import choice_sentences, default_choices, settings_of_file
+from omegaconf import OmegaConf
+
+from runmanager.app.compose.schema import Config, conf_folder, group_choices
 from runmanager.app.reference.option_fields import Setting, field_sentences, settings_of
 from runmanager.app.request.grid_sweeper_options import GridSweeperOptions
 from runmanager.errors import UsageError
@@ -60,14 +63,14 @@ def _group(name: str) -> Section:
         for choice, options in types.items()
         for setting in settings_of(options, prefix=f"{name}.", choice=choice, without=_HIDDEN)
     ]
-    choices = choice_sentences(name)
+    choices = _choice_sentences(name)
     if "custom" in choices:
-        settings += settings_of_file(name, "custom")
+        settings += _settings_of_file(name, "custom")
     if name == "metrics":
         settings.append(
             Setting("metrics.NAME._target_", "A class, as torchmetrics.F1Score; its arguments follow.", "str", "none")
         )
-    return Section(name, name, _sentence_of(name), _merged(settings), choices, default_choices().get(name, ""))
+    return Section(name, name, _sentence_of(name), _merged(settings), choices, _default_choices().get(name, ""))
 
 
 def _part(name: str) -> Section:
@@ -80,7 +83,7 @@ def _sentence_of(group: str) -> str:
 
 def _presets() -> Section:
     sentence = "A preset: settings, and mostly axes, that each can be overridden."
-    return Section(_PRESETS, _PRESETS, sentence, (), choice_sentences(_PRESETS), default_choices()[_PRESETS])
+    return Section(_PRESETS, _PRESETS, sentence, (), _choice_sentences(_PRESETS), _default_choices()[_PRESETS])
 
 
 def _launchers() -> list[Section]:
@@ -129,3 +132,52 @@ def find(name: str) -> tuple[Section, tuple[Setting, ...]]:
             return section, ()
     names = [key for each in known for key in (each.name, *(setting.key for setting in each.settings)) if key]
     raise UsageError(f"`help` must name a setting or a command, got {plain!r}; {suggestion(plain, names, cutoff=0.6)}")
+
+
+_COMMENT = re.compile(r"# (?!@package|python -m|runmanager )(.+)")
+_SETTING = re.compile(r"(\w+): (.+?) # (.+)")
+_REQUIRED = "???"
+_TYPES = {"holdout": "int or float or null"}
+
+
+def _choice_sentences(group: str) -> dict[str, str]:
+    """Return what the first comment of each choice's file says, without the command in it."""
+    return {name: _first_comment(conf_folder() / group / f"{name}.yaml") for name in group_choices(group)}
+
+
+def _first_comment(path: Path) -> str:
+    lines: list[str] = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            break
+        if found := _COMMENT.fullmatch(line):
+            lines.append(found[1])
+    return " ".join(lines)
+
+
+def _default_choices() -> dict[str, str]:
+    """Return the choice of each group without a command, `null` for a group that has none."""
+    defaults = OmegaConf.to_container(OmegaConf.load(conf_folder() / "config.yaml"))
+    assert isinstance(defaults, dict)
+    chosen = [each for each in defaults["defaults"] if isinstance(each, dict)]
+    return {str(group): str(choice or "null") for each in chosen for group, choice in each.items()}
+
+
+def _settings_of_file(group: str, choice: str) -> list[Setting]:
+    """Describe the settings that a choice without an options class has in its file, by the comment of each line."""
+    text = (conf_folder() / group / f"{choice}.yaml").read_text(encoding="utf-8")
+    return [
+        Setting(
+            key=f"{group}.{found[1]}",
+            sentence=_sentence(found[3]),
+            type="str" if found[2] == _REQUIRED else _TYPES.get(found[1], "int or null"),
+            default="required" if found[2] == _REQUIRED else found[2],
+            choice=choice,
+        )
+        for line in text.splitlines()
+        if (found := _SETTING.fullmatch(line))
+    ]
+
+
+def _sentence(comment: str) -> str:
+    return f"{comment[0].upper()}{comment[1:]}."

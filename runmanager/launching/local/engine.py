@@ -18,7 +18,6 @@ from typing import Any
 from runmanager.launching.local.forkserver import ProcessStarter, StartedProcess, kill_group
 from runmanager.launching.local.gpus import EVERY_GPU, GpuSlots, Lease
 from runmanager.launching.local.interrupt_counter import InterruptCounter
-from runmanager.launching.local.job_queue import JobQueue, Try
 from runmanager.launching.local.jobs import Job, Listener, ProcessExit
 from runmanager.launching.local.time_limits import LimitWatch
 from runmanager.launching.local.turn_keeper import Turns
@@ -37,6 +36,7 @@ _TASK_OF_DRIVER = re.compile(
 )
 _TICK_SECONDS = 0.2
 _EXIT_TIMEOUT = 30.0
+_MAX_WAITING = 1000  # jobs that wait for a GPU while a later one may start
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,50 @@ class Retries:
     reasons: tuple[str, ...] = RETRIED
 
 
+@dataclass(frozen=True)
+class _Try:
+    """A job and the number of this try of it, from 1."""
+
+    job: Job
+    number: int = 1
+
+
+class _JobQueue:
+    """Takes each of `jobs` only when there is room for it."""
+
+    def __init__(self, jobs: Iterable[Job], slots: GpuSlots) -> None:
+        self._jobs = iter(jobs)
+        self._slots = slots
+        self._waiting: list[_Try] = []
+
+    def take(self) -> tuple[_Try, Lease] | None:
+        """Return the next job that may start now, with its GPU slots; None if there is none."""
+        for index, each in enumerate(self._waiting):
+            lease = self._lease(each)
+            if lease is not None:
+                del self._waiting[index]
+                return each, lease
+        while len(self._waiting) < _MAX_WAITING:
+            job = next(self._jobs, None)
+            if job is None:
+                return None
+            lease = self._lease(_Try(job))
+            if lease is not None:
+                return _Try(job), lease
+            self._waiting.append(_Try(job))
+        return None
+
+    def put_back(self, ended: _Try) -> None:
+        """Queue a job for its next try, before all jobs that have not started."""
+        self._waiting.insert(0, _Try(ended.job, ended.number + 1))
+
+    def _lease(self, each: _Try) -> Lease | None:
+        return Lease() if each.job.gpus is None else self._slots.take(each.job.gpus)
+
+
 @dataclass
 class _Child:
-    task: Try
+    task: _Try
     lease: Lease
     started: StartedProcess
     watch: LimitWatch
@@ -117,7 +158,7 @@ class LocalEngine:
 
     def run(self, jobs: Iterable[Job], listener: Listener) -> None:
         """Run all jobs until the last has ended, taking each from `jobs` only when there is room for it."""
-        queue = JobQueue(jobs, self._slots)
+        queue = _JobQueue(jobs, self._slots)
         children: list[_Child] = []
         self._is_halted = False
         with self._interrupts.counting():
@@ -138,7 +179,7 @@ class LocalEngine:
                     _kill(child)
                     self._reap(child)
 
-    def _fill(self, children: list[_Child], queue: JobQueue, listener: Listener) -> None:
+    def _fill(self, children: list[_Child], queue: _JobQueue, listener: Listener) -> None:
         while len(children) < self._workers and not self._interrupts and not self._is_halted:
             taken = queue.take()
             if taken is None:
@@ -151,7 +192,7 @@ class LocalEngine:
                 raise
             listener.started(task.job, children[-1].process.pid)
 
-    def _start(self, task: Try, lease: Lease) -> _Child:
+    def _start(self, task: _Try, lease: Lease) -> _Child:
         job = task.job
         request = Request(
             function=job.function,
@@ -184,7 +225,7 @@ class LocalEngine:
             elif time.monotonic() - child.answered_at >= self._exit_timeout:
                 _kill(child)
 
-    def _end(self, child: _Child, queue: JobQueue, listener: Listener) -> None:
+    def _end(self, child: _Child, queue: _JobQueue, listener: Listener) -> None:
         ending = self._reap(child)
         listener.finalize(ending)
         outcome = listener.outcome(ending)

@@ -1,7 +1,8 @@
 """Reading runs and sweeps from their folders; damaged ones are reported."""
 
+import datetime
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ from runmanager.records.files.paths import EPOCHS, RECORD, RunPaths, SweepPaths
 from runmanager.records.run.attempts import last_sign_of_life
 from runmanager.records.run.heartbeat import Beat, HeartbeatObserver, read_beat
 from runmanager.records.run.program_report import ProgramReport, with_report
-from runmanager.records.run.record_times import require_valid_times
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.run.turn_record import Turn, read_turns
@@ -65,7 +65,7 @@ def read_record(paths: RunPaths, *, shared: SharedParts | None = None) -> RunRec
             record = shared.complete(partial)
         except UNDECODABLE as error:
             raise damaged_file_error(path, error) from error
-    require_valid_times(path, record)
+    _require_valid_times(path, record)
     return record
 
 
@@ -347,3 +347,24 @@ def _scan(paths: SweepPaths) -> tuple[list[str], list[Path]]:
     except (FileNotFoundError, NotADirectoryError):
         return [], []
     return sorted(names), sorted(links)
+
+
+def _require_valid_times(path: str, record: RunRecord) -> None:
+    """Raise `RecordError` for a record with an invalid time of day."""
+    for time in _times_of(record):
+        if time is not None and not _is_time(time):
+            raise RecordError(f"{path} is damaged: a time of day must be in ISO 8601, got {time!r}")
+
+
+def _times_of(record: RunRecord) -> Iterator[str | None]:
+    yield from (record.started_at, record.resumed_at, record.ended_at)
+    for attempt in record.earlier:
+        yield from (attempt.started_at, attempt.ended_at)
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True

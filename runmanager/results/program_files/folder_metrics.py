@@ -4,15 +4,15 @@ import math
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 from runmanager.errors import RecordError
 from runmanager.records.files.folder_search import files_below
 from runmanager.records.files.paths import EVENT_WRITER
-from runmanager.results.program_files.event_metrics import event_metrics
 from runmanager.results.program_files.metric_naming import (
     ADD_HPARAMS,
     EVENT_FILE,
@@ -22,7 +22,7 @@ from runmanager.results.program_files.metric_naming import (
 )
 from runmanager.results.program_files.metric_series import MetricSeries
 from runmanager.results.program_files.metrics_csv import read_metrics_csv
-from runmanager.results.tfevents.reader import is_event_file, read_event_files, writer_of
+from runmanager.results.tfevents.reader import EventFolder, Series, is_event_file, read_event_files, writer_of
 from runmanager.text import encodable
 
 __all__ = ["ProgramMetrics", "is_metrics_file", "read_metrics"]
@@ -121,7 +121,7 @@ def _read_place(place: str, paths: list[Path], found: ProgramMetrics) -> Iterato
         found.sessions[place] = read.hparams
     for series in read.scalars.values():
         found.started_at = min(math.inf if found.started_at is None else found.started_at, *series.times)
-    yield from ((EVENT_FILE, series) for series in event_metrics(read).values())
+    yield from ((EVENT_FILE, series) for series in _event_metrics(read).values())
 
 
 def _is_within_limits(path: Path, notes: list[str]) -> bool:
@@ -138,3 +138,32 @@ def _is_within_limits(path: Path, notes: list[str]) -> bool:
     if status.st_size > limit:
         notes.append(f"{path} must have at most {limit:,} bytes to be read, got {status.st_size:,}")
     return status.st_size <= limit
+
+
+_EPOCH = "epoch"  # the tag of Lightning's TensorBoardLogger
+_UNLOGGED = {"hp_metric": -1.0}  # what Lightning writes where the program logs no such metric
+_MAX_EPOCH = 2**31
+
+
+def _event_metrics(events: EventFolder) -> dict[str, MetricSeries]:
+    """Return the metrics of event files by name; a scalar `epoch` gives the epoch of each step, if it is whole."""
+    epochs = _epochs_by_step(events.scalars.get(_EPOCH))
+    return {
+        name: _reduced(name, series, epochs)
+        for name, series in events.scalars.items()
+        if name != _EPOCH and (name not in _UNLOGGED or set(series.values) != {_UNLOGGED[name]})
+    }
+
+
+def _epochs_by_step(series: Series | None) -> Mapping[int, int]:
+    if series is None or not all(value.is_integer() and 0 <= value < _MAX_EPOCH for value in series.values):
+        return {}
+    return {step: int(epoch) for step, epoch in zip(series.steps, series.values, strict=True)}
+
+
+def _reduced(name: str, series: Series, epochs: Mapping[int, int]) -> MetricSeries:
+    metric = MetricSeries(name)
+    of_steps = map(epochs.get, series.steps) if epochs else repeat(None)
+    for step, value, epoch in zip(series.steps, series.values, of_steps, strict=False):
+        metric.add(value, step=step, epoch=epoch)
+    return metric

@@ -3,21 +3,21 @@
 import math
 import os
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from runmanager.app.programs.cell_metrics import FoundMetrics
+from runmanager.app.programs.cell_metrics import FoundMetrics, logged_only
 from runmanager.app.programs.cell_supervisor import CellSpec, ProgramEnd, supervise_cell
 from runmanager.app.programs.script.arguments.cell_arguments import make_arguments
 from runmanager.app.programs.script.arguments.script_parser import ScriptParser
 from runmanager.app.programs.script.arguments.setting_words import RUN_DIR, Setting
 from runmanager.app.programs.script.interpreter import Versions
 from runmanager.app.programs.script.output.child_process import ScriptEnd, child_environment, run_script
-from runmanager.app.programs.script.output.live_summary import LiveSummary
 from runmanager.app.programs.script.output.printed_metrics import PrintedMetrics
 from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
 from runmanager.app.programs.script.output.script_outcome import (
@@ -26,6 +26,7 @@ from runmanager.app.programs.script.output.script_outcome import (
     with_hidden_modules,
 )
 from runmanager.app.programs.script.torchrun import outcome_of_ranks, run_ranks
+from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.gpus import find_gpus
 from runmanager.records.run.status import Outcome, Reason, Status
@@ -112,7 +113,7 @@ def _run(folder: RunFolder, call: ScriptCall) -> ProgramEnd:
         logs_itself=call.logs_itself,
         continues=resumed_from is not None,
     )
-    live = LiveSummary(folder, printed)
+    live = _LiveSummary(folder, printed)
     end = _ended(call, folder.paths, resumed_from=resumed_from, printed=printed, live=live)
     printed.close()
     is_ranked = call.processes > 1
@@ -127,7 +128,7 @@ def _run(folder: RunFolder, call: ScriptCall) -> ProgramEnd:
 
 
 def _ended(
-    call: ScriptCall, run: RunPaths, *, resumed_from: Path | None, printed: PrintedMetrics, live: LiveSummary
+    call: ScriptCall, run: RunPaths, *, resumed_from: Path | None, printed: PrintedMetrics, live: "_LiveSummary"
 ) -> ScriptEnd:
     """Run the script to its end, in one process or several."""
     words = call.words(run, resumed_from=resumed_from)
@@ -152,3 +153,37 @@ def _best_known(outcome: Outcome, printed: PrintedMetrics, folder: RunFolder) ->
 
 def _lost_output(end: ScriptEnd) -> list[str]:
     return [] if end.lost_output is None else [f"run.log lacks the end of the output: {end.lost_output}"]
+
+
+_PRINTED = "printed"
+_WRITE_SECONDS = 1.0
+
+
+class _LiveSummary:
+    """Writes the last printed values to run.json, at most once a second.
+
+    A metric that the program has logged keeps that value.
+    """
+
+    def __init__(
+        self, folder: RunFolder, printed: PrintedMetrics, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._folder = folder
+        self._printed = printed
+        self._clock = clock
+        self._num_written = 0
+        self._written_at = -_WRITE_SECONDS
+
+    def update(self) -> None:
+        """Write what is new. An error is left to the next time, and at last to the record of the run's end."""
+        num_points, now = self._printed.num_points, self._clock()
+        if num_points == self._num_written or now - self._written_at < _WRITE_SECONDS:
+            return
+        self._num_written, self._written_at = num_points, now
+        logged = logged_only(self._folder.record).summary or {}
+        new = {name: value for name, value in self._printed.metrics().items() if name not in logged}
+        try:
+            if not self._folder.is_lost():
+                self._folder.write(summary=logged | new, origins=dict.fromkeys(new, _PRINTED))
+        except (OSError, RecordError):
+            return

@@ -1,13 +1,20 @@
 """A program in several ranks: the command of torchrun that starts them, and which rank ended the run."""
 
+import contextlib
+import ctypes
+import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from runmanager.app.programs.script import rank_entry
 from runmanager.app.programs.script.output.child_process import ScriptEnd, child_environment, run_script
-from runmanager.app.programs.script.output.left_processes import ending_left_processes
 from runmanager.app.programs.script.output.script_outcome import outcome_of_script
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.status import Outcome, Reason
@@ -42,7 +49,7 @@ def run_ranks(
     The output of rank 0 is that of the run; each other rank has files below `ranks` in the run's folder. However
     torchrun ends, every process that it or a rank has started is dead on return.
     """
-    with ending_left_processes():
+    with _ending_left_processes():
         return run_script(
             _torchrun_command(words, run, processes=processes),
             folder=folder,
@@ -115,3 +122,43 @@ def _errors_of(run: RunPaths, rank: int) -> str:
     files = rank_files(run).glob(f"*/attempt_0/{rank}/stderr.log")
     newest = max(files, key=lambda file: file.stat().st_mtime_ns, default=None)
     return "" if newest is None else _before_torchrun(newest.read_text(errors="replace"))
+
+
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+_PAUSE_SECONDS = 0.01
+_KILL_SECONDS = 30.0  # until killed processes are dead: one in a call of a driver may take longer
+
+
+@contextlib.contextmanager
+def _ending_left_processes() -> Iterator[None]:
+    """Kill, at the end of the block, what is left of all that was started in it, and wait until it is dead.
+
+    The kernel gives this process the orphans among its descendants, so none is missed, whichever died first. Children
+    that it had before are left alone. Linux only: elsewhere nothing is done.
+    """
+    if _LIBC is None:
+        yield
+        return
+    before = _children()
+    _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    try:
+        yield
+    finally:
+        deadline = time.monotonic() + _KILL_SECONDS
+        while (left := _children() - before) and time.monotonic() < deadline:
+            for pid in left:
+                _kill(pid)
+            time.sleep(_PAUSE_SECONDS)  # the children of what was killed arrive here in turn
+        _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 0)
+
+
+def _children() -> set[int]:
+    return {child.pid for child in psutil.Process().children()}
+
+
+def _kill(pid: int) -> None:
+    """Kill a child, and collect it if it is dead."""
+    with contextlib.suppress(ProcessLookupError, ChildProcessError):
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, os.WNOHANG)
