@@ -36,12 +36,13 @@ PEERS := $(PACKAGE:$(VENV)/.installed-%=$(VENV)/.peers-%)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # two installations at once would write the same files
-.PHONY: help demo readme-output test test-matrix test-kill test-deaths test-attacks test-faults test-fuzz test-soak \
+.PHONY: help demo readme-output test test-release test-matrix test-kill test-deaths test-attacks test-faults test-fuzz test-soak \
 	test-mutants coverage wheel sbom audit bench truths bench-gpu lint report-library clean FORCE
 
 help:
 	@echo "make demo    run a small grid on the built-in digits, with its tables, in under a minute"
 	@echo "make test    run all checks: lint, types, layers, tests"
+	@echo "make test-release  the long trials that make test leaves out: repeated kills, power cuts, soaks; before a release"
 	@echo "make test-matrix  test with other versions of Python, PyTorch, Hydra and the frameworks; over an hour"
 	@echo "make readme-output  run the README's commands, and update the output that it shows"
 	@echo "make lint    run all checks except the tests"
@@ -70,7 +71,10 @@ readme-output: $(STAMP)
 
 # A test process that dies ends all tests: its replacement could wait forever for a last test.
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m 'not release' $(PYTEST_ARGS)
+
+test-release: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m release $(PYTEST_ARGS)
 
 # Over the environment, as these versions cannot share it with the newest. The warnings of the oldest are their own.
 test-matrix: $(STAMP)

@@ -21,6 +21,7 @@ def sweep_of(tmp_path: Path, mnist_root: Path, monkeypatch: pytest.MonkeyPatch):
     return run
 
 
+@pytest.mark.release
 def test_zero_to_gans(sweep_of) -> None:
     accuracy = sweep_of("experiment=zero_to_gans").epochs.set_index("epoch")["val_accuracy"]
     assert accuracy[0] == pytest.approx(0.10, abs=0.06)  # ten classes, untrained
@@ -36,12 +37,14 @@ def test_logistic_regression(sweep_of) -> None:
     assert 0.86 <= accuracy[10] < 0.95  # a hidden layer does better
 
 
+@pytest.mark.release
 def test_cnn(sweep_of) -> None:
     sweep = sweep_of("dataset=mnist", "model=cnn", "lr=0.01", "batch_size=1000", "optimizer=adam", "epochs=3")
     assert sweep.runs["val_accuracy"][0] >= 0.97
     assert sweep.runs["num_parameters"][0] == 32_998
 
 
+@pytest.mark.release
 def test_gpu_crossover_learns_on_cpu(sweep_of) -> None:
     words = ["-m", "experiment=gpu_crossover", "model.depth=8", "device=cpu", "seed=0,1,2,3,4"]
     best = sweep_of(*words).epochs.groupby("run")["accuracy"].max()

@@ -94,6 +94,7 @@ def _job_words(launcher: str, overrides: Sequence[str], ways: str, hangs: bool) 
         f"hydra/launcher={launcher}",
         *overrides,
         "name=four",
+        "hydra.sweeper.order=grid",  # the dying cell comes first
     ]
 
 

@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+
 from runmanager.records.files.paths import SweepPaths
 
 TABLE = "import sys; from runmanager.cli.main import run_command; sys.exit(run_command(['table', sys.argv[1]]))"
@@ -16,6 +18,7 @@ def test_killed_run_does_not_affect_others(deaths: ModuleType, tmp_path: Path) -
     assert seen.in_words() == "3 finished; `killed` (`signal`); status 1"
 
 
+@pytest.mark.release
 def test_deaths_of_other_programs_are_told_truly(deaths: ModuleType, tmp_path: Path) -> None:
     import dying_programs
 
@@ -28,6 +31,7 @@ def test_deaths_of_other_programs_are_told_truly(deaths: ModuleType, tmp_path: P
         assert seen.is_as_promised, (tmp_path / way / "log").read_text()
 
 
+@pytest.mark.release
 def test_table_shows_pending_cells_if_a_run_kills_its_driver(deaths: ModuleType, tmp_path: Path) -> None:
     seen = deaths.try_death(tmp_path / "basic", deaths.LAUNCHERS["basic"], deaths.DEATHS["killed"])
     assert not seen.is_as_promised

@@ -106,11 +106,13 @@ def test_no_power_cut_damages_a_record_or_takes_more_than_the_last_second(
             assert numbers[: len(old)] == old, "they had been there for more than a second"
 
 
+@pytest.mark.release
 def test_a_loop_loses_nothing_by_power_cuts(fault_rows: ModuleType, tmp_path: Path) -> None:
     tally = fault_rows.cut_power(tmp_path, 3, 1, kinds=("loop",), pace="0")
     assert (tally.tried, list(tally.faults())) == (3, [])
 
 
+@pytest.mark.release
 def test_no_power_cut_leaves_a_finished_run_without_its_last_epoch(fault_rows: ModuleType, tmp_path: Path) -> None:
     from faults.disk_model import Disk
     from faults.power_cut import record_command
@@ -127,6 +129,7 @@ def test_no_power_cut_leaves_a_finished_run_without_its_last_epoch(fault_rows: M
             assert untrue_states(recorded.sweep) == []
 
 
+@pytest.mark.release
 def test_a_loop_recovers_from_a_full_disk(fault_rows: ModuleType, tmp_path: Path) -> None:
     tally = fault_rows.refuse(tmp_path, 3, 1, program="loop", kind="full")
     assert (tally.tried, list(tally.faults())) == (3, [])

@@ -22,6 +22,7 @@ def test_repeatedly_killed_sweeps_end_like_undisturbed_ones(killer: Any) -> None
     assert (tally.lost, tally.run_twice, tally.untrue, tally.differing) == (0, 0, [], [])
 
 
+@pytest.mark.release
 def test_repeatedly_killed_cells_of_a_script_end_like_undisturbed_ones(kills: ModuleType, tmp_path: Path) -> None:
     program = kills.PROGRAMS["script"]
     variants = {"resumed": program.variants["resumed"]}
@@ -76,6 +77,7 @@ def test_row_replaces_the_earlier_one(kills: ModuleType, tmp_path: Path) -> None
     assert lines[-1] == "More."
 
 
+@pytest.mark.release
 def test_repeatedly_killed_loops_end_like_undisturbed_ones(kills: ModuleType, tmp_path: Path) -> None:
     """Two variants; which variants and moments are hit in `make test-kill` is left to chance."""
     import loops
@@ -95,7 +97,9 @@ def test_repeatedly_killed_loops_end_like_undisturbed_ones(kills: ModuleType, tm
         assert begun == sorted(begun) and len(begun) == 20 + len(orders), "no finished epoch runs twice"
 
 
-@pytest.mark.parametrize("variant", VICTIM)
+@pytest.mark.parametrize(
+    "variant", [each if each == "sgd" else pytest.param(each, marks=pytest.mark.release) for each in VICTIM]
+)
 def test_killed_and_resumed_run_is_bit_equal_to_undisturbed(
     variant: str, kills: ModuleType, undisturbed: Callable[[str], Any]
 ) -> None:

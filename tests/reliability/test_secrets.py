@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import pytest
 from secret_search import SECRETS, Search, search_programs
 
 
+@pytest.mark.release
 def test_no_secret_is_written_or_printed(tmp_path: Path) -> None:
     search = search_programs(tmp_path)
     assert search.places == []

@@ -6,6 +6,7 @@ from types import ModuleType
 import pytest
 
 
+@pytest.mark.release
 def test_nothing_of_a_run_grows_with_its_epochs(soak: ModuleType, tmp_path: Path) -> None:
     growth = soak.soak_epochs(tmp_path, 200)
     for name in ("descriptors", "threads", "processes"):
@@ -14,6 +15,7 @@ def test_nothing_of_a_run_grows_with_its_epochs(soak: ModuleType, tmp_path: Path
     assert "times the time" in growth.text(each="an epoch")
 
 
+@pytest.mark.release
 def test_nothing_of_a_driver_grows_with_its_cells(soak: ModuleType, tmp_path: Path) -> None:
     growth = soak.soak_cells(tmp_path, 100)
     for name in ("descriptors", "threads", "processes"):

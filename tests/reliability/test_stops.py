@@ -25,14 +25,21 @@ def stops(deaths: ModuleType) -> Any:
     return stops
 
 
-@pytest.mark.parametrize(("column", "how"), [("job", "outside"), ("application", "outside"), ("script", "terminated")])
+@pytest.mark.parametrize(
+    ("column", "how"),
+    [
+        pytest.param("job", "outside", marks=pytest.mark.release),
+        pytest.param("application", "outside", marks=pytest.mark.release),
+        ("script", "terminated"),
+    ],
+)
 def test_a_stopped_cell_has_the_reason_of_the_stop(stops: Any, tmp_path: Path, column: str, how: str) -> None:
     (chosen,) = [each for each in stops.COLUMNS if each.words == column]
     seen = stops.try_stop(tmp_path / "tried", chosen.program, stops.HOWS[how], ways=chosen.ways)
     assert seen.is_as_promised, seen
 
 
-@pytest.mark.parametrize("program", ["APPLICATION", "SCRIPT"])
+@pytest.mark.parametrize("program", ["APPLICATION", pytest.param("SCRIPT", marks=pytest.mark.release)])
 def test_an_end_that_is_its_own_counts(stops: Any, tmp_path: Path, program: str) -> None:
     seen = stops.try_stop(tmp_path / "tried", getattr(stops, program), stops.HOWS["once"], ways=stops.LOGS)
     assert seen.is_as_promised, seen
