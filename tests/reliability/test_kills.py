@@ -16,6 +16,7 @@ from runmanager.records.storage.reader import read_record
 VICTIM = {"adam": "run", "sgd": "driver", "resident": "run"}
 
 
+@pytest.mark.release
 def test_repeatedly_killed_sweeps_end_like_undisturbed_ones(killer: Any) -> None:
     tally = killer.run(3)
     assert dict(tally.kills) == {"driver": 1, "run": 1, "group": 1}
@@ -124,6 +125,7 @@ def test_killed_and_resumed_run_is_bit_equal_to_undisturbed(
     assert kills.differences(broken, whole) == []
     attempts = {paths.name: read_record(paths).attempt for paths in broken.run_paths()}
     assert attempts == dict.fromkeys(epochs, 2)
-    for name, epoch in epochs.items():
+    for paths in broken.run_paths():
+        epoch, name = epochs[paths.name], read_record(paths).name
         begun = [number for run, number in broken.begun() if run == name]
         assert begun == [*range(1, epoch + 1), *range(epoch, 13)], "no finished epoch runs twice"

@@ -39,7 +39,7 @@ def test_a_stopped_cell_has_the_reason_of_the_stop(stops: Any, tmp_path: Path, c
     assert seen.is_as_promised, seen
 
 
-@pytest.mark.parametrize("program", ["APPLICATION", pytest.param("SCRIPT", marks=pytest.mark.release)])
+@pytest.mark.parametrize("program", [pytest.param("APPLICATION", marks=pytest.mark.release), "SCRIPT"])
 def test_an_end_that_is_its_own_counts(stops: Any, tmp_path: Path, program: str) -> None:
     seen = stops.try_stop(tmp_path / "tried", getattr(stops, program), stops.HOWS["once"], ways=stops.LOGS)
     assert seen.is_as_promised, seen

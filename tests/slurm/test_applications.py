@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from loopback import Slurm
 
 from ..app.programs.application.conftest import CONFIG, MODELS, PARTS, UNGUARDED, Application
@@ -33,6 +34,7 @@ def test_jobs_of_an_array_tell_every_end_and_a_rerun_does_what_is_missing(slurm:
     assert sorted(application.started()[before:]) == ["0.1 is killed 2", "0.1 raises 2"]
 
 
+@pytest.mark.release
 def test_the_ranks_of_a_cell_are_one_run_in_one_job(slurm: Slurm, tmp_path: Path) -> None:
     (tmp_path / "ranked.py").write_text(RANKED)
     (tmp_path / "ranked.yaml").write_text("lr: 0.1\nway: fine\n")
@@ -46,6 +48,7 @@ def test_the_ranks_of_a_cell_are_one_run_in_one_job(slurm: Slurm, tmp_path: Path
     assert [json.loads(line)["samples"] for line in lines] == [24, 24], "what both have trained"
 
 
+@pytest.mark.release
 def test_a_cell_may_start_its_program_again_in_its_job(slurm: Slurm, tmp_path: Path) -> None:
     (tmp_path / "again.py").write_text(AGAIN)
     (tmp_path / "conf").mkdir()

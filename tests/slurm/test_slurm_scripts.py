@@ -4,6 +4,8 @@ import json
 import re
 from typing import Any
 
+import pytest
+
 from ..app.programs.script.death_script import DEATHS, ENDS, SCALARS, WAYS
 from ..app.programs.script.test_torchrun import SCRIPT as RANKED
 
@@ -11,6 +13,7 @@ MAIN = "import sys\nfrom runmanager.cli.main import run_command\nsys.exit(run_co
 SLURM = ("--launcher", "slurm", "--slurm", "poll_seconds=0.3", "--slurm", "time=10")
 
 
+@pytest.mark.release
 def test_every_death_of_a_script_is_told_truly(bench: Any) -> None:
     (bench.folder / "train.py").write_text(DEATHS)
     words = (
@@ -33,6 +36,7 @@ def test_every_death_of_a_script_is_told_truly(bench: Any) -> None:
     assert records["fine"].summary == {"loss": 0.125, "val/acc": 0.8}
 
 
+@pytest.mark.release
 def test_ranks_of_a_cell_run_in_one_job_with_cores_for_each(bench: Any) -> None:
     (bench.folder / "train.py").write_text(RANKED)
     words = ("sweep", "--name", "ranks", "--unchecked", *SLURM, "--processes", "2,1", "train.py", "way=dies")

@@ -9,12 +9,14 @@ from deaths import LAUNCHERS, try_together
 from preempted import six_cells
 
 
+@pytest.mark.release
 def test_cells_die_in_every_way_and_the_others_finish(bench: Any) -> None:
     folder = bench.folder / "deadly"
     seen = try_together(folder, LAUNCHERS["slurm"], variables=bench.slurm.variables)
     assert all(each.is_as_promised for each in seen), (seen, (folder / "log").read_text())
 
 
+@pytest.mark.release
 def test_six_cells_of_which_one_is_killed_and_one_preempted(bench: Any) -> None:
     """Slurm signals every process of a job, including a loader's workers."""
     six = six_cells(bench.folder, bench.slurm, is_detached=False)
@@ -26,6 +28,7 @@ def test_six_cells_of_which_one_is_killed_and_one_preempted(bench: Any) -> None:
     assert arrays["three"] == arrays["four"] != arrays["one"]  # this Slurm accepts four cells per array at most
 
 
+@pytest.mark.release
 def test_a_run_whose_time_is_nearly_up_ends_after_its_epoch_and_resumes(bench: Any) -> None:
     """Slurm is configured to send USR2 then; `resume=never` applies to the first of the cell's jobs only."""
     bench.close_gate()
@@ -56,7 +59,7 @@ def test_a_job_that_slurm_requeues_resumes(bench: Any) -> None:
     assert sweep.jobs() == {"run": job}
 
 
-@pytest.mark.parametrize("killer", ["kernel", "user"])
+@pytest.mark.parametrize("killer", ["kernel", pytest.param("user", marks=pytest.mark.release)])
 def test_a_job_killed_with_all_its_processes_is_reported(killer: str, bench: Any) -> None:
     bench.close_gate()
     process = bench.start("+model.way=gate", "name=whole")
@@ -134,6 +137,7 @@ def test_a_detached_sweep_continues_by_itself_and_is_submitted_once(bench: Any) 
     assert sorted(row["status"] for row in sweep.rows()) == ["finished", "finished", "killed"]
 
 
+@pytest.mark.release
 def test_a_later_driver_waits_for_queued_jobs(bench: Any) -> None:
     bench.close_gate()
     words = ("-m", "+model.way=gate,one", "hydra.launcher.array_parallelism=1", "--order", "grid", "name=later")
@@ -168,6 +172,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.release
 def test_another_hydra_application_runs_on_slurm(bench: Any) -> None:
     (bench.folder / "app.py").write_text(OTHER)
     launcher = ("hydra/launcher=slurm", "hydra.launcher.poll_seconds=0.3", "hydra.sweep.dir=here")
