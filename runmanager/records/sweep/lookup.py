@@ -185,7 +185,8 @@ def _with_settings(wanted: str, runs: Mapping[RunPaths, str]) -> list[RunPaths]:
     for run in runs:
         with contextlib.suppress(RecordError):  # a run that cannot be read
             settings = read_record(run).settings
-            if all(key in settings and format_value(settings[key]) == value for key, _, value in pairs):
+            spelled = {name.replace("-", "_"): value for name, value in settings.items()} | settings  # as tables do
+            if all(key in spelled and format_value(spelled[key]) == value for key, _, value in pairs):
                 found.append(run)
     return found
 

@@ -128,7 +128,7 @@ def test_several_matches_are_listed_in_one_line() -> None:
 
 def test_a_run_is_found_by_settings_that_its_name_leaves_out(outputs: Path) -> None:
     for seed in (0, 1):
-        config = {"seed": seed, "batch_size": 100, "model": {"name": "mlp"}}
+        config = {"seed": seed, "batch_size": 100, "model": {"name": "mlp"}, "top-k": 5}
         paths = SweepPaths(outputs / "third").run(f"seed={seed}-0000000{seed}")
         record = RunRecord(name=paths.name, signature="x", status=Status.FINISHED, config=config)
         paths.root.mkdir(parents=True)
@@ -138,7 +138,8 @@ def test_a_run_is_found_by_settings_that_its_name_leaves_out(outputs: Path) -> N
     several = r"'third/batch_size=100' must name one run, got 2: seed=0-00000000, seed=1-00000001; add a setting\."
     with pytest.raises(UsageError, match=several):
         find_run("third/batch_size=100")
-    assert find_run("third/model.name=mlp,seed=1").name == "seed=1-00000001"
+    for name in ("model.name=mlp", "top-k=5", "top_k=5"):
+        assert find_run(f"third/{name},seed=1").name == "seed=1-00000001"
     for name in ("batch_size=10", "batch_size=100,lr=1"):
         with pytest.raises(UsageError, match="got none of: seed=0"):
             find_run(f"third/{name}")
