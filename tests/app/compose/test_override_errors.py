@@ -1,5 +1,6 @@
 """Tests of rejected commands: one line for each fault, and nothing is run or written."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -224,6 +225,7 @@ def test_choices_are_listed_without_schemas(command: Callable[..., Any]) -> None
         assert "schema" not in line
 
 
+@pytest.mark.skipif(shutil.which("srun") is None, reason="Slurm's commands are not installed")
 def test_slurm_jobs_are_checked_against_their_allocated_cores(command: Callable[..., Any], tmp_path: Path) -> None:
     arguments = ("hydra/launcher=slurm", "hydra.launcher.cpus_per_task=250", "num_workers=1000")
     assert command("-m", *arguments, "--dry-run").status == 0
