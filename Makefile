@@ -71,6 +71,7 @@ readme-output: $(STAMP)
 
 # A test process that dies ends all tests: its replacement could wait forever for a last test.
 test: lint
+	@$(BIN)/python -m compileall -q runmanager # else each process would, where the environment forbids to write bytecode
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m 'not release' $(PYTEST_ARGS)
 
 test-release: $(STAMP)
@@ -159,13 +160,14 @@ report-library:
 
 # Both also run if .venv's Python is gone, for instance after a system upgrade.
 $(STAMP): EXTRAS := [dev]
+$(PACKAGE): COMPILE := --no-compile
 $(PACKAGE) $(STAMP): $(if $(wildcard $(BIN)/python),,FORCE)
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))' || \
 		{ echo "error: Python must be 3.11 to 3.14, got $$($(PYTHON) --version 2>&1); use make PYTHON=python3.12" >&2; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 		{ echo "error: $(PYTHON) must be able to create virtual environments; on Debian and Ubuntu: apt install python3-venv" >&2; \
 		  exit 2; }
-	$(BIN)/python tools/install.py --editable '.$(EXTRAS)' --constraint constraints.txt
+	$(BIN)/python tools/install.py --editable '.$(EXTRAS)' $(COMPILE) --constraint constraints.txt
 	@rm -f $(VENV)/.installed-*
 	@touch $(PACKAGE) $@
 

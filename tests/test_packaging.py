@@ -275,7 +275,7 @@ def calls(project: Path) -> list[str]:
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 class TestMake:
-    PACKAGE = "python tools/install.py --editable . --constraint constraints.txt"
+    PACKAGE = "python tools/install.py --editable . --no-compile --constraint constraints.txt"
     EVERYTHING = "python tools/install.py --editable .[dev] --constraint constraints.txt"
 
     def test_installs_once_and_again_after_requirements_change(self, project: Path) -> None:
@@ -332,11 +332,11 @@ class TestInstall:
     LISTED = f"global.index-url='https://other.example/simple'\nglobal.extra-index-url='\\nfile:///one\\nfile:///two'\n\
 :env:.index-url='{INDEX}'\n:env:.find-links='/wheels /more'\nglobal.cert='/a.crt'\nglobal.timeout='60'\n"
     CONSTRAINED = ("--constraint", "pins.txt")
-    UV = "-m uv pip install --python {} --editable . --constraint pins.txt"
+    UV = "-m uv pip install --python {} --editable . --constraint pins.txt --compile-bytecode"
     PIP = "-m pip install --editable . --constraint pins.txt"
     FETCH = "-m pip install --quiet uv --constraint pins.txt"
 
-    def calls(self, folder: Path, *, fails: str = "none", **variables: str) -> list[str]:
+    def calls(self, folder: Path, *more: str, fails: str = "none", **variables: str) -> list[str]:
         """Install; return the calls, that of uv with the variables that it got."""
         names = "UV_DEFAULT_INDEX UV_INDEX UV_FIND_LINKS SSL_CERT_FILE"
         tool = executable(
@@ -348,7 +348,7 @@ class TestInstall:
         code = f"import sys; sys.executable = {str(tool)!r}; sys.argv[0] = {str(ROOT / 'tools/install.py')!r}\n"
         code += "import runpy; runpy.run_path(sys.argv[0], run_name='__main__')"
         clean = {name: value for name, value in os.environ.items() if name[:3] not in ("UV_", "SSL")}
-        words = [sys.executable, "-c", code, "--editable", ".", *self.CONSTRAINED]
+        words = [sys.executable, "-c", code, "--editable", ".", *more, *self.CONSTRAINED]
         environment = {**clean, "LISTED": self.LISTED, **variables}
         done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
@@ -358,6 +358,10 @@ class TestInstall:
         assert self.calls(tmp_path) == [self.FETCH, self.UV]
         told = (tmp_path / "variables.txt").read_text().splitlines()
         assert told == [self.INDEX, "file:///one file:///two", "/wheels,/more", "/a.crt"]
+
+    def test_modules_are_compiled_unless_told_otherwise_as_by_pip(self, tmp_path: Path) -> None:
+        without = "-m uv pip install --python {} --editable . --constraint pins.txt"
+        assert self.calls(tmp_path, "--no-compile") == [self.FETCH, without]
 
     def test_the_variables_of_uv_win(self, tmp_path: Path) -> None:
         self.calls(tmp_path, UV_DEFAULT_INDEX="https://mine.example")

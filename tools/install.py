@@ -2,8 +2,9 @@
 
 python tools/install.py REQUIREMENT …
 
-The arguments are those of `pip install`. uv does not read pip's configuration, so it is told what pip is: indexes,
-folders of wheels, certificates. uv's own variables win.
+The arguments are those of `pip install`, of which `--no-compile` saves the time to compile all modules, which the first
+imports then take. uv does not read pip's configuration, so it is told what pip is: indexes, folders of wheels,
+certificates. uv's own variables win.
 """
 
 import ast
@@ -42,7 +43,10 @@ def install(arguments: list[str]) -> int:
     environment = {"UV_INDEX_STRATEGY": "unsafe-best-match", **uv_variables(listed), **os.environ}  # pip's strategy
     constraints = arguments[arguments.index("--constraint") :] if "--constraint" in arguments else []
     got = subprocess.run([*_PIP, "install", "--quiet", "uv", *constraints], check=False)
-    if got.returncode == 0 and subprocess.run([*_UV, *arguments], env=environment, check=False).returncode == 0:
+    of_uv = [each for each in arguments if each != "--no-compile"]
+    if of_uv == arguments:
+        of_uv.append("--compile-bytecode")  # pip's default
+    if got.returncode == 0 and subprocess.run([*_UV, *of_uv], env=environment, check=False).returncode == 0:
         return 0
     print("note: uv could not install; pip does, which takes longer", file=sys.stderr, flush=True)
     return subprocess.run([*_PIP, "install", *arguments], check=False).returncode
