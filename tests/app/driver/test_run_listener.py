@@ -176,7 +176,7 @@ def test_ctrl_c_ends_the_run_after_its_epoch(
     gate: Path,
     tiny: tuple[str, ...],
 ) -> None:
-    words = ("-m", *tiny, *OWN, "lr=0.1,0.2", "name=stopped")
+    words = ("-m", "--order", "grid", *tiny, *OWN, "lr=0.1,0.2", "name=stopped")
     driver = start(*words)
     wait((gate.parent / "waiting").exists, "the run's second epoch")
     driver.send_signal(signal.SIGINT)

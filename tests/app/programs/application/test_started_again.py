@@ -139,7 +139,9 @@ def test_the_same_program_runs_the_task_of_its_cell(started_again: Application) 
     assert {way: len(each) - 1 for way, each in by_way.items()} == num_further
     for way in num_further:
         own = next(line for line in by_way[way] if line["level"] == 0)
-        assert own["settings"][:4] == [1, TEXT, "sesame-open", 0.5] and own["output"].endswith(records[way].name)
+        assert own["settings"][:4] == [1, TEXT, "sesame-open", 0.5] and own["output"] == str(
+            started_again.sweep("first").run(records[way].name).root
+        )
         assert all((line["settings"], line["output"]) == (own["settings"], own["output"]) for line in by_way[way])
         assert [status for status, _ in own["starts"] or []] == [1 if way == "fails" else 0] * len(own["starts"] or [])
     assert by_way["executes"][0]["pid"] == records["executes"].owner.pid, "the cell's own process, replaced"
@@ -208,7 +210,9 @@ def test_a_cell_is_started_again_under_every_launcher(started_again: Application
     further = [line for line in lines if line["level"] == 1]
     assert len(further) == ranks * len(seeds) and {line["way"] for line in further} == {"same"}
     assert {line["settings"][4] for line in lines} == {str(started_again.folder)}
-    assert {line["output"].rpartition("/")[2] for line in lines} == {each.name for each in records.values()}
+    assert {line["output"] for line in lines} == {
+        str(started_again.sweep("first").run(each.name).root) for each in records.values()
+    }
     assert [path.name for path in (started_again.folder / "outputs").iterdir()] == ["first"]
 
 
