@@ -30,17 +30,17 @@ __all__ = [
 
 MULTIRUN = ("-m", "--multirun")
 """What asks for a grid: it adds nothing to `runmanager sweep`."""
+RERUN = "--experimental-rerun"
+"""Hydra's option that no command of ours takes."""
 HYDRA_OPTIONS = (
     *("--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd"),
-    *("--info", "-i"),
+    *("--info", "-i", RERUN),
 )
 """Hydra's own options with a value."""
 _ASKING = ("--help", "-h", "--hydra-help", "--version", "--shell-completion", "-sc")
 HYDRA_FLAGS = (*_ASKING, "--resolve", "--run", "-r", *MULTIRUN)
 """Hydra's own options without one."""
 _INFORMATION = (*_ASKING, "--cfg", "-c", "--info", "-i")
-RERUN = "--experimental-rerun"
-"""Hydra's option that no command of ours takes."""
 _ELSEWHERE = {
     Kind.JOB: "it goes with a script, as in `runmanager sweep train.py {flag} …`",
     Kind.APPLICATION: "the settings of a Hydra application are its configuration",

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from runmanager.app.request.command import HYDRA_FLAGS, HYDRA_OPTIONS, RERUN, Command, choice_faults
+from runmanager.app.request.command import HYDRA_FLAGS, HYDRA_OPTIONS, Command, choice_faults
 from runmanager.app.request.sweep_request import Form, Option, SweepRequest, options
 from runmanager.text import shell_join, shell_quote
 from runmanager.validation import fault
@@ -78,9 +78,9 @@ class _Reader:
             self._read_option(each, word)
         elif word == "-m" and self._names_module():
             self._program, self._is_module = self._left.popleft(), True
-        elif option in (*HYDRA_OPTIONS, *HYDRA_FLAGS, RERUN):
+        elif option in (*HYDRA_OPTIONS, *HYDRA_FLAGS):
             self._settings.append(word)
-            if option in (*HYDRA_OPTIONS, RERUN) and option == word and self._left:
+            if option in HYDRA_OPTIONS and option == word and self._left:
                 self._settings.append(self._left.popleft())
         elif word.startswith("-"):
             self._unknown.append((word, self._value_of_unknown(word)))
