@@ -23,6 +23,7 @@ __all__ = [
     "RERUN_CHANGED",
     "Action",
     "Cell",
+    "Code",
     "Continuation",
     "PlannedCells",
     "PlannedRun",

@@ -8,6 +8,7 @@ from runmanager.validation import fault
 
 __all__ = [
     "DROPPED",
+    "INTERRUPTED",
     "LEAST_GAIN",
     "NOT_KNOWN",
     "ON_TRIAL",
