@@ -20,7 +20,7 @@ from runmanager.records.host.device_peaks import read_device_peaks
 from runmanager.records.host.process import cpu_quota, usable_cores
 from runmanager.text import pluralize
 
-__all__ = ["Check", "Level", "load_check", "machine_checks"]
+__all__ = ["Check", "Level", "machine_checks"]
 
 _DISTRIBUTION = "torch-runmanager"
 _WARNING_FREE_BYTES = 1 << 30  # a sweep of large models writes one checkpoint a run, hundreds of MiB each

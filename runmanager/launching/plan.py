@@ -23,7 +23,6 @@ __all__ = [
     "RERUN_CHANGED",
     "Action",
     "Cell",
-    "Code",
     "Continuation",
     "PlannedCells",
     "PlannedRun",

@@ -9,7 +9,7 @@ from runmanager.records.run.run_record import EpochRecord
 from runmanager.results.table_model.columns import MISSING
 from runmanager.text import printable_line
 
-__all__ = ["RESULTS", "Layout", "LiveRow", "duration", "footer", "used_headings", "values_of"]
+__all__ = ["RESULTS", "Layout", "LiveRow", "duration", "used_headings", "values_of"]
 
 _BAR_WIDTH = 10  # that of the longest state
 _MIN_LABEL_WIDTH = 12

@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from runmanager.text import format_value
 from runmanager.validation import allowed_values, default_words
 
-__all__ = ["Setting", "field_sentences", "settings_of"]
+__all__ = ["Setting", "settings_of"]
 
 
 @dataclasses.dataclass(frozen=True)

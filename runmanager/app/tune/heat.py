@@ -8,7 +8,6 @@ from runmanager.validation import fault
 
 __all__ = [
     "DROPPED",
-    "INTERRUPTED",
     "LEAST_GAIN",
     "NOT_KNOWN",
     "ON_TRIAL",

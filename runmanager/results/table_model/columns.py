@@ -9,15 +9,11 @@ from runmanager.results.table_model.directions import Directions
 
 __all__ = [
     "BASE_SETTINGS",
-    "COMPARISON_COLUMNS",
     "EFFECTS",
-    "EPOCH_COLUMNS",
     "FIXED_COLUMNS",
     "MISSING",
     "OUTCOMES",
     "PHASE_COLUMNS",
-    "RESULT_COLUMNS",
-    "RUN_COLUMNS",
     "Row",
     "Table",
     "column_of",
