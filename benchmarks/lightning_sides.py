@@ -19,7 +19,7 @@ from benchmarks.side_processes import Turns
 from benchmarks.tutorial import LEARNING_RATE, TutorialNetwork, training_set, tutorial_loader
 from runmanager.training.datasets.registry import load_dataset
 from runmanager.training.datasets.splits import random_subset
-from runmanager.training.loading.device_resident import ResidentLoader
+from runmanager.training.loading.loaders import ResidentLoader
 from runmanager.training.models.builtin_models import Network
 from runmanager.training.options.dataset import MnistOptions
 from runmanager.training.step.allocator import keep_freed_memory

@@ -35,7 +35,7 @@ from runmanager.tracking.device.rng import seed_everything
 from runmanager.training.datasets.splits import random_subset
 from runmanager.training.loading.batch_sampler import epoch_seed
 from runmanager.training.models.builtin_models import Network
-from runmanager.training.step.piece_size import fast_piece_size
+from runmanager.training.step.automatic_step import fast_piece_size
 
 __all__ = ["Case", "Float64Network", "Trained", "measure", "rows", "train_ours", "train_tutorial"]
 

@@ -13,8 +13,8 @@ from typer.models import ArgumentInfo, OptionInfo
 import runmanager
 from runmanager.app.reference.option_fields import Setting
 from runmanager.app.reference.settings_reference import Section, sections
+from runmanager.cli.commands.sweep import DemoCommand, SweepCommand
 from runmanager.cli.main import app
-from runmanager.cli.sweep_command import DemoCommand, SweepCommand
 from runmanager.text import in_backticks
 
 FOLDER = Path(__file__).resolve().parent / "reference"

@@ -25,21 +25,12 @@ LONG = {"app/programs/application/application.py"}
 SMALL_WITH_ONE_IMPORTER = {
     "app/compose/override_errors.py": "imported only where a command is wrong",
     "app/display/live_layout.py": "",
-    "app/manage/continued_sweep.py": "",
-    "app/programs/script/output/scalar_example.py": "",
-    "app/programs/script/output/secret_filter.py": "",
     "app/programs/script/rank_entry.py": "the main module of each rank",
     "launching/local/huge_pages.py": "",
     "records/host/limits.py": "",
-    "records/sweep/file_schema.py": "",
     "results/export/parquet.py": "imported only by an export to Parquet",
-    "tracking/checkpoint/part_checkpoints.py": "",
     "tracking/epoch_owner.py": "",
-    "tracking/run_calls/epoch_calls.py": "",
     "tracking/tensorboard/served_folder.py": "",
-    "training/checkpoint.py": "",
-    "training/datasets/synthetic.py": "",
-    "training/step/piece_size.py": "",
 }
 """Modules of fewer than `SMALL` lines with one importer, and why, if there is a reason. The list only shrinks.
 

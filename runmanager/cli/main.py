@@ -15,8 +15,6 @@ from runmanager.app.request.command_reader import split_fixed
 from runmanager.cli.commands.adopt import adopt
 from runmanager.cli.commands.best import best
 from runmanager.cli.commands.compare import compare
-from runmanager.cli.commands.demo import demo
-from runmanager.cli.commands.diff import diff
 from runmanager.cli.commands.doctor import doctor
 from runmanager.cli.commands.duel import DuelCommand, duel
 from runmanager.cli.commands.export import export
@@ -27,20 +25,17 @@ from runmanager.cli.commands.mv import mv
 from runmanager.cli.commands.report import report
 from runmanager.cli.commands.reproduce import reproduce
 from runmanager.cli.commands.rm import rm
-from runmanager.cli.commands.run import run
 from runmanager.cli.commands.schema import schema
-from runmanager.cli.commands.show import show
-from runmanager.cli.commands.sweep import sweep
+from runmanager.cli.commands.show import diff, show
+from runmanager.cli.commands.sweep import HELP_FLAGS, PROGRAM_METAVAR, DemoCommand, SweepCommand, demo, run, sweep
 from runmanager.cli.commands.table import table
 from runmanager.cli.commands.tensorboard import tensorboard
 from runmanager.cli.commands.tune import tune
 from runmanager.cli.commands.ui import ui
 from runmanager.cli.commands.watch import watch
-from runmanager.cli.fixed_arguments import FixedArgumentsCommand
 from runmanager.cli.hydra_application import PASS_THROUGH
 from runmanager.cli.printing import print_error
-from runmanager.cli.repeated_options import UniqueOptionsCommand
-from runmanager.cli.sweep_command import HELP_FLAGS, PROGRAM_METAVAR, DemoCommand, SweepCommand
+from runmanager.cli.repeated_options import FixedArgumentsCommand, UniqueOptionsCommand
 from runmanager.errors import ConfigurationError, RunManagerError, UsageError
 from runmanager.records.files.file_errors import require_current_folder
 from runmanager.records.files.paths import name_length_fault

@@ -1,4 +1,4 @@
-"""A command class that rejects repeated options, and whose help has those that are not its own parser's too."""
+"""Command classes: options that may be given only once, in the help too, and arguments after `--`."""
 
 import inspect
 from collections import Counter
@@ -8,11 +8,13 @@ from typing import Annotated, Any, ClassVar
 import typer
 from typer.core import TyperCommand
 
+from runmanager.app.request.command_reader import split_fixed
 from runmanager.errors import UsageError
 
-__all__ = ["UniqueOptionsCommand"]
+__all__ = ["FixedArgumentsCommand", "UniqueOptionsCommand", "fixed_arguments"]
 
 
+_FIXED = "runmanager.fixed"
 _DEBUG = {"--debug": "Add the traceback of an error."}
 
 
@@ -56,6 +58,21 @@ class UniqueOptionsCommand(TyperCommand):
         if faults:
             raise UsageError("\n".join(faults))
         return super().parse_args(ctx, args)
+
+
+class FixedArgumentsCommand(UniqueOptionsCommand):
+    """A command that keeps what follows `--` apart, for `fixed_arguments`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments before `--`; called by Typer."""
+        own, fixed = split_fixed(args)
+        ctx.meta[_FIXED] = tuple(fixed)
+        return super().parse_args(ctx, own)
+
+
+def fixed_arguments(ctx: Any) -> tuple[str, ...]:
+    """Return the arguments after `--` of the command that Typer's context `ctx` is of."""
+    return tuple(ctx.meta[_FIXED])
 
 
 def _described(options: Mapping[str, str]) -> list[Any]:

@@ -14,9 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from runmanager.integrations.framework_run import FrameworkRun
-from runmanager.integrations.hyperparameters import settings_of_hyperparameters
-from runmanager.integrations.missing import missing_package
+from runmanager.integrations.framework_run import FrameworkRun, missing_package, settings_of_hyperparameters
 from runmanager.tracking.run import ActiveRun, InactiveRun
 
 try:

@@ -1,15 +1,16 @@
-"""The run of a training that a framework drives: its start, its epochs, what it logs, and its end."""
+"""The run of a training that a framework drives: its start, its settings, its epochs, what it logs, and its end."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import torch
 
 from runmanager.errors import UsageError
 from runmanager.records.run.metric_names import column_of_metric
+from runmanager.records.settings.values import plain_settings
 from runmanager.tracking.environment.cell_process import RUN_VARIABLE
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.lifecycle.active_runs import last_run_begun_here
@@ -17,12 +18,52 @@ from runmanager.tracking.program.start_run import start_run_of_framework
 from runmanager.tracking.run import ActiveRun, InactiveRun
 from runmanager.tracking.timing.driven_loop import DrivenLoop
 
-__all__ = ["FrameworkRun"]
+__all__ = ["FrameworkRun", "missing_package", "settings_of_hyperparameters"]
+
 
 _VALIDATION = ("val_loss", "val_accuracy")
 
 _left_open: "FrameworkRun | None" = None
 """The bridge of this process that has started a run and not ended it."""
+
+
+def settings_of_hyperparameters(given: Any) -> dict[str, Any]:
+    """Return hyperparameters as settings: numbers, text, lists and mappings of them, and functions by their name.
+
+    Other objects, such as modules, are left out: their text may hold an address, which differs in each run. So are
+    names that begin with `_`.
+    """
+    mapping = given if isinstance(given, Mapping) else vars(given)
+    kept = {str(name): _kept(value) for name, value in mapping.items() if not str(name).startswith("_")}
+    return plain_settings({name: value for name, value in kept.items() if value is not _DROPPED})
+
+
+_DROPPED = object()
+
+
+def _kept(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        parts = {str(name): _kept(each) for name, each in value.items()}
+        return {name: each for name, each in parts.items() if each is not _DROPPED}
+    if isinstance(value, Sequence | set | frozenset) and not isinstance(value, str | bytes):
+        parts_of = sorted(value, key=str) if isinstance(value, set | frozenset) else value
+        return [each for part in parts_of if (each := _kept(part)) is not _DROPPED]
+    is_number = hasattr(value, "item") and getattr(value, "ndim", None) == 0
+    if value is None or isinstance(value, bool | int | float | str) or is_number:
+        return value
+    if isinstance(value, PurePath | torch.device | torch.dtype):
+        return str(value)
+    if callable(value) and hasattr(value, "__qualname__") and "<" not in value.__qualname__:
+        return f"{value.__module__}.{value.__qualname__}"
+    return _DROPPED
+
+
+def missing_package(package: str, error: ImportError) -> UsageError:
+    """Return the error for a bridge to `package`, which could not be imported."""
+    return UsageError(
+        f"runmanager.integrations.{package} needs the package {package}, got {error}; "
+        f"pip install 'torch-runmanager[{package}]'"
+    )
 
 
 class FrameworkRun:

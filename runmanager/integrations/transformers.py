@@ -23,9 +23,7 @@ from typing import Any
 
 import torch
 
-from runmanager.integrations.framework_run import FrameworkRun
-from runmanager.integrations.hyperparameters import settings_of_hyperparameters
-from runmanager.integrations.missing import missing_package
+from runmanager.integrations.framework_run import FrameworkRun, missing_package, settings_of_hyperparameters
 from runmanager.tracking.introspect.loader_inspection import count_samples
 from runmanager.tracking.run import ActiveRun, InactiveRun
 

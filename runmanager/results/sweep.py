@@ -1,7 +1,9 @@
-"""A stored sweep in Python: its answers, its tables as DataFrames, and its figures."""
+"""A stored sweep in Python: its answers, its tables as DataFrames, its figures, and how a notebook displays it."""
 
+import dataclasses
 import os
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -9,17 +11,23 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from runmanager.errors import UsageError
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.lookup import find_sweep
 from runmanager.results.compare.comparison import CompareOptions, compare
 from runmanager.results.findings.answer_sentences import answers
 from runmanager.results.findings.best import BestCell, find_best
 from runmanager.results.metrics.metric import LAST, At
-from runmanager.results.notebook import choose_figure, draw_for_notebook, sweep_as_html, sweep_as_text
+from runmanager.results.report.html_pages import render_template
+from runmanager.results.report.html_table import build_html_table
 from runmanager.results.sweep_snapshot import SweepSnapshot
-from runmanager.results.table_model.formatting import human_columns
-from runmanager.results.tables.dataframe import to_dataframe
-from runmanager.results.tables.names import in_list
-from runmanager.results.tables.query import TableQuery
+from runmanager.results.table_model.columns import Table
+from runmanager.results.table_model.formatting import Spread, human_columns
+from runmanager.results.tables.omitted_rows import without_shorter_runs
+from runmanager.results.tables.query import TableQuery, in_list
+from runmanager.results.tables.seeds import collapse_seeds
+from runmanager.text import printable_line
+from runmanager.validation import did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +37,128 @@ if TYPE_CHECKING:
 
 
 __all__ = ["Sweep"]
+
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from runmanager.results.figures.figure import SweepFigure
+
+__all__ = ["choose_figure", "draw_for_notebook", "sweep_as_html", "sweep_as_text"]
+
+_MAX_ROWS = 20
+_MAX_FAILURES = 10
+
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["to_dataframe"]
+
+_COUNT_SUFFIX = "_count"
+_STD_SUFFIX = "_std"
+_OF_SEEDS = "seeds."  # before the name of such a column that a metric has itself
+"""Suffix of a column with the standard deviations of another column's means."""
+
+_TEXT_COLUMNS = frozenset(
+    {"run", "status", "reason", "device", "device_name", "started_at", "run_dir", "axis", "metric", "verdict"}
+)
+_BOOL_COLUMNS = frozenset({"contended", "warmup"})
+_SETTING_VALUE_COLUMNS = frozenset({"baseline", "candidate"})
+
+
+def to_dataframe(table: Table, columns: Sequence[str] | None = None) -> "pd.DataFrame":
+    """The table, or some `columns` of it, as a DataFrame; missing values are NaN.
+
+    If rows stand for several runs, means are followed by their standard deviations in a column `<name>_std`, and where
+    some of the runs lack a value by the number of those that have it, in `<name>_count`. Such a column goes under
+    `seeds.` where the table has a column of this name.
+    """
+    import pandas as pd
+
+    def added(name: str) -> str:
+        while name in table.columns or name in series:
+            name = f"{_OF_SEEDS}{name}"
+        return name
+
+    series: dict[str, pd.Series[Any]] = {}
+    for name in table.columns if columns is None else columns:
+        values = [row[name] for row in table.rows]
+        series[name] = _series(name, values, is_setting=name in (*table.settings, *table.labels))
+        spreads = [value.deviation if isinstance(value, Spread) else None for value in values]
+        if any(isinstance(value, Spread) and value.count > 1 for value in values):
+            series[added(f"{name}{_STD_SUFFIX}")] = _series(name, spreads, is_setting=False)
+        if any(isinstance(value, Spread) and value.is_partial for value in values):
+            counts = [value.count if isinstance(value, Spread) else value is not None for value in values]
+            series[added(f"{name}{_COUNT_SUFFIX}")] = pd.Series(counts, dtype="int64")
+    return pd.DataFrame(series, columns=list(series))
+
+
+def _series(name: str, values: Sequence[Any], *, is_setting: bool) -> "pd.Series[Any]":
+    """Numbers as int64, or float64 if one is missing; truth values as bool if all are known."""
+    import pandas as pd
+
+    if is_setting or name in _TEXT_COLUMNS | _BOOL_COLUMNS | _SETTING_VALUE_COLUMNS:
+        # pandas infers these; None in an object column becomes NaN like every other missing value.
+        series = pd.Series(values, dtype=None if values else object)
+        return series.where(series.notna(), float("nan")) if series.dtype == object else series
+    if any(value is None or isinstance(value, float) for value in values) or not values:
+        return pd.Series([float("nan") if value is None else float(value) for value in values], dtype="float64")
+    return pd.Series(values)
+
+
+def sweep_as_text(paths: SweepPaths, answers: Sequence[str]) -> str:
+    """The sweep's folder, then one indented line per answer."""
+    return "\n".join([f"Sweep({str(paths.root)!r})", *(f"  {printable_line(line)}" for line in answers)])
+
+
+def sweep_as_html(contents: SweepContents, results: Table, answers: Sequence[str]) -> str:
+    """An HTML fragment with the answers, the first failures and the first rows of the table.
+
+    It inherits the page's colours and fonts, and its styles apply to itself only.
+    """
+    cells = collapse_seeds(without_shorter_runs(results, "`.runs` has"), each="`.runs` has a row for each run.")
+    failures = [run.record for run in contents.runs if run.record.status.is_ended and not run.record.status.is_success]
+    first = dataclasses.replace(cells, rows=cells.rows[:_MAX_ROWS])
+    return render_template(
+        "sweep.html",
+        answers=answers,
+        failures=failures[:_MAX_FAILURES],
+        num_failures=len(failures),
+        table=build_html_table(first, title="Results", file="results.csv"),
+        num_rows=len(cells.rows),
+    )
+
+
+def choose_figure(figures: "Sequence[SweepFigure]", name: str | None) -> "SweepFigure":
+    """The figure with this name, or the first one. Raises `UsageError`, with the nearest name, if it does not exist."""
+    if not figures:
+        raise UsageError("A plot must have data to show, got a sweep without a measured epoch; wait for one.")
+    if name is None:
+        return figures[0]
+    known = {figure.name: figure for figure in figures}
+    if name in known:
+        return known[name]
+    hint = did_you_mean(name, known, max_names=1) or "choose one of these."
+    raise UsageError(f"A plot must be one that the sweep has ({', '.join(known)}), got '{name}'; {hint}")
+
+
+def draw_for_notebook(figure: "SweepFigure") -> "Figure":
+    """Draw the figure; inside IPython, also register the formatter that displays matplotlib figures.
+
+    IPython registers it only when pyplot is imported, which this package avoids.
+    """
+    from matplotlib.figure import Figure
+
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    if shell is not None:
+        formatters = shell.display_formatter.formatters.values()
+        if not any(Figure in formatter.type_printers for formatter in formatters):
+            from IPython.core.pylabtools import select_figure_formats
+
+            select_figure_formats(shell, {"png"})
+    return figure.draw()
 
 
 class Sweep:

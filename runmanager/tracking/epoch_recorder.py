@@ -1,5 +1,6 @@
-"""The epoch recorder: makes a run's epochs and records each one when it has ended."""
+"""The epoch recorder: makes a run's epochs, with checkpoints within them, and records each one when it has ended."""
 
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -12,7 +13,6 @@ from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.text import pluralize
 from runmanager.tracking.checkpoint.checkpoint_file import CheckpointError
-from runmanager.tracking.checkpoint.part_checkpoints import PartCheckpoints
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 from runmanager.tracking.epoch_part import EpochPart, LoggedState
@@ -36,6 +36,37 @@ from runmanager.tracking.timing.timer import PhaseTimer
 from runmanager.tracking.torch_internals import version_notes
 
 __all__ = ["EpochRecorder"]
+
+
+class PartCheckpoints:
+    """Calls `save(epoch)` between two batches of an epoch, at most once every `seconds` (0: never)."""
+
+    def __init__(
+        self,
+        checkpointer: Checkpointer,
+        save: Callable[[Epoch], None],
+        *,
+        seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._checkpointer = checkpointer
+        self._save = save
+        self._seconds = seconds
+        self._clock = clock
+        self._last = clock()
+
+    def saved(self) -> None:
+        """Note that a checkpoint has just been taken."""
+        self._last = self._clock()
+
+    def after_step(self, epoch: Epoch, loader: Any) -> None:
+        """Take a checkpoint if one is due and the epoch can continue from here."""
+        if not self._seconds or not self._checkpointer.resumes_within(loader):
+            return
+        if self._clock() - self._last >= self._seconds:
+            with epoch.phase("tracking"):
+                self._save(epoch)
+            self.saved()
 
 
 class EpochRecorder:

@@ -40,8 +40,7 @@ from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 from runmanager.tracking.monitoring.loader_workers import tell_lost_batches
 from runmanager.tracking.options import Checkpointer, RunOptions
 from runmanager.tracking.ranks.run_ranks import RunRanks
-from runmanager.tracking.run_calls.job_calls import JobCalls
-from runmanager.tracking.run_calls.loop_calls import LoopCalls
+from runmanager.tracking.run_calls import JobCalls, LoopCalls
 from runmanager.tracking.sinks import Sink
 from runmanager.tracking.step_loop import StepLoop
 from runmanager.tracking.timing.interleaving import RunTurns

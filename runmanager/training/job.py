@@ -1,31 +1,32 @@
 """The built-in job: build data, model and optimiser from one cell's settings, and train them as one recorded run."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset
 
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.text import pluralize
+from runmanager.tracking.checkpoint.training_state import TrainingState
+from runmanager.tracking.device.prefetch import BatchCopier, SideStream, prefetch
 from runmanager.tracking.device.rng import preserve_random_states, seed_everything
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.manager import RunManager
-from runmanager.tracking.options import RunOptions, TurnSource
+from runmanager.tracking.options import STREAMING_DEVICES, RunOptions, TurnSource
 from runmanager.tracking.run import ActiveRun, InactiveRun
-from runmanager.training.checkpoint import job_state
 from runmanager.training.criteria.loss import build_loss
 from runmanager.training.criteria.metrics import EvaluationMetrics, build_metrics, declare_directions
 from runmanager.training.datasets.registry import Data, load_dataset
 from runmanager.training.loading.loaders import EpochLoader, Loaders, build_loaders
-from runmanager.training.loading.prefetch_loader import with_prefetch
 from runmanager.training.loop import evaluate_epoch, tracker, train_epoch
 from runmanager.training.models.builtin_models import build_model
-from runmanager.training.options.groups import PairedOptions
+from runmanager.training.options.groups import DataLoaderOptions, PairedOptions
 from runmanager.training.options.job import TrainingOptions
 from runmanager.training.options.step import AUTO, Precision
 from runmanager.training.paired_measurement import measure_in_turns
@@ -33,13 +34,87 @@ from runmanager.training.step.allocator import keep_freed_memory
 from runmanager.training.step.amp import float32_precision
 from runmanager.training.step.compiled import CompiledNetwork
 from runmanager.training.step.cuda_graphs import graph_device
-from runmanager.training.step.optimizers import build_optimizer
-from runmanager.training.step.schedulers import build_scheduler
+from runmanager.training.step.optimizers import build_optimizer, build_scheduler
 from runmanager.training.step.stepper import Stepper, build_stepper
 
 __all__ = ["Components", "NewRun", "build_components", "train_run"]
 
+
 _NUM_WARMUPS = 3  # as in PyTorch's notes on CUDA graphs
+
+
+def with_prefetch(options: Any, loaders: Loaders, *, device: torch.device) -> Loaders:
+    """Add prefetching to the loaders if the options ask for it and the device can copy while it computes."""
+    if (
+        not isinstance(options, DataLoaderOptions)
+        or not options.prefetch_to_device
+        or device.type not in STREAMING_DEVICES
+    ):
+        return loaders
+    lane = SideStream(device)
+    return Loaders(PrefetchingLoader(loaders.train, lane), PrefetchingLoader(loaders.validation, lane))
+
+
+class PrefetchingLoader:
+    """The batches of `loader`, an `EpochLoader` with pinned memory, each copied on `lane` during the previous step."""
+
+    def __init__(self, loader: EpochLoader, lane: BatchCopier) -> None:
+        self._loader = loader
+        self._lane = lane
+        self.num_samples = loader.num_samples
+        self.batch_size = loader.batch_size
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        return prefetch(self._loader, self._lane)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Select the order of epoch number `epoch`."""
+        self._loader.set_epoch(epoch)
+
+    def first_samples(self, count: int) -> tuple[Tensor, Tensor]:
+        """The first `count` samples of the dataset as a batch on the host, or all if it has fewer."""
+        return self._loader.first_samples(count)
+
+    def samples(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """The dataset's samples at `indices` as a batch on the host."""
+        return self._loader.samples(indices)
+
+    @property
+    def dataset(self) -> Dataset[Any]:
+        """The dataset of the samples."""
+        return self._loader.dataset
+
+
+def job_state(
+    network: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    scheduler: Any,
+    *,
+    every: int,
+    num_epochs: int,
+    keep_best: str | None = None,
+    data: Data | None = None,
+    stepper: Stepper | None = None,
+) -> TrainingState:
+    """Return the training state of a job.
+
+    The sample shape and the number of classes of `data` are stored too, so that the network can be built again without
+    the data. Raises `UsageError` if it is not known which values of the metric `keep_best` are better.
+    """
+    parts: dict[str, Any] = {"model": network, "optimizer": optimizer, "scheduler": scheduler}
+    if stepper is not None:
+        parts["step"] = stepper
+    return TrainingState(
+        parts,
+        every=every,
+        num_epochs=num_epochs,
+        keep_best=keep_best,
+        facts=None if data is None else {"in_shape": list(data.in_shape), "num_classes": data.num_classes},
+        added_later=("step",),  # older versions did not store it
+    )
 
 
 def train_run(

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import google_crc32c
 
-from runmanager.app.adopt.adopted_record import adopted_epochs, adopted_record, describe_early_ends
-from runmanager.app.adopt.found_runs import find_runs
-from runmanager.app.adopt.stored_settings import settings_of_name
-from runmanager.app.compose.points_file import read_points
+from runmanager.app.adopt.adopt_folder import adopted_epochs, adopted_record, describe_early_ends
+from runmanager.app.adopt.found_runs import find_runs, settings_of_name
+from runmanager.app.compose.grid_rules import read_points
 from runmanager.records.settings.naming import readable_name
 from runmanager.records.settings.signature import signature
 from runmanager.records.settings.values import flatten

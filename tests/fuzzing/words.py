@@ -13,10 +13,10 @@ from runmanager.app.compose.grid_rules import GridRules
 from runmanager.app.compose.override_grid import read_override_grid
 from runmanager.app.compose.saved_preset import preset_text
 from runmanager.app.compose.schema import conf_folder
+from runmanager.app.programs.metric_advice import scalar_example
 from runmanager.app.programs.script.arguments.cell_arguments import form_faults, make_arguments
 from runmanager.app.programs.script.arguments.setting_words import parse_settings
-from runmanager.app.programs.script.output.output_scanner import StreamScanner
-from runmanager.app.programs.script.output.scalar_example import scalar_example
+from runmanager.app.programs.script.output.printed_metrics import StreamScanner
 from runmanager.app.programs.script.output.scalar_pattern import parse_scalars
 from runmanager.app.request.sweep_request import SweepRequest
 from runmanager.app.ui.access import Access

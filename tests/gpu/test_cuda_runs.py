@@ -14,7 +14,7 @@ from runmanager.errors import ConfigurationError
 from runmanager.records.storage.reader import read_run
 from runmanager.tracking.device.prefetch import SideStream, prefetch
 from runmanager.tracking.device.transfer import to_device
-from runmanager.tracking.epoch_metrics.correct_counter import CorrectCounter
+from runmanager.tracking.epoch_metrics.epoch_meter import CorrectCounter
 from runmanager.tracking.epoch_metrics.evaluation import Evaluation
 from runmanager.tracking.monitoring.calibration import calibrate
 from runmanager.tracking.timing.timer import PhaseTimer, clock_for
@@ -35,8 +35,7 @@ from runmanager.training.speed_race import SoloTurns, train_in_turns
 from runmanager.training.step.amp import float32_precision, precision_faults, scaler_for
 from runmanager.training.step.cuda_graphs import CudaGraphs
 from runmanager.training.step.micro_batches import MicroBatches
-from runmanager.training.step.optimizers import build_optimizer
-from runmanager.training.step.schedulers import build_scheduler
+from runmanager.training.step.optimizers import build_optimizer, build_scheduler
 from runmanager.training.step.stepper import Forward, Stepper
 
 from ..job_options import job_options

@@ -12,10 +12,9 @@ from runmanager.errors import RecordError, UsageError
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.tracking.checkpoint.checkpoint_file import read_state
 from runmanager.tracking.options import Progress
-from runmanager.training.checkpoint import job_state
+from runmanager.training.job import job_state
 from runmanager.training.options.groups import AdamOptions, CosineOptions, OneCycleOptions, SgdOptions
-from runmanager.training.step.optimizers import build_optimizer
-from runmanager.training.step.schedulers import build_scheduler
+from runmanager.training.step.optimizers import build_optimizer, build_scheduler
 
 PROGRESS = Progress(EpochRecord(epoch=3, loss=0.5, val_loss=float("inf"), samples=40), events_length=1234, num_steps=12)
 

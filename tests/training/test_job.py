@@ -35,7 +35,7 @@ from runmanager.training.options.groups import (
     SgdOptions,
 )
 from runmanager.training.options.job import CheckpointOptions
-from runmanager.training.step import piece_size, stepper
+from runmanager.training.step import automatic_step, stepper
 
 from ..job_options import job_options
 
@@ -230,7 +230,7 @@ def plain_steps(patch):
 def fast_steps(patch):
     """A machine whose rule is to store channels last, and to split batches of 16 samples."""
     patch.setattr(stepper, "resolved_channels_last", lambda *args, **kwargs: True)
-    patch.setattr(piece_size, "_LARGEST_BYTES", 50_000)  # those of some samples of the CNN
+    patch.setattr(automatic_step, "_LARGEST_BYTES", 50_000)  # those of some samples of the CNN
 
 
 CHOICES = [(fast_steps, plain_steps, True), (plain_steps, fast_steps, False)]

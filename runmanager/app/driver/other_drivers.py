@@ -7,7 +7,7 @@ from runmanager.app.follow.sweep_follower import Follower
 from runmanager.app.follow.sweep_state import CellState, SweepState
 from runmanager.errors import RecordError
 from runmanager.launching.plan import Action, PlannedRun, was_cut_short
-from runmanager.records.files.links import refuse_linked_run
+from runmanager.records.files.folders import refuse_linked_run
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.ownership import silent_runs

@@ -23,7 +23,7 @@ from runmanager.app.driver.preflight import check_cells, refuse_literal_secrets,
 from runmanager.errors import ConfigurationError, RecordError, RunFailedError, SweepError, UsageError
 from runmanager.launching.derived_settings import derived_settings
 from runmanager.launching.hydra_internals import job_exception
-from runmanager.records.files.folder_identity import FolderIdentity
+from runmanager.records.files.folders import FolderIdentity
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.settings.values import differing_settings

@@ -20,7 +20,7 @@ from runmanager.launching.local.engine import Job, Listener, ProcessExit
 from runmanager.launching.local.jobs import outcome_of_exit
 from runmanager.launching.local.worker import Raised, Returned
 from runmanager.launching.plan import Action, PlannedRun, is_still_to_run
-from runmanager.records.files.folder_identity import FolderIdentity
+from runmanager.records.files.folders import FolderIdentity
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.run_record import RunRecord

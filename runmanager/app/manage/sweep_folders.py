@@ -8,20 +8,50 @@ from pathlib import Path
 
 from runmanager.app.follow.slurm_state import local_slurm_queue
 from runmanager.app.follow.sweep_state import CellState, SweepReader
+from runmanager.app.request.override_quoting import format_override
 from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.atomic_files import locked_folder
 from runmanager.records.files.paths import RunPaths, SweepPaths, folder_name_fault, is_folder_name
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import HeartbeatObserver
+from runmanager.records.run.program_kind import ProgramKind, kind_of_program
 from runmanager.records.storage.claims import release_claim
 from runmanager.records.storage.ownership import claim_next_attempt
 from runmanager.records.storage.reader import read_record, run_names
 from runmanager.records.sweep.sweep_record import fresh_sweep_folder, mark_removed, read_sweep_record
+from runmanager.text import shell_join
 from runmanager.validation import fault
 
-__all__ = ["empty_trash", "remove_run", "remove_sweep", "rename_sweep", "require_rest", "trash_of"]
+__all__ = ["continued_with", "empty_trash", "remove_run", "remove_sweep", "rename_sweep", "require_rest", "trash_of"]
+
 
 _TRASH = ".trash"
+
+
+def continued_with(sweep: SweepPaths) -> str:
+    """Return how the programs of a sweep's runs continue it, as the end of a sentence; empty where nothing does."""
+    kinds, name = _kinds_of_sweep(sweep), sweep.root.name
+    words = {
+        ProgramKind.BUILT_IN: [format_override("name", name)],
+        ProgramKind.SCRIPT: ["--name", name],
+        ProgramKind.APPLICATION: [format_override("hydra.sweeper.name", name)],
+    }
+    commands = [shell_join(found) for kind, found in words.items() if kind in kinds]
+    ways = [f"its command continues it with {' or '.join(commands)}"] if commands else []
+    if ProgramKind.LOOP in kinds:
+        ways.append(f"its program continues it where `RunManager` or `start_run` is given the folder {sweep.root}")
+    return ", and ".join(ways)
+
+
+def _kinds_of_sweep(sweep: SweepPaths) -> set[ProgramKind]:
+    """The kinds of program that made those runs of a sweep that can be read."""
+    kinds = set()
+    for name in run_names(sweep):
+        try:
+            kinds.add(kind_of_program(read_record(sweep.run(name))))
+        except RecordError:
+            continue
+    return kinds
 
 
 def trash_of(output_root: Path) -> Path:

@@ -18,7 +18,7 @@ from runmanager.app.driver.paired_grouping import infer_compared_axis
 from runmanager.app.driver.preflight import check_cells, warm_up
 from runmanager.app.driver.program import CellGrid, Storage
 from runmanager.app.driver.remote_sessions import duel_address
-from runmanager.app.programs.run_folder_overrides import run_folder_overrides
+from runmanager.app.programs.sweep_settings import run_folder_overrides
 from runmanager.app.request.override_quoting import quote_text
 from runmanager.app.request.sweep_request import CONTINUES, RUN_NAME
 from runmanager.errors import ConfigurationError

@@ -1,11 +1,27 @@
-"""The output of a cell's process, in its run.log."""
+"""What a cell's process leaves in its run.log: its output, and an error's traceback from the program on."""
 
 import io
 import os
 import sys
 from pathlib import Path
+from types import TracebackType
 
-__all__ = ["send_output_to"]
+import hydra
+
+import runmanager
+
+__all__ = ["in_program", "send_output_to"]
+
+
+_OUTER = tuple(str(Path(str(package.__file__)).resolve().parent) for package in (runmanager, hydra))
+
+
+def in_program(error: BaseException) -> BaseException:
+    """Return the error with its traceback from the first call in the program on; whole if there is no such call."""
+    first: TracebackType | None = error.__traceback__
+    while first is not None and first.tb_frame.f_code.co_filename.startswith(_OUTER):
+        first = first.tb_next
+    return error if first is None else error.with_traceback(first)
 
 
 def send_output_to(path: Path) -> None:

@@ -26,8 +26,7 @@ import msgspec
 import yaml
 
 from runmanager.app.programs.cell_metrics import FoundMetrics, diverged_metric, logged_only, merged_metrics
-from runmanager.app.programs.cell_output import send_output_to
-from runmanager.app.programs.program_error import in_program
+from runmanager.app.programs.cell_output import in_program, send_output_to
 from runmanager.errors import RecordError
 from runmanager.launching.local.turn_keeper import current_turn_client
 from runmanager.launching.local.worker import OWN_PROCESS_VARIABLE, RESUMES_VARIABLE

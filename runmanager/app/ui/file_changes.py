@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterator, Mapping
 
 from runmanager.errors import RecordError
 from runmanager.records.files.atomic_files import FileStamp, file_stamp
-from runmanager.records.files.folder_search import folder_entries
+from runmanager.records.files.folders import folder_entries
 from runmanager.records.files.paths import EPOCHS, RECORD, SweepPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.reader import read_record, run_names

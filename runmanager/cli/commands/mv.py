@@ -16,8 +16,7 @@ def mv(
     sweep: SweepName, name: Annotated[str, typer.Argument(metavar="NAME", help="The new name, in the same folder.")]
 ) -> None:
     """Rename a sweep. Its command, with the new name, continues it. A sweep that may be alive is not touched."""
-    from runmanager.app.manage.continued_sweep import continued_with
-    from runmanager.app.manage.sweep_folders import rename_sweep
+    from runmanager.app.manage.sweep_folders import continued_with, rename_sweep
     from runmanager.results.result_files import write_tables
 
     paths = find_sweep(sweep)

@@ -12,7 +12,7 @@ import msgspec
 from runmanager.errors import RecordError, RunBusyError, UsageError
 from runmanager.records.files.atomic_files import make_folder, new_folder, remove_left_over, replace_file, sync_folder
 from runmanager.records.files.file_errors import explain_disk_full
-from runmanager.records.files.links import refuse_linked_run
+from runmanager.records.files.folders import refuse_linked_run
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import Beat, HeartbeatObserver, read_beat

@@ -19,7 +19,7 @@ import msgspec
 
 from runmanager.errors import RecordError, RunBusyError
 from runmanager.records.files.atomic_files import make_folder, replace_file
-from runmanager.records.files.links import refuse_linked_run
+from runmanager.records.files.folders import refuse_linked_run
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import HeartbeatObserver

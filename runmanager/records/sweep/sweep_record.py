@@ -11,7 +11,7 @@ import msgspec
 
 from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.atomic_files import locked_folder, make_folder, replace_file, sync_folder
-from runmanager.records.files.links import refuse_linked_runs
+from runmanager.records.files.folders import refuse_linked_runs
 from runmanager.records.files.paths import SweepPaths, dated_name, is_folder_name
 from runmanager.records.files.whole_numbers import Int64
 from runmanager.records.host.process import ProcessIdentity

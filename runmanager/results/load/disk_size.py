@@ -8,7 +8,7 @@ import msgspec
 
 from runmanager.records.files.atomic_files import read_bytes, replace_file
 from runmanager.records.files.file_errors import UNREADABLE
-from runmanager.records.files.folder_search import folder_entries
+from runmanager.records.files.folders import folder_entries
 from runmanager.records.files.paths import SweepPaths
 
 __all__ = ["SizeMemory", "sweep_size"]

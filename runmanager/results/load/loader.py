@@ -1,15 +1,23 @@
-"""Reading of a sweep's folder for its tables."""
+"""Reading of a sweep's folder for its tables, by several processes if it is large, and without copies of runs."""
 
+import contextlib
+import os
+import signal
+import sys
+import threading
 import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from runmanager.errors import RecordError
-from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.files.paths import RunPaths, SweepPaths, folder_name
+from runmanager.records.host.process import usable_cores
 from runmanager.records.run.heartbeat import HeartbeatObserver
+from runmanager.records.run.status import Status
 from runmanager.records.storage.bulk_reading import SharedParts, gc_paused
 from runmanager.records.storage.labels import NO_LABELS, SweepLabels, read_labels
 from runmanager.records.storage.reader import (
@@ -22,13 +30,147 @@ from runmanager.records.storage.reader import (
     readable_names,
 )
 from runmanager.records.sweep.sweep_record import SweepRecord, read_sweep_record
-from runmanager.results.load.duplicates import drop_duplicates
 from runmanager.results.load.logged_values import LoggedNames, LoggedNamesTable
-from runmanager.results.load.parallel_reading import in_parts
 from runmanager.results.load.run_summary import RunSummary, SweepSummary, planned_signatures, summarize_run
 from runmanager.results.load.summary_cache import CachedRun, RunStamps, is_settled, read_cache, stamps_of, write_cache
 
 __all__ = ["CachedReader", "read_results", "read_summary"]
+
+
+_MIN_RUNS = 500  # of a part; starting a process costs as much as reading some tens of runs
+_MAX_PROCESSES = 4
+_CHUNK = 1 << 20
+
+_T = TypeVar("_T")
+
+
+def in_parts(
+    names: Sequence[str], work: Callable[[Sequence[str]], _T], decoder: msgspec.msgpack.Decoder[_T]
+) -> list[_T]:
+    """Return the results of `work` for consecutive parts of `names`, in order; each part has a process of its own.
+
+    A result crosses processes in msgpack, and `decoder` reads it. There is one part, and no further process, if there
+    are few names or one core, and where this process has threads, whose locks a forked one would keep for ever. Parts
+    for which the system has no process left are done here.
+    """
+    num_parts = min(len(names) // _MIN_RUNS, _MAX_PROCESSES, usable_cores()) if _may_fork() else 1
+    size = -(-len(names) // max(1, num_parts))
+    parts = [names[begin : begin + size] for begin in range(0, len(names), max(1, size))] or [names]
+    with contextlib.ExitStack() as stack:
+        others: list[_Worker[_T]] = []
+        with contextlib.suppress(OSError):
+            for part in parts[1:]:
+                others.append(stack.enter_context(_Worker(work, part, decoder)))
+        done = [work(parts[0]), *(each.result() for each in others)]
+        return [*done, *map(work, parts[len(done) :])]
+
+
+def _may_fork() -> bool:
+    if sys.platform != "linux" or threading.active_count() > 1:
+        return False
+    return len(os.listdir("/proc/self/task")) == 1  # libraries have threads that Python does not know
+
+
+class _Worker(Generic[_T]):
+    """A forked process that does the work of one part; if it fails, the part is done again here."""
+
+    def __init__(self, work: Callable[[Sequence[str]], _T], part: Sequence[str], decoder: msgspec.msgpack.Decoder[_T]):
+        self._work, self._part, self._decoder = work, part, decoder
+        self._pipe, into = os.pipe()
+        try:
+            self._pid = os.fork()
+        except OSError:
+            os.close(self._pipe)
+            os.close(into)
+            raise
+        if self._pid == 0:
+            self._answer(into)
+        os.close(into)
+
+    def __enter__(self) -> "_Worker[_T]":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._pipe)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
+        os.waitpid(self._pid, 0)
+
+    def _answer(self, into: int) -> None:
+        """Do the work in the forked process, and end it without anything that belongs to its parent."""
+        try:
+            with os.fdopen(into, "wb") as pipe:
+                pipe.write(msgspec.msgpack.encode(self._work(self._part)))
+        finally:
+            os._exit(0)
+
+    def result(self) -> _T:
+        received = bytearray()
+        while data := os.read(self._pipe, _CHUNK):
+            received += data
+        try:
+            return self._decoder.decode(received)
+        except msgspec.DecodeError:  # nothing, or not all of it
+            return self._work(self._part)
+
+
+class _Run(Protocol):
+    """A stored run or its summary."""
+
+    @property
+    def folder(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def signature(self) -> str: ...
+
+    @property
+    def status(self) -> str: ...
+
+    @property
+    def own_settings(self) -> Mapping[str, Any] | None: ...  # None where the sweep's plan has them by the signature
+
+
+_R = TypeVar("_R", bound=_Run)
+
+
+def drop_duplicates(paths: SweepPaths, runs: Sequence[_R]) -> tuple[Sequence[_R], list[Damage]]:
+    """Keep one run of each cell, in their order, and report the others as damage.
+
+    Finished runs are preferred, then runs in the folder that they were made in. Runs that differ in a setting are
+    different cells, even if their records have the same signature.
+    """
+    of_signature: dict[str, list[_R]] = {}
+    for run in runs:
+        of_signature.setdefault(run.signature, []).append(run)
+    if len(of_signature) == len(runs):
+        return runs, []
+    cells = [same for alike in of_signature.values() for same in _split_cells(alike)]
+    chosen = {run.folder: min(same, key=_rank) for same in cells for run in same}
+    others = [run for run in runs if run is not chosen[run.folder]]
+    damage = [_duplicate_damage(paths, run, chosen[run.folder]) for run in others]
+    return [run for run in runs if run is chosen[run.folder]], damage
+
+
+def _split_cells(alike: Sequence[_R]) -> Iterator[list[_R]]:
+    """Group runs of one signature by cell."""
+    left = list(alike)
+    while left:
+        same = [run for run in left if run.own_settings == left[0].own_settings]
+        yield same
+        left = [run for run in left if run.own_settings != same[0].own_settings]
+
+
+def _rank(run: _Run) -> tuple[bool, bool, str]:
+    return run.status != Status.FINISHED, run.folder not in (run.name, folder_name(run.name)), run.folder
+
+
+def _duplicate_damage(paths: SweepPaths, run: _Run, chosen: _Run) -> Damage:
+    folder = paths.runs / run.folder
+    message = f"{folder} holds the same cell as {chosen.folder}, and a cell counts once; move one away."
+    return Damage(folder, message, is_duplicate=True)
 
 
 def read_results(

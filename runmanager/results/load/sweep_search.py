@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from runmanager.records.files.folder_search import folders_below
+from runmanager.records.files.folders import folders_below
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import run_names
 

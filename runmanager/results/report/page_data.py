@@ -1,34 +1,231 @@
-"""The data of a report's interactive figures as one JSON value: the runs by column, curves, compared pairs, details."""
+"""The data of a report's page as one JSON value: the runs by column, curves, compared pairs, details of every run."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import msgspec
 
+from runmanager.records.run.run_record import EpochRecord, counted_word
 from runmanager.records.storage.reader import StoredRun
+from runmanager.records.sweep.sweep_record import SweepRecord
+from runmanager.results.figures.axes import is_drawable
 from runmanager.results.figures.cell_grid import grid_cells, varying_columns
+from runmanager.results.figures.figure import sample_evenly
+from runmanager.results.figures.learning_curves import METRIC_LABELS
 from runmanager.results.figures.speedups import VERDICT_MARKS, effect_limits, measured_pairs
 from runmanager.results.figures.style import series_style, shades, shades_on_dark
 from runmanager.results.figures.throughput import rate_quartiles
 from runmanager.results.findings.outcomes import outcomes
+from runmanager.results.load.logged_values import metric_names
 from runmanager.results.metrics.metric_lookup import SPEEDS
-from runmanager.results.report.curve_data import curve_data
-from runmanager.results.report.detail_data import detail_data
+from runmanager.results.program_files.metric_curves import metrics_by_step
+from runmanager.results.report.run_details import tail
 from runmanager.results.sweep_snapshot import SweepSnapshot
-from runmanager.results.table_model.columns import Row, Table, effect_column
+from runmanager.results.table_model.columns import OUTCOMES, Row, Table, effect_column
 from runmanager.results.table_model.directions import Directions
-from runmanager.results.table_model.headings import in_figures
+from runmanager.results.table_model.headings import in_figures, metric_in_words
 from runmanager.results.tables.omitted_rows import without_shorter_runs
-from runmanager.text import format_value, printable, printable_line, printable_value
+from runmanager.text import format_value, printable, printable_line, printable_value, shell_command
 
 __all__ = ["encode_page_data", "page_data", "pair_runs", "run_places"]
+
 
 _FORMAT = 1
 _NUM_STYLES = 12  # series in colour
 _HIDDEN_COLUMNS = ("run", "run_dir")
 _OF_SPEED = {metric.name: metric.more_is_better for metric in SPEEDS}
 _DIGITS = 5  # of measured values; the tables show four
+
+
+_MAX_CHARACTERS = 250_000  # of the ends of all logs
+_MAX_LOG, _MIN_LOG = 3000, 200  # characters of one
+_LOG_LINES = 20
+
+
+_MIN_VALUES, _VALUES_PER_RUN = 60_000, 140
+"""How many values the page may have, so that it stays small: the curves of a small sweep have all."""
+
+_TIMES = ("samples_per_second", "epoch_seconds")
+_CURVE_DIGITS = 4  # as the tables show
+
+
+@dataclass(frozen=True)
+class _Series:
+    """Metrics of the run at `place` over common points: `x` by axis and `y` by metric are equally long."""
+
+    place: int
+    x: Mapping[str, Sequence[float]]
+    y: Mapping[str, Sequence[float | None]]
+
+    @property
+    def num_points(self) -> int:
+        return len(next(iter(self.y.values())))
+
+    def num_values(self, limit: int) -> int:
+        """The number of values if at most `limit` points are kept, with one axis of its own."""
+        return min(self.num_points, limit) * (len(self.y) + 1)
+
+
+def curve_data(runs: Sequence[StoredRun | None]) -> dict[str, Any]:
+    """Return `metrics` (their labels by name), `curves` and the values of their axes, `xs`; each is empty without runs.
+
+    Long curves have at most `curvePoints` points at even steps, the first and the last included; `curvesAreThinned`
+    says whether one has more. Values are rounded to what is shown, None where one is missing or too large to draw.
+    """
+    series = [each for place, run in enumerate(runs) if run is not None for each in _series(place, run)]
+    longest = max((each.num_points for each in series), default=0)
+    limit = _limit(series, longest, _MIN_VALUES + _VALUES_PER_RUN * len(runs))
+    axes: dict[tuple[float, ...], int] = {}
+    curves = [_encoded(each, limit, axes) for each in series]
+    names = dict.fromkeys(name for each in series for name in each.y)
+    return {
+        "metrics": {name: METRIC_LABELS.get(name, metric_in_words(name)) for name in _in_order(names)},
+        "curves": curves,
+        "xs": list(map(list, axes)),
+        "curvePoints": min(limit, longest),
+        "curvesAreThinned": limit < longest,
+    }
+
+
+def _in_order(names: Iterable[str]) -> list[str]:
+    """The outcomes first, then what was logged, then the times."""
+    known = list(names)
+    first = [name for name in OUTCOMES if name in known]
+    last = [name for name in _TIMES if name in known]
+    return [*first, *(name for name in known if name not in (*first, *last)), *last]
+
+
+def _limit(series: Sequence[_Series], longest: int, max_values: int) -> int:
+    """The largest number of points of a curve with which all curves have at most `max_values`, at least two."""
+    low, high = 2, max(2, longest)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if sum(each.num_values(middle) for each in series) <= max_values:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _encoded(series: _Series, limit: int, axes: dict[tuple[float, ...], int]) -> dict[str, Any]:
+    places = sample_evenly(range(series.num_points), limit)
+    return {
+        "run": series.place,
+        "x": {
+            name: axes.setdefault(tuple([_rounded_time(values[place]) for place in places]), len(axes))
+            for name, values in series.x.items()
+        },
+        "y": {name: [_rounded(values[place]) for place in places] for name, values in series.y.items()},
+    }
+
+
+def _series(place: int, run: StoredRun) -> Iterator[_Series]:
+    """The metrics of a run's epochs, then those of its program's files, which have steps of their own."""
+    metrics = {name: values for name, values in _metrics(run.epochs) if _is_curve(values)}
+    if metrics:
+        yield _Series(place, dict(_axes(run)), metrics)
+    for name, points in metrics_by_step(run.paths, run.record.origins or {}, adopted=run.record.adopted).items():
+        if name not in metrics and _is_curve(list(points.values())):
+            yield _Series(place, {"step": list(points)}, {name: list(points.values())})
+
+
+def _is_curve(values: Sequence[float | None]) -> bool:
+    return sum(value is not None for value in values) > 1
+
+
+def _metrics(epochs: Sequence[EpochRecord]) -> Iterator[tuple[str, list[float | None]]]:
+    for name in OUTCOMES:
+        yield name, [getattr(epoch, name) for epoch in epochs]
+    for name in metric_names(epochs):
+        yield name, [(epoch.metrics or {}).get(name) for epoch in epochs]
+    for name in _TIMES:
+        yield name, [getattr(epoch, name) for epoch in epochs]
+
+
+def _axes(run: StoredRun) -> Iterator[tuple[str, Sequence[float]]]:
+    """The axes that the run's records can be drawn over; time and samples count from the run's start."""
+    numbers = [epoch.epoch for epoch in run.epochs]
+    counted, steps = counted_word(run.record), run.record.measurements.steps_per_epoch
+    yield counted, numbers
+    if counted == "epoch" and steps:
+        yield "step", [number * steps for number in numbers]
+    seconds = [epoch.run_seconds for epoch in run.epochs if epoch.run_seconds is not None]
+    if len(seconds) == len(numbers):
+        yield "seconds", seconds
+    if any(epoch.samples for epoch in run.epochs) and all(epoch.known_samples is not None for epoch in run.epochs):
+        yield "samples", list(accumulate(epoch.samples for epoch in run.epochs))
+
+
+def _rounded_time(value: float) -> float:
+    """A value of an axis: counts are exact."""
+    return value if isinstance(value, int) else float(f"{value:.{_CURVE_DIGITS + 2}g}")
+
+
+def _rounded(value: float | None) -> float | None:
+    if value is None or not math.isfinite(value) or not is_drawable(value):
+        return None
+    return float(f"{value:.{_CURVE_DIGITS}g}")
+
+
+class _Texts:
+    """Texts that several runs share, each stored once."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, int] = {}
+
+    def place(self, text: str) -> int:
+        return self.places.setdefault(printable(text), len(self.places))
+
+
+def detail_data(runs: Sequence[StoredRun | None], plan: SweepRecord | None) -> dict[str, Any]:
+    """Return the settings that all runs share, the `texts` that runs refer to, and the details of each run.
+
+    A run that has not started has None. The more runs, the less of each log is kept.
+    """
+    stored = [run for run in runs if run is not None]
+    shared = _shared_settings(stored)
+    texts = _Texts()
+    limit = max(_MIN_LOG, min(_MAX_LOG, _MAX_CHARACTERS // max(1, len(stored))))
+    details = [None if run is None else _details(run, shared, texts, limit) for run in runs]
+    return {
+        "settings": {printable_line(name): text for name, text in shared.items()},
+        "texts": list(texts.places),
+        "runs": details,
+    }
+
+
+def _shared_settings(runs: Sequence[StoredRun]) -> dict[str, str]:
+    """The settings that are equal in all runs."""
+    if not runs:
+        return {}
+    first, *others = (run.record.choices_and_settings for run in runs)
+    shared = {name for name, value in first.items() if all(name in each and each[name] == value for each in others)}
+    return {name: printable_value(value) for name, value in first.items() if name in shared}
+
+
+def _details(run: StoredRun, shared: dict[str, str], texts: _Texts, limit: int) -> dict[str, Any]:
+    record = run.record
+    own = {name: value for name, value in record.choices_and_settings.items() if name not in shared}
+    command = record.cell_command or record.environment.command
+    return {
+        "folder": printable(run.folder),
+        "message": printable(record.message),
+        "settings": {printable_line(name): printable_value(value) for name, value in own.items()},
+        "said": [texts.place(text) for text in (*record.deviations, *record.notes)],
+        "command": texts.place(shell_command(command)) if command else None,
+        "log": _end(run.paths.log, limit),
+        "error": _end(run.paths.error, limit),
+    }
+
+
+def _end(path: Any, limit: int) -> str:
+    """The last whole lines of a file, at most `limit` characters; empty if it does not exist."""
+    lines = tail(path, max_bytes=4 * limit)[-_LOG_LINES:]
+    text = printable("\n".join(lines))
+    return text if len(text) <= limit else "…" + text[-limit:]
 
 
 def page_data(snapshot: SweepSnapshot) -> dict[str, Any]:

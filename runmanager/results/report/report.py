@@ -3,8 +3,10 @@
 import dataclasses
 import datetime
 import itertools
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from runmanager.records.host.process import ProcessIdentity
@@ -15,13 +17,13 @@ from runmanager.records.sweep.lookup import typed_name
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.comparison import with_numbered_reasons
 from runmanager.results.compare.comparison_table import ComparisonTable
+from runmanager.results.figures.figure import SweepFigure, inline_svg
 from runmanager.results.findings.bottleneck import bottleneck_notes
 from runmanager.results.findings.crossover import crossover_lines
 from runmanager.results.findings.headlines import headlines
 from runmanager.results.findings.recommendations import next_steps
 from runmanager.results.findings.roofline import roofline_rows
 from runmanager.results.findings.sample_size import detectable_by_more_runs
-from runmanager.results.report.figure_views import figure_views
 from runmanager.results.report.html_pages import render_template
 from runmanager.results.report.html_table import HtmlTable, build_html_table
 from runmanager.results.report.page_data import encode_page_data, page_data, pair_runs, run_places
@@ -38,8 +40,77 @@ from runmanager.text import in_backticks, pluralize, shell_command, shell_join
 
 __all__ = ["render_report"]
 
+
 _IN_CSV = "the CSV files of the sweep have"
 _BY_COMPARE = "`compare --all` has"  # also of a stand-in axis, which comparison.csv lacks
+
+
+_FIRST_SENTENCE = re.compile(r"(?<=[.)]) (?=[A-Z])")
+_BY_SPEED = ("speedups", "rounds", "crossover", "throughput", "phases", "curves", "parallel", "scatter")
+_BY_QUALITY = ("curves", "parallel", "scatter", "speedups", "rounds", "crossover", "throughput", "phases")
+_INTERACTIVE = {
+    "curves": (
+        "On the screen, any recorded metric can be drawn, over epochs, steps, time or samples. A group's line is the "
+        "mean over its finished runs, its band their range, over the points that all of them have; where their points "
+        "differ, as over time, straight lines between points are averaged. Curves rank by their last value. Time "
+        "includes everything since the run's start, samples count those of training."
+    ),
+    "parallel": "On the screen, lines through one value are not spread, and the means are those of the selected runs.",
+    "scatter": (
+        "Each dot is a run. Times and throughput are medians over its measured epochs, as in the results; a metric is "
+        "the one in the results."
+    ),
+    "speedups": "On the screen, the pairs are those with a selected run.",
+    "throughput": "On the screen, the cells are those with a selected run.",
+}
+_DRAWN_ONLY_BY_SCRIPT = {
+    "curves": ("Learning curves", "Learning curves of the metrics that the runs recorded."),
+    "scatter": ("The runs by two columns", "Each dot is a run, by any two columns of the results."),
+}
+
+
+@dataclass(frozen=True)
+class FigureView:
+    """A figure on the page. `svg` is empty for one that only the page's script draws."""
+
+    name: str
+    title: str
+    caption: str
+    description: str
+    method: str
+    svg: str
+
+
+def figure_views(figures: Sequence[SweepFigure], data: Mapping[str, Any], *, is_of_speed: bool) -> list[FigureView]:
+    """Return the sweep's figures in the order of the reader's question, with those that only a script draws.
+
+    `is_of_speed`: devices are compared, so speedups come first; else quality is asked, and curves do. `data` is the
+    page's data.
+    """
+    views = [_drawn(figure) for figure in figures]
+    names = {view.name for view in views}
+    if data["curves"] and "curves" not in names:
+        views.append(_undrawn("curves"))
+    if len(data["runs"]) > 1:
+        views.append(_undrawn("scatter"))
+    order = _BY_SPEED if is_of_speed else _BY_QUALITY
+    return sorted(views, key=lambda view: _rank(view.name, order))
+
+
+def _rank(name: str, order: Sequence[str]) -> int:
+    """The place of a figure's kind: that of `rounds` for `rounds-2`, of `throughput` for `throughput-by-lr`."""
+    return next((place for place, kind in enumerate(order) if re.match(rf"{kind}\b", name)), len(order))
+
+
+def _drawn(figure: SweepFigure) -> FigureView:
+    caption, *details = _FIRST_SENTENCE.split(figure.caption, maxsplit=1)
+    method = " ".join([*details, *filter(None, [_INTERACTIVE.get(figure.name)])])
+    return FigureView(figure.name, figure.title, caption, figure.description, method, inline_svg(figure))
+
+
+def _undrawn(name: str) -> FigureView:
+    title, caption = _DRAWN_ONLY_BY_SCRIPT[name]
+    return FigureView(name, title, caption, "", _INTERACTIVE[name], "")
 
 
 def render_report(snapshot: SweepSnapshot, *, now: datetime.datetime) -> str:

@@ -1,12 +1,16 @@
-"""Queries on a results table: which rows and columns it has, in which order, or a pivot of it."""
+"""Queries on a results table: which rows and columns it has, by names in options, in which order, or a pivot."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from runmanager.errors import UsageError
 from runmanager.records.run.metric_direction import BETTER
+from runmanager.records.run.status import Status
 from runmanager.records.settings.values import hashable
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
@@ -14,24 +18,140 @@ from runmanager.results.compare.comparison_table import ComparisonTable
 from runmanager.results.load.cells import gather_cells
 from runmanager.results.load.run_summary import SweepSummary
 from runmanager.results.load.several_sweeps import NamedSweep
-from runmanager.results.table_model.columns import Table, column_of
-from runmanager.results.table_model.formatting import human_field, is_number
+from runmanager.results.table_model.columns import MISSING, Row, Table, column_of
+from runmanager.results.table_model.formatting import Median, human_field, is_number
 from runmanager.results.tables.cross_sweep import cross_sweep_rows
-from runmanager.results.tables.names import split_names, unquoted
 from runmanager.results.tables.omitted_rows import without_shorter_runs, without_skipped_cells
-from runmanager.results.tables.pivot import PivotAxes, parse_pivot, pivot
 from runmanager.results.tables.results_table import result_rows, row_notes
 from runmanager.results.tables.seeds import collapse_seeds
-from runmanager.results.tables.sorting import best_first, sort_key, sorted_by
+from runmanager.results.tables.sorting import best_first, sort_key, sorted_by, sorted_values
 from runmanager.results.tables.where_condition import AVAILABLE_COLUMNS_HINT, Condition, parse_condition
-from runmanager.text import pluralize
+from runmanager.text import format_value, pluralize
 from runmanager.validation import did_you_mean, fault, field_faults, limits
 
-__all__ = ["TableQuery"]
+__all__ = ["TableQuery", "in_list"]
+
 
 _ALL_EPOCHS = {"epochs", "settings.epochs", "run"}  # who names them means each number of epochs
 _OF_SKIPPED = {"status", "reason", "run"}  # who names them means skipped cells too
 _MAX_VALUES = 5  # of a column, named in a note
+
+
+_DEFAULT_METRIC = "epoch_seconds"
+_MAX_NAMED = 5
+
+
+_QUOTE = "`"
+
+
+def split_names(text: str, separator: str) -> list[str]:
+    """Split names at the separators outside backticks, and remove the backticks and the spaces around each name."""
+    outside = rf"{re.escape(separator)}(?=(?:[^`]*`[^`]*`)*[^`]*$)"
+    return [unquoted(name.strip()) for name in re.split(outside, text)]
+
+
+def in_list(name: str) -> str:
+    """Return a name as it stands in a list with commas: in backticks if it contains one."""
+    return f"{_QUOTE}{name}{_QUOTE}" if "," in name else name
+
+
+def unquoted(name: str) -> str:
+    """Return a name without the backticks around it."""
+    is_quoted = len(name) > 1 and name.startswith(_QUOTE) and name.endswith(_QUOTE)
+    return name[1:-1] if is_quoted else name
+
+
+@dataclass(frozen=True)
+class PivotAxes:
+    """What a pivot has down and across, and the metric of its fields; None: `epoch_seconds`."""
+
+    rows: str
+    columns: str
+    metric: str | None = None
+
+
+def parse_pivot(text: str) -> PivotAxes:
+    """Parse `ROWS:COLUMNS[:METRIC]`. Raises `UsageError`."""
+    words = split_names(text, ":")
+    if len(words) not in (2, 3) or not all(words):
+        raise UsageError(
+            f"`--pivot` must be ROWS:COLUMNS or ROWS:COLUMNS:METRIC, got '{text}'; as in batch_size:device."
+        )
+    if words[0] == words[1]:
+        raise UsageError(f"`--pivot` must have two different settings, got '{text}'; as in batch_size:device.")
+    return PivotAxes(*words)
+
+
+def pivot(table: Table, axes: PivotAxes) -> Table:
+    """A table with a row for each value of the column `axes.rows`, and a column for each value of `axes.columns`.
+
+    If any field is a median of several runs, fields show their count, and files have a column of counts for each
+    column. Raises `UsageError` for a metric that the table lacks or that is not a number.
+    """
+    metric = axes.metric or _DEFAULT_METRIC
+    if metric not in table.columns:  # a table that is not of our runs
+        there = ", ".join(table.foreign[:_MAX_NAMED]) or ", ".join(table.columns)
+        raise UsageError(f"`--pivot` must name its metric here, got '{axes.rows}:{axes.columns}'; add one of: {there}.")
+    fields: defaultdict[tuple[Hashable, Hashable], list[float]] = defaultdict(list)
+    for row in table.rows:
+        value = row[metric]
+        if value is None or row.values.get("status", Status.FINISHED) != Status.FINISHED:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise UsageError(f"`--pivot` must have a metric of numbers, got '{metric}'; as in :val_accuracy.")
+        fields[hashable(row[axes.rows]), hashable(row[axes.columns])].append(value)
+    headings = _headings(axes.columns, _values(table, axes.columns))
+    rows = [_row(axes.rows, value, metric, headings, fields) for value in _values(table, axes.rows)]
+    has_counts = any(len(values) > 1 for values in fields.values())
+    counts = [f"runs of {heading}" for heading in headings.values()] if has_counts else []
+    return Table(
+        columns=[axes.rows, *headings.values(), *counts],
+        rows=rows,
+        settings=(axes.rows,),
+        logged=tuple(headings.values()) if metric in table.logged else (),
+        shown=(axes.rows, *headings.values()),
+        notes=tuple(_notes(table, metric)),
+        legend=_legend(metric, has_counts),
+        shows_empty=True,
+    )
+
+
+def _headings(column: str, values: Sequence[Any]) -> dict[Hashable, str]:
+    """A heading for each value; values with the same text, such as 1 and "1", are written as their repr."""
+    texts = [format_value(value) for value in values]
+    counts = Counter(texts)
+    labels = [text if counts[text] == 1 else repr(value) for text, value in zip(texts, values, strict=True)]
+    return {hashable(value): f"{column}={label}" for value, label in zip(values, labels, strict=True)}
+
+
+def _values(table: Table, column: str) -> list[Any]:
+    return sorted_values({hashable(row[column]): row[column] for row in table.rows}.values())
+
+
+def _row(
+    column: str,
+    value: Any,
+    metric: str,
+    headings: dict[Hashable, str],
+    fields: dict[tuple[Hashable, Hashable], list[float]],
+) -> Row:
+    row: dict[str, Any] = {column: value}
+    for key, heading in headings.items():
+        values: Sequence[float] = fields.get((hashable(value), key), ())
+        row[heading] = Median.of(values, metric) if values else None
+        row[f"runs of {heading}"] = len(values)
+    return Row(row)
+
+
+def _notes(table: Table, metric: str) -> list[str]:
+    """The notes of the table; without those on speed if the metric is none."""
+    of_speed = [] if metric.endswith(("_seconds", "_per_second")) else row_notes(table.rows)
+    return [note for note in table.notes if note not in of_speed]
+
+
+def _legend(metric: str, has_counts: bool) -> str:
+    medians = ": the median over finished runs; n is the number of runs if more than one"
+    return f"{metric}{medians if has_counts else ' of each finished run'}. {MISSING}: no finished run has it."
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,185 @@
-"""Loss and accuracy of an epoch, summed on the device and transferred to the host once."""
+"""Loss and accuracy of an epoch: summed and buffered on the device, and transferred to the host once."""
 
 from dataclasses import dataclass
 
 import torch
 
-from runmanager.tracking.epoch_metrics.correct_counter import CorrectCounter
+from runmanager.text import error_line
 from runmanager.tracking.epoch_metrics.epoch_totals import MeterTotals
-from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses, LossBuffer
-from runmanager.tracking.epoch_metrics.prediction_task import PredictionFormat
+from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses, LossBuffer, zeros
+from runmanager.tracking.epoch_metrics.prediction_task import (
+    IGNORED,
+    PredictionFormat,
+    Task,
+    comparable,
+    resolve_format,
+)
 from runmanager.tracking.epoch_part import MeterState
 
 __all__ = ["Averages", "EpochMeter", "notes_on"]
+
+
+_CAPACITY = (1 << 15) - 1
+"""Of a buffer, in marks of one byte or in scores; these fit into a core's cache.
+
+With one element more PyTorch divides the work among several CPU threads, which on a busy machine wait for each other
+several times as long as the work takes.
+"""
+_MAX_BATCHES = 128  # whose scores are buffered: more would save nothing, and take long to allocate
+
+
+class CorrectCounter:
+    """Counts predictions that equal their labels.
+
+    A step costs two operations on the device; only `total` waits for it. The scores of small batches are copied, and
+    compared many steps at a time: a training step evicts from the caches what is used between two steps, so comparing
+    then takes several times as long. The buffer for them is made once two successive batches have the same kind, as
+    batches that vary in size would each need another one.
+    """
+
+    def __init__(self) -> None:
+        self.num_samples = 0
+        self.uncompared = ""  # why some predictions could not be compared, and none counts
+        self.prediction_format = PredictionFormat(1, None)  # of the last batch
+        self._num_labels = self._correct_before = 0
+        self._kind: tuple[object, ...] = ()  # of the last batch, and of those in `_batches`
+        self._batches: _BatchBuffer | None = None
+        self._correct, self._ignored = _EqualCounter(), _EqualCounter()
+
+    def add(
+        self,
+        preds: torch.Tensor,
+        labels: torch.Tensor,
+        task: Task | None = None,
+        class_dim: int | None = None,
+        ignore_index: int = IGNORED,
+        samples: int | None = None,
+    ) -> None:
+        """Count predictions in the format that `resolve_format` finds, which raises if it is ambiguous.
+
+        They count for `samples` samples, by default the number of rows of labels.
+        """
+        try:
+            preds, labels = comparable(preds, labels)
+        except Exception as error:  # tensors of many kinds cannot be compared; the run must not end by that
+            self.uncompared = self.uncompared or error_line(error)
+            self.num_samples += samples or 0
+            return
+        options = task, class_dim, ignore_index  # mostly left out
+        kind = (preds.shape, labels.shape, preds.dtype, labels.dtype, preds.device, labels.device, options)
+        if kind != self._kind:
+            found = resolve_format(preds, labels, task=task, class_dim=class_dim, ignore_index=ignore_index)
+            self._compare_buffered()
+            self._kind, self._batches, self.prediction_format = kind, None, found
+        elif self._batches is None and 0 < preds.numel() <= _CAPACITY // 2:
+            self._batches = _BatchBuffer(preds, labels)
+        if self._batches is None:
+            self._compare(preds, labels)
+        elif self._batches.add(preds, labels):
+            self._compare_buffered()
+        self._num_labels += labels.numel()
+        self.num_samples += len(labels) if samples is None else samples
+
+    def total(self) -> tuple[int, int]:
+        """Return the numbers of correct predictions and of labels that count, 0 if some could not be compared.
+
+        Waits for the device.
+        """
+        if self.uncompared:
+            return 0, 0
+        self._compare_buffered()
+        return self._correct_before + self._correct.total(), self._num_labels - self._ignored.total()
+
+    def restore(self, *, num_samples: int, correct: int, counted: int, uncompared: str) -> None:
+        """Continue a new counter from these numbers, `correct` and `counted` as `total` returned them."""
+        self.uncompared = uncompared
+        self.num_samples, self._correct_before, self._num_labels = num_samples, correct, counted
+
+    def _compare_buffered(self) -> None:
+        if self._batches is not None:
+            self._compare(*self._batches.take())
+
+    def _compare(self, preds: torch.Tensor, labels: torch.Tensor) -> None:
+        """Count which predictions are correct, and which labels are ignored."""
+        class_dim, ignored = self.prediction_format.class_dim, self.prediction_format.ignored
+        labels = labels.reshape(-1)
+        if class_dim is None:
+            chosen, labelled = (preds > 0).reshape(-1), labels > 0.5
+        else:
+            chosen, labelled = preds.argmax(dim=class_dim).reshape(-1), labels
+        # Neither has a gradient, so nothing keeps the step's graph alive.
+        if ignored is None or (ignored < 0 and class_dim is not None):  # not the number of a class
+            self._correct.add(chosen, labelled)
+        else:
+            self._correct.add((chosen == labelled).logical_and_(labels != ignored), True)
+        if ignored is not None:
+            self._ignored.add(labels, ignored)
+
+
+class _EqualCounter:
+    """Counts equal values: marks them in a buffer on their device, and sums up one buffer at a time."""
+
+    def __init__(self) -> None:
+        self._marks: torch.Tensor | None = None
+        self._capacity = self._used = 0
+        self._sum: torch.Tensor | None = None
+
+    def add(self, values: torch.Tensor, others: torch.Tensor | int) -> None:
+        """Mark which elements are equal; both have the shape (values,)."""
+        slot = self._slot(len(values), values.device)
+        if slot.device == values.device:
+            torch.eq(values, others, out=slot)
+        else:
+            slot.copy_(values == others)
+
+    def total(self) -> int:
+        """Return the number of equal elements; waits for the device."""
+        self._empty()
+        return 0 if self._sum is None else int(self._sum)
+
+    def _slot(self, count: int, device: torch.device) -> torch.Tensor:
+        """Return a free slot of the buffer for `count` marks, on the device of the first ones."""
+        if self._used + count > self._capacity:
+            self._empty()
+        if self._marks is None or count > self._capacity:
+            self._capacity = max(_CAPACITY, count)
+            device = device if self._marks is None else self._marks.device
+            self._marks = zeros(self._capacity, dtype=torch.bool, device=device)
+        self._used += count
+        return self._marks[self._used - count : self._used]
+
+    def _empty(self) -> None:
+        """Add the marks to the sum."""
+        if self._used:
+            assert self._marks is not None
+            if self._sum is None:
+                self._sum = zeros(dtype=torch.int64, device=self._marks.device)
+            self._sum.add_(self._marks[: self._used].sum())
+            self._used = 0
+
+
+class _BatchBuffer:
+    """Copies of the predictions (batch, …) and labels (batch, …) of several steps of one kind."""
+
+    def __init__(self, preds: torch.Tensor, labels: torch.Tensor) -> None:
+        capacity = min(_MAX_BATCHES, _CAPACITY // preds.numel())
+        self._scores = zeros(capacity, *preds.shape, dtype=preds.dtype, device=preds.device)
+        self._labels = zeros(capacity, *labels.shape, dtype=labels.dtype, device=labels.device)
+        self._slots = list(zip(self._scores.unbind(), self._labels.unbind(), strict=True))
+        self._used = 0
+
+    def add(self, preds: torch.Tensor, labels: torch.Tensor) -> bool:
+        """Copy a batch, as the caller may reuse its memory; return whether the buffer is full."""
+        scores_slot, labels_slot = self._slots[self._used]
+        scores_slot.copy_(preds.detach())
+        labels_slot.copy_(labels)
+        self._used += 1
+        return self._used == len(self._slots)
+
+    def take(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the buffered batches as one large batch, and empty the buffer."""
+        used, self._used = self._used, 0
+        return self._scores[:used].flatten(0, 1), self._labels[:used].flatten(0, 1)
 
 
 @dataclass(frozen=True)

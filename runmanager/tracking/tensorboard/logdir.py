@@ -8,7 +8,7 @@ from typing import Any
 from tensorboard.compat.proto.summary_pb2 import Summary
 
 from runmanager.errors import RecordError
-from runmanager.records.files.folder_search import files_below
+from runmanager.records.files.folders import files_below
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.settings.naming import short_names
 from runmanager.records.storage.reader import read_record, run_names

@@ -1,24 +1,64 @@
-"""Datasets by their options: preparation before the runs, and loading in a run."""
+"""Datasets by their options: preparation before the runs, loading in a run, and the generated ones."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
 from torch.utils.data import Dataset
 
 from runmanager.errors import UsageError
 from runmanager.records.files.file_errors import creation_obstacle
 from runmanager.tracking.epoch_metrics.prediction_task import IGNORED
 from runmanager.training.custom_targets import resolve_target
+from runmanager.training.datasets.array_dataset import ArrayDataset
 from runmanager.training.datasets.custom_dataset import custom_sets
 from runmanager.training.datasets.digits import digits_are_cached, digits_sets
 from runmanager.training.datasets.download import download, report_missing, unwritable_folder
-from runmanager.training.datasets.synthetic import disc_sets, fake_sets
+from runmanager.training.datasets.splits import generator_for
 from runmanager.training.datasets.torchvision_files import SOURCES, missing_files, vision_sets
 from runmanager.training.options.dataset import DigitsOptions, DiscOptions, FakeOptions, VisionOptions
 
 __all__ = ["Data", "download_faults", "load_dataset", "must_be_downloaded", "prepare_dataset"]
+
+
+_DISC_CLASSES = ("outside", "inside")
+
+
+def disc_points(num_points: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Points (num_points, 2), uniform in the unit square, and labels: 1 within the disc of area 1/2.
+
+    Source: "When to use GPU for training?" (Penny Xu, 2019).
+    """
+    points = torch.empty(num_points, 2).uniform_(0, 1, generator=generator)
+    return points, (points.square().sum(dim=1) <= 1 / (2 * math.pi)).to(torch.int64)
+
+
+def disc_sets(options: DiscOptions, *, seed: int) -> tuple[ArrayDataset, ArrayDataset]:
+    """Training and validation points, normalised by the mean and standard deviation of all training coordinates.
+
+    The two sets have the same size, unless `holdout` gives the share or the number of validation points.
+    """
+    generator = generator_for("disc", seed)
+    points, labels = disc_points(options.size, generator)
+    val_points, val_labels = disc_points(options.num_validation, generator)
+    mean, deviation = points.mean(), points.std()
+    training = ArrayDataset((points - mean) / deviation, labels, classes=_DISC_CLASSES)
+    return training, ArrayDataset((val_points - mean) / deviation, val_labels, classes=_DISC_CLASSES)
+
+
+def fake_sets(options: FakeOptions) -> tuple[ArrayDataset, ArrayDataset]:
+    """Training and validation images of random bytes with shape `in_shape` and random labels, fixed by the options."""
+    return _fake_samples(options, "training", options.size), _fake_samples(options, "validation", options.val_size)
+
+
+def _fake_samples(options: FakeOptions, part: str, size: int) -> ArrayDataset:
+    generator = generator_for("fake", part, options.data_seed)
+    images = torch.empty((size, *options.in_shape), dtype=torch.uint8).random_(0, 256, generator=generator)
+    return ArrayDataset(images, torch.randint(options.num_classes, (size,), generator=generator))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from runmanager.app.adopt.stored_settings import read_yaml_settings, settings_of_name
+from runmanager.app.adopt.found_runs import read_yaml_settings, settings_of_name
 from runmanager.errors import RecordError
 
 

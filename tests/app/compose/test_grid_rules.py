@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runmanager.app.compose.grid_rules import GridRules, KnownSettings
-from runmanager.app.compose.points_file import read_points
+from runmanager.app.compose.grid_rules import GridRules, KnownSettings, read_points
 from runmanager.app.driver.program import Storage
 from runmanager.app.programs.script.arguments.setting_words import parse_settings
 from runmanager.app.programs.script.script import find_script

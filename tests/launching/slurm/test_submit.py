@@ -9,9 +9,8 @@ import pytest
 from runmanager.errors import RunManagerError, UsageError
 from runmanager.launching.local.time_limits import Limits
 from runmanager.launching.slurm.job import SlurmRequest
-from runmanager.launching.slurm.launcher import SlurmLauncher
+from runmanager.launching.slurm.launcher import SlurmLauncher, submit
 from runmanager.launching.slurm.options import SlurmOptions
-from runmanager.launching.slurm.submit import submit
 from runmanager.records.files.paths import SweepPaths
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from runmanager.cli.commands.schema import FileKind, file_schema
 from runmanager.cli.main import run_command
 from runmanager.records.run.run_record import SCHEMA_VERSION, EpochRecord, RunRecord
 from runmanager.records.run.status import Status
-from runmanager.records.sweep.file_schema import FileKind, file_schema
 
 from ...documented import example_in
 from ...file_schemas import breaches, check_sweep_files

@@ -259,20 +259,20 @@ IN_PARTS = """
 import os, sys
 from pathlib import Path
 from runmanager.records.files.paths import SweepPaths
-from runmanager.results.load import loader, parallel_reading
+from runmanager.results.load import loader
 from runmanager.results.tables.results_table import result_rows
 
 forks, fork = [], os.fork
 os.fork = lambda: forks.append(fork()) or forks[-1]
-parallel_reading.usable_cores = lambda: 3
+loader.usable_cores = lambda: 3
 sweep = SweepPaths(Path(sys.argv[1]))
 tables = []
 for least in (1000, 20):
-    parallel_reading._MIN_RUNS = least
+    loader._MIN_RUNS = least
     sweep.summaries.unlink(missing_ok=True)
     tables.append(result_rows(*loader.read_summary(sweep)))
 if sys.argv[2] == "killed":
-    decode, parallel_reading._Worker._answer = None, lambda self, into: os._exit(1)
+    decode, loader._Worker._answer = None, lambda self, into: os._exit(1)
     sweep.summaries.unlink(missing_ok=True)
     tables.append(result_rows(*loader.read_summary(sweep)))
 if sys.argv[2] == "refused":

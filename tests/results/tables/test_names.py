@@ -2,7 +2,7 @@
 
 import pytest
 
-from runmanager.results.tables.names import in_list, split_names
+from runmanager.results.tables.query import in_list, split_names
 
 
 @pytest.mark.parametrize(

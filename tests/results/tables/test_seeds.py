@@ -10,8 +10,8 @@ from runmanager.records.run.status import Reason, Status
 from runmanager.results.compare.comparison import compare
 from runmanager.results.findings.answer_sentences import answers
 from runmanager.results.load.loader import read_results
+from runmanager.results.sweep import to_dataframe
 from runmanager.results.table_model.formatting import Spread, human, human_field
-from runmanager.results.tables.dataframe import to_dataframe
 from runmanager.results.tables.omitted_rows import without_shorter_runs
 from runmanager.results.tables.results_table import result_rows
 from runmanager.results.tables.seeds import collapse_seeds

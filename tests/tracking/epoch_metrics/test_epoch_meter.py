@@ -9,7 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from runmanager.errors import TensorMismatchError
-from runmanager.tracking.epoch_metrics import correct_counter
+from runmanager.tracking.epoch_metrics import epoch_meter
 from runmanager.tracking.epoch_metrics.epoch_meter import Averages, EpochMeter
 
 
@@ -177,7 +177,7 @@ def test_a_loss_of_several_numbers_is_refused() -> None:
 def test_batches_are_buffered_only_if_they_have_one_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """With batches of changing sizes, as of graphs or boxes, each step would create hundreds of tensors."""
     made = []
-    buffer = correct_counter._BatchBuffer
+    buffer = epoch_meter._BatchBuffer
     init = buffer.__init__
     monkeypatch.setattr(buffer, "__init__", lambda self, *batch: (made.append(self), init(self, *batch))[1])
     meter = EpochMeter()

@@ -14,9 +14,7 @@ from runmanager.errors import RankError, UsageError
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.tracking.epoch_metrics.epoch_totals import EpochTotals, MeterTotals
-from runmanager.tracking.ranks.rank_messages import Beginning
-from runmanager.tracking.ranks.rank_store import RankStore
-from runmanager.tracking.ranks.run_ranks import RunRanks
+from runmanager.tracking.ranks.run_ranks import Beginning, RankStore, RunRanks
 
 STOP = Outcome(Status.FINISHED, Reason.EARLY_STOPPED, "enough")
 NOTHING: tuple[dict[str, str], dict[str, int]] = ({}, {})

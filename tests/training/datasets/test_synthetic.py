@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from runmanager.training.datasets.registry import load_dataset
+from runmanager.training.datasets.registry import disc_points, load_dataset
 from runmanager.training.datasets.splits import generator_for
-from runmanager.training.datasets.synthetic import disc_points
 from runmanager.training.options.dataset import DiscOptions, FakeOptions
 
 

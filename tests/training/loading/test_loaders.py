@@ -16,8 +16,7 @@ from runmanager.training.datasets.array_dataset import ArrayDataset, subset
 from runmanager.training.datasets.registry import Data, load_dataset
 from runmanager.training.loading import batch_sampler
 from runmanager.training.loading.batch_sampler import epoch_order, epoch_seed
-from runmanager.training.loading.device_resident import ResidentLoader
-from runmanager.training.loading.loaders import build_loaders
+from runmanager.training.loading.loaders import ResidentLoader, build_loaders
 from runmanager.training.options.dataset import FakeOptions
 from runmanager.training.options.groups import CnnOptions, DataLoaderOptions, ResidentOptions
 

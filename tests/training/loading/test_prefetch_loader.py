@@ -7,10 +7,10 @@ import torch
 
 from runmanager.tracking.device.prefetch import PendingBatch
 from runmanager.tracking.options import STREAMING_DEVICES
+from runmanager.training import job as prefetching
 from runmanager.training.datasets.registry import load_dataset
-from runmanager.training.loading import prefetch_loader as prefetching
+from runmanager.training.job import with_prefetch
 from runmanager.training.loading.loaders import build_loaders
-from runmanager.training.loading.prefetch_loader import with_prefetch
 from runmanager.training.options.dataset import FakeOptions
 from runmanager.training.options.groups import DataLoaderOptions, ResidentOptions
 

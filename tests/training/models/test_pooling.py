@@ -6,8 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from runmanager.training.models.builtin_models import Network
-from runmanager.training.models.pooling import max_pool_2x2
+from runmanager.training.models.builtin_models import Network, max_pool_2x2
 
 FORMATS = {"channels_last": torch.channels_last, "contiguous": torch.contiguous_format}
 

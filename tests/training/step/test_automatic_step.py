@@ -11,7 +11,7 @@ from runmanager.training.criteria.loss import Loss
 from runmanager.training.models.builtin_models import build_model
 from runmanager.training.options.groups import CnnOptions, LogisticOptions, MlpOptions, TorchvisionModelOptions
 from runmanager.training.options.job import TrainingOptions
-from runmanager.training.step import piece_size
+from runmanager.training.step import automatic_step
 from runmanager.training.step.automatic_step import resolved_channels_last, resolved_micro_batch
 from runmanager.training.step.stepper import Stepper, build_stepper
 
@@ -31,9 +31,9 @@ def in_float64() -> Iterator[None]:
 
 def small_blocks(monkeypatch: pytest.MonkeyPatch, network: nn.Module, in_shape: tuple[int, ...], samples: int) -> None:
     """Let a process keep blocks for this many samples of the network only."""
-    whole = piece_size.fast_piece_size(network, in_shape)
+    whole = automatic_step.fast_piece_size(network, in_shape)
     if whole is not None:
-        monkeypatch.setattr(piece_size, "_LARGEST_BYTES", samples * piece_size._LARGEST_BYTES // whole)
+        monkeypatch.setattr(automatic_step, "_LARGEST_BYTES", samples * automatic_step._LARGEST_BYTES // whole)
 
 
 def convolutions(*layers: nn.Module, after: tuple[nn.Module, ...] = ()) -> nn.Sequential:

@@ -19,8 +19,7 @@ from runmanager.training.options.job import TrainingOptions
 from runmanager.training.step import cuda_graphs as graphs
 from runmanager.training.step.amp import CountingScaler
 from runmanager.training.step.cuda_graphs import CudaGraphs, graph_device
-from runmanager.training.step.optimizers import build_optimizer
-from runmanager.training.step.schedulers import build_scheduler
+from runmanager.training.step.optimizers import build_optimizer, build_scheduler
 from runmanager.training.step.stepper import Forward, Stepper
 
 NUM_STEPS = 12

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from runmanager.training.models.builtin_models import Network
-from runmanager.training.step.piece_size import fast_piece_size
+from runmanager.training.step.automatic_step import fast_piece_size
 
 LARGEST = 30 * 2**20
 

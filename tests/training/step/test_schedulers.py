@@ -16,7 +16,7 @@ from runmanager.training.options.groups import (
     MultistepOptions,
     OneCycleOptions,
 )
-from runmanager.training.step.schedulers import build_scheduler, one_cycle_factor
+from runmanager.training.step.optimizers import build_scheduler, one_cycle_factor
 
 ALL = [ConstantOptions(), MultistepOptions(milestones=[2, 5], gamma=0.2), CosineOptions(), OneCycleOptions()]
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from runmanager.errors import TensorMismatchError
-from runmanager.training.step.shape_errors import explain_shape_errors
+from runmanager.training.step.stepper import explain_shape_errors
 
 LABELS = torch.tensor([0, 1, 2, 0])
 

@@ -23,7 +23,7 @@ from runmanager.app.driver.program import CellGrid, Storage
 from runmanager.app.programs.application.identity import Identity, read_identity
 from runmanager.app.programs.application.supervised_task import SupervisedTask, run_supervised
 from runmanager.app.programs.cell_supervisor import CellSpec
-from runmanager.app.programs.run_folder_overrides import run_folder_overrides
+from runmanager.app.programs.sweep_settings import run_folder_overrides
 from runmanager.app.request.override_quoting import format_override
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_internals import hydra_words

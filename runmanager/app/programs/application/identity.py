@@ -1,16 +1,20 @@
 """The configuration of a Hydra application's cell as it counts: the same tomorrow and in another folder."""
 
+import datetime
+import dis
+import inspect
 import re
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import InterpolationToMissingValueError
 
-from runmanager.app.programs.application.clock_resolvers import reads_clock
 from runmanager.launching.hydra_internals import (
     copy_without_hydra,
     get_node,
@@ -24,11 +28,76 @@ from runmanager.records.settings.values import flatten, plain_settings
 
 __all__ = ["Identity", "read_identity"]
 
+
 _OUTSIDE = ("hydra", "now", "oc.env")
 """Resolvers whose values differ between runs of one cell: they count by their text."""
 
 _VARIABLE = re.compile(r"\$\{\s*oc\.env\s*:\s*['\"]?(\w+)")
 _CHOICE = "runtime.choices."
+
+
+_MAX_DEPTH = 3  # of functions that call each other
+_READERS = {
+    time: ("time", "time_ns", "localtime", "gmtime", "strftime", "ctime", "asctime", "monotonic", "perf_counter"),
+    datetime: ("now", "today", "utcnow"),
+    datetime.datetime: ("now", "today", "utcnow"),
+    datetime.date: ("today",),
+}
+_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM")
+_IMPORTERS = {"__import__", "import_module"}
+
+
+@lru_cache
+def reads_clock(resolver: Callable[..., Any]) -> bool:
+    """Whether the code of a resolver, as OmegaConf keeps it, or of a function that it calls names a clock of Python.
+
+    The code is read and not run: a date is the same all day, so a second call would show nothing.
+    """
+    inner = inspect.getclosurevars(resolver).nonlocals.get("resolver", resolver) if _has_code(resolver) else resolver
+    return _reads(inner, _MAX_DEPTH)
+
+
+def _has_code(value: Any) -> bool:
+    return isinstance(value, FunctionType)
+
+
+def _reads(function: Any, depth: int) -> bool:
+    if not _has_code(function):
+        return _is_reader(function)
+    return any(_code_reads(code, function.__globals__, depth) for code in _codes(function.__code__))
+
+
+def _is_reader(function: Any) -> bool:
+    """Whether a function without Python code is one of those of `_READERS`, such as `datetime.date.today`."""
+    owner = getattr(function, "__self__", None)
+    if not isinstance(owner, ModuleType | type) or owner not in _READERS:
+        return False
+    return getattr(function, "__name__", "") in _READERS[owner]
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield a function's code and that of the functions in it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+def _code_reads(code: CodeType, names: dict[str, Any], depth: int) -> bool:
+    steps = [(each.opname, each.argval) for each in dis.get_instructions(code)]
+    attributes = {name for step, name in steps if step in _ATTRIBUTES}
+    imported = {name for step, name in steps if step == "IMPORT_NAME"}
+    if _IMPORTERS & set(code.co_names):
+        imported |= {each for each in code.co_consts if isinstance(each, str)}
+    used = [names[name] for name in code.co_names if name in names]
+    used += [module for module in (time, datetime) if module.__name__ in imported]
+    for value in used:
+        if isinstance(value, ModuleType | type) and value in _READERS:
+            if attributes.intersection(_READERS[value]):
+                return True
+        elif _is_reader(value) or (depth > 1 and _has_code(value) and _reads(value, depth - 1)):
+            return True
+    return False
 
 
 @dataclass

@@ -18,7 +18,7 @@ import msgspec
 
 from runmanager.app.programs.application.started_again import telling_job, write_apart
 from runmanager.app.programs.cell_metrics import FoundMetrics, returned_metrics
-from runmanager.app.programs.program_error import in_program
+from runmanager.app.programs.cell_output import in_program
 from runmanager.launching.hydra_internals import keep_imported_main_quiet
 from runmanager.launching.local.multiprocessing_internals import restore_interpreter_state
 from runmanager.launching.work import Work, do_work

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from runmanager.app.programs.application.clock_resolvers import reads_clock
+from runmanager.app.programs.application.identity import reads_clock
 from runmanager.launching.hydra_internals import register_resolver, resolvers
 
 

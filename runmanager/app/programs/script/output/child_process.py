@@ -1,4 +1,4 @@
-"""The process of a script: started, its output copied and handed on, stopped and ended with its supervisor."""
+"""The process of a script: started, its output handed on without secrets, stopped and ended with its supervisor."""
 
 import contextlib
 import os
@@ -8,16 +8,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from runmanager.app.programs.script.output.secret_filter import SecretFilter
-from runmanager.records.settings.secrets import remembered_secrets
+from runmanager.records.settings.secrets import MASK, remembered_secrets
 from runmanager.signals import handle_signals
 
 __all__ = ["ScriptEnd", "child_environment", "run_script"]
+
 
 _OF_THIS_PROCESS = (
     *("RUNMANAGER_OWN_PROCESS", "RUNMANAGER_DRIVEN", "RUNMANAGER_GOES_ON", "RUNMANAGER_PRELOAD"),
@@ -30,6 +30,33 @@ _CHUNK_BYTES = 2**16
 _TAIL_BYTES = 2**18  # of standard error: enough for a traceback
 _POLL_SECONDS = 0.2
 _DRAIN_SECONDS = 1.0  # for what the script has started and left, which may hold its pipes open
+
+
+class SecretFilter:
+    """Masks `secrets` in a stream of bytes; of one that has only begun, the bytes are held back until more follow."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        self._secrets = [secret.encode(errors="surrogateescape") for secret in secrets]
+        self._held = b""
+
+    def take(self, data: bytes) -> bytes:
+        """Return what can be written of the stream now."""
+        data = self._held + data
+        for secret in self._secrets:
+            data = data.replace(secret, MASK.encode())
+        end = len(data) - max((_begun(data, secret) for secret in self._secrets), default=0)
+        self._held = data[end:]
+        return data[:end]
+
+    def rest(self) -> bytes:
+        """Return what was held back: the stream has ended."""
+        held, self._held = self._held, b""
+        return held
+
+
+def _begun(data: bytes, secret: bytes) -> int:
+    """Return how many of the last bytes are the beginning of `secret`."""
+    return next((size for size in range(min(len(secret) - 1, len(data)), 0, -1) if data.endswith(secret[:size])), 0)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runmanager.app.programs.script.output.output_scanner import Point, StreamScanner
+from runmanager.app.programs.script.output.printed_metrics import Point, StreamScanner
 from runmanager.app.programs.script.output.scalar_pattern import parse_scalars
 from runmanager.errors import ConfigurationError
 

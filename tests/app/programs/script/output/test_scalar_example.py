@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runmanager.app.programs.script.output.scalar_example import scalar_example
+from runmanager.app.programs.metric_advice import scalar_example
 from runmanager.app.programs.script.output.scalar_pattern import parse_scalars
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runmanager.app.programs.script.output.secret_filter import SecretFilter
+from runmanager.app.programs.script.output.child_process import SecretFilter
 
 
 @given(st.lists(st.text("abx", max_size=6), max_size=8))

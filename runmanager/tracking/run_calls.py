@@ -1,31 +1,131 @@
-"""The calls of a run that need no epoch: values and pictures, the summary, and loops by steps."""
+"""The calls of a run besides tracking: epochs, values and pictures, the summary, loops by steps, measured turns."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from runmanager.errors import UsageError
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.run.run_record import RANK_0_ALONE
+from runmanager.records.run.run_record import RANK_0_ALONE, EpochRecord
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.run_folder import RunFolder
+from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_metrics.logged_metrics import checked_values
 from runmanager.tracking.epoch_metrics.prediction_task import IGNORED, Task
 from runmanager.tracking.epoch_metrics.sample_count import whole_number
 from runmanager.tracking.epoch_metrics.step_values import Reduce
+from runmanager.tracking.epoch_recorder import EpochRecorder
 from runmanager.tracking.lifecycle.run_epochs import OpenEpoch
 from runmanager.tracking.lifecycle.run_measurements import RunMeasurements
 from runmanager.tracking.lifecycle.run_media import RunMedia
 from runmanager.tracking.lifecycle.run_notes import RunNotes
+from runmanager.tracking.lifecycle.run_sinks import RunSinks
 from runmanager.tracking.lifecycle.run_values import RunValues, Summary
 from runmanager.tracking.lifecycle.stop_policy import StopPolicy
 from runmanager.tracking.ranks.run_ranks import RunRanks
 from runmanager.tracking.step_loop import StepLoop
+from runmanager.tracking.timing.interleaving import RunTurns
+from runmanager.tracking.timing.timer import PhaseTimer, clock_for
 
-__all__ = ["LoopCalls"]
+__all__ = ["JobCalls", "LoopCalls"]
+
+
+class EpochCalls(ABC):
+    """A loop over the epochs that remain to be run."""
+
+    _folder: RunFolder
+    _open: OpenEpoch
+    _epochs: EpochRecorder
+    _stop_policy: StopPolicy
+    _turns: RunTurns | None
+
+    @abstractmethod
+    def plan_epochs(self, num_epochs: int) -> int: ...
+
+    @abstractmethod
+    def begin_epoch(self, number: int | None = None, *, is_all_training: bool = False) -> Epoch: ...
+
+    @abstractmethod
+    def end_epoch(self, epoch: Epoch) -> EpochRecord: ...
+
+    def epochs(self, num_epochs: int) -> Iterator[Epoch]:
+        """Yield the epochs that remain to be run, counted from 1 to `num_epochs`."""
+        last = self.plan_epochs(num_epochs)
+        for number in range(self._epochs.history.next_number, last + 1):
+            self._wait_for_turn()
+            if self._stop_policy.should_stop:
+                return
+            yield from self._one_epoch(number)
+
+    def _one_epoch(self, number: int) -> Iterator[Epoch]:
+        epoch = self.begin_epoch(number)
+        try:
+            yield epoch
+        except GeneratorExit:
+            # The loop was left. If all of the epoch's batches were taken before, the epoch must not be lost.
+            if self._open.is_this(epoch) and self._folder.is_ours:
+                self._open.end_or_discard(self.end_epoch)
+            raise
+        if self._open.is_this(epoch):  # the loop's body may have ended it itself, for its record
+            self.end_epoch(epoch)
+
+    def _wait_for_turn(self) -> None:
+        if self._turns is not None and not self._stop_policy.should_stop:
+            self._turns.wait()
+
+
+class JobCalls(EpochCalls):
+    """Epochs of an active run that are not simply the next one."""
+
+    device: torch.device
+    _sinks: RunSinks
+
+    @property
+    @abstractmethod
+    def history(self) -> Sequence[EpochRecord]: ...
+
+    @abstractmethod
+    def _outcome(self, error: BaseException | None) -> Outcome: ...
+
+    def evaluation_before_training(self) -> Iterator[Epoch]:
+        """Yield epoch 0, for an evaluation only; nothing if an earlier attempt has recorded it."""
+        if not self.history:
+            self._wait_for_turn()
+            if not self._stop_policy.should_stop:
+                yield from self._one_epoch(0)
+
+    def evaluation_again(self) -> Iterator[Epoch]:
+        """Yield the last epoch once more, for an unrecorded evaluation that the sinks' pictures need.
+
+        Yields nothing unless the run is about to finish and an earlier process made the last epoch's evaluation.
+        """
+        if self._sinks.lack_last_evaluation(self.history) and self._outcome(None).status.is_success:
+            self._wait_for_turn()
+            last, timer = self.history[-1], PhaseTimer(clock_for(self.device))
+            epoch = self._epochs.make_unrecorded(last.epoch, timer=timer, keep_scores=True)
+            yield epoch
+            self._sinks.set_last_evaluation(last, epoch.evaluation)
+
+    def unrecorded_epoch(self) -> Epoch:
+        """Return an epoch for the steps of measured turns, which are recorded as turns only."""
+        return self._epochs.make_unrecorded(self._epochs.history.next_number, timer=self._epochs.timer)
+
+    def measured_batches(
+        self, batches: Iterator[Any], *, num_steps: int | None, most_steps: int, leads_in: bool
+    ) -> Iterator[Any]:
+        """Divide `batches` into measured turns (see `RunTurns.measured_batches`), for use in `unrecorded_epoch`.
+
+        Raises `UsageError` for a run without turns.
+        """
+        if self._turns is None:
+            raise UsageError("A run must take turns to be measured in them, got none; give RunOptions(turns=…).")
+        return self._turns.measured_batches(
+            batches, self._epochs.timer, num_steps=num_steps, most_steps=most_steps, leads_in=leads_in
+        )
 
 
 class LoopCalls(ABC):

@@ -1,12 +1,61 @@
-"""What is in a folder that any program may have written."""
+"""Folders that any program may have written: what is in one, links in its place, and one that was replaced."""
 
+import errno
 import os
+import weakref
 from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 
-__all__ = ["files_below", "folder_entries", "folders_below"]
+from runmanager.errors import RecordError
+from runmanager.records.files.paths import RunPaths, SweepPaths
+
+__all__ = [
+    "FolderIdentity",
+    "files_below",
+    "folder_entries",
+    "folders_below",
+    "refuse_linked_run",
+    "refuse_linked_runs",
+]
+
 
 _MAX_ENTRIES = 200_000
+
+
+def refuse_linked_run(paths: RunPaths) -> None:
+    """Raise `RecordError` if the run's folder is a link: it may lead into another sweep, whose run would be changed."""
+    if paths.root.is_symlink():
+        raise RecordError(f"{paths.root} must be a folder, got a link, which is not followed; move it away.")
+
+
+def refuse_linked_runs(paths: SweepPaths) -> None:
+    """Raise `RecordError` if the sweep's `runs` is a link, through which its runs would be written elsewhere."""
+    if paths.runs.is_symlink():
+        raise RecordError(f"{paths.runs} must be a folder, got a link; move what it leads to in its place.")
+
+
+class FolderIdentity:
+    """A folder as it is now, held open so that no other folder can get its inode."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._loss = ""
+        self._handle = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._handle)
+
+    @property
+    def loss(self) -> str:
+        """How the folder was lost, as first seen, in words; empty while it exists or cannot be checked."""
+        self._loss = self._loss or self._find_loss()
+        return self._loss
+
+    def _find_loss(self) -> str:
+        try:
+            now, then = os.stat(self._path), os.fstat(self._handle)  # noqa: PTH116  # five times a second
+        except OSError as error:
+            is_gone = error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
+            return "it deleted or moved" if is_gone else ""
+        return "" if os.path.samestat(now, then) else "another in its place"
 
 
 def folder_entries(folder: str) -> list["os.DirEntry[str]"]:
