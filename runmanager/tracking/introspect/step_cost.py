@@ -8,10 +8,9 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from runmanager.tracking.introspect.call_recorder import RecordedCall, replace_tensors
+from runmanager.tracking.introspect.call_recorder import RecordedCall
 from runmanager.tracking.introspect.isolation import isolated
-from runmanager.tracking.introspect.model_copy import copy_to_meta, unwrap
-from runmanager.tracking.introspect.op_recorder import iter_tensors
+from runmanager.tracking.introspect.model_copy import copy_to_meta, iter_tensors, replace_tensors, unwrap
 from runmanager.tracking.torch_internals import (
     TorchDispatchMode,
     backward_pass,

@@ -111,12 +111,9 @@ class RunMeasurements:
     def use_batch(
         self, network: torch.nn.Module, batch: Any, *, optimizer: torch.optim.Optimizer | None, batch_size: int | None
     ) -> Sequence[str]:
-        """Use a first batch; a full one has `batch_size` samples. Returns notes if the work of a step is unknown."""
+        """Count a step of the built-in job, on `batch_size` samples like those of `batch`; notes if that is unknown."""
         if self._work is not None:
-            notes: list[str] = []
-            with looking(notes):
-                self._work.use_batch(batch, batch_size)
-            return notes
+            return ()
         inputs = batch_inputs(batch)
         if inputs is None or batch_size is None:
             return [f"{UNKNOWN_WORK}: the loader does not show what a full batch is"]
