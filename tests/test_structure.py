@@ -36,7 +36,6 @@ SMALL_WITH_ONE_IMPORTER = {
     "tracking/checkpoint/part_checkpoints.py": "",
     "tracking/epoch_owner.py": "",
     "tracking/run_calls/epoch_calls.py": "",
-    "tracking/tensorboard/served_folder.py": "",
     "training/checkpoint.py": "",
     "training/datasets/synthetic.py": "",
     "training/step/piece_size.py": "",

@@ -131,7 +131,8 @@ class StepWork:
             optimizer = self._optimizer
             self._update = StepCost() if optimizer is None else count_update_cost(self._network, optimizer)
         counted = _full_steps([step for step in steps if all(call.signature in self._costs for call in step.calls)])
-        flop = [self._sum(step, "flop") or 0 for step in counted]
+        costs = [self._cost(step) for step in counted]
+        flop = [cost.flop for cost in costs]
         unit, spread = _basis(counted, flop)
         called = {call.module for step in counted for call in step.calls}
         # Compiled code has other operators, and autocast other types, than the copy.
@@ -139,8 +140,8 @@ class StepWork:
         has_other_bytes = has_compiled or self.recorder.has_autocast
         self.counts = {
             "flop_per_step": round(fmean(flop)),
-            "operations_per_step": None if has_compiled else self._mean(counted, "operations"),
-            "bytes_per_step": None if has_other_bytes else self._mean(counted, "bytes"),
+            "operations_per_step": None if has_compiled else _mean([cost.operations for cost in costs]),
+            "bytes_per_step": None if has_other_bytes else _mean([cost.bytes for cost in costs]),
         }
         if unit is not None:
             self.counts = {**self.counts, "step_units": {unit: fmean(step.units[unit] for step in counted)}}
@@ -160,17 +161,14 @@ class StepWork:
                 missing |= {key: call for key, call in found.items() if key not in self._costs}
         return missing
 
-    def _sum(self, step: RecordedStep, kind: str) -> int | None:
-        """Add up one kind of a step's work; None if a part of it is not known."""
-        parts = [getattr(self._costs[call.signature], kind) for call in step.calls]
-        if self._update is not None and kind != "flop":
-            parts.append(step.num_updates * (getattr(self._update, kind) or 0))
-        return None if None in parts else sum(parts)
+    def _cost(self, step: RecordedStep) -> StepCost:
+        updates = [self._update or StepCost()] * step.num_updates
+        return sum((self._costs[call.signature] for call in step.calls), sum(updates, StepCost()))
 
-    def _mean(self, steps: Sequence[RecordedStep], kind: str) -> int | None:
-        amounts = [self._sum(step, kind) for step in steps]
-        known = [amount for amount in amounts if amount is not None]
-        return round(fmean(known)) if len(known) == len(amounts) else None
+
+def _mean(amounts: Sequence[int | None]) -> int | None:
+    known = [amount for amount in amounts if amount is not None]
+    return round(fmean(known)) if len(known) == len(amounts) else None
 
 
 def _full_steps(steps: Sequence[RecordedStep]) -> Sequence[RecordedStep]:
