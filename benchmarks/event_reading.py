@@ -15,7 +15,7 @@ __all__ = ["measure"]
 _TAGS = ("train/loss", "train/accuracy", "val/loss", "val/accuracy", "learning_rate")
 _NUM_STEPS = 4000
 _STOPPING_RULE = StoppingRule(min_rounds=6, max_rounds=9, max_seconds=60)
-_BUDGET = Budget(8, is_minimum=True)
+_BUDGET = Budget(6, is_minimum=True)
 
 Values = dict[str, list[tuple[int, float]]]
 """Steps and values by tag, in the order written."""

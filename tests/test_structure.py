@@ -30,7 +30,6 @@ SMALL_WITH_ONE_IMPORTER = {
     "records/host/limits.py": "",
     "results/export/parquet.py": "imported only by an export to Parquet",
     "tracking/epoch_owner.py": "",
-    "tracking/tensorboard/served_folder.py": "",
 }
 """Modules of fewer than `SMALL` lines with one importer, and why, if there is a reason. The list only shrinks.
 

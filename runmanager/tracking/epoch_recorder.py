@@ -16,8 +16,6 @@ from runmanager.tracking.checkpoint.checkpoint_file import CheckpointError
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 from runmanager.tracking.epoch_part import EpochPart, LoggedState
-from runmanager.tracking.introspect.isolation import looking
-from runmanager.tracking.introspect.loader_inspection import count_samples
 from runmanager.tracking.lifecycle.open_run import begin_again
 from runmanager.tracking.lifecycle.run_epochs import EpochHistory
 from runmanager.tracking.lifecycle.run_measurements import RunMeasurements
@@ -178,20 +176,11 @@ class EpochRecorder:
         if (events := self._folder.paths.events) is not None:
             truncate_events(events, progress.events_length)
 
-    def begin_with_batch(self, batch: Any, batch_size: int | None) -> None:
-        """Begin the measurements and the sinks with `batch`; a full one has `batch_size` samples like its own."""
+    def begin_with_batch(self, batch: Any) -> None:
+        """Begin the sinks with `batch`, or the first samples of one."""
         with self._measurements.unobserved():
-            if self.network is not None:
-                use_batch = self._measurements.use_batch
-                self._notes.extend(use_batch(self.network, batch, optimizer=self._optimizer, batch_size=batch_size))
             self._sinks.begin(self.network, batch)
         self._measurements.reset_peak_memory()
-
-    def _begin_with_whole_batch(self, batch: Any) -> None:
-        batch_size = None
-        with looking([]):
-            batch_size = count_samples(batch)
-        self.begin_with_batch(batch, batch_size)
 
     @property
     def has_checkpoint(self) -> bool:
@@ -245,7 +234,7 @@ class EpochRecorder:
             "log_every": self._options.log_every,
             "steps_before": self.num_steps,
             "heartbeat": self._heartbeat,
-            "on_first_batch": None if self._sinks.have_begun else self._begin_with_whole_batch,
+            "on_first_batch": None if self._sinks.have_begun else self.begin_with_batch,
             "keep_scores": self._sinks.need_scores,
             "share": None if self._ranks is None else self._ranks.share,
         }

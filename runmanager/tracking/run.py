@@ -22,7 +22,7 @@ from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_metrics.sample_count import whole_number
 from runmanager.tracking.epoch_recorder import EpochRecorder
 from runmanager.tracking.introspect.isolation import looking
-from runmanager.tracking.introspect.loader_inspection import full_batch_size, peek_batch
+from runmanager.tracking.introspect.loader_inspection import peek_batch
 from runmanager.tracking.introspect.sharded_parameters import num_parameters
 from runmanager.tracking.lifecycle.active_runs import register, unregister
 from runmanager.tracking.lifecycle.finalizers import end_run_when_dropped
@@ -192,11 +192,11 @@ class ActiveRun(LoopCalls, JobCalls):
         if self.is_resumed:
             self.is_resumed = self._epochs.restore_or_begin_again(self._show)
             self._stop_policy.restore(self.history, counted=counted_word(self.record))
-        batch = batch_size = None
+        batch = None
         with looking([]):  # the first batch that the loop takes is looked at otherwise
-            batch, batch_size = peek_batch(loader), full_batch_size(loader)
+            batch = peek_batch(loader)
         if batch is not None:
-            self._epochs.begin_with_batch(batch, batch_size)
+            self._epochs.begin_with_batch(batch)
         elif self.is_resumed:
             self._sinks.begin(network, None)
         self._measurements.expect_steps(loader)

@@ -1,7 +1,7 @@
 """The built-in job: build data, model and optimiser from one cell's settings, and train them as one recorded run."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,12 +11,14 @@ from torch.utils.data import Dataset
 
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.run.run_record import RunRecord
-from runmanager.text import pluralize
+from runmanager.records.run.run_record import UNKNOWN_WORK, RunRecord
+from runmanager.text import error_line, pluralize
 from runmanager.tracking.checkpoint.training_state import TrainingState
 from runmanager.tracking.device.prefetch import BatchCopier, SideStream, prefetch
 from runmanager.tracking.device.rng import preserve_random_states, seed_everything
 from runmanager.tracking.epoch import Epoch
+from runmanager.tracking.introspect.isolation import quiet_thread
+from runmanager.tracking.introspect.step_cost import count_step_cost
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.options import STREAMING_DEVICES, RunOptions, TurnSource
 from runmanager.tracking.run import ActiveRun, InactiveRun
@@ -181,6 +183,7 @@ class Components:
     """What the epochs of a run need."""
 
     loaders: Loaders
+    optimizer: torch.optim.Optimizer
     scheduler: Any
     stepper: Stepper
     metrics: EvaluationMetrics
@@ -190,6 +193,7 @@ def _train(run: ActiveRun, options: TrainingOptions) -> None:
     seed_everything(options.seed)
     keep_freed_memory()
     components = build_components(run, options)
+    _count_work(run, components)
     _run_epochs(run, options, components)
     if components.stepper.num_skipped:
         steps = pluralize(run.num_steps, "step")
@@ -203,6 +207,22 @@ def _train(run: ActiveRun, options: TrainingOptions) -> None:
             num_workers=options.num_workers,
             block_steps=options.measure.block_steps,
         )
+
+
+def _count_work(run: ActiveRun, components: Components) -> None:
+    """Record the work of a step on a full batch, or a note on why it is not known."""
+    loader = components.loaders.train
+    size = min(loader.batch_size, loader.num_samples)
+    try:
+        with quiet_thread(), preserve_random_states():
+            images, _ = loader.first_samples(1)
+        full = torch.empty((size, *images.shape[1:]), dtype=images.dtype, device="meta")
+        work = count_step_cost(components.stepper.network, full, optimizer=components.optimizer)
+    except Exception as error:  # a dataset or a model may fail here in any way; the run must not
+        run.note(f"{UNKNOWN_WORK}: it cannot be followed without data ({error_line(error)})")
+        return
+    counts = {f"{kind}_per_step": count for kind, count in asdict(work).items()}
+    run.add_measurements(**counts, step_units={"samples": float(size)})
 
 
 def build_components(run: NewRun, options: TrainingOptions) -> Components:
@@ -244,7 +264,7 @@ def build_components(run: NewRun, options: TrainingOptions) -> Components:
     _compile_and_capture(run, options, stepper, compiled, loaders.train)
     with preserve_random_states():  # a metric may draw numbers, and the run is the same without it
         metrics = build_metrics(options.metrics, num_outputs=data.num_classes, device=run.device)
-    return Components(loaders, scheduler, stepper, EvaluationMetrics(metrics, loss, options.metrics))
+    return Components(loaders, optimizer, scheduler, stepper, EvaluationMetrics(metrics, loss, options.metrics))
 
 
 def _chosen(options: TrainingOptions, stepper: Stepper) -> dict[str, bool | int | None]:

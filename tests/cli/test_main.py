@@ -145,13 +145,22 @@ def test_windows_is_rejected_in_one_line(command: Callable, monkeypatch: pytest.
     assert done.err.count("\n") == 1
 
 
-def test_commands_on_stored_sweeps_do_not_import_torch(process: Callable, tmp_path: Path, sweep: SweepPaths) -> None:
+@pytest.mark.parametrize(
+    ("light", "messages"),
+    [
+        ([["show", "batch_size=100,device=cpu"], ["compare", "grid"]], ("tensorboard", "google.protobuf")),
+        ([["table", "--events", "outputs/grid"]], ("tensorboard.backend", "numpy")),  # event files need the messages
+    ],
+    ids=["records", "event files"],
+)
+def test_commands_on_stored_sweeps_do_not_import_torch(
+    light: Sequence[Sequence[str]], messages: Sequence[str], process: Callable, sweep: SweepPaths
+) -> None:
     from runmanager.tracking.tensorboard.event_writer import EventWriter
 
     EventWriter(sweep.root).close()
-    names = ("torch", "hydra", "pandas", "matplotlib", "tensorboard", "google.protobuf")
+    names = ("torch", "hydra", "pandas", "matplotlib", *messages)
     heavy = f"print(*[name for name in {names} if name in sys.modules])"
-    light = (["table", "--events", "outputs/grid"], ["show", "batch_size=100,device=cpu"], ["compare", "grid"])
     done = process("table", "grid", before=_run_all(light), after=heavy)
     assert (done.status, done.err) == (0, "")
     assert done.out.splitlines()[-1] == ""

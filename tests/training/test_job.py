@@ -508,6 +508,12 @@ def test_the_last_smaller_batch_counts(job):
     assert run.epochs[0].loss == pytest.approx((16 * losses[0] + 16 * losses[1] + 8 * losses[2]) / 40, rel=1e-6)
 
 
+def test_the_work_of_a_full_batch_is_recorded(job):
+    found = job("run", model=LogisticOptions(), optimizer=SgdOptions()).record.measurements
+    assert found.flop_per_step == 2 * 16 * 36 * 3 * 2  # forward, and the gradient of the weights
+    assert found.operations_per_step and found.bytes_per_step and found.step_units == {"samples": 16.0}
+
+
 def test_each_epoch_has_another_order(job):
     # The rate is too small to change a weight, so a step's loss identifies its samples.
     run = job("run", log_every=1, model=LogisticOptions(), optimizer=SgdOptions(), lr=1e-30, epochs=2)

@@ -48,10 +48,9 @@ def tensorboard(
 
 
 def _serve(paths: SweepPaths, folder: Path, *, host: str, port: int | None) -> None:
-    from runmanager.tracking.tensorboard.board_server import BoardServer
+    from runmanager.tracking.tensorboard.board_server import BoardServer, data_server
 
     with BoardServer() as board:  # imports TensorBoard, which takes longer than the links
-        from runmanager.tracking.tensorboard.data_server import data_server
         from runmanager.tracking.tensorboard.logdir import SweepLogdir
         from runmanager.tracking.tensorboard.sweep_summary import SweepSummaryWriter
 

@@ -1,48 +1,80 @@
-"""Scalars and hyperparameters of TensorBoard event files, read without TensorBoard.
+"""Scalars and hyperparameters of TensorBoard event files, read with TensorBoard's messages but without its reader.
 
 A record is a length, the checksum of the length, an `Event` message and its checksum (tensorflow/core/lib/io/
 record_writer.h). Scalars are those of `SummaryWriter` (`simple_value`) and of TensorFlow 2 (a tensor of one number of
-the plugin `scalars`). Field numbers are those of tensorboard/compat/proto.
+the plugin `scalars`). docs/benchmarks.md compares the speed with TensorBoard's `EventAccumulator` (event_reading). Of a
+folder with several files, a process that resumed a run wrote some values again: `values_that_count` leaves those out.
 
-The reader is optimised for repeated tags: events of one tag differ only in time, step and value, so the rest is decoded
-once and looked up afterwards; the same holds for events of several values, as TensorFlow 1 and this package write them.
-It is 10 to 20 times as fast as TensorBoard's `EventAccumulator` (docs/benchmarks.md, event_reading). With TensorBoard's
-compiled messages it would be 7 to 10 times as fast, and `table --events` would have to import protobuf.
+TensorBoard's messages are imported when a file is read: that takes a quarter of a second.
 """
 
 import math
 import os
 import stat
 import struct
-from collections.abc import Iterable, Sequence
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import google_crc32c
 
 from runmanager.errors import RecordError
-from runmanager.results.tfevents.protobuf import fields, hyperparameters, plugin_data, scalar_of_tensor, varint
-from runmanager.results.tfevents.restarts import Series, WrittenFile, drop_from, values_that_count
 
-__all__ = ["EventFolder", "Series", "is_event_file", "read_event_files", "writer_of"]
+__all__ = [
+    "EventFolder",
+    "Series",
+    "WrittenFile",
+    "is_event_file",
+    "masked_checksum",
+    "read_event_files",
+    "values_that_count",
+    "writer_of",
+]
 
-_CHUNK_BYTES = 1 << 22
-_LENGTH, _CRC, _DOUBLE, _FLOAT = struct.Struct("<Q"), struct.Struct("<I"), struct.Struct("<d"), struct.Struct("<f")
+_BUFFER_BYTES = 1 << 20
+_HEADER, _CRC = struct.Struct("<QI"), struct.Struct("<I")  # a message's length and the checksum of that; a checksum
 _MAX_MESSAGE_BYTES = 1 << 31  # the limit of protocol buffers
-_HEADER_BYTES, _TRAILER_BYTES = 12, 4  # of a record, around its message
 _MASK_DELTA = 0xA282EAD8
-_TIME_KEY, _STEP_KEY, _SUMMARY_KEY = 0x09, 0x10, 0x2A  # fields 1 (a double), 2 (a varint) and 5 of an event
-_VALUE_KEY, _TAG_KEY, _FLOAT_KEY = 0x0A, 0x0A, 0x15  # field 1 of a summary, fields 1 and 2 of a value
-_MAX_TEMPLATES = 8  # per length: trying more would take longer than decoding the event
-_TIME_END = 9  # the step follows the time
-_SIGN = 1 << 63
 _HPARAMS_TAG = "_hparams_/session_start_info"
-_SCALARS = b"scalars"
-_SESSION_LOG = 7  # a field of an event
-_SESSION_START = (1, 1)  # its status
-_SOURCE_FIELD = 10  # of an event: the program that wrote the file
+_SCALARS = "scalars"
+_SESSION_START = 1  # a status of `SessionLog`
 _MAX_FIRST_BYTES = 4096
+# By dtype of a tensor (types.proto): the layout in `tensor_content`, and the field that holds the value otherwise.
+_TENSOR_FORMATS = {
+    **{1: ("<f", "float_val"), 2: ("<d", "double_val"), 3: ("<i", "int_val"), 4: ("<B", "int_val")},
+    **{5: ("<h", "int_val"), 6: ("<b", "int_val"), 9: ("<q", "int64_val"), 10: ("<?", "bool_val")},
+    **{14: ("<H", "half_val"), 17: ("<H", "int_val"), 19: ("<e", "half_val")},
+    **{22: ("<I", "uint32_val"), 23: ("<Q", "uint64_val")},
+}
+_BFLOAT16, _HALF = 14, 19
+_NEVER = 1 << 63  # above every step
+
+
+@dataclass(frozen=True)
+class Series:
+    """The values of a tag in the order written, with their steps and times (in seconds since 1970)."""
+
+    steps: "array[int]" = field(default_factory=lambda: array("q"))
+    values: "array[float]" = field(default_factory=lambda: array("d"))
+    times: "array[float]" = field(default_factory=lambda: array("d"))
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """The scalars that a process wrote to one event file by tag, and the times of its first and its last event.
+
+    `session_step` is the lowest step of its session-start records, which PyTorch's writer makes of `purge_step`; None
+    without.
+    """
+
+    begin: float
+    end: float
+    scalars: dict[str, Series]
+    session_step: int | None = None
 
 
 @dataclass
@@ -66,18 +98,25 @@ def is_event_file(name: str) -> bool:
     return "tfevents" in name
 
 
+def masked_checksum(data: bytes) -> int:
+    """The checksum of a length or a message as a record holds it."""
+    crc: int = google_crc32c.value(data)
+    return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
+
+
 def writer_of(path: Path) -> str:
     """The program that an event file, a regular file, names as its writer in its first record; empty without one."""
+    from google.protobuf.message import DecodeError
+    from tensorboard.compat.proto.event_pb2 import Event
+
     try:
         with path.open("rb") as file:
-            header = file.read(_HEADER_BYTES)
-            length = _LENGTH.unpack_from(header)[0]
-            first = dict(fields(file.read(length))) if length <= _MAX_FIRST_BYTES else {}
-        source = first.get(_SOURCE_FIELD, b"")
-        writer = dict(fields(source)).get(1, b"") if isinstance(source, bytes) else b""
-        return writer.decode(errors="replace") if isinstance(writer, bytes) else ""
-    except (OSError, RecordError, struct.error):
+            length, _ = _HEADER.unpack(file.read(_HEADER.size))
+            first = Event.FromString(file.read(length) if length <= _MAX_FIRST_BYTES else b"")
+    except (OSError, DecodeError, struct.error):
         return ""
+    writer: str = first.source_metadata.writer
+    return writer
 
 
 def read_event_files(paths: Iterable[Path]) -> EventFolder:
@@ -94,7 +133,7 @@ def read_event_files(paths: Iterable[Path]) -> EventFolder:
                 what = "a link, which is not followed" if is_link else "not a regular file"
                 reader.found.damage.append(f"{path} is {what}")
                 continue
-            with path.open("rb") as file:
+            with path.open("rb", _BUFFER_BYTES) as file:
                 files.append(reader.read(file, path))
         except OSError as error:
             reader.found.damage.append(f"{path} cannot be read: {error.strerror or error}")
@@ -107,223 +146,178 @@ class _Reader:
 
     def __init__(self) -> None:
         self.found = EventFolder()
+        self._scalars: dict[str, Series] = {}  # of the present file
         self._scalar_tags: set[str] = set()  # of tensors: only the first event of a tag names the plugin
-        self._begin_file()
-
-    def _begin_file(self) -> None:
-        self._scalars: dict[str, Series] = {}
-        self._times: list[float] = []  # of decoded events
-        self._session_step: int | None = None
-        self._single: dict[bytes, _SingleTemplate] = {}  # by the bytes between step and value
-        self._multiple: dict[int, list[_MultipleTemplate]] = {}  # by the number of bytes after the step
-        self._tail_lengths: list[int] = []  # of the known events of one value: bytes from the value to the end
 
     def read(self, file: BinaryIO, path: Path) -> WrittenFile:
         """Read a file to its end or to the first damaged record: where the next record begins is then unknown."""
-        self._begin_file()
-        rest = b""
-        needed = _CHUNK_BYTES
-        size = os.fstat(file.fileno()).st_size  # a length in the file may be far longer
+        from google.protobuf.message import DecodeError
+        from tensorboard.compat.proto.event_pb2 import Event
+
+        self._scalars = {}
+        begin = end = -math.inf
+        session_step: int | None = None
         try:
-            while part := file.read(needed):
-                data = rest + part
-                at, missing = self._scan(data)
-                rest = data[at:]
-                needed = max(_CHUNK_BYTES, min(missing, size))
-        except (RecordError, IndexError, struct.error) as error:
-            self.found.damage.append(f"{path} is damaged, and was read up to there: {error}")
-        begin = self._times[0] if self._times and math.isfinite(self._times[0]) else -math.inf
-        ends = [max(filter(math.isfinite, each.times), default=begin) for each in self._scalars.values()]
-        end = max([begin, *filter(math.isfinite, self._times), *ends])
-        return WrittenFile(begin, end, self._scalars, self._session_step)
+            for number, message in enumerate(_messages(file)):
+                event = Event.FromString(message)
+                time, step = event.wall_time, event.step
+                if number == 0 and math.isfinite(time):
+                    begin = time
+                if end < time < math.inf:
+                    end = time
+                if values := event.summary.value:
+                    self._add(values, step, time)
+                elif event.session_log.status == _SESSION_START:
+                    session_step = step if session_step is None else min(step, session_step)
+                    self._scalars = {tag: _drop_from(series, step) for tag, series in self._scalars.items()}
+        except DecodeError:
+            self._damaged(path, "a record holds no event")
+        except (RecordError, struct.error) as error:
+            self._damaged(path, str(error))
+        return WrittenFile(begin, end, self._scalars, session_step)
 
-    def _scan(self, data: bytes) -> tuple[int, int]:
-        """Read all complete records; returns where the next one begins and how many bytes of it are missing.
+    def _damaged(self, path: Path, reason: str) -> None:
+        self.found.damage.append(f"{path} is damaged, and was read up to there: {reason}")
 
-        Nearly all time is spent in this loop, hence the local names and the inlined checks.
-        """
-        at, end = 0, len(data)
-        checksum, templates, tail_lengths = google_crc32c.value, self._single, self._tail_lengths
-        unpack_length, unpack_crc, unpack_double = _LENGTH.unpack_from, _CRC.unpack_from, _DOUBLE.unpack_from
-        while at + _HEADER_BYTES <= end:
-            (length,) = unpack_length(data, at)
-            stop = at + _HEADER_BYTES + length
-            if stop + _TRAILER_BYTES > end:
-                _check_length(data, at)
-                return at, stop + _TRAILER_BYTES - end
-            message = data[at + _HEADER_BYTES : stop]
-            crc = checksum(message)
-            if ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF != unpack_crc(data, stop)[0]:
-                raise RecordError("a record does not match its checksum")
-            at = stop + _TRAILER_BYTES
-            rest = 0
-            if length > _TIME_END and message[0] == _TIME_KEY:
-                rest = _TIME_END
-                step = 0  # zero is not written
-                if message[rest] == _STEP_KEY:
-                    step = message[rest + 1]
-                    rest += 2
-                    if step >= 0x80:
-                        step, rest = varint(message, _TIME_END + 1)
-                for tail_length in tail_lengths:
-                    template = templates.get(message[rest:-tail_length])
-                    if template is not None and template.tail == message[template.end :]:
-                        template.add_step(step if step < _SIGN else step - 2 * _SIGN)
-                        template.add_time(unpack_double(message, 1)[0])
-                        template.add_value(template.unpack_value(message, length - tail_length)[0])
-                        break
-                else:
-                    if not self._read_by_template(message, rest, step):
-                        self._decode(message, rest)
-            else:
-                self._decode(message, 0)
-        return at, 0
-
-    def _decode(self, message: bytes, rest: int) -> None:
-        """Decode any event. `rest` is where time and step end if the message starts with them, else 0."""
-        time, step, summaries, is_session_start = 0.0, 0, [], False
-        for kind, value in fields(message):
-            if kind == 1 and isinstance(value, bytes):
-                (time,) = _DOUBLE.unpack(value)
-            elif kind == 2 and isinstance(value, int):
-                step = value if value < _SIGN else value - 2 * _SIGN
-            elif kind == 5 and isinstance(value, bytes):
-                summaries.append(value)
-            elif kind == _SESSION_LOG and isinstance(value, bytes):
-                is_session_start = _SESSION_START in fields(value)
-        self._times.append(time)
-        if is_session_start:
-            self._start_session(step)
-        values = [
-            value for summary in summaries for kind, value in fields(summary) if kind == 1 and isinstance(value, bytes)
-        ]
-        found: list[Series] = []
-        for value in values:
-            tag, number, layout = self._scalar(value)
-            if number is None:
+    def _add(self, values: Sequence[Any], step: int, time: float) -> None:
+        """Keep the scalars and hyperparameters among the values of an event."""
+        for place in range(len(values)):  # an iterator over messages takes far longer
+            value = values[place]
+            tag, number = value.tag, value.simple_value
+            if not number and not value.HasField("simple_value") and (number := self._special(value, tag)) is None:
                 continue
-            series = self._scalars.setdefault(tag, Series())
+            if (series := self._scalars.get(tag)) is None:
+                series = self._scalars[tag] = Series()
             series.steps.append(step)
             series.times.append(time)
             series.values.append(number)
-            if rest and layout and len(values) == 1:
-                self._add_template(message, rest, series, struct.pack(layout, number))
-            found.append(series)
-        if rest and 1 < len(found) == len(values) and (offsets := _float_offsets(message, rest)):
-            templates = self._multiple.setdefault(len(message) - rest, [])
-            if len(templates) < _MAX_TEMPLATES:
-                templates.append(_MultipleTemplate(message, rest, offsets, found))
 
-    def _start_session(self, step: int) -> None:
-        """Drop what the file has from this step on. The series stay the same objects, to which templates add."""
-        self._session_step = step if self._session_step is None else min(step, self._session_step)
-        for series in self._scalars.values():
-            kept = drop_from(series, step)
-            series.steps[:], series.values[:], series.times[:] = kept.steps, kept.values, kept.times
-
-    def _read_by_template(self, message: bytes, rest: int, step: int) -> bool:
-        """Read an event of several values if a template fits; `step` is still unsigned."""
-        for template in self._multiple.get(len(message) - rest, ()):
-            parts = template.layout.unpack_from(message, rest)
-            if parts[::2] == template.fixed:
-                (time,) = _DOUBLE.unpack_from(message, 1)
-                signed = step if step < _SIGN else step - 2 * _SIGN
-                for (add_step, add_time, add_value), number in zip(template.series, parts[1::2], strict=True):
-                    add_step(signed)
-                    add_time(time)
-                    add_value(number)
-                return True
-        return False
-
-    def _add_template(self, message: bytes, rest: int, series: Series, number: bytes) -> None:
-        """Keep a template of an event of one value, unless the bytes of its value, `number`, occur more than once."""
-        if message.count(number, rest) != 1 or message[rest] != _SUMMARY_KEY:
-            return
-        at = message.index(number, rest)
-        tail_length = len(message) - at
-        self._single[message[rest:at]] = _SingleTemplate(series, message[at + len(number) :], len(number))
-        if tail_length not in self._tail_lengths:
-            self._tail_lengths.append(tail_length)
-
-    def _scalar(self, value: bytes) -> tuple[str, float | None, str]:
-        """The tag of a summary value, its number, and the `struct` format of the number if its size is fixed."""
-        tag, number, tensor, metadata = "", None, None, b""
-        for kind, content in fields(value):
-            if kind == 1 and isinstance(content, bytes):
-                tag = content.decode(errors="replace")
-            elif kind == 2 and isinstance(content, bytes):
-                (number,) = _FLOAT.unpack(content)
-            elif kind == 8 and isinstance(content, bytes):
-                tensor = content
-            elif kind == 9 and isinstance(content, bytes):
-                metadata = content
-        if tag == _HPARAMS_TAG and metadata:
-            self.found.hparams.update(hyperparameters(metadata))
-        if metadata and plugin_data(metadata).get(1) == _SCALARS:
+    def _special(self, value: Any, tag: str) -> float | None:
+        """Return the number of a tensor that is a scalar, and keep hyperparameters."""
+        if tag not in self._scalar_tags:
+            about = value.metadata.plugin_data
+            if tag == _HPARAMS_TAG:
+                self.found.hparams.update(_hyperparameters(about.content))
+            if about.plugin_name != _SCALARS:
+                return None
             self._scalar_tags.add(tag)
-        if number is not None:
-            return tag, number, "<f"
-        return (tag, *scalar_of_tensor(tensor)) if tensor is not None and tag in self._scalar_tags else (tag, None, "")
+        return _number_of(value.tensor) if value.HasField("tensor") else None
 
 
-class _SingleTemplate:
-    """The constant parts of a tag's events: `tail` follows the value, which takes `size` bytes."""
+def _messages(file: BinaryIO) -> Iterator[bytes]:
+    """The messages of all complete records.
 
-    __slots__ = ("add_step", "add_time", "add_value", "end", "tail", "unpack_value")
-
-    def __init__(self, series: Series, tail: bytes, size: int) -> None:
-        self.tail = tail
-        self.end = -len(tail) if tail else 1 << 62
-        self.unpack_value = (_FLOAT if size == _FLOAT.size else _DOUBLE).unpack_from
-        self.add_step, self.add_time, self.add_value = series.steps.append, series.times.append, series.values.append
-
-
-class _MultipleTemplate:
-    """The constant parts of an event with floats at several `offsets`: `fixed` are the bytes before each float."""
-
-    __slots__ = ("fixed", "layout", "series")
-
-    def __init__(self, message: bytes, rest: int, offsets: Sequence[int], series: Sequence[Series]) -> None:
-        ends = [rest, *(offset + _FLOAT.size for offset in offsets)]
-        gaps = (offset - end for offset, end in zip(offsets, ends, strict=False))
-        self.layout = struct.Struct("<" + "".join(f"{gap}sf" for gap in gaps))
-        self.fixed = self.layout.unpack_from(message, rest)[::2]
-        self.series = [(each.steps.append, each.times.append, each.values.append) for each in series]
-
-
-def _float_offsets(message: bytes, rest: int) -> list[int]:
-    """The offsets of the floats in an event whose values consist of a tag and a float each; empty for other events.
-
-    `message` has been decoded before, and its values are all numbers.
+    Raises `RecordError` at one that does not match its checksum. Of an incomplete one at the end, the length has to
+    match: the file might not be an event file.
     """
-    offsets: list[int] = []
-    if message[rest] != _SUMMARY_KEY:
-        return offsets
-    length, at = varint(message, rest + 1)
-    if at + length != len(message):
-        return []
-    while at < len(message):
-        if message[at] != _VALUE_KEY:
-            return []
-        length, at = varint(message, at + 1)
-        end = at + length
-        if message[at] != _TAG_KEY:
-            return []
-        length, at = varint(message, at + 1)
-        offset = at + length + 1
-        if offset + _FLOAT.size != end or message[offset - 1] != _FLOAT_KEY:
-            return []
-        offsets.append(offset)
-        at = end
-    return offsets
+    size = os.fstat(file.fileno()).st_size  # a length in the file may be far longer
+    read, checksum, unpack_checksum = file.read, google_crc32c.value, _CRC.unpack_from
+    while len(header := read(_HEADER.size)) == _HEADER.size:
+        length, length_checksum = _HEADER.unpack(header)
+        record = read((length if length < size else size) + _CRC.size)
+        if len(record) < length + _CRC.size:
+            if masked_checksum(header[:8]) != length_checksum or length > _MAX_MESSAGE_BYTES:
+                raise RecordError(f"a record of {length:,} bytes does not match its checksum")
+            return
+        message = record[:length]
+        crc = checksum(message)  # masked as above, but without a call for each record
+        if ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF != unpack_checksum(record, length)[0]:
+            raise RecordError("a record does not match its checksum")
+        yield message
 
 
-def _check_length(data: bytes, at: int) -> None:
-    """Verify the length of an incomplete record by its checksum: the file might not be an event file.
+def _number_of(tensor: Any) -> float | None:
+    """The value of a `TensorProto` without dimensions; None with dimensions, and for strings and complex numbers.
 
-    Raises `RecordError` if the length does not match, or is longer than any message.
+    Raises `struct.error` if its content has another size than its type.
     """
-    length, masked = _LENGTH.unpack_from(data, at)[0], _CRC.unpack_from(data, at + 8)[0]
-    crc = google_crc32c.value(data[at : at + 8])
-    if ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF != masked or length > _MAX_MESSAGE_BYTES:
-        raise RecordError(f"a record of {length:,} bytes does not match its checksum")
+    if tensor.dtype not in _TENSOR_FORMATS or tensor.tensor_shape.dim:
+        return None
+    layout, name = _TENSOR_FORMATS[tensor.dtype]
+    if tensor.tensor_content:
+        value = struct.unpack(layout, tensor.tensor_content)[0]
+    else:
+        value = next(iter(getattr(tensor, name)), 0)  # zero is not written
+        if tensor.dtype == _HALF:
+            return float(struct.unpack("<e", struct.pack("<H", value))[0])
+    return float(struct.unpack("<f", struct.pack("<I", value << 16))[0] if tensor.dtype == _BFLOAT16 else value)
+
+
+def _hyperparameters(content: bytes) -> dict[str, Any]:
+    """The hyperparameters by name in the content of the HParams plugin's metadata."""
+    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+
+    found: dict[str, Any] = {}
+    for name, value in HParamsPluginData.FromString(content).session_start_info.hparams.items():
+        kind = value.WhichOneof("kind")
+        number = value.number_value
+        if kind == "number_value":
+            found[name] = int(number) if number.is_integer() and abs(number) < 1 << 53 else number
+        else:
+            found[name] = getattr(value, kind) if kind in ("string_value", "bool_value") else None
+    return found
+
+
+def values_that_count(files: Iterable[WrittenFile]) -> tuple[dict[str, Series], dict[str, int]]:
+    """Return the values of each tag that count, and how many of each tag were written again without a session start.
+
+    A session start at a step replaces all that earlier files have from this step on, as in TensorBoard. A file without
+    one replaces, of each tag that it has at several steps, what it wrote again: all from its first step on, in files
+    whose last event came before its own first one. So nothing is replaced by a process that wrote at the same time, nor
+    by a tag with a single step, such as a test at step 0. Values are in the order of their files' beginnings.
+    """
+    ordered = sorted(files, key=lambda file: file.begin)
+    begins = [file.begin for file in ordered]
+    purged = _lowest_from(_NEVER if file.session_step is None else file.session_step for file in ordered)
+    counted: dict[str, Series] = {}
+    replaced: dict[str, int] = {}
+    for tag in dict.fromkeys(tag for file in ordered for tag in file.scalars):
+        rewritten = _lowest_from(_first_rewritten(file, tag) for file in ordered)
+        parts: list[Series] = []
+        for number, file in enumerate(ordered):
+            if (series := file.scalars.get(tag)) is not None:
+                kept = _drop_from(series, purged[number + 1])
+                parts.append(_drop_from(kept, rewritten[bisect_right(begins, file.end)]))
+                if (num_replaced := len(kept.steps) - len(parts[-1].steps)) > 0:
+                    replaced[tag] = replaced.get(tag, 0) + num_replaced
+        if (whole := _joined([part for part in parts if part.steps])) is not None:
+            counted[tag] = whole
+    return counted, replaced
+
+
+def _first_rewritten(file: WrittenFile, tag: str) -> int:
+    """Return the step from which a file without a session start replaces the values of earlier ones."""
+    series = file.scalars.get(tag)
+    if series is None or file.session_step is not None:
+        return _NEVER
+    first = min(series.steps)
+    return first if first < max(series.steps) else _NEVER
+
+
+def _lowest_from(steps: Iterable[int]) -> list[int]:
+    """Return the lowest of all steps from each place on, and at the end that of none."""
+    return [*accumulate(reversed([*steps, _NEVER]), min)][::-1]
+
+
+def _drop_from(series: Series, step: int) -> Series:
+    """Return the values before `step`."""
+    if max(series.steps, default=-_NEVER) < step:
+        return series
+    kept = [place for place, at in enumerate(series.steps) if at < step]
+    steps, values, times = series.steps, series.values, series.times
+    return Series(
+        array("q", [steps[place] for place in kept]),
+        array("d", [values[place] for place in kept]),
+        array("d", [times[place] for place in kept]),
+    )
+
+
+def _joined(parts: Sequence[Series]) -> Series | None:
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    whole = Series()
+    for part in parts:
+        whole.steps.extend(part.steps)
+        whole.values.extend(part.values)
+        whole.times.extend(part.times)
+    return whole

@@ -4,7 +4,6 @@ What a step computes depends on the loop: micro-batches, several networks, views
 first steps are observed, and their calls repeated later on a copy without data (see `step_cost`).
 """
 
-import copy
 import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import Any
 import torch
 
 from runmanager.text import error_line
-from runmanager.tracking.introspect.op_recorder import iter_tensors
+from runmanager.tracking.introspect.model_copy import iter_tensors, replace_tensors
 from runmanager.tracking.torch_internals import (
     accepts_step_hooks,
     as_plain,
@@ -24,7 +23,7 @@ from runmanager.tracking.torch_internals import (
     tree_leaves,
 )
 
-__all__ = ["MAX_STEPS", "CallRecorder", "RecordedCall", "RecordedStep", "replace_tensors"]
+__all__ = ["MAX_STEPS", "CallRecorder", "RecordedCall", "RecordedStep"]
 
 MAX_STEPS = 120
 """Steps that are recorded at most: many short cycles, as of a loop that trains one of two networks every fifth step,
@@ -284,10 +283,3 @@ def _without_data(tensor: torch.Tensor) -> torch.Tensor:
     tensor = as_plain(tensor)
     empty = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=_META)
     return empty.requires_grad_(tensor.requires_grad and torch.is_grad_enabled())
-
-
-def replace_tensors(value: Any, replace: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """Deep-copy nested containers and objects, with each of their tensors replaced. Raises `TypeError` for modules."""
-    if any(isinstance(leaf, torch.nn.Module) for leaf in tree_leaves(value)):
-        raise TypeError("a network is passed to it")
-    return copy.deepcopy(value, {id(tensor): replace(tensor) for tensor in iter_tensors(value)})

@@ -1,4 +1,4 @@
-"""Samples, batch size and class names of a loader, read without iterating it: the training that follows is unchanged.
+"""Samples and class names of a loader, read without iterating it: the training that follows is unchanged.
 
 No random state advances, no worker starts and no one-shot iterator is used up.
 """
@@ -23,7 +23,6 @@ __all__ = [
     "class_names",
     "count_samples",
     "describe_tensor",
-    "full_batch_size",
     "peek_batch",
     "read_samples",
 ]
@@ -84,19 +83,6 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
     elif isinstance(value, Mapping | list | tuple):
         for part in value.values() if isinstance(value, Mapping) else value:
             yield from _tensors(part)
-
-
-def full_batch_size(loader: Any) -> int | None:
-    """Return the number of samples in a full batch of a loader that `peek_batch` can read; None if unknown."""
-    if isinstance(loader, DeviceDataLoader):
-        return full_batch_size(loader.dl)
-    if isinstance(loader, DataLoader) and loader.batch_sampler is not None:
-        size = getattr(loader.batch_sampler, "batch_size", None)
-        return min(size, len(loader.dataset)) if isinstance(size, int) else None  # type: ignore[arg-type]  # it has a length: `peek_batch` checks
-    if hasattr(loader, "first_samples"):
-        size, count = getattr(loader, "batch_size", None), getattr(loader, "num_samples", None)
-        return min(size, count) if isinstance(size, int) and isinstance(count, int) else None
-    return count_samples(peek_batch(loader))  # the loader consists of whole batches
 
 
 def count_samples(batch: Any) -> int | None:

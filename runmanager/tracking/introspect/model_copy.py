@@ -1,8 +1,8 @@
-"""Deep copies of a network without user hooks, with data or on the `meta` device; call them within `isolated`."""
+"""Deep copies of networks, without user hooks, with data or on `meta`, for calls within `isolated`; of arguments."""
 
 import copy
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -12,19 +12,20 @@ import torch
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from runmanager.tracking.introspect.isolation import SharedModuleError
-from runmanager.tracking.introspect.op_recorder import iter_parts
 from runmanager.tracking.introspect.sharded_parameters import has_sharded_parameters
 from runmanager.tracking.torch_internals import (
     CALL_HOOK_TABLES,
     STATE_DICT_HOOK_TABLES,
     compiled_module,
     module_hooks,
+    tree_leaves,
 )
 
-__all__ = ["copy_to_meta", "copy_with_data", "unwrap"]
+__all__ = ["copy_to_meta", "copy_with_data", "iter_tensors", "replace_tensors", "unwrap"]
 
 _ON_META: dict[str, Any] = {"device": torch.device("meta")}  # torch's types omit the argument for lazy buffers
 _IMMUTABLE_TYPES = frozenset({str, bytes, int, float, bool, type(None)})
+_MAX_DEPTH = 8  # of nested containers: objects may contain themselves
 _WRAPPERS = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
 
 
@@ -133,7 +134,7 @@ def _memo(network: torch.nn.Module, *, replace_computed: Callable[[torch.Tensor]
         else:
             copied = _shallow_copy(value)
             if copied is None:
-                pending.extend(iter_parts(value))
+                pending.extend(_parts(value))
         if copied is not None:
             memo[id(value)] = copied
             held.append(value)
@@ -167,3 +168,29 @@ def _meta_parameter(parameter: torch.nn.Parameter) -> torch.nn.Parameter:
     if torch.nn.parameter.is_lazy(parameter):
         return UninitializedParameter(requires_grad=parameter.requires_grad, **_ON_META)
     return torch.nn.Parameter(torch.empty_like(parameter, **_ON_META), requires_grad=parameter.requires_grad)
+
+
+def replace_tensors(value: Any, replace: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """Deep-copy nested containers and objects, with each of their tensors replaced. Raises `TypeError` for modules."""
+    if any(isinstance(leaf, torch.nn.Module) for leaf in tree_leaves(value)):
+        raise TypeError("a network is passed to it")
+    return copy.deepcopy(value, {id(tensor): replace(tensor) for tensor in iter_tensors(value)})
+
+
+def iter_tensors(value: Any, depth: int = _MAX_DEPTH) -> Iterator[torch.Tensor]:
+    """Yield the tensors in nested sequences, mappings and attributes of plain objects, up to a depth."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif depth:
+        for part in _parts(value):
+            yield from iter_tensors(part, depth - 1)
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    """Return the elements of a sequence, the values of a mapping or the attributes of a plain object."""
+    if isinstance(value, Mapping):
+        return value.values()
+    if isinstance(value, list | tuple | set | frozenset):
+        return value
+    # Attributes of functions, classes and modules are not part of the value.
+    return () if callable(value) else getattr(value, "__dict__", {}).values()

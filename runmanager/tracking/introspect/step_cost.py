@@ -8,10 +8,9 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from runmanager.tracking.introspect.call_recorder import RecordedCall, replace_tensors
+from runmanager.tracking.introspect.call_recorder import RecordedCall
 from runmanager.tracking.introspect.isolation import isolated
-from runmanager.tracking.introspect.model_copy import copy_to_meta, unwrap
-from runmanager.tracking.introspect.op_recorder import iter_tensors
+from runmanager.tracking.introspect.model_copy import copy_to_meta, iter_tensors, replace_tensors, unwrap
 from runmanager.tracking.torch_internals import (
     TorchDispatchMode,
     backward_pass,
@@ -23,6 +22,7 @@ __all__ = ["StepCost", "count_call_costs", "count_step_cost", "count_update_cost
 
 _META = torch.device("meta")
 _FILL_OPERATORS = frozenset({"zero_", "fill_", "zeros_like", "ones_like", "full_like"})  # they do not read it
+_ALL_OUTPUTS: Any = range(1 << 30)
 _MAX_ANSWERS = 1000  # truth values that a call may read: a loop may wait for another answer for ever
 
 
@@ -30,9 +30,16 @@ _MAX_ANSWERS = 1000  # truth values that a call may read: a loop may wait for an
 class StepCost:
     """Counts for one step, or a part of it; None for what cannot be counted for this model."""
 
-    flop: int | None = None
-    operations: int | None = None
-    bytes: int | None = None
+    flop: int = 0
+    operations: int | None = 0
+    bytes: int | None = 0
+
+    def __add__(self, other: "StepCost") -> "StepCost":
+        return StepCost(
+            self.flop + other.flop,
+            None if self.operations is None or other.operations is None else self.operations + other.operations,
+            None if self.bytes is None or other.bytes is None else self.bytes + other.bytes,
+        )
 
 
 def count_step_cost(
@@ -44,13 +51,9 @@ def count_step_cost(
     """
     empty = torch.empty(inputs.shape, dtype=inputs.dtype, device=_META)
     trainable = tuple(parameter.requires_grad for parameter in network.parameters())
-    call = RecordedCall(network, ((empty,), {}), True, True, trainable, traits=None)
-    with isolated(unwrap(network)):
-        passes = _count_on_copy(network, [call], from_all=True)[0]
-    update = StepCost() if optimizer is None else count_update_cost(network, optimizer)
-    if passes.operations is None or passes.bytes is None:
-        return passes
-    return StepCost(passes.flop, passes.operations + (update.operations or 0), passes.bytes + (update.bytes or 0))
+    call = RecordedCall(network, ((empty,), {}), True, True, trainable, traits=None, passes={None: _ALL_OUTPUTS})
+    (passes,) = count_call_costs([call])
+    return passes if optimizer is None else passes + count_update_cost(network, optimizer)
 
 
 def count_call_costs(calls: Sequence[RecordedCall]) -> list[StepCost]:
@@ -77,7 +80,7 @@ def count_update_cost(network: torch.nn.Module, optimizer: torch.optim.Optimizer
     """Count a step of the optimiser: its second, as the first one creates its state.
 
     It runs on copies on `meta`, with a gradient for each parameter that requires one; nothing is counted for an
-    optimiser that cannot run there.
+    optimiser that cannot run there. The FLOP of an update do not count.
     """
     # It may require a closure, or have a fused kernel without `meta` support.
     with contextlib.suppress(Exception), isolated(unwrap(network)):
@@ -89,31 +92,28 @@ def count_update_cost(network: torch.nn.Module, optimizer: torch.optim.Optimizer
     return StepCost()
 
 
-def _count_on_copy(module: torch.nn.Module, calls: Sequence[RecordedCall], *, from_all: bool = False) -> list[StepCost]:
-    """Count each call of a module; backward passes start `from_all` of its outputs, or as the calls say."""
+def _count_on_copy(module: torch.nn.Module, calls: Sequence[RecordedCall]) -> list[StepCost]:
     copied, _ = copy_to_meta(unwrap(module))
     if any(map(torch.nn.parameter.is_lazy, copied.parameters())):
         args, kwargs = replace_tensors(calls[0].arguments, torch.empty_like)
         copied.train()(*args, **kwargs)  # initialises weights, which is not part of a step
     has_recurrence = any(isinstance(part, torch.nn.RNNBase) for part in copied.modules())
-    costs = [_count_call(copied, call, from_all=from_all) for call in calls]
-    return [StepCost(cost.flop) for cost in costs] if has_recurrence else costs
+    costs = [_count_call(copied, call) for call in calls]
+    return [StepCost(cost.flop, None, None) for cost in costs] if has_recurrence else costs
 
 
-def _count_call(copied: torch.nn.Module, call: RecordedCall, *, from_all: bool) -> StepCost:
+def _count_call(copied: torch.nn.Module, call: RecordedCall) -> StepCost:
     """Count a call with either answer to the truth values that it reads, and check that it makes no difference."""
-    cost, has_answered = _count_with_answer(copied, call, from_all=from_all, answer=True)
+    cost, has_answered = _count_with_answer(copied, call, answer=True)
     if not has_answered:
         return cost
-    other, _ = _count_with_answer(copied, call, from_all=from_all, answer=False)
+    other, _ = _count_with_answer(copied, call, answer=False)
     if other.flop != cost.flop:
         raise ValueError("its work depends on the values of its tensors")
-    return cost if other == cost else StepCost(cost.flop)
+    return cost if other == cost else StepCost(cost.flop, None, None)
 
 
-def _count_with_answer(
-    copied: torch.nn.Module, call: RecordedCall, *, from_all: bool, answer: bool
-) -> tuple[StepCost, bool]:
+def _count_with_answer(copied: torch.nn.Module, call: RecordedCall, *, answer: bool) -> tuple[StepCost, bool]:
     copied.train(call.is_training)
     for parameter, is_trainable in zip(copied.parameters(), call.trainable, strict=True):
         parameter.requires_grad_(is_trainable)
@@ -124,11 +124,10 @@ def _count_with_answer(
     with FlopCounterMode(display=False) as flop, counter, torch.set_grad_enabled(call.has_gradients):
         counter.flop = flop
         outputs = list(iter_tensors(copied(*args, **kwargs)))
-        passes = [set(range(len(outputs)))] if from_all else list(call.passes.values())
-        for number, indices in enumerate(passes, start=1):
+        for number, indices in enumerate(call.passes.values(), start=1):
             if roots := [each for index, each in enumerate(outputs) if index in indices and each.requires_grad]:
                 gradients = [torch.empty_like(root) for root in roots]
-                torch.autograd.backward(roots, gradients, retain_graph=number < len(passes))
+                torch.autograd.backward(roots, gradients, retain_graph=number < len(call.passes))
     num_flop = flop.get_total_flops() - counter.recomputed_flop
     return StepCost(num_flop, counter.operations, counter.bytes), counter.num_answers > 0
 

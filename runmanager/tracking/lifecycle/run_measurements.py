@@ -9,8 +9,7 @@ import msgspec
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from runmanager.records.run.run_record import UNKNOWN_WORK, Environment, EpochRecord, Measurements, RunRecord
-from runmanager.text import error_line
+from runmanager.records.run.run_record import Environment, EpochRecord, Measurements, RunRecord
 from runmanager.tracking.device.devices import (
     device_facts,
     peak_host_bytes,
@@ -23,8 +22,6 @@ from runmanager.tracking.environment.environment import find_peaks, load_average
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.introspect.example_call import NetworkCall
 from runmanager.tracking.introspect.isolation import looking
-from runmanager.tracking.introspect.loader_inspection import batch_inputs
-from runmanager.tracking.introspect.step_cost import count_step_cost
 from runmanager.tracking.lifecycle.step_work import StepWork
 from runmanager.tracking.monitoring.gpu_meter import open_gpu_meter
 from runmanager.tracking.monitoring.resource_sampler import ResourceSampler
@@ -44,7 +41,6 @@ class RunMeasurements:
 
     ```
     begin              known ceilings, precision of the weights; resets the peak memory
-    use_batch          a first batch, from which the work of a step of the built-in job is counted
     reset_peak_memory  again after the sinks have begun, as drawing the graph may copy the model
     epoch_begins       reads the accelerator's energy; sampling of its meters begins, and calls are observed
     epoch_ends         energy, steps, time to the first batch; the work of the observed steps
@@ -107,32 +103,6 @@ class RunMeasurements:
     def reset_peak_memory(self) -> None:
         """Reset the device's peak memory: training follows."""
         reset_peak_memory(self._device)
-
-    def use_batch(
-        self, network: torch.nn.Module, batch: Any, *, optimizer: torch.optim.Optimizer | None, batch_size: int | None
-    ) -> Sequence[str]:
-        """Use a first batch; a full one has `batch_size` samples. Returns notes if the work of a step is unknown."""
-        if self._work is not None:
-            notes: list[str] = []
-            with looking(notes):
-                self._work.use_batch(batch, batch_size)
-            return notes
-        inputs = batch_inputs(batch)
-        if inputs is None or batch_size is None:
-            return [f"{UNKNOWN_WORK}: the loader does not show what a full batch is"]
-        full = torch.empty((batch_size, *inputs.shape[1:]), dtype=inputs.dtype, device="meta")
-        try:
-            work = count_step_cost(network, full, optimizer=optimizer)
-        except Exception as error:  # a model may fail here in any way; the run must not
-            return [f"{UNKNOWN_WORK}: it cannot be followed without data ({error_line(error)})"]
-        self._known = msgspec.structs.replace(
-            self._known,
-            flop_per_step=work.flop,
-            operations_per_step=work.operations,
-            bytes_per_step=work.bytes,
-            step_units={"samples": float(batch_size)},
-        )
-        return []
 
     @contextmanager
     def unobserved(self) -> Iterator[None]:

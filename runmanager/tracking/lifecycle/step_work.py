@@ -11,8 +11,7 @@ from runmanager.text import error_line
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.introspect.call_recorder import CallRecorder, RecordedCall, RecordedStep
 from runmanager.tracking.introspect.example_call import NetworkCall, recorded_call
-from runmanager.tracking.introspect.loader_inspection import batch_inputs
-from runmanager.tracking.introspect.step_cost import StepCost, count_call_costs, count_step_cost, count_update_cost
+from runmanager.tracking.introspect.step_cost import StepCost, count_call_costs, count_update_cost
 from runmanager.tracking.torch_internals import is_compiled
 
 __all__ = ["StepWork"]
@@ -22,10 +21,7 @@ _MAX_COUNTED = 16  # steps of different work: each takes some of the time betwee
 _NOTED_SPREAD = 0.02  # of the FLOP of steps, relative to their units
 _MIN_SHARE = 0.95  # of the weights that are used in a type, for it to be the precision of the run
 _STATE_IT = "RunOptions(flop_per_sample=…) states it"
-_GUESSED = (
-    "the calls of the network were not seen, as inside compiled code: the work of a step is that of one call with the "
-    "first part of its batch; begin the run with what `torch.compile` returns"
-)
+_UNSEEN = "no call of the network was seen (of a compiled one, begin the run with what `torch.compile` returns)"
 
 
 class StepWork:
@@ -33,7 +29,6 @@ class StepWork:
 
     ```
     begin         the network, and the optimiser if it is known
-    use_batch     a first batch, for loops whose calls cannot be seen
     epoch_begins  before the clock starts: observes the calls
     epoch_ends    after it has stopped: counts the steps so far, and stops observing if there are enough
     finish        once enough steps were seen, at the latest at the run's end: the notes
@@ -48,7 +43,6 @@ class StepWork:
         self._stated = flop_per_sample
         self._network: torch.nn.Module | None = None
         self._optimizer: torch.optim.Optimizer | None = None
-        self._batch: torch.Tensor | None = None
         self._costs: dict[Hashable, StepCost] = {}
         self._update: StepCost | None = None
         self._num_different = 0
@@ -60,12 +54,6 @@ class StepWork:
     def begin(self, network: torch.nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
         """Count the work of this network, and of the updates of `optimizer`."""
         self._network, self._optimizer = network, optimizer
-
-    def use_batch(self, batch: Any, batch_size: int | None) -> None:
-        """Keep the shape of a full batch, which has `batch_size` samples like those of `batch`."""
-        inputs = batch_inputs(batch)
-        if inputs is not None and batch_size is not None and not inputs.is_nested:
-            self._batch = torch.empty((batch_size, *inputs.shape[1:]), dtype=inputs.dtype, device="meta")
 
     def observe(self) -> None:
         """Observe the calls that follow, unless enough were seen."""
@@ -100,7 +88,11 @@ class StepWork:
             return ()
         self._is_noted = True
         if self.recorder.failure or not self.counts:
-            self._guess()
+            reason = self._reason or _UNSEEN
+            if self.recorder.failure:
+                reason = f"a call of the network cannot be recorded ({self.recorder.failure})"
+            self.counts = dict.fromkeys(("flop_per_step", "operations_per_step", "bytes_per_step"))
+            self._notes = [f"{UNKNOWN_WORK}: {reason}; {_STATE_IT}"]
         return self._notes
 
     @property
@@ -139,7 +131,8 @@ class StepWork:
             optimizer = self._optimizer
             self._update = StepCost() if optimizer is None else count_update_cost(self._network, optimizer)
         counted = _full_steps([step for step in steps if all(call.signature in self._costs for call in step.calls)])
-        flop = [self._sum(step, "flop") or 0 for step in counted]
+        costs = [self._cost(step) for step in counted]
+        flop = [cost.flop for cost in costs]
         unit, spread = _basis(counted, flop)
         called = {call.module for step in counted for call in step.calls}
         # Compiled code has other operators, and autocast other types, than the copy.
@@ -147,8 +140,8 @@ class StepWork:
         has_other_bytes = has_compiled or self.recorder.has_autocast
         self.counts = {
             "flop_per_step": round(fmean(flop)),
-            "operations_per_step": None if has_compiled else self._mean(counted, "operations"),
-            "bytes_per_step": None if has_other_bytes else self._mean(counted, "bytes"),
+            "operations_per_step": None if has_compiled else _mean([cost.operations for cost in costs]),
+            "bytes_per_step": None if has_other_bytes else _mean([cost.bytes for cost in costs]),
         }
         if unit is not None:
             self.counts = {**self.counts, "step_units": {unit: fmean(step.units[unit] for step in counted)}}
@@ -168,37 +161,14 @@ class StepWork:
                 missing |= {key: call for key, call in found.items() if key not in self._costs}
         return missing
 
-    def _sum(self, step: RecordedStep, kind: str) -> int | None:
-        """Add up one kind of a step's work; None if a part of it is not known."""
-        parts = [getattr(self._costs[call.signature], kind) for call in step.calls]
-        if self._update is not None and kind != "flop":
-            parts.append(step.num_updates * (getattr(self._update, kind) or 0))
-        return None if None in parts else sum(parts)
+    def _cost(self, step: RecordedStep) -> StepCost:
+        updates = [self._update or StepCost()] * step.num_updates
+        return sum((self._costs[call.signature] for call in step.calls), sum(updates, StepCost()))
 
-    def _mean(self, steps: Sequence[RecordedStep], kind: str) -> int | None:
-        amounts = [self._sum(step, kind) for step in steps]
-        known = [amount for amount in amounts if amount is not None]
-        return round(fmean(known)) if len(known) == len(amounts) else None
 
-    def _guess(self) -> None:
-        """Count a call that was not seen, as one with the first part of a batch; note what could not be known."""
-        reason = self._reason
-        if self.recorder.failure:
-            reason = f"a call of the network cannot be recorded ({self.recorder.failure})"
-        elif not reason and (self._network is None or self._batch is None):
-            reason = "no call of the network was seen"
-        elif not reason:
-            assert self._network is not None and self._batch is not None
-            try:
-                cost = count_step_cost(self._network, self._batch, optimizer=self._optimizer)
-            except Exception as error:
-                reason = f"no call of the network was seen, and a guessed one fails ({error_line(error)})"
-            else:
-                self.counts = {"flop_per_step": cost.flop, "step_units": {"samples": float(len(self._batch))}}
-                self._notes = [_GUESSED]
-        if reason:
-            self.counts = dict.fromkeys(("flop_per_step", "operations_per_step", "bytes_per_step"))
-            self._notes = [f"{UNKNOWN_WORK}: {reason}; {_STATE_IT}"]
+def _mean(amounts: Sequence[int | None]) -> int | None:
+    known = [amount for amount in amounts if amount is not None]
+    return round(fmean(known)) if len(known) == len(amounts) else None
 
 
 def _full_steps(steps: Sequence[RecordedStep]) -> Sequence[RecordedStep]:

@@ -13,12 +13,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import google_crc32c
 from tensorboard.compat.proto.event_pb2 import Event, SourceMetadata
 from tensorboard.compat.proto.summary_pb2 import Summary
 
 from runmanager.records.files.file_errors import explain_disk_full
 from runmanager.records.files.paths import EVENT_WRITER
+from runmanager.results.tfevents.reader import masked_checksum
 
 if TYPE_CHECKING:  # the sweep's own event file is written without torch
     from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
@@ -26,7 +26,6 @@ if TYPE_CHECKING:  # the sweep's own event file is written without torch
 __all__ = ["EventWriter", "rewritten_events", "truncate_events"]
 
 _HEADER_BYTES, _FOOTER_BYTES = 12, 4  # length with its checksum; the data's checksum
-_MASK_DELTA = 0xA282EAD8
 
 
 class EventWriter:
@@ -131,5 +130,4 @@ def _header(length: int) -> bytes:
 
 
 def _masked_crc(data: bytes) -> bytes:
-    crc = google_crc32c.value(data)
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF)
+    return struct.pack("<I", masked_checksum(data))

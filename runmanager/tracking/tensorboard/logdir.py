@@ -1,7 +1,9 @@
-"""Log directory that shows a sweep in TensorBoard: links to its runs under short names."""
+"""Log directory that shows a sweep in TensorBoard: links to its runs, which come and go in one step."""
 
 import os
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,8 @@ from runmanager.records.sweep.sweep_record import PlannedCell, SweepRecord, read
 from runmanager.results.tfevents.reader import is_event_file
 from runmanager.tracking.tensorboard.event_writer import EventWriter
 from runmanager.tracking.tensorboard.hparams import mixed_type_settings, session_start
-from runmanager.tracking.tensorboard.served_folder import ServedFolder
 
-__all__ = ["SweepLogdir"]
+__all__ = ["ServedFolder", "SweepLogdir"]
 
 _OVERRIDES = "events.out.tfevents.0000000000.overrides"
 """A file next to the link to a run's own. TensorBoard reads it first, and of two equal tags uses the first one."""
@@ -149,3 +150,53 @@ def _axes_first(plan: SweepRecord, cell: PlannedCell) -> dict[str, Any]:
     """Return all settings of a cell with the sweep's axes first, as in run names and columns."""
     settings = {**(plan.choices or {}), **plan.settings, **cell.choices_and_settings}
     return {**{name: settings[name] for name in plan.axes if name in settings}, **settings}
+
+
+class ServedFolder:
+    """Folders of event files below `root`, each of them a run of TensorBoard by its name.
+
+    TensorBoard may read at any time, so nothing is written or deleted below `root`: files are moved in when they are
+    complete, and folders are moved out before they are deleted.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        """`folder` must be empty and is for this object alone; `root` is `name` in it, which TensorBoard shows."""
+        self.root = folder / name
+        self.root.mkdir()
+        self._staging = folder / ".staging"
+        self._removed = folder / ".removed"
+
+    @contextmanager
+    def replacing(self, name: str) -> Iterator[Path]:
+        """Yield an empty folder to fill. At the end, its files are served under `name` in place of those before.
+
+        A folder that is served stays, with the new files in it first: TensorBoard continues with a file that is added,
+        but may take a folder that was gone for a moment for deleted.
+        """
+        if self._staging.exists():  # of a call that failed
+            shutil.rmtree(self._staging)
+        self._staging.mkdir()
+        yield self._staging
+        target = self.root / name
+        if not target.exists():
+            os.rename(self._staging, target)
+            return
+        new = _files_below(self._staging)
+        old = [each for each in _files_below(target) if each not in new]
+        for each in new:
+            (target / each).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(self._staging / each, target / each)
+        for each in old:
+            (target / each).unlink()
+        shutil.rmtree(self._staging)
+
+    def remove(self, name: str) -> None:
+        """Stop serving what is under `name`."""
+        if self._removed.exists():  # of a call that failed
+            shutil.rmtree(self._removed)
+        os.rename(self.root / name, self._removed)
+        shutil.rmtree(self._removed)
+
+
+def _files_below(folder: Path) -> list[str]:
+    return [os.path.relpath(f"{parent}/{name}", folder) for parent, _, names in os.walk(folder) for name in names]

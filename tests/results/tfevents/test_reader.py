@@ -20,7 +20,6 @@ from tensorboard.summary.writer.record_writer import RecordWriter, masked_crc32c
 from tensorboard.util.tensor_util import make_ndarray, make_tensor_proto
 from torch.utils.tensorboard import SummaryWriter
 
-from runmanager.results.tfevents import reader as event_files
 from runmanager.results.tfevents.reader import EventFolder, read_event_files
 
 ABOUT = create_summary_metadata(display_name=None, description=None)
@@ -176,29 +175,6 @@ def test_all_logged_values_are_read(
     assert repr(values(read_event_files([path]))) == repr(expected)
 
 
-def test_events_of_several_values_are_decoded_once_per_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    decoded: list[bytes] = []
-    decode = event_files._Reader._decode
-
-    def event(reader: event_files._Reader, message: bytes, rest: int) -> None:
-        decoded.append(message)
-        decode(reader, message, rest)
-
-    monkeypatch.setattr(event_files._Reader, "_decode", event)
-    kinds = [{"loss": 0.0, "accuracy": 0.0}, {"loss": 1.0, "accurate": 2.0}, {"other": 0.0, "z": 1.0, "y": 1.0}]
-    events = [together(kinds[step % 3], step) for step in range(600)]
-    found = read_event_files([write(tmp_path / "tfevents", *events)])
-    assert {tag: (len(each.values), set(each.values)) for tag, each in found.scalars.items()} == {
-        **{"loss": (400, {0.0, 1.0}), "accuracy": (200, {0.0}), "accurate": (200, {2.0})},
-        **{"other": (200, {0.0}), "z": (200, {1.0}), "y": (200, {1.0})},
-    }
-    assert len(decoded) == 1 + len(kinds)  # the file version, and each kind once
-    decoded.clear()
-    fresh = [together({"a": 1.0, f"{step:03}": 1.0}, step) for step in range(300)]
-    assert len(read_event_files([write(tmp_path / "tfevents", *fresh)]).scalars) == 301
-    assert len(decoded) == 301  # all differ, and only a few templates are tried
-
-
 @pytest.fixture
 def some(tmp_path: Path) -> Path:
     return write(tmp_path / "tfevents", *(simple("a", 0.5 + step, step) for step in range(4)))
@@ -256,6 +232,15 @@ def test_fields_with_an_unexpected_wire_type_are_skipped(tmp_path: Path) -> None
     assert {tag: each.steps.tolist() for tag, each in found.scalars.items()} == {"a": [1], "b": [-1]}
 
 
+def test_a_tag_that_is_no_text_is_damage(tmp_path: Path) -> None:
+    path = write(tmp_path / "tfevents", simple("a", 0.5, 1))
+    with path.open("ab") as file:
+        RecordWriter(file).write(simple("b", 2.0).SerializeToString().replace(b"b", b"\xff"))
+    found = read_event_files([path])
+    assert list(found.scalars) == ["a"]
+    assert found.damage == [f"{path} is damaged, and was read up to there: a record holds no event"]
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -280,13 +265,6 @@ def test_a_record_of_impossible_length_is_damage(tmp_path: Path) -> None:
     path = tmp_path / "tfevents"
     path.write_bytes(length + struct.pack("<I", masked_crc32c(length)) + b"more")
     assert "does not match" in read_event_files([path]).damage[0]
-
-
-@pytest.mark.parametrize("chunk", [1, 7, 64])
-def test_the_chunk_size_does_not_matter(some: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
-    whole = values(read_event_files([some]))
-    monkeypatch.setattr(event_files, "_CHUNK_BYTES", chunk)
-    assert values(read_event_files([some])) == whole
 
 
 def test_files_of_a_folder_are_read_in_order(tmp_path: Path) -> None:

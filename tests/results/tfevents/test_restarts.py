@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch.utils.tensorboard import SummaryWriter
 
-from runmanager.results.tfevents.reader import EventFolder, read_event_files
-from runmanager.results.tfevents.restarts import Series, WrittenFile, values_that_count
+from runmanager.results.tfevents.reader import EventFolder, Series, WrittenFile, read_event_files, values_that_count
 
 Points = list[tuple[int, float]]
 

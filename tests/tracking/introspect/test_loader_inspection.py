@@ -14,7 +14,6 @@ from runmanager.tracking.introspect.loader_inspection import (
     batch_images,
     class_names,
     count_samples,
-    full_batch_size,
     peek_batch,
     read_samples,
 )
@@ -177,23 +176,6 @@ class Whole(Dataset[Any]):
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
         return torch.zeros(7, 2), torch.zeros(7)
-
-
-@pytest.mark.parametrize(
-    ("loader", "size"),
-    [
-        (DataLoader(images(), batch_size=20), 20),
-        (DataLoader(images(), batch_size=1000), 50),
-        (DataLoader(images(), batch_sampler=[[0, 1], [2]]), None),
-        (DeviceDataLoader(DataLoader(images(), batch_size=30), "cpu"), 30),
-        (DataLoader(Whole(), batch_size=None), 7),
-        ([(torch.zeros(9, 2), torch.zeros(9))], 9),
-        ([], None),
-        (iter([torch.zeros(9, 2)]), None),
-    ],
-)
-def test_the_size_of_a_full_batch_is_that_of_the_loader(loader: Any, size: int | None) -> None:
-    assert full_batch_size(loader) == size
 
 
 class Named(Dataset[Any]):

@@ -386,7 +386,7 @@ def test_compiled_code_is_seen_from_outside_and_compiled_once(train: Train) -> N
     assert len(compilations) == 1
 
 
-def test_a_network_that_was_compiled_later_is_guessed_from_its_batch(train: Train) -> None:
+def test_the_work_of_a_network_that_was_compiled_later_is_unknown(train: Train) -> None:
     compilations: list[int] = []
 
     def backend(graph: Any, _inputs: Any) -> Any:
@@ -403,6 +403,6 @@ def test_a_network_that_was_compiled_later_is_guessed_from_its_batch(train: Trai
                 epoch.track(LOSS, samples=5)
 
     run = train(network, body, loader)
-    assert run.record.measurements.flop_per_step == 2 * 2 * 5 * 8 * 8
+    assert run.record.measurements.flop_per_step is None
     assert any("begin the run with what `torch.compile` returns" in note for note in run.record.notes)
     assert len(compilations) == 1, "removing the hooks does not compile it again"

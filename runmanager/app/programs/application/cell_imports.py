@@ -4,9 +4,10 @@ import logging.config
 import logging.handlers  # noqa: F401  # Hydra's logging imports both
 from importlib import import_module
 
+import tensorboard.compat.proto.event_pb2  # noqa: F401  # to read event files
+
 import runmanager.app.programs.application.supervised_task
-import runmanager.results.program_files.found_metrics
-import runmanager.results.tfevents.reader  # noqa: F401  # these are imported for the cells, not for this module
+import runmanager.results.program_files.found_metrics  # noqa: F401  # these are imported for the cells, not for this module
 from runmanager.tracking.device.cpu_model import cpu_model
 from runmanager.tracking.environment.environment import library_versions
 
