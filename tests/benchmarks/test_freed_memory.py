@@ -1,10 +1,13 @@
 """The benchmark of kept memory against the C library's defaults, each epoch in a new process."""
 
+import pytest
+
 from benchmarks.command_line import Settings
 from benchmarks.freed_memory import measure
 from benchmarks.interleaving import StoppingRule
 
 
+@pytest.mark.release
 def test_both_variants_have_a_row_and_are_compared() -> None:
     rows = measure(Settings(StoppingRule(min_rounds=1, max_rounds=1), 0, False, "a command"))
     compared, kept, default = rows

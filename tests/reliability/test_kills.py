@@ -46,6 +46,7 @@ def test_repeatedly_killed_cells_of_a_script_end_like_undisturbed_ones(kills: Mo
     assert {each.partition(": ")[2] for each in untrue} == states
 
 
+@pytest.mark.release
 def test_differences_are_detected(kills: ModuleType, undisturbed: Callable[[str], Any], tmp_path: Path) -> None:
     whole = undisturbed("resident")
     assert kills.differences(whole, whole) == []

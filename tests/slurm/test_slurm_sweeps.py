@@ -77,6 +77,7 @@ def test_a_job_killed_with_all_its_processes_is_reported(killer: str, bench: Any
     assert record.owner.is_alive() is False
 
 
+@pytest.mark.release
 def test_an_interrupted_driver_lets_the_epoch_end_and_cancels_the_queue(bench: Any) -> None:
     bench.close_gate()
     words = ("-m", "+model.way=gate,one", "hydra.launcher.array_parallelism=1", "--order", "grid", "name=stop")
