@@ -45,14 +45,14 @@ def test_a_side_with_a_missing_device_is_rejected_before_the_other_runs(
 def test_a_duel_of_any_settings_ends_in_one_sentence(process: Callable, tmp_path: Path) -> None:
     sides = ("batch_size=16 optimizer=sgd", "batch_size=32 optimizer.eps=1e-7")
     words = [word for word in TINY if not word.startswith("batch_size")]
-    # Any interval is narrow enough, so that a busy machine does not matter.
+    # Nearly any interval is narrow enough; on a busy machine a second pair of processes may be needed.
     quick = ("measure.block_steps=2", "measure.min_rounds=6", "measure.half_width=0.9")
     done = process("duel", *sides, *words, *quick, "name=d", OMP_NUM_THREADS="1")
     assert done.status == 0, done.err
     *before, last = done.out.splitlines()
     answer = r"(.+) is \d\.\d\d\d times as fast as (.+) \(95% interval \d\.\d+ to \d\.\d+\): "
     match = re.match(
-        answer + r"(faster|slower|inconclusive), after \d+ rounds side by side in 1 pair of processes\.", last
+        answer + r"(faster|slower|inconclusive), after \d+ rounds side by side in \d+ pairs? of processes\.", last
     )
     assert match, done.out
     with (tmp_path / "outputs" / "d" / "comparison.csv").open(newline="") as lines:
