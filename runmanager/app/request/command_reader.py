@@ -143,8 +143,9 @@ class _Reader:
             values = [self._settings.pop(), word]
             while self._left and _NUMBER.fullmatch(self._left[0]):
                 values.append(self._left.popleft())
-            line = f"`{' '.join(values)}` must be one word, got spaces between values"
-            self._faults.append(f"{line}; write {shell_quote(','.join(values))}.")
+            line, meant = f"`{' '.join(values)}` must be one word, got spaces between values", ",".join(values)
+            name, _, several = meant.partition("=")
+            self._faults.append(f"{line}; write {shell_quote(meant)}, or {name}=[{several}] for one list.")
         elif (
             "=" in word and word.endswith(",") and following and "=" not in following and not following.startswith("-")
         ):

@@ -119,11 +119,11 @@ def sweep(command: Command) -> int:
 
     PROGRAM is a script or a Hydra application: a path that ends in `.py`, or `-m MODULE`. Each cell of a script is a
     process, with the settings as its arguments: `runmanager sweep train.py lr=0.1,0.01` runs `python train.py
-    --lr=0.1`, then `--lr=0.01`; an argument by position is a setting by its name, `null` leaves an argument out. What
-    stands after `--` is passed to all cells.
+    --lr=0.1`, then `--lr=0.01`; an argument by position is a setting by its name. `amp=true,false` gives a flag or
+    not, `dims=[1,2],[3]` a list, `null` leaves an argument out. What stands after `--` is passed to all cells.
 
-    Without PROGRAM it is the built-in job, the same as `python -m runmanager -m`. Hydra's own options stay for it and
-    for applications: `--cfg job` prints the settings, `--config-dir FOLDER` adds a folder of presets, `--hydra-help`
-    explains them.
+    Without PROGRAM it is the built-in job, whose settings `runmanager help` lists; the same as `python -m runmanager
+    -m`. Hydra's own options stay for it and for applications: `--cfg job` prints the settings, `--config-dir FOLDER`
+    adds a folder of presets, `--hydra-help` explains them.
     """
     return run_cells(command, is_single=False)

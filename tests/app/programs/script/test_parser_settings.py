@@ -33,6 +33,8 @@ parser.add_argument("--betas", nargs=2, type=float)
 parser.add_argument("--tag", action="append")
 parser.add_argument("--pair", action="append", nargs=2)
 parser.add_argument("--note")
+parser.add_argument("--amp", action="store_true")
+parser.add_argument("--no-amp", dest="amp", action="store_false")
 parser.add_argument("--maybe", nargs="?", const="given")
 parser.add_argument("-k")
 parser.add_argument("files", nargs="*", choices=["a", "b", "c"], default="a")
@@ -109,7 +111,18 @@ def test_what_the_parser_would_refuse_is_refused_before(tmp_path: Path) -> None:
         "`first` must be given, as train.py requires it, got none; add first=…",
     ]
     parser = check_flags(script, [], fixed=["--dims", "1", "2", "--lr", "1", "x"]).parser
-    words = ("lr=[0.1,0.01]", "betas=[1]", "dims=[]", "files=[a,d]", "first=null", "note=[1,2]", "betas=1")
+    words = (
+        "lr=[0.1,0.01]",
+        "betas=[1]",
+        "dims=[]",
+        "files=[a,d]",
+        "first=null",
+        "note=[1,2]",
+        "betas=1",
+        "dims='1 2'",
+        "lr=x",
+    )
+    words += ("amp=0", "amp=false")
     told = [fault for word in words for fault in cell_faults(parser, word)]
     assert [fault.partition(" (--un")[0] for fault in told] == [
         "`lr` must be one number, as the script's help says, got [0.1,0.01]; several values are written lr=0.1,0.01",
@@ -118,6 +131,9 @@ def test_what_the_parser_would_refuse_is_refused_before(tmp_path: Path) -> None:
         "`files` must be one of a, b, c, as the script's help says, got d",
         "`first` must be given, as the script requires it, got null",
         "`betas` must be a list of 2, as the script's help says, got 1",
+        "`dims` must be a number, as the script's help says, got 1 2; several are written dims=[1,2]",
+        "`lr` must be a number, as the script's help says, got x",
+        "`amp` must be true or false, as the script's help shows a flag, got 0",
     ]
 
 

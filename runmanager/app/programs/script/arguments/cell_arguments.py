@@ -67,6 +67,9 @@ def _value_faults(name: str, setting: Setting, found: Found) -> Iterator[str]:
         yield f"`{name}` must be given, as the script requires it, got null {_SKIPS}."
     if setting.value is None or (isinstance(setting.value, bool) and number in (0, "?")):
         return
+    if number == 0:
+        yield f"`{name}` must be true or false, as the script's help shows a flag, got {setting.text} {_SKIPS}."
+        return
     if setting.items is not None and not isinstance(setting.value, list) and argument.is_number:
         several = ",".join(each.text for each in setting.items)
         way_out = f"several values are written {name}={several}" if several else "give a number"
@@ -78,12 +81,25 @@ def _value_faults(name: str, setting: Setting, found: Found) -> Iterator[str]:
             rule = "have at least one value" if number == "+" else f"be a list of {number}"
             yield f"`{name}` must {rule}, as the script's help says, got {setting.text} {_SKIPS}."
         for text in each:
+            if argument.is_number and not _may_be_number(text):
+                several = f"; several are written {name}=[{','.join(text.split())}]" if " " in text else ""
+                yield f"`{name}` must be a number, as the script's help says, got {text}{several} {_SKIPS}."
             # The script was asked without a GPU.
             if not DEVICE_NAMES.fullmatch(text) and (choices := argument.choices_without(text)):
                 listed = ", ".join(choices) if len(choices) <= _MAX_LISTED else f"{len(choices)} choices"
                 close = did_you_mean(text, choices, max_names=1)
                 got = f"got {text}{'; ' if close else ''}{close}"
                 yield f"`{name}` must be one of {listed}, as the script's help says, {got} {_SKIPS}."
+
+
+def _may_be_number(text: str) -> bool:
+    if RUN_DIR in text:
+        return True
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def make_arguments(
