@@ -8,8 +8,8 @@ import numpy as np
 from benchmarks.noise_models import Floats, normal
 from benchmarks.simulated_runs import Line
 from runmanager.results.compare.verdict import verdict
+from runmanager.results.findings.crossover import Crossing, CurvePoint, find_crossings
 from runmanager.results.metrics.metric import THROUGHPUT
-from runmanager.results.stats.curve_crossing import Crossing, CurvePoint, find_crossings
 from runmanager.results.stats.effects import make_contrast, simultaneous_estimates
 
 __all__ = ["crossing_lines"]

@@ -27,9 +27,7 @@ SMALL_WITH_ONE_IMPORTER = {
     "app/display/live_layout.py": "",
     "app/programs/script/rank_entry.py": "the main module of each rank",
     "launching/local/huge_pages.py": "",
-    "records/host/limits.py": "",
     "results/export/parquet.py": "imported only by an export to Parquet",
-    "tracking/epoch_owner.py": "",
 }
 """Modules of fewer than `SMALL` lines with one importer, and why, if there is a reason. The list only shrinks.
 

@@ -1,5 +1,7 @@
-"""A running epoch: times batches, moves them to the device, and sums up losses and predictions there."""
+"""A running epoch, of one thread: times batches, moves them to the device, and sums up losses and predictions there."""
 
+import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -24,7 +26,6 @@ from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 from runmanager.tracking.epoch_metrics.prediction_task import IGNORED, PredictionOptions, Task
 from runmanager.tracking.epoch_metrics.sample_count import num_samples, require_64_bits, whole_number
 from runmanager.tracking.epoch_metrics.step_values import Reduce
-from runmanager.tracking.epoch_owner import EpochOwner
 from runmanager.tracking.epoch_part import EpochPart
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 from runmanager.tracking.monitoring.loader_workers import worker_start_methods
@@ -35,8 +36,41 @@ from runmanager.tracking.timing.timer import TRAINING, PhaseTimer
 
 __all__ = ["Epoch"]
 
+
 _END = object()
 _Loss = torch.Tensor | float
+
+
+class EpochOwner:
+    """The process and thread that begin an epoch, which alone may use it; none once it has ended."""
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._thread: int | None = threading.get_ident()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the epoch has ended."""
+        return self._thread is None
+
+    def end(self) -> None:
+        """Let nothing use the epoch from now on."""
+        self._thread = None
+
+    def check(self, call: str, number: int) -> None:
+        """Raise `UsageError` for a call that is not the owner's, in epoch `number`."""
+        if self._thread is None:
+            raise UsageError(f"{call}() must come before its epoch's end, got epoch {number}, which has ended.")
+        if os.getpid() != self._process:
+            raise UsageError(
+                f"{call}() must be called by process {self._process}, which began epoch {number}, got its fork "
+                f"{os.getpid()}; begin a separate run there."
+            )
+        if threading.get_ident() != self._thread:
+            raise UsageError(
+                f"{call}() must be called by the thread that began epoch {number}, got another one; "
+                "give each thread its own run."
+            )
 
 
 class Epoch:

@@ -13,7 +13,7 @@ from runmanager.app.compose.schema import Config
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.slurm.launcher import SlurmLauncher
-from runmanager.records.host.memory import format_gib, free_memory
+from runmanager.records.host.limits import format_gib, free_memory
 from runmanager.records.host.process import usable_cores
 from runmanager.training.options.dataset import DatasetOptions
 from runmanager.validation import fault

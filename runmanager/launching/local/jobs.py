@@ -8,7 +8,7 @@ from typing import Any
 from runmanager.launching.local.gpus import GpuRequest
 from runmanager.launching.local.time_limits import Limits
 from runmanager.launching.local.worker import Raised, Returned
-from runmanager.records.host.memory import address_space_limit
+from runmanager.records.host.limits import address_space_limit
 from runmanager.records.run.judge import Seen, judge, seen_from_outside
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.signals import signal_name

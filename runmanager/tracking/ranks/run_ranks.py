@@ -62,6 +62,9 @@ class Answer(msgspec.Struct, frozen=True):
 class RankStore:
     """The messages of one run, of rank `rank`, in the process group's `store` below `prefix`.
 
+    A message needs no collective, so it can disturb none of the program's, and a rank that is gone can be told from a
+    slow one: each rank leaves its process's identity.
+
     A rank waits at most `timeout` seconds for another one. Every method raises `RankError` if the store is gone.
     """
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from runmanager.results.stats.curve_crossing import CurvePoint, find_crossings
+from runmanager.results.findings.crossover import CurvePoint, find_crossings
 
 
 def points_of(*given):

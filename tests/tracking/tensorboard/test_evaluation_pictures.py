@@ -22,8 +22,14 @@ from runmanager.tracking.epoch_metrics.evaluation import Evaluation
 from runmanager.tracking.epoch_metrics.prediction_task import PredictionFormat
 from runmanager.tracking.options import TensorBoardOptions
 from runmanager.tracking.sinks import EpochDetails, RunStart
-from runmanager.tracking.tensorboard.evaluation_pictures import EvaluationPictures
-from runmanager.tracking.tensorboard.picture_drawing import BLACK, VERMILION, WHITE, as_png, format_percent
+from runmanager.tracking.tensorboard.evaluation_pictures import (
+    BLACK,
+    VERMILION,
+    WHITE,
+    EvaluationPictures,
+    as_png,
+    format_percent,
+)
 from runmanager.tracking.tensorboard.sink import TensorBoardSink
 
 from ..conftest import Body, images, stored_runs

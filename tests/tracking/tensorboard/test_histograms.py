@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from runmanager.tracking.tensorboard.histograms import (
+from runmanager.tracking.tensorboard.sink import (
     MAX_PARAMETERS,
     MAX_VALUES,
     NUM_BINS,

@@ -1,8 +1,10 @@
-"""A cell of a script: its process runs the script as a child, and supervises it."""
+"""A cell of a script: its process runs the script as a child, of any interpreter, and supervises it."""
 
+import json
 import math
 import os
 import re
+import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +18,6 @@ from runmanager.app.programs.cell_supervisor import CellSpec, ProgramEnd, superv
 from runmanager.app.programs.script.arguments.cell_arguments import make_arguments
 from runmanager.app.programs.script.arguments.script_parser import ScriptParser
 from runmanager.app.programs.script.arguments.setting_words import RUN_DIR, Setting
-from runmanager.app.programs.script.interpreter import Versions
 from runmanager.app.programs.script.output.child_process import ScriptEnd, child_environment, run_script
 from runmanager.app.programs.script.output.printed_metrics import PrintedMetrics
 from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
@@ -26,16 +27,59 @@ from runmanager.app.programs.script.output.script_outcome import (
     with_hidden_modules,
 )
 from runmanager.app.programs.script.torchrun import outcome_of_ranks, run_ranks
-from runmanager.errors import RecordError
+from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.gpus import find_gpus
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.settings.secrets import masked_settings, masked_words, secrets_from_environment
 from runmanager.records.storage.run_folder import RunFolder
+from runmanager.tracking.environment.environment import LIBRARIES
 
-__all__ = ["ResumeSetting", "ScriptCall", "run_script_cell"]
+__all__ = ["ResumeSetting", "ScriptCall", "Versions", "ask_interpreter", "run_script_cell"]
+
 
 _LOSS = re.compile(r"(^|[^a-z])loss($|[^a-z])", re.IGNORECASE)
+
+
+_SECONDS = 60
+_QUESTION = """
+import importlib.metadata, json, platform, sys
+
+def version(name):
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+found = {name: version(name) for name in sys.argv[1:]}
+print(json.dumps([platform.python_version(), {name: each for name, each in found.items() if each is not None}]))
+"""
+
+
+@dataclass(frozen=True)
+class Versions:
+    """The version of Python, and of each installed library."""
+
+    python: str
+    libraries: dict[str, str]
+
+
+def ask_interpreter(python: str) -> Versions:
+    """Ask an interpreter for its versions. Raises `UsageError` if it does not answer."""
+    try:
+        done = subprocess.run(
+            [python, "-c", _QUESTION, *LIBRARIES],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=_SECONDS,
+            stdin=subprocess.DEVNULL,
+        )
+        return Versions(*json.loads(done.stdout.splitlines()[-1]))
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
+        raise UsageError(
+            f"`--python` must be a Python interpreter, got {python}, which does not print its versions: {error}."
+        ) from None
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,15 @@ from runmanager.app.programs.script.arguments.cell_arguments import argument_fau
 from runmanager.app.programs.script.arguments.script_parser import plain
 from runmanager.app.programs.script.arguments.setting_words import DEVICE_NAMES, Setting, parse_settings, setting_word
 from runmanager.app.programs.script.flag_check import FlagCheck, check_flags
-from runmanager.app.programs.script.interpreter import Versions, ask_interpreter
 from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
 from runmanager.app.programs.script.script import Script
-from runmanager.app.programs.script.script_cell import ResumeSetting, ScriptCall, run_script_cell
+from runmanager.app.programs.script.script_cell import (
+    ResumeSetting,
+    ScriptCall,
+    Versions,
+    ask_interpreter,
+    run_script_cell,
+)
 from runmanager.app.programs.script.stored_scalars import stored_scalar_notes
 from runmanager.app.request.command import after_separator
 from runmanager.errors import ConfigurationError
