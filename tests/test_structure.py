@@ -24,7 +24,6 @@ LONG = {"app/programs/application/application.py"}
 """Modules above `MAX_LINES`. The list only shrinks."""
 SMALL_WITH_ONE_IMPORTER = {
     "app/compose/override_errors.py": "imported only where a command is wrong",
-    "app/display/live_layout.py": "",
     "app/programs/script/rank_entry.py": "the main module of each rank",
     "launching/local/huge_pages.py": "",
     "results/export/parquet.py": "imported only by an export to Parquet",

@@ -1,5 +1,6 @@
 """Sweeps from Python, for example from a notebook: started or watched, with a live table in the cell's output."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -11,14 +12,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
-from runmanager.app.display.live_region import terminal_region
-from runmanager.app.display.notebook_output import CellOutput, in_kernel
-from runmanager.app.display.output_console import make_console
-from runmanager.app.follow.slurm_state import local_slurm_queue
-from runmanager.app.follow.sweep_follower import POLL_SECONDS, follow_runs, write_missing_report
-from runmanager.app.follow.sweep_state import SweepReader
+from runmanager.app.display.output import ConsoleOutput, output_of_process
+from runmanager.app.display.watching import POLL_SECONDS, follow_runs
+from runmanager.app.follow.sweep_state import SweepReader, local_slurm_queue
 from runmanager.app.request.command import option_words
 from runmanager.app.request.command_reader import split_fixed
 from runmanager.app.request.sweep_request import Form, SweepRequest
@@ -28,10 +24,9 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.settings.secrets import masked_words
 from runmanager.records.sweep.lookup import find_sweep
-from runmanager.records.sweep.sweep_record import read_sweep_record
 from runmanager.results.sweep import Sweep
 from runmanager.signals import handle_signals
-from runmanager.text import printable, shell_command
+from runmanager.text import shell_command
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
 from runmanager.validation import suggestion
 
@@ -51,12 +46,10 @@ def watch_sweep(sweep: str | PathLike[str], *, metric: str | None = None) -> Swe
     such sweep exists.
     """
     paths = find_sweep(os.fspath(sweep))
-    output = _Output()
-    observer = HeartbeatObserver(wait=output.wait)
-    reader = SweepReader(paths, observer=observer, queue=local_slurm_queue())
+    output = output_of_process()
+    reader = SweepReader(paths, observer=HeartbeatObserver(wait=output.wait), queue=local_slurm_queue())
     try:
-        state = follow_runs(reader, output.console, observer=observer, live_region=output.live_region, metric=metric)
-        write_missing_report(paths, state)
+        follow_runs(reader, output, metric=metric)
     except KeyboardInterrupt:
         output.print_line(
             f"No longer watched; the sweep is still running. To continue: watch_sweep({str(paths.root)!r})"
@@ -86,20 +79,16 @@ def run_sweep(*words: str, name: str, output_root: str | PathLike[str] = "output
         raise UsageError("`dry_run` must be left out, got it; `runmanager sweep --dry-run` shows the plan in a shell.")
     request = SweepRequest(**{each: _as_listed(each, value) for each, value in given.items()})
     command = ["sweep", *option_words(request, given.keys() - {"quiet", "yes"}), *words]
-    output = _Output(quiet=request.quiet)
+    output = output_of_process(quiet=request.quiet)
     output.print_line(f"$ {shell_command(masked_words(['runmanager', *command]))}")
-    driver = _Driver(output)
-    with handle_signals((signal.SIGINT,), driver.interrupt):
-        lines = driver.drive(command, SweepPaths(Path(output_root) / name))
-    if driver.num_interrupts:
-        output.print_line("Interrupted; the same call resumes the sweep.")
-        raise KeyboardInterrupt
-    if driver.status not in _STATUSES_WITH_RUNS or not SweepPaths(Path(output_root) / name).record.exists():
-        fault = UsageError if driver.status == _USAGE_STATUS else SweepError
-        raise fault("\n".join(lines) or f"The sweep's driver must end by itself, got status {driver.status}.")
+    sweep = SweepPaths(Path(output_root) / name)
+    status, lines = _drive(command, sweep, output)
+    if status not in _STATUSES_WITH_RUNS or not sweep.record.exists():
+        fault = UsageError if status == _USAGE_STATUS else SweepError
+        raise fault("\n".join(lines) or f"The sweep's driver must end by itself, got status {status}.")
     for line in lines:
         output.print_line(line)
-    return Sweep(Path(output_root) / name)
+    return Sweep(sweep.root)
 
 
 def _refuse_invalid_words(words: Sequence[str]) -> None:
@@ -124,109 +113,56 @@ def _as_listed(name: str, value: Any) -> Any:
     return [value] if form is Form.SEVERAL else [value.split(",")] if form is Form.GROUPS else value.split(",")
 
 
-class _Output:
-    """Where a display is shown: in a kernel the cell's output, elsewhere this process's console; `quiet` shows none."""
+def _drive(command: Sequence[str], sweep: SweepPaths, output: ConsoleOutput) -> tuple[int, list[str]]:
+    """Run the command, show its runs until it has ended, and return its status and the errors that it printed.
 
-    def __init__(self, *, quiet: bool = False) -> None:
-        self._cell = CellOutput() if in_kernel() else None
-        self.console: Console = make_console() if self._cell is None else self._cell.console
-        self.console.quiet = quiet
-        self.live_region = terminal_region if self._cell is None else self._cell.live_region
+    It has a session of its own, so that interrupts reach it only from here, each once. Raises `KeyboardInterrupt` after
+    any.
+    """
+    began, num_interrupts, num_forwarded = time.time(), 0, 0
 
-    def print_line(self, line: str) -> None:
-        """Print a line without wrapping it, so that it can be copied."""
-        self.console.print(printable(line), soft_wrap=True)
-        self.draw()
+    def interrupt() -> None:
+        nonlocal num_interrupts
+        num_interrupts += 1
 
-    def draw(self) -> None:
-        """Update the cell's output."""
-        if self._cell is not None:
-            self._cell.draw()
-
-    def wait(self, seconds: float) -> None:
-        """Update the output and sleep."""
-        self.draw()
-        time.sleep(seconds)
-
-
-class _Driver:
-    """The command in a child process and a new session, so that interrupts reach it only from here, each once."""
-
-    def __init__(self, output: _Output) -> None:
-        self._output = output
-        self._num_forwarded = 0
-        self._began = time.time()
-        self.num_interrupts = 0
-        self.status: int | None = None
-
-    def interrupt(self) -> None:
-        """Stop after the running epochs; on a second call, at once."""
-        self.num_interrupts += 1
-
-    def drive(self, command: Sequence[str], sweep: SweepPaths) -> list[str]:
-        """Start the command, show its runs until it has ended, and return the errors that it printed."""
-        with tempfile.TemporaryFile("w+") as errors:
-            process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "runmanager.cli.subprocess_main",
-                    str(os.getpid()),
-                    command[0],
-                    "--quiet",
-                    "--yes",
-                    *command[1:],
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,  # the same is in the files
-                stderr=errors,
-                start_new_session=True,
-            )
-            try:
-                self._follow(process, sweep)
-            except BaseException:
-                process.terminate()
-                raise
-            errors.seek(0)
-            return [line.removeprefix("error: ") for line in errors.read().splitlines()]
-
-    def _follow(self, process: "subprocess.Popen[bytes]", sweep: SweepPaths) -> None:
-        def has_left() -> bool:
-            self.status = process.poll()
-            return self.status is not None
-
-        def wait(seconds: float) -> None:
-            self._forward_interrupts(process)
-            self._output.wait(seconds)
-
-        while not has_left() and not _is_driver_of(sweep, process.pid):
-            wait(POLL_SECONDS)
-        if self.status is None or (self.status in _STATUSES_WITH_RUNS and sweep.record.exists()):
-            observer = HeartbeatObserver(wait=wait)
-            reader = SweepReader(sweep, observer=observer, queue=local_slurm_queue())
-            output = self._output
-            follow_runs(
-                reader,
-                output.console,
-                observer=observer,
-                live_region=output.live_region,
-                has_left=has_left,
-                since=self._began,
-            )
-
-    def _forward_interrupts(self, process: "subprocess.Popen[bytes]") -> None:
-        for number in range(self._num_forwarded, self.num_interrupts):
+    def wait(seconds: float) -> None:
+        nonlocal num_forwarded
+        while num_forwarded < num_interrupts:
             process.send_signal(signal.SIGINT)
-            self._output.print_line(
-                "Stopping at once." if number else "Stopping after this epoch; interrupt again to stop at once."
-            )
-        self._num_forwarded = self.num_interrupts
+            if not num_forwarded:  # the driver says what it does about it
+                output.print_line("The sweep is asked to stop; interrupt again to stop at once.")
+            num_forwarded += 1
+        output.wait(seconds)
 
+    def has_left() -> bool:
+        return process.poll() is not None
 
-def _is_driver_of(sweep: SweepPaths, pid: int) -> bool:
-    """Whether process `pid` has begun to run the sweep."""
-    try:
-        plan = read_sweep_record(sweep)
-    except RecordError:
-        return False  # the process reads it too, and reports the error
-    return plan is not None and any(each.pid == pid for each in plan.drivers)
+    def has_begun() -> bool:
+        with contextlib.suppress(RecordError):  # the process reads it too, and reports the error
+            return any(each.pid == process.pid for each in reader.drivers_at_work)
+        return False
+
+    reader = SweepReader(sweep, observer=HeartbeatObserver(wait=wait), queue=local_slurm_queue())
+    child = [sys.executable, "-m", "runmanager.cli.subprocess_main", str(os.getpid())]
+    with tempfile.TemporaryFile("w+") as errors, handle_signals((signal.SIGINT,), interrupt):
+        process = subprocess.Popen(
+            [*child, command[0], "--quiet", "--yes", *command[1:]],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,  # the same is in the files
+            stderr=errors,
+            start_new_session=True,
+        )
+        try:
+            while not has_left() and not has_begun():
+                wait(POLL_SECONDS)
+            if process.returncode is None or (process.returncode in _STATUSES_WITH_RUNS and sweep.record.exists()):
+                follow_runs(reader, output, has_left=has_left, since=began)
+        except BaseException:
+            process.terminate()
+            raise
+        errors.seek(0)
+        lines = [line.removeprefix("error: ") for line in errors.read().splitlines()]
+    if num_interrupts:
+        output.print_line("Interrupted; the same call resumes the sweep.")
+        raise KeyboardInterrupt
+    return process.returncode, lines

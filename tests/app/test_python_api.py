@@ -106,10 +106,11 @@ def test_a_sweep_of_a_program_prints_lines_and_ends_with_the_program(
         )
     )
     assert process.stdout is not None
-    lines = [process.stdout.readline().rstrip() for _ in range(3)]
+    lines = [process.stdout.readline().rstrip() for _ in range(4)]
     assert lines[0].startswith("$ runmanager sweep --name long --output-root 'made here' dataset=fake dataset.size=64 ")
     assert re.fullmatch(r"made here/long: 1 cell: 1 (pending|running)", lines[1])
-    assert re.fullmatch(r"\[1/1\] \S+ started", lines[2])
+    assert lines[2] == "1 run to do, in made here/long"
+    assert re.fullmatch(r"\[1/1\] \S+ started", lines[3])
     sweep = SweepPaths(tmp_path / "made here" / "long")
     plan = read_sweep_record(sweep)
     assert plan is not None

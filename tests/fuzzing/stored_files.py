@@ -10,6 +10,7 @@ import msgspec
 
 from benchmarks.stored_sweep import write_stored_sweep
 from runmanager.app.display.running_run import RunningRun
+from runmanager.app.follow.sweep_feed import SweepFeed
 from runmanager.app.follow.sweep_state import SweepReader
 from runmanager.launching.slurm.job_registry import read_job_registry
 from runmanager.records.files.paths import RunPaths, SweepPaths
@@ -24,6 +25,7 @@ from runmanager.records.storage.claims import claim_attempt, release_claim
 from runmanager.records.storage.labels import Labels, SweepLabels
 from runmanager.records.storage.reader import read_last_sign_of_life, read_record
 from runmanager.records.storage.versioned_file import encode_record
+from runmanager.records.sweep.messages import Messages
 from runmanager.results.findings.answer_sentences import answers
 from runmanager.results.findings.roofline import roofline_rows
 from runmanager.results.load.loader import read_results, read_summary
@@ -72,7 +74,9 @@ def _read_sweep(paths: SweepPaths) -> None:
         text.encode()
     render_results(table, limit=10, width=100)
     listing([list_sweep(paths, paths.root.parent, now_ns=time.time_ns(), summaries=SummaryMemory(), sizes={})])
-    SweepReader(paths, observer=_observer()).read().in_words()
+    feed = SweepFeed(SweepReader(paths, observer=_observer()))
+    feed.first_look(since=0.0)
+    feed.state.in_words()
     snapshot = SweepSnapshot.read(paths)
     to_csv(snapshot.epochs).encode()
     to_csv(snapshot.comparison).encode()
@@ -218,6 +222,13 @@ def _labels(folder: Path) -> list[bytes]:
     return [encode_record(SweepLabels(tags=("good",), note="a note", runs={run: Labels(("best",), "look")}))]
 
 
+def _messages(folder: Path) -> list[bytes]:
+    paths = _sweep(folder)
+    Messages(paths).say("the disk is full")
+    Messages(paths).say("a  killed; retried (2 of 2)", retried=_first(paths).name)
+    return [paths.messages.read_bytes()]
+
+
 def _claimed(folder: Path) -> Read:
     run = _last(_sweep(folder))
 
@@ -330,6 +341,9 @@ TARGETS = {
         share=2,
     ),
     "labels": Target("labels.json", _file_of_sweep(lambda sweep: sweep.labels), _labels, is_json=True, share=0.5),
+    "messages": Target(
+        "messages.jsonl", _file_of_sweep(lambda sweep: sweep.messages), _messages, is_json=True, share=0.5
+    ),
     "heartbeat": Target(
         "heartbeat", _heartbeat, lambda folder: [b" ".join([digit * 20] * 3) for digit in (b"0", b"9")], share=0.5
     ),

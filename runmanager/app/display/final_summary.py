@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from runmanager.app.display.output_console import line_of
 from runmanager.app.display.run_line import has_instead, has_metric, run_label
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
@@ -16,7 +17,7 @@ from runmanager.records.run.status import Reason, Status
 from runmanager.records.settings.signature import short_signature
 from runmanager.records.storage.reader import StoredRun
 from runmanager.records.sweep.lookup import command_on, typed_name
-from runmanager.text import in_backticks, pluralize, printable_line, shell_command, wrapped
+from runmanager.text import in_backticks, pluralize, shell_command
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -68,7 +69,7 @@ def show_results(
     elif metric is not None and _is_missing(metric, contents.runs):
         have = has_instead(metric, contents.runs, verb="have")
         said.append(f"No finished run has the metric {metric}, by which cells were to be ranked: they {have}")
-    lines = [_line(line, console) for line in (*where, *again, "", *said)]
+    lines = [line_of(line, console) for line in (*where, *again, "", *said)]
     console.print()
     tables = _tables_that_fit(sweep, results, comparison, console, num_lines_below=_height(lines, console))
     console.print(tables, crop=False)
@@ -195,18 +196,12 @@ def show_duel(sweep: SweepPaths, console: Console, is_written: bool) -> None:
     where = _side_by_side(console, f"Rounds: {sweep.report}", f"Results: {sweep.results('csv')}") if is_written else []
     console.print()
     said = [*duel_rates(comparison), *bottleneck_notes(matches), *where, ""]
-    _print_lines(console, [_line(line, console) for line in said])
+    _print_lines(console, [line_of(line, console) for line in said])
 
 
 def _print_lines(console: Console, lines: Sequence[Text]) -> None:
     for line in lines:
         console.print(line, soft_wrap=True)
-
-
-def _line(text: str, console: Console) -> Text:
-    """A line wrapped between words, and not in a command, in a terminal; unwrapped in a log."""
-    line = printable_line(text)
-    return Text(wrapped(line, console.width) if console.is_terminal else line)
 
 
 def _side_by_side(console: Console, *parts: str) -> list[str]:

@@ -9,7 +9,7 @@ from runmanager.records.run.run_record import EpochRecord
 from runmanager.results.table_model.columns import MISSING
 from runmanager.text import printable_line
 
-__all__ = ["RESULTS", "Layout", "LiveRow", "duration", "used_headings", "values_of"]
+__all__ = ["RESULTS", "Layout", "LiveLayout", "LiveRow", "duration", "footer"]
 
 _BAR_WIDTH = 10  # that of the longest state
 _MIN_LABEL_WIDTH = 12
@@ -103,8 +103,8 @@ class Layout:
         """
         most = max(_MIN_LABEL_WIDTH, width * 2 // 5)
         widest = max(labels, key=len, default="")
-        names = names_of(widest) if len(widest) > most else ""
-        shown = map(values_of, labels) if names else labels
+        names = _names_of(widest) if len(widest) > most else ""
+        shown = map(_values_of, labels) if names else labels
         label = max(_MIN_LABEL_WIDTH, min(max(map(len, shown), default=0), most))
         room = width - len("> ") - label - 1 - _BAR_WIDTH - 1  # some terminals wrap after the last character
         columns = _by_priority(logged, requested, unused)
@@ -146,7 +146,40 @@ class Layout:
         return text
 
     def _shortened(self, label: str) -> str:
-        return _cut(values_of(label) if self.names else label, self.label)
+        return _cut(_values_of(label) if self.names else label, self.label)
+
+
+class LiveLayout:
+    """The columns that the rows noted so far need; all of them until one row has a result.
+
+    `labels` are those of the runs. Logged metrics have columns where there is room, the requested `metric` first.
+    """
+
+    def __init__(self, *, labels: Collection[str] = (), metric: str | None = None) -> None:
+        # The widest decide, with names and without; a large sweep is not gone through again for each row.
+        self._labels = {max(labels, key=key) for key in (len, lambda label: len(_values_of(label)))} if labels else ()
+        self._requested = metric
+        self._logged: dict[str, None] = {}
+        self._used: set[str] = set()
+        self._counted: set[str] = set()
+
+    def note(self, row: LiveRow) -> None:
+        """Keep which columns this row needs."""
+        self._logged |= dict.fromkeys(row.metrics)
+        self._used |= {heading for heading, value in _values(row).items() if value}
+        if row.epoch is not None:
+            self._counted.add(row.counted)
+
+    def fitting(self, width: int) -> Layout:
+        """Return the layout for a terminal of `width` characters."""
+        return Layout.fitting(
+            width,
+            labels=self._labels,
+            logged=tuple(self._logged),  # a copy, as a thread redraws the table
+            requested=self._requested,
+            unused=RESULTS - self._used if self._used & RESULTS or self._logged else (),
+            counted="step" if self._counted == {"step"} else "epoch",
+        )
 
 
 def _fitting(columns: Sequence[_Column], room: int) -> list[_Column]:
@@ -171,11 +204,6 @@ def _by_priority(logged: Sequence[str], requested: str | None, unused: Container
     others = list(of_logged.values())
     before, after = others[:_NUM_LOGGED_BEFORE_SPEED], others[_NUM_LOGGED_BEFORE_SPEED:]
     return [*used[:_NUM_FIXED], *first, *used[_NUM_FIXED:outcomes], *before, *used[outcomes:], *after]
-
-
-def used_headings(row: LiveRow) -> set[str]:
-    """Return the headings of the columns, but for logged metrics, that have a value in this row."""
-    return {heading for heading, value in _values(row).items() if value}
 
 
 def _values(row: LiveRow) -> dict[str, str]:
@@ -208,12 +236,12 @@ def _padded(text: str, column: _Column) -> str:
     return _cut(text, column.width).rjust(column.width)
 
 
-def values_of(label: str) -> str:
+def _values_of(label: str) -> str:
     """Return a label without the names of its settings, as their values tell the rows apart."""
     return ",".join(part.rpartition("=")[2] for part in label.split(","))
 
 
-def names_of(label: str) -> str:
+def _names_of(label: str) -> str:
     """Return the names of a label's settings, empty if it has none."""
     return ",".join(name for part in label.split(",") if (name := part.rpartition("=")[0]))
 

@@ -7,10 +7,11 @@ from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.text import Text
 
-from runmanager.text import printable
+from runmanager.text import printable, printable_line, wrapped
 
-__all__ = ["TextConsole", "make_console", "width_of_output"]
+__all__ = ["TextConsole", "line_of", "make_console", "width_of_output"]
 
 _WHOLE = 10_000  # characters, wider than any table
 
@@ -37,6 +38,12 @@ def make_console(environment: Mapping[str, str] = os.environ) -> TextConsole:
     # FORCE_COLOR forces colours without a terminal, as in a log, where lines still cannot be redrawn.
     interactive = None if sys.stdout.isatty() else False
     return TextConsole(force_interactive=interactive, width=width_of_output(environment))
+
+
+def line_of(text: str, console: Console) -> Text:
+    """Return a line wrapped between words, and not in a command, in a terminal; unwrapped in a log."""
+    line = printable_line(text)
+    return Text(wrapped(line, console.width) if console.is_terminal else line)
 
 
 def width_of_output(environment: Mapping[str, str] = os.environ) -> int | None:

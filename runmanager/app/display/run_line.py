@@ -22,7 +22,6 @@ __all__ = [
     "is_without_metrics",
     "logged_results",
     "missing_metric",
-    "paired_measure_seconds",
     "planned_epochs",
     "progress_text",
     "run_label",
@@ -122,13 +121,6 @@ def planned_epochs(record: RunRecord) -> int:
         return 0  # another program's `epochs` may mean anything
     epochs = record.config.get("epochs")
     return epochs if isinstance(epochs, int) else 0
-
-
-def paired_measure_seconds(config: Mapping[str, Any]) -> float:
-    """Return the seconds for which a run may be measured side by side after its epochs; 0 without `measure=paired`."""
-    measure = config.get("measure")
-    seconds = measure.get("max_seconds") if isinstance(measure, Mapping) else None
-    return float(seconds) if isinstance(seconds, int | float) else 0.0
 
 
 def missing_metric(name: str, run: StoredRun) -> str:

@@ -15,11 +15,14 @@ from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.compose_cells import parse_overrides, prepare_job_cells
 from runmanager.app.compose.grid_size import count_cells
 from runmanager.app.display.final_summary import show_results
+from runmanager.app.display.output import ConsoleOutput
 from runmanager.app.display.output_console import make_console
 from runmanager.app.display.progress import RunDisplay
 from runmanager.app.driver.driver_faults import DriverFaults, require_sweep_folder, write_and_show_results
 from runmanager.app.driver.host_capacity import check_host_capacity
 from runmanager.app.driver.preflight import check_cells, refuse_literal_secrets, require_output_root
+from runmanager.app.follow.sweep_feed import SweepFeed
+from runmanager.app.follow.sweep_state import SweepReader
 from runmanager.errors import ConfigurationError, RecordError, RunFailedError, SweepError, UsageError
 from runmanager.launching.derived_settings import derived_settings
 from runmanager.launching.hydra_internals import job_exception
@@ -123,7 +126,8 @@ class OtherSweeper:
         if self._sweep is None:
             self._sweep = SweepPaths(folder)
             self._before = {name: self._attempt(name) for name in run_names(self._sweep)}
-            self._display = RunDisplay(make_console(), num_runs=0, quiet=self._quiet)
+            self._display = RunDisplay(ConsoleOutput(make_console()), quiet=self._quiet)
+            self._feed = SweepFeed(SweepReader(self._sweep))
         self._cells += [plan_cell(cell.signature, run, cell.config) for cell, run in zip(grid.cells, runs, strict=True)]
         settings = [cell.settings for cell in self._cells]
         axes = {name: [each[name] for each in settings if name in each] for name in differing_settings(settings)}
@@ -140,11 +144,11 @@ class OtherSweeper:
         self._show_ended()
 
     def _show_ended(self) -> None:
-        self._display.count_to(self._num_jobs)
+        self._display.num_runs = self._num_jobs
         for name in self._begun():
             if name not in self._shown:
                 self._shown.add(name)
-                self._display.ended(self._paths.run(name))
+                self._display.show(self._feed.end(self._paths.run(name)))
 
     @property
     def _paths(self) -> SweepPaths:

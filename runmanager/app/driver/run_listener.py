@@ -3,30 +3,29 @@
 import contextlib
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Self
 
+from msgspec.structs import replace
 from rich.console import Console
 
 from runmanager.app.display.final_summary import show_results
+from runmanager.app.display.output import ConsoleOutput
 from runmanager.app.display.progress import RunDisplay
 from runmanager.app.display.run_line import run_label
 from runmanager.app.display.run_times import RunTimes
 from runmanager.app.driver.driver_faults import DriverFaults, require_sweep_folder, write_and_show_results
-from runmanager.app.driver.other_drivers import follow_other_drivers, stored_record
+from runmanager.app.driver.other_drivers import stored_record
+from runmanager.app.follow.sweep_feed import SweepFeed
 from runmanager.app.follow.sweep_state import SweepReader
-from runmanager.errors import RecordError
 from runmanager.launching.local.engine import Job, Listener, ProcessExit
 from runmanager.launching.local.jobs import outcome_of_exit
 from runmanager.launching.local.worker import Raised, Returned
-from runmanager.launching.plan import Action, PlannedRun, is_still_to_run
+from runmanager.launching.plan import Action, PlannedRun, is_still_to_run, was_cut_short
 from runmanager.records.files.folders import FolderIdentity
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Outcome, Reason, Status
-from runmanager.records.storage.reader import read_record
-from runmanager.records.storage.run_end import RunEnd, end_gone_run, find_end, write_end
+from runmanager.records.storage.run_end import RunEnd, end_gone_run, end_silent_run, find_end, write_end
 from runmanager.records.storage.stops import note_stop
 from runmanager.records.sweep.lookup import command_on
 from runmanager.results.write_throttle import WriteThrottle
@@ -34,6 +33,9 @@ from runmanager.signals import INTERRUPTED_STATUS
 from runmanager.text import pluralize, shell_command
 
 __all__ = ["SweepListener", "write_tables_alone"]
+
+_POLL_SECONDS = 0.2  # between two looks at the cells of other drivers
+_AGAIN = "Ctrl-C again stops at once."
 
 
 class SweepListener(Listener):
@@ -67,6 +69,8 @@ class SweepListener(Listener):
         self._console = console
         self._quiet = quiet
         self._observer = observer or HeartbeatObserver()
+        self._reader = SweepReader(sweep, observer=self._observer)
+        self._feed = SweepFeed(self._reader)
         self._show = show
         self._resuming = tuple(resuming)
         self._running: dict[int, PlannedRun] = {}
@@ -90,8 +94,7 @@ class SweepListener(Listener):
         is_live = console.is_interactive and not quiet and bool(shown)
         times = RunTimes.of_plan(plan, sweep) if is_live else RunTimes()
         self._display = RunDisplay(
-            console,
-            num_runs=len(shown),
+            ConsoleOutput(console),
             quiet=quiet,
             labels=[run_label(each.name) for each in shown],
             metric=metric,
@@ -101,37 +104,38 @@ class SweepListener(Listener):
             skipped=self._skipped,
         )
 
-    def __enter__(self) -> Self:
-        if not self._quiet:
-            kept = sum(each.action is Action.KEEP for each in self._plan)
-            resumed = sum(each.action is Action.RESUME for each in self._to_run)
-            known = f", {resumed} of them resumed" if resumed else ""
-            known += f", {kept} finished already" if kept else ""
-            refused = sum(each.action is Action.REFUSE for each in self._plan)
-            known += f", {refused} refused" if refused else ""
-            if self._skipped:
-                whys = ", ".join(dict.fromkeys(self._skipped.values()))
-                known += f", {pluralize(len(self._skipped), 'cell')} skipped ({whys})"
-            to_do = pluralize(len(self._to_run) - len(self._skipped), "run")
-            self._display.say(f"{to_do} to do{known}, in {self._sweep.root}")
-            said: dict[str, list[str]] = {}
-            for each in self._plan:
-                is_kept_though = each.action is Action.KEEP and (each.changes or each.is_damaged)
-                is_special = (
-                    each.action in (Action.LEAVE, Action.MEASURE, Action.REFUSE) or each.continuation is not None
-                )
-                if is_special or is_kept_though or each.variables:
-                    said.setdefault(each.why, []).append(run_label(each.name))
-            for why, labels in said.items():
-                more = f" and {pluralize(len(labels) - 1, 'other')}" if len(labels) > 1 else ""
-                self._display.say(f"{labels[0]}{more}: {why}")
-        self._display.__enter__()
-        return self
+    @contextlib.contextmanager
+    def showing_runs(self) -> Iterator[None]:
+        """A context in which runs are shown, after what is to be done."""
+        for line in self._plan_in_words():
+            said = self._feed.say(line)
+            self._display.show(() if self._quiet else said)
+        with self._display.redrawn():
+            yield
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._display.__exit__(kind, error, traceback)
+    def _plan_in_words(self) -> list[str]:
+        """What is to be done, and what must be known of some of the cells."""
+        counts = [
+            (sum(each.action is Action.RESUME for each in self._to_run), "of them resumed"),
+            (sum(each.action is Action.KEEP for each in self._plan), "finished already"),
+            (sum(each.action is Action.REFUSE for each in self._plan), "refused"),
+        ]
+        parts = [f"{pluralize(len(self._to_run) - len(self._skipped), 'run')} to do"]
+        parts += [f"{number} {what}" for number, what in counts if number]
+        if self._skipped:
+            whys = ", ".join(dict.fromkeys(self._skipped.values()))
+            parts.append(f"{pluralize(len(self._skipped), 'cell')} skipped ({whys})")
+        said: dict[str, list[str]] = {}
+        for each in self._plan:
+            is_kept_though = each.action is Action.KEEP and (each.changes or each.is_damaged)
+            is_special = each.action in (Action.LEAVE, Action.MEASURE, Action.REFUSE) or each.continuation is not None
+            if is_special or is_kept_though or each.variables:
+                said.setdefault(each.why, []).append(run_label(each.name))
+        notes = [", ".join([*parts, f"in {self._sweep.root}"])]
+        for why, labels in said.items():
+            more = f" and {pluralize(len(labels) - 1, 'other')}" if len(labels) > 1 else ""
+            notes.append(f"{labels[0]}{more}: {why}")
+        return notes
 
     def wants(self, key: int) -> bool:
         require_sweep_folder(self._sweep, self._folder)
@@ -140,7 +144,7 @@ class SweepListener(Listener):
         if is_still_to_run(run, record):
             return True
         if record is not None and record.status.is_ended:
-            self._display.ended(run.paths)
+            self._display.show(self._feed.end(run.paths))
         else:
             self._elsewhere.append(run)
         return False
@@ -149,13 +153,14 @@ class SweepListener(Listener):
         run = self._to_run[job.key]
         self._running[job.key] = run
         self._pids[job.key] = pid
-        self._display.started(run.name, run.paths, run.cell.epochs, measure_seconds=run.cell.measure_seconds)
+        record = replace(run.pending_record(), status=Status.RUNNING, epochs_planned=run.cell.epochs)
+        self._display.show(self._feed.begin(run.paths, record))
         if self._has_new_end and self._pace.is_due:  # while a run works, so that it costs no time
             self._write_tables_meanwhile()
 
     def tick(self) -> None:
         require_sweep_folder(self._sweep, self._folder)
-        self._display.follow([run.paths for run in self._running.values()])
+        self._display.show(())
         is_last_batch = len(self._went_well) + len(self._running) >= len(self._to_run)
         if self._has_new_end and is_last_batch and self._running and self._pace.is_due:
             self._write_tables_meanwhile()
@@ -165,11 +170,10 @@ class SweepListener(Listener):
             record = stored_record(run)
             if record is not None and record.owner is not None and record.owner.pid == self._pids[key]:
                 note_stop(run.paths, record.attempt)
-        how = " after this epoch"
-        if any(run.cell.command for run in self._running.values()):  # another program; most end at once
-            how = ": the program is asked to end (SIGTERM)"
-        self._display.stopping()
-        self._display.say("Stopping at once." if at_once else f"Stopping{how}; Ctrl-C again stops at once.")
+        self._display.is_stopping = True
+        is_other = any(run.cell.command for run in self._running.values())  # another program; most end at once
+        line = f"Stopping{': the program is asked to end (SIGTERM)' if is_other else ' after this epoch'}"
+        self._say("Stopping at once." if at_once else f"{line}.", here="" if at_once else f"{line}; {_AGAIN}")
 
     def finalize(self, ending: ProcessExit) -> None:
         require_sweep_folder(self._sweep, self._folder)  # or its end would be written into a folder made for it
@@ -186,7 +190,7 @@ class SweepListener(Listener):
                 write_end(run.paths, record, traceback=traceback)
                 end = RunEnd(end.outcome, is_recorded=True)
             except OSError as error:  # a full disk must not end the other runs
-                self._display.say(f"The end of {run.name} could not be written: {error} Tried again at the end.")
+                self._say(f"The end of {run.name} could not be written: {error} Tried again at the end.")
                 self._unwritten[run.paths.name] = run.paths, record
         self._ends[key] = end
 
@@ -198,17 +202,16 @@ class SweepListener(Listener):
         run = self._running.pop(ending.job.key)
         self._ends.pop(ending.job.key, None)
         self._unwritten.pop(run.paths.name, None)
-        message = f"{outcome.status} ({outcome.reason}): {outcome.message}"
-        self._display.retrying(run.name, run.paths, f"{message}; retried ({tries + 1} of {of})")
+        message = f"{outcome.status} ({outcome.reason}): {outcome.message}; retried ({tries + 1} of {of})"
+        self._say(f"{run_label(run.name)}  {message}", retried=run.paths)
 
     def halted(self) -> None:
         self.is_halted = True
-        self._display.say("on_error=stop: no further run is started.")
+        self._say("on_error=stop: no further run is started.")
 
     def ended(self, ending: ProcessExit) -> None:
         run, end = self._running.pop(ending.job.key), self._ends.pop(ending.job.key)
         if end is None:
-            self._display.dropped(run.paths)
             self._elsewhere.append(run)
             return
         outcome = end.outcome
@@ -217,9 +220,9 @@ class SweepListener(Listener):
             self._between[run.paths.name] = run
             return
         self._between.pop(run.paths.name, None)
-        self._display.ended(run.paths)
+        self._display.show(self._feed.end(run.paths))
         if not end.is_recorded:
-            self._display.say(f"  this time: {outcome.status} ({outcome.reason}): {outcome.message}")
+            self._say(f"  this time: {outcome.status} ({outcome.reason}): {outcome.message}")
         self._has_new_end = True
 
     @contextlib.contextmanager
@@ -231,7 +234,7 @@ class SweepListener(Listener):
         finally:
             self._has_next_session = lambda: False
             for run in self._between.values():  # no further session was started
-                self._display.ended(run.paths)
+                self._display.show(self._feed.end(run.paths))
             self._between.clear()
 
     def follow_other_drivers(self) -> list[PlannedRun]:
@@ -243,7 +246,16 @@ class SweepListener(Listener):
         silent = [run for key, run in enumerate(self._to_run) if key not in self._pids and run not in self._elsewhere]
         running = [run for run in silent if (record := stored_record(run)) and record.status is Status.RUNNING]
         followed, self._elsewhere = [*self._elsewhere, *running], []
-        return follow_other_drivers(followed, self._display, self._observer)
+        waited = [run.paths for run in followed]
+        while waited:
+            for cell in self._reader.read(waited).cells:
+                if cell.is_ended:
+                    end_silent_run(cell.paths, self._observer)  # if it has vanished with its host
+            self._display.show(self._feed.poll(waited))
+            waited = [cell.paths for cell in self._feed.state.cells if cell.is_running]
+            if waited:
+                self._observer.wait(_POLL_SECONDS)
+        return [run for run in followed if (record := stored_record(run)) is None or was_cut_short(record)]
 
     def take(self, runs: Sequence[PlannedRun]) -> int:
         """Add runs; return the key of the first."""
@@ -252,11 +264,8 @@ class SweepListener(Listener):
 
     def has_claimed(self, key: int) -> bool:
         """Whether the last attempt of a run has claimed its folder."""
-        try:
-            owner = read_record(self._to_run[key].paths).owner
-        except RecordError:
-            return False
-        return owner is not None and owner.pid == self._pids.get(key)
+        record = stored_record(self._to_run[key])
+        return record is not None and record.owner is not None and record.owner.pid == self._pids.get(key)
 
     @property
     def has_begun(self) -> bool:
@@ -264,12 +273,15 @@ class SweepListener(Listener):
         before = [(0 if run.stored is None else run.stored.attempt, stored_record(run)) for run in self._to_run]
         return bool(self._pids) or any(record is not None and record.attempt > attempt for attempt, record in before)
 
+    def _say(self, line: str, *, here: str = "", retried: RunPaths | None = None) -> None:
+        self._display.show(self._feed.say(line, here=here, retried=retried))
+
     def _write_tables_meanwhile(self) -> None:
         self._has_new_end = False
         try:
             self._write_tables()
         except Exception as error:  # must not end the runs, whose results are in their records
-            self._display.say(f"The tables could not be written ({type(error).__name__}: {error}); tried again later.")
+            self._say(f"The tables could not be written ({type(error).__name__}: {error}); tried again later.")
 
     def _write_tables(self) -> None:
         from runmanager.results.result_files import write_tables
@@ -302,7 +314,7 @@ class SweepListener(Listener):
         """Say how many cells ended how, without the tables, and return the exit status of an interrupted command."""
         if not self._quiet:
             with self.faults.kept("The results could not be shown"):
-                self._display.say(SweepReader(self._sweep).read().in_words())
+                self._display.say(self._reader.read().in_words())
         return self._interrupted()
 
     def _interrupted(self) -> int:

@@ -14,7 +14,7 @@ from hydra.plugins.launcher import Launcher
 from rich.console import Console
 
 from runmanager.app.display.final_summary import show_duel, show_results
-from runmanager.app.display.output_console import make_console
+from runmanager.app.display.output_console import line_of, make_console
 from runmanager.app.display.sweep_end import announce_end, notification_faults, ring
 from runmanager.app.driver.cell_launching import is_detached, launch_cells
 from runmanager.app.driver.other_drivers import end_silent_runs, stored_record
@@ -47,7 +47,7 @@ from runmanager.records.storage.reader import SweepContents, read_sweep
 from runmanager.records.sweep.start_order import Order
 from runmanager.records.sweep.sweep_record import add_cells, fresh_sweep_folder, leave_sweep, read_sweep_record
 from runmanager.signals import INTERRUPTED_STATUS, handle_signals
-from runmanager.text import pluralize, printable_line, wrapped
+from runmanager.text import pluralize
 from runmanager.tracking.environment.cell_process import runs_within, telling_sweep
 from runmanager.tracking.environment.environment import command_line
 from runmanager.validation import fault
@@ -192,9 +192,7 @@ class SweepDriver:
 
     def _print_line(self, line: str) -> None:
         if not self._options.quiet:
-            text = printable_line(line)
-            text = wrapped(text, self._console.width) if self._console.is_terminal else text
-            self._console.print(text, soft_wrap=True)
+            self._console.print(line_of(line, self._console), soft_wrap=True)
 
     def _print_pairing_notices(self, grid: CellGrid) -> None:
         for line in pairing_notices(grid, self._pairing):
@@ -352,7 +350,7 @@ class SweepDriver:
         """
         returns: list[JobReturn] = []
         first = 0
-        with listener:
+        with listener.showing_runs():
             try:
                 while True:
                     for batch in self._batches(to_run):

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from runmanager.app.follow.slurm_state import local_slurm_queue
-from runmanager.app.follow.sweep_state import CellState, SweepReader
+from runmanager.app.follow.sweep_state import CellState, SweepReader, local_slurm_queue
 from runmanager.app.request.override_quoting import format_override
 from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.atomic_files import locked_folder
@@ -68,14 +67,13 @@ def require_rest(sweep: SweepPaths, run: RunPaths | None = None) -> None:
     With `run`, other runs of the sweep that are running without a driver are not an obstacle. Raises `UsageError` for
     living ones, and `RecordError` for a damaged sweep.json, which cannot tell.
     """
-    state = SweepReader(sweep, queue=local_slurm_queue()).read()
+    reader = SweepReader(sweep, queue=local_slurm_queue())
+    state = reader.read()
     cells = [cell for cell in state.cells if run is None or cell.paths.name == run.name]
     if alive := [cell for cell in cells if cell.is_running]:
         raise UsageError(f"{alive[0].paths.root} must have ended, got a run that {_life_in_words(alive[0])}.")
     if state.is_driven is not False:
-        plan = read_sweep_record(sweep)
-        drivers = [each for each in (plan.drivers if plan else ()) if each.is_alive() is not False]
-        where = ", ".join(f"process {each.pid} on {each.host}" for each in drivers)
+        where = ", ".join(f"process {each.pid} on {each.host}" for each in reader.drivers_at_work)
         may = "is" if state.is_driven else "may be"
         raise UsageError(f"{sweep.root} must be at rest, got {where}, which {may} at work on it; end it there first.")
     # Without an answer of Slurm, a cell that has not ended may still have a job.

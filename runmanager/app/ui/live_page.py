@@ -14,9 +14,8 @@ from functools import cache
 from urllib.parse import quote, urlencode
 
 from runmanager.results.report.html_pages import render_template
-from runmanager.results.report.html_table import HtmlTable
 
-__all__ = ["LivePage", "address_of", "compare_address", "live_page", "live_part"]
+__all__ = ["LivePage", "address_of", "compare_address", "live_page"]
 
 _POLICY = re.compile(r'(<meta http-equiv="Content-Security-Policy" content=")([^"]*)(">)')
 _DATA = re.compile(r'<script type="application/json"[^>]*>.*?</script>\n?', re.DOTALL)
@@ -62,15 +61,6 @@ def live_page(page: str, links: Sequence[tuple[str, str]]) -> LivePage:
         scripts=f"<script>{_script()}</script>{_DATA.sub('', scripts, count=1)}",
         policy=policy,
     )
-
-
-def live_part(status: str, *, version: str, drawn: str, table: HtmlTable | None = None) -> str:
-    """Return what stands below a page's heading, and all that is sent while nothing else has changed.
-
-    `version` is that of the files and `drawn` names the drawing of the page that belongs to it; a page that asks for
-    news gives both back.
-    """
-    return render_template("ui/live.html", status=status, version=version, drawn=drawn, table=table)
 
 
 def address_of(sweep: str) -> str | None:

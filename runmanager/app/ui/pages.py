@@ -3,25 +3,29 @@
 import datetime
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
 
 from runmanager.app.ui.drawing import Drawer, Drawing, DrawnPage
-from runmanager.app.ui.live_page import LivePage, live_part
+from runmanager.app.ui.live_page import LivePage
 from runmanager.app.ui.opened_sweep import OpenedSweep
 from runmanager.app.ui.sweep_board import BoardSweep, SweepBoard
 from runmanager.app.ui.sweep_pages import comparison_page, listing_page, message_page
+from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.sweep.messages import read_messages
 from runmanager.results.gate.sweep_pairs import TwoSweeps
+from runmanager.results.report.html_pages import render_template
 from runmanager.results.report.html_table import HtmlTable
-from runmanager.text import pluralize
+from runmanager.text import pluralize, printable_line
 
 __all__ = ["Pages", "View"]
 
 _MAX_OPEN = 6  # sweeps and comparisons in memory; others are made again when they are asked for
 _FIRST_SECONDS = 10.0  # how long a page is waited for that was never drawn
 _NEXT_SECONDS = 0.3
+_MAX_SAID = 5  # sentences of drivers
 
 _K = TypeVar("_K")
 _T = TypeVar("_T")
@@ -78,7 +82,8 @@ class Pages:
         reading = opened.read(sweep)
         drawing = self._drawing(opened.page, reading.version, is_last=not _num_running(sweep))
         status = f"{sweep.listed.row[0]['states']}.{_idle(sweep)} {_age(drawing, sweep)}"
-        return _drawn_view(sweep.name, drawing, status, reading.version, opened.running(reading))
+        page, table = _page_of(sweep.name, drawing), opened.running(reading)
+        return _view(page, status, reading.version, drawing.name, said=_said(sweep), table=table)
 
     def comparison(self, baseline: str, candidate: str) -> View | None:
         """Two sweeps compared, or the choice of two where one is not named; None if there is no sweep of that name."""
@@ -97,7 +102,7 @@ class Pages:
         )
         newest = max(sides, key=lambda side: side.version)
         drawing = self._drawing(page_of_pair, newest.version, is_last=not any(map(_num_running, sides)))
-        return _drawn_view("Comparison", drawing, _age(drawing, newest), newest.version, None)
+        return _view(_page_of("Comparison", drawing), _age(drawing, newest), newest.version, drawing.name)
 
     def end(self) -> None:
         """End the drawing of pages; to be called before Python ends."""
@@ -135,15 +140,24 @@ class _Recent(Generic[_K, _T]):
             return self._values[key]
 
 
-def _view(page: LivePage, status: str, version: int, drawn: str, table: HtmlTable | None = None) -> View:
-    live = live_part(status, version=str(version), drawn=drawn, table=table)
+def _view(
+    page: LivePage, status: str, version: int, drawn: str, *, said: Sequence[str] = (), table: HtmlTable | None = None
+) -> View:
+    """The page with what stands below its heading, which is all that is sent while nothing else has changed."""
+    live = render_template("ui/live.html", status=status, version=str(version), drawn=drawn, said=said, table=table)
     return View(page, live, str(version), drawn)
 
 
-def _drawn_view(title: str, drawing: Drawing, status: str, version: int, table: HtmlTable | None) -> View:
+def _page_of(title: str, drawing: Drawing) -> LivePage:
     """The page as drawn, or a line in its place while it never was."""
-    page = drawing.page or message_page(title, [drawing.fault or "This page is being made; reload it in a moment."])
-    return _view(page, status, version, drawing.name, table)
+    return drawing.page or message_page(title, [drawing.fault or "This page is being made; reload it in a moment."])
+
+
+def _said(sweep: BoardSweep) -> list[str]:
+    """The last sentences of the drivers at work, each with its time in UTC."""
+    drivers = _drivers_at_work(sweep)
+    said = [each for each in read_messages(sweep.paths) if each.driver in drivers]
+    return [f"{_clock(each.at)} {printable_line(each.line)}" for each in said[-_MAX_SAID:]]
 
 
 def _unread(sweep: BoardSweep) -> View:
@@ -158,9 +172,12 @@ def _idle(sweep: BoardSweep) -> str:
     """Whether cells wait while nothing is at work on the sweep, in a sentence."""
     if sweep.listed is None or not sweep.listed.row[0]["pending"] or _num_running(sweep):
         return ""
-    plan = sweep.listed.sweep.plan
-    is_driven = plan is not None and any(driver.is_alive() is not False for driver in plan.drivers)
-    return "" if is_driven else " No process is at work on it."
+    return "" if _drivers_at_work(sweep) else " No process is at work on it."
+
+
+def _drivers_at_work(sweep: BoardSweep) -> Sequence[ProcessIdentity]:
+    plan = None if sweep.listed is None else sweep.listed.sweep.plan
+    return plan.drivers_at_work if plan else ()
 
 
 def _num_running(sweep: BoardSweep) -> int:

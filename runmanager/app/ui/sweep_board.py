@@ -4,20 +4,26 @@ import datetime
 import os
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runmanager.app.ui.file_changes import FileChanges, link_leading_out
-from runmanager.records.files.paths import SweepPaths
+from runmanager.app.follow.sweep_state import SweepReader
+from runmanager.records.files.folders import folder_entries
+from runmanager.records.files.paths import EPOCHS, RECORD, SweepPaths
 from runmanager.results.load.disk_size import SizeMemory
-from runmanager.results.load.summary_cache import SummaryMemory
+from runmanager.results.load.summary_cache import CachedRun, SummaryMemory, stamps_of
 from runmanager.results.load.sweep_search import find_sweeps
 from runmanager.results.tables.sweep_listing import ListedSweep, list_sweep, sweep_name
 from runmanager.results.write_throttle import WriteThrottle
 from runmanager.text import error_line
 
 __all__ = ["BoardState", "BoardSweep", "SweepBoard"]
+
+_OPENED = frozenset(
+    (RECORD, EPOCHS, "reported.json", "turns.jsonl", "heartbeat", "config.yaml", "run.log", "error.txt")
+)
+"""The files of a run folder that readers open by their names."""
 
 _FRESH_SECONDS = 0.25  # readers within this time share one look at the files
 
@@ -101,21 +107,24 @@ class _WatchedSweep:
         self._name = name
         self._paths = paths
         self._root = root
-        self._changes = FileChanges(paths)
+        self._reader = SweepReader(paths)
         self._seen: Hashable = None
+        self._num_disturbed = 0
         self._summaries = SummaryMemory()
         self._sizes: SizeMemory = {}
 
     def has_changed(self, *, thorough: bool) -> bool:
-        listed = self.state.listed if self.state is not None else None
+        settled, listed = self._summaries.settled, self.state.listed if self.state is not None else None
+        runs = self._paths.runs
+        if thorough and any(stamps_of(f"{runs}/{name}") != run.stamps for name, run in settled.items()):
+            self._num_disturbed += 1  # a run at rest was begun again, or edited
+        plan = None if listed is None else listed.sweep.plan
         try:
-            seen = self._changes.look(
-                self._summaries.settled, None if listed is None else listed.sweep.plan, thorough=thorough
-            )
+            seen: Hashable = self._reader.fingerprint(settled, plan.drivers if plan else ())
         except OSError as error:
             seen = error.errno
-        has_changed = self.state is None or seen != self._seen
-        self._seen = seen
+        has_changed = self.state is None or (seen, self._num_disturbed) != self._seen
+        self._seen = seen, self._num_disturbed
         return has_changed
 
     def read(self, version: int) -> None:
@@ -128,7 +137,7 @@ class _WatchedSweep:
         self.state = BoardSweep(self._name, self._paths, version, read_at, listed, fault)
 
     def _listed(self) -> ListedSweep:
-        link = link_leading_out(self._paths, os.path.realpath(self._root), self._summaries.settled)
+        link = _link_leading_out(self._paths, os.path.realpath(self._root), self._summaries.settled)
         if link is not None:
             raise _LeadsOutError(f"not shown: {link} is a link that leads out of {self._root}")
         listed = list_sweep(
@@ -140,3 +149,25 @@ class _WatchedSweep:
 
 class _LeadsOutError(Exception):
     """A sweep with a file from elsewhere."""
+
+
+def _link_leading_out(paths: SweepPaths, root: str, settled: Mapping[str, CachedRun]) -> str | None:
+    """Return the first link among the files that readers open which leads out of the folder `root`, a real path.
+
+    The `settled` runs were looked at before.
+    """
+    links = (entry.path for entry in _opened(paths, settled) if entry.is_symlink())
+    return next((link for link in links if not _is_below(os.path.realpath(link), root)), None)
+
+
+def _opened(paths: SweepPaths, settled: Mapping[str, CachedRun]) -> Iterator["os.DirEntry[str]"]:
+    names = [each.name for each in (paths.record, paths.labels, paths.messages, paths.runs)]
+    yield from (entry for entry in folder_entries(str(paths.root)) if entry.name in names)
+    for run in folder_entries(str(paths.runs)):
+        if run.name not in settled:
+            yield run
+            yield from (entry for entry in folder_entries(run.path) if entry.name in _OPENED)
+
+
+def _is_below(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip("/") + "/")

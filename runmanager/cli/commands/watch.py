@@ -32,8 +32,8 @@ def watch(
     Exit status as the sweep's: 0 if every cell is finished or skipped, 1 if a run ended badly.
     """
     from runmanager.app.display.output_console import make_console
-    from runmanager.app.follow.slurm_state import local_slurm_queue
-    from runmanager.app.follow.sweep_follower import follow_sweep, show_state
+    from runmanager.app.display.watching import follow_sweep, show_state
+    from runmanager.app.follow.sweep_state import local_slurm_queue
 
     if faults := timeout_faults("--heartbeat-timeout", heartbeat_timeout):
         raise UsageError(faults[0])

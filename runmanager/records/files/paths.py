@@ -232,6 +232,11 @@ class SweepPaths:
         return self.root / "labels.json"
 
     @property
+    def messages(self) -> Path:
+        """What the drivers of the sweep have said."""
+        return self.root / "messages.jsonl"
+
+    @property
     def runs(self) -> Path:
         return self.root / "runs"
 

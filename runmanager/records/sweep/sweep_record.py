@@ -112,6 +112,11 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
         return [cell for cell in self.planned if cell.signature not in removed]
 
     @property
+    def drivers_at_work(self) -> list[ProcessIdentity]:
+        """The drivers that are alive, or may be on another host."""
+        return [driver for driver in self.drivers if driver.is_alive() is not False]
+
+    @property
     def starts(self) -> list[str]:
         """The signatures of the cells in the order in which they start."""
         count = len(self.cells)
@@ -197,7 +202,7 @@ def write_cells(
         record = msgspec.structs.replace(record, default_device=default_device, metric=metric or record.metric)
         if earlier is None and defaults is not None:
             record = msgspec.structs.replace(record, defaults=dict(defaults))
-        drivers = [each for each in record.drivers if each != driver and each.is_alive() is not False]
+        drivers = [each for each in record.drivers_at_work if each != driver]
         record = msgspec.structs.replace(record, drivers=(*drivers, *([driver] if driver else [])))
         replace_file(paths.record, encode_record(record))
     return record

@@ -6,7 +6,7 @@ import threading
 
 from rich.console import Console
 
-from runmanager.app.display.live_region import PausableLive
+from runmanager.app.display.output import PausableLive
 
 READ_AGAINST = "rich 13.8 to 15.0"
 

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from runmanager.app.display.live_layout import LiveLayout
-from runmanager.app.display.live_table import RESULTS, Layout, LiveRow, duration
+from runmanager.app.display.live_table import RESULTS, Layout, LiveLayout, LiveRow, duration
 from runmanager.records.run.run_record import EpochRecord
 
 EPOCH = EpochRecord(

@@ -15,10 +15,11 @@ from rich.console import Console
 from rich.text import Text
 from screens import Screen
 
-from runmanager.app.display.live_region import terminal_region
+from runmanager.app.display.output import ConsoleOutput
 from runmanager.app.display.progress import RunDisplay
+from runmanager.app.follow.sweep_feed import Began, Ended, Said
+from runmanager.app.follow.sweep_state import CellState
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
 
@@ -296,7 +297,7 @@ def test_a_long_error_line_is_shortened(tmp_path: Path) -> None:
     run = RunPaths(tmp_path)
     run.error.write_text(f"Traceback\n  raise\nValueError: {1_000_000 * 'x'}")
     console = Console(file=io.StringIO(), width=80)
-    RunDisplay(console, num_runs=1).retrying(run.name, run, "again")
+    RunDisplay(ConsoleOutput(console)).show([Said("again", retried=run)])
     said = console.file.getvalue()
     assert "ValueError: xxx" in said
     assert "x…\n" in said
@@ -307,7 +308,7 @@ def test_a_long_error_line_is_shortened(tmp_path: Path) -> None:
 def test_a_command_to_be_copied_is_not_broken_in_a_terminal() -> None:
     console = Console(file=io.StringIO(), width=40, force_terminal=True)
     command = "runmanager sweep model=cnn lr=0.1,0.01 name=2026-11-23_16-04-44"
-    RunDisplay(console, num_runs=1).say_commands("Interrupted. To resume:", command)
+    RunDisplay(ConsoleOutput(console)).say_commands("Interrupted. To resume:", command)
     assert f"  {command}\n" in console.file.getvalue()
 
 
@@ -337,25 +338,23 @@ class Watching(io.StringIO):
         return len(text)
 
 
+def cell_of(run: RunPaths, status: Status = Status.RUNNING) -> CellState:
+    return CellState(run, RunRecord(name=run.name, signature="s", status=status, config={}, epochs_planned=2))
+
+
 def test_a_run_that_has_ended_never_stands_beside_its_own_bar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     terminal = Watching()
     console = Console(file=terminal, width=80, height=24, force_terminal=True)
     paths = [RunPaths(tmp_path / f"lr={rate}-0000000{rate}") for rate in (1, 2)]
-    owner = ProcessIdentity.current()
-    parts: list[Any] = []
-
-    def live_region(console: Console, shown: Callable[[], Any]) -> Any:
-        parts.append(terminal_region(console, shown))
-        return parts[0]
-
-    with RunDisplay(console, num_runs=2, live_region=live_region) as display:
+    output = ConsoleOutput(console)
+    display = RunDisplay(output, labels=[each.name for each in paths])
+    with display.redrawn():
         for each in paths:
-            display.started(each.name, each, 2)
-        parts[0].refresh()
+            display.show([Began(cell_of(each))])
+        output.refresh()
         for each in paths:
-            done = RunRecord(name=each.name, signature="s", status=Status.FINISHED, config={}, owner=owner)
-            display.ended(each, done)
+            display.show([Ended(cell_of(each, Status.FINISHED))])
     for rate in (1, 2):
         rows = [[line for line in lines if f"lr={rate}" in line] for lines in terminal.shown]
         assert max(map(len, rows)) == 1 and any("finished" in line for lines in rows for line in lines)
@@ -365,32 +364,27 @@ def test_a_run_that_has_ended_never_stands_beside_its_own_bar(tmp_path: Path, mo
 def test_the_table_is_not_redrawn_while_a_line_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     console = Halting(file=io.StringIO(), width=80, height=24, force_terminal=True)
-    parts: list[Any] = []
-
-    def live_region(console: Console, shown: Callable[[], Any]) -> Any:
-        parts.append(terminal_region(console, shown))
-        return parts[0]
-
-    display = RunDisplay(console, num_runs=2, live_region=live_region)
+    output = ConsoleOutput(console)
+    display = RunDisplay(output, labels=["lr=0.1", "lr=0.2"])
 
     def redraw_unless_paused() -> None:
-        lock = parts[0].paused()
+        lock: Any = output.paused()
         if lock.acquire(blocking=False):  # the redrawing thread would wait
-            parts[0].refresh()
+            output.refresh()
             lock.release()
 
     def grow() -> None:
-        display.started("lr=0.2-00000002", RunPaths(tmp_path / "lr_0.2-00000002"), 2)
+        display.show([Began(cell_of(RunPaths(tmp_path / "lr=0.2-00000002")))])
         other = threading.Thread(target=redraw_unless_paused)
         other.start()
         other.join(60)
 
-    with display:
-        display.started("lr=0.1-00000001", RunPaths(tmp_path / "lr_0.1-00000001"), 2)
-        parts[0].refresh()
+    with display.redrawn():
+        display.show([Began(cell_of(RunPaths(tmp_path / "lr=0.1-00000001")))])
+        output.refresh()
         console.halt = grow
         display.say("a line")
-        parts[0].refresh()
+        output.refresh()
         screen = pyte.Screen(80, 24)
         pyte.Stream(screen).feed(console.file.getvalue().replace("\n", "\r\n"))
     assert console.halt is None

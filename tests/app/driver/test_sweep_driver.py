@@ -115,7 +115,7 @@ def test_main_job_writes_the_files_of_the_contract(grid: Any) -> None:
     tables = [f"results.{kind}" for kind in ("csv", "json", "md", "html")]
     tables += [f"comparison.{kind}" for kind in ("csv", "json", "md")]
     assert sorted(each.name for each in root.iterdir()) == sorted(
-        ["sweep.json", "epochs.csv", "report.html", "runs", *tables]
+        ["sweep.json", "messages.jsonl", "epochs.csv", "report.html", "runs", *tables]
     )
     for record in grid.sweep.records:
         folder = grid.sweep.paths.run(record.name).root

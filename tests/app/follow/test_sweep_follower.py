@@ -1,6 +1,5 @@
 """Tests of following a sweep from its files: output, end, and the states of dead runs."""
 
-import contextlib
 import datetime
 import io
 import os
@@ -15,9 +14,10 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from runmanager.app.display.output import ConsoleOutput
+from runmanager.app.display.watching import follow_runs, follow_sweep, show_state
 from runmanager.app.driver.run_listener import write_tables_alone
 from runmanager.app.follow import sweep_state
-from runmanager.app.follow.sweep_follower import follow_runs, follow_sweep, show_state
 from runmanager.app.follow.sweep_state import SweepReader
 from runmanager.launching.slurm.job_registry import locked_job_registry
 from runmanager.launching.slurm.queue import SlurmQueue
@@ -30,6 +30,7 @@ from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.ownership import claim_run
 from runmanager.records.storage.reader import read_record
 from runmanager.records.storage.run_folder import RunFolder
+from runmanager.records.sweep.messages import Messages
 from runmanager.records.sweep.sweep_record import leave_sweep, plan_cell, write_cells
 
 ME = ProcessIdentity.current()
@@ -72,8 +73,8 @@ class Disk:
         self.folders[number].append(EpochRecord(epoch=epoch, **usual | fields))
         self.folders[number].close()
 
-    def end(self, number: int, status: Status = Status.FINISHED, reason: Reason | None = None) -> None:
-        record = self.folders[number].record.ended(Outcome(status, reason, ""), at=AT)
+    def end(self, number: int, status: Status = Status.FINISHED, reason: Reason | None = None, *, at: str = AT) -> None:
+        record = self.folders[number].record.ended(Outcome(status, reason, ""), at=at)
         self.folders[number].write(**{name: getattr(record, name) for name in ("status", "reason", "ended_at")})
         self.folders[number].close()
 
@@ -127,24 +128,23 @@ def test_a_sweep_is_shown_from_its_first_run_to_its_last(disk: Callable[[int], D
     assert not list(sweep.paths.root.glob("results.*")), "a reader writes nothing"
 
 
-class Region:
-    """A live region of a terminal that is drawn on request."""
+class Terminal(ConsoleOutput):
+    """A terminal whose live region is drawn on request."""
 
-    def __init__(self, console: Console, render: Callable[[], Any]) -> None:
-        self._console, self._render = console, render
+    render: Callable[[], Any]
 
-    def start(self) -> None: ...
+    def __init__(self) -> None:
+        self.text = io.StringIO()
+        super().__init__(
+            Console(file=self.text, width=80, force_terminal=True, color_system=None, force_interactive=True)
+        )
 
-    def stop(self) -> None: ...
+    def start(self, render: Callable[[], Any]) -> None:
+        self.render = render
 
-    def refresh(self) -> None: ...
-
-    def paused(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()
-
-    def lines(self) -> list[list[str]]:
-        with self._console.capture() as capture:
-            self._console.print(self._render())
+    def region(self) -> list[list[str]]:
+        with self.console.capture() as capture:
+            self.console.print(self.render())
         return [line.split() for line in capture.get().splitlines()]
 
 
@@ -152,23 +152,17 @@ def watch_live(
     sweep: Disk, *moments: Callable[[], object], metric: str | None = None
 ) -> tuple[list[list[list[str]]], list[str]]:
     """Follow a sweep in a terminal; return the live region before each of the `moments`, and the permanent lines."""
-    console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None, force_interactive=True)
-    regions: list[Region] = []
+    terminal = Terminal()
     drawn: list[list[list[str]]] = []
     coming = iter(moments)
 
-    def live_region(console: Console, render: Callable[[], Any]) -> Region:
-        regions.append(Region(console, render))
-        return regions[0]
-
     def wait(_: float) -> None:
-        drawn.append(regions[0].lines())
+        drawn.append(terminal.region())
         next(coming)()
 
     observer = HeartbeatObserver(clock=lambda: float(len(drawn)), wait=wait)
-    reader = SweepReader(sweep.paths, observer=observer)
-    follow_runs(reader, console, observer=observer, live_region=live_region, metric=metric)
-    return drawn, console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    follow_runs(SweepReader(sweep.paths, observer=observer), terminal, metric=metric)
+    return drawn, terminal.text.getvalue().splitlines()
 
 
 def test_a_live_table_shows_logged_metrics_and_steps(disk: Callable[[int], Disk]) -> None:
@@ -247,6 +241,38 @@ def test_the_state_of_a_run_by_steps(disk: Callable[[int], Disk]) -> None:
     assert "> 1/1  lr=0  running  loss 0.250 20/s  val/f1 0.5000  step 1200" in out.getvalue()
 
 
+def test_what_a_driver_says_is_told_by_its_watchers(disk: Callable[[int], Disk]) -> None:
+    sweep = disk(2)
+    driver = Messages(sweep.paths)
+    driver.say("2 runs to do")
+    sweep.paths.messages.write_bytes(sweep.paths.messages.read_bytes() + b'{"line": "torn')
+
+    def retry() -> None:
+        driver.say("lr=0  killed (signal): SIGKILL; retried (2 of 2)", retried=sweep.names[0])
+        sweep.begin(0, attempt=2)
+
+    status, lines = follow(
+        sweep,
+        lambda: sweep.begin(0),
+        lambda: sweep.end(0, Status.KILLED, Reason.SIGNAL),
+        retry,
+        lambda: (sweep.end(0, Status.KILLED, Reason.SIGNAL, at="2999-01-01T10:00:00+00:00"), sweep.begin(1)),
+        lambda: (driver.say("the disk\nis full"), sweep.end(1)),
+        lambda: leave_sweep(sweep.paths, ME),
+    )
+    assert status == 1
+    assert lines[1:8] == [
+        "2 runs to do",
+        "[1/2] lr=0 started",
+        "↻ lr=0  killed (signal): SIGKILL; retried (2 of 2)",
+        "[1/2] lr=0 started",
+        "[2/2] lr=1 started",
+        r"the disk\nis full",
+        "✗ 1/2  lr=0  killed (signal)",
+    ]
+    assert not [line for line in follow(sweep)[1] if "retried" in line], "no driver is at work any more"
+
+
 def test_following_continues_while_a_driver_starts_the_next_run(disk: Callable[[int], Disk]) -> None:
     sweep = disk(2)
     for number in (0, 1):
@@ -316,7 +342,7 @@ def test_runs_that_ended_since_the_command_began_are_shown(
     observer = HeartbeatObserver(wait=lambda _: None)
     reader = SweepReader(sweep.paths, observer=observer)
     since = datetime.datetime.fromisoformat(AT).timestamp() + seconds
-    follow_runs(reader, Console(file=out, width=200), observer=observer, has_left=lambda: True, since=since)
+    follow_runs(reader, ConsoleOutput(Console(file=out, width=200)), has_left=lambda: True, since=since)
     assert ("✓ 1/1  lr=0  finished" in out.getvalue()) is shown
 
 

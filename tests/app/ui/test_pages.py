@@ -1,6 +1,7 @@
 """The pages of `runmanager ui` while sweeps are made, come, go, and break."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,8 @@ from runmanager.records.run.status import Reason, Status
 from runmanager.records.storage.reader import read_record, read_sweep
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.storage.versioned_file import encode_record
-from runmanager.records.sweep.sweep_record import plan_cell, write_cells
+from runmanager.records.sweep.messages import Messages
+from runmanager.records.sweep.sweep_record import leave_sweep, plan_cell, write_cells
 from runmanager.results.load import summary_cache
 
 from .served import Client, epoch, write_live_sweep
@@ -50,6 +52,18 @@ def test_an_epoch_and_an_end_are_news(client: Client, live: tuple[SweepPaths, Ru
     record = msgspec.structs.replace(record, status=Status.FINISHED)
     going.paths.record.write_bytes(encode_record(record))
     assert 'id="running" aria-labelledby="running-heading" hidden' in client.until("/sweep/first", "2 finished").text
+
+
+def test_what_a_driver_at_work_says_is_news(client: Client, live: tuple[SweepPaths, RunFolder]) -> None:
+    paths, _ = live
+    page = client.until("/sweep/first", '<div class="drawing"')
+    assert '<ul id="said" hidden>' in page.text
+    write_cells(paths, [], axes={}, command=["sweep"], driver=ProcessIdentity.current())
+    Messages(paths).say("seed=1  killed (signal): <SIGKILL>; retried (2 of 2)")
+    said = client.until("/sweep/first", "retried").text.partition('<ul id="said">')[2].partition("</ul>")[0]
+    assert re.search(r"<li>\d\d:\d\d:\d\d seed=1  killed \(signal\): &lt;SIGKILL&gt;; retried \(2 of 2\)</li>", said)
+    leave_sweep(paths, ProcessIdentity.current())
+    client.until("/sweep/first", '<ul id="said" hidden>')
 
 
 def test_sweeps_come_go_move_and_break_in_their_own_row(client: Client, root: Path) -> None:
