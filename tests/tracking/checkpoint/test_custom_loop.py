@@ -305,7 +305,7 @@ def test_a_checkpoint_that_cannot_be_loaded_is_kept_and_the_run_begins_again(
     assert note.startswith("begun again from the start: the checkpoint ")
     assert note.endswith("; it is kept as attempts/1/checkpoint.pt")
     assert re.search(reason, note)
-    assert f"{stored.paths.name}: {note}" in capsys.readouterr().out
+    assert f"{stored.name}: {note}" in capsys.readouterr().out
     assert (run.record.attempt, run.record.earlier, run.record.resumed_at) == (2, (), None)
     assert (stored.paths.root / "config.yaml").exists()
     final = loop("broken", **given)
