@@ -132,7 +132,6 @@ def test_what_the_parser_would_refuse_is_refused_before(tmp_path: Path) -> None:
         "`first` must be given, as the script requires it, got null",
         "`betas` must be a list of 2, as the script's help says, got 1",
         "`dims` must be a number, as the script's help says, got 1 2; several are written dims=[1,2]",
-        "`lr` must be a number, as the script's help says, got x",
         "`amp` must be true or false, as the script's help shows a flag, got 0",
     ]
 

@@ -67,7 +67,7 @@ def _value_faults(name: str, setting: Setting, found: Found) -> Iterator[str]:
         yield f"`{name}` must be given, as the script requires it, got null {_SKIPS}."
     if setting.value is None or (isinstance(setting.value, bool) and number in (0, "?")):
         return
-    if number == 0:
+    if number == 0 and setting.text not in ("True", "False"):  # these are passed as they are written
         yield f"`{name}` must be true or false, as the script's help shows a flag, got {setting.text} {_SKIPS}."
         return
     if setting.items is not None and not isinstance(setting.value, list) and argument.is_number:
@@ -81,25 +81,15 @@ def _value_faults(name: str, setting: Setting, found: Found) -> Iterator[str]:
             rule = "have at least one value" if number == "+" else f"be a list of {number}"
             yield f"`{name}` must {rule}, as the script's help says, got {setting.text} {_SKIPS}."
         for text in each:
-            if argument.is_number and not _may_be_number(text):
-                several = f"; several are written {name}=[{','.join(text.split())}]" if " " in text else ""
-                yield f"`{name}` must be a number, as the script's help says, got {text}{several} {_SKIPS}."
+            if argument.is_number and len(words := text.split()) > 1:
+                got = f"got {text}; several are written {name}=[{','.join(words)}]"
+                yield f"`{name}` must be a number, as the script's help says, {got} {_SKIPS}."
             # The script was asked without a GPU.
             if not DEVICE_NAMES.fullmatch(text) and (choices := argument.choices_without(text)):
                 listed = ", ".join(choices) if len(choices) <= _MAX_LISTED else f"{len(choices)} choices"
                 close = did_you_mean(text, choices, max_names=1)
                 got = f"got {text}{'; ' if close else ''}{close}"
                 yield f"`{name}` must be one of {listed}, as the script's help says, {got} {_SKIPS}."
-
-
-def _may_be_number(text: str) -> bool:
-    if RUN_DIR in text:
-        return True
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def make_arguments(
