@@ -15,9 +15,9 @@ from runmanager.app.follow.sweep_feed import SweepFeed
 from runmanager.app.follow.sweep_state import SweepReader, SweepState
 from runmanager.errors import RecordError
 from runmanager.launching.slurm.queue import SlurmQueue
-from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver, describe_last_heartbeat, read_beat
-from runmanager.records.storage.reader import read_epochs, read_record
+from runmanager.records.storage.reader import read_epochs
 from runmanager.text import printable_line
 
 __all__ = ["POLL_SECONDS", "follow_runs", "follow_sweep", "show_state"]
@@ -30,8 +30,8 @@ def show_state(sweep: SweepPaths, console: Console, *, queue: SlurmQueue | None 
     state = SweepReader(sweep, queue=queue).read()
     console.print(printable_line(f"{sweep.root}: {state.in_words()}"))
     for number, cell in enumerate(state.cells, start=1):
-        if cell.is_damaged:
-            console.print(printable_line(_damage_message(cell.paths)), soft_wrap=not console.is_terminal)
+        if cell.damage:
+            console.print(printable_line(cell.damage), soft_wrap=not console.is_terminal)
         if cell.record is None or cell.record.status.is_success:
             continue
         try:
@@ -45,14 +45,6 @@ def show_state(sweep: SweepPaths, console: Console, *, queue: SlurmQueue | None 
             line.append(f"  on another host, {describe_last_heartbeat(read_beat(cell.paths.heartbeat))}")
         console.print(line, soft_wrap=not console.is_terminal)
     return state.status
-
-
-def _damage_message(paths: RunPaths) -> str:
-    try:
-        read_record(paths)
-    except RecordError as error:
-        return str(error)
-    return f"{paths.record} could not be read at first"
 
 
 def follow_sweep(

@@ -31,14 +31,14 @@ _FRESH_NS = 2 * 10**9  # a folder that was changed since may change again within
 class CellState:
     """The state of a cell's run; `planned_name` is that of the run by the plan, if it is there.
 
-    `record` has the observed state; None before the run has begun, and if its file is damaged. `is_queued`: whether
-    Slurm has a job for it; None if it was submitted and Slurm does not answer. `is_requeued`: whether Slurm has put the
-    job of a stopped run back into its queue.
+    `record` has the observed state; None before the run has begun, and if its file cannot be read, for which `damage`
+    is the reason. `is_queued`: whether Slurm has a job for it; None if it was submitted and Slurm does not answer.
+    `is_requeued`: whether Slurm has put the job of a stopped run back into its queue.
     """
 
     paths: RunPaths
     record: RunRecord | None
-    is_damaged: bool = False
+    damage: str = ""
     is_queued: bool | None = False
     is_requeued: bool = False
     planned_name: str = ""
@@ -50,7 +50,7 @@ class CellState:
 
     @property
     def is_ended(self) -> bool:
-        return self.is_damaged or (self.record is not None and self.record.status.is_ended)
+        return bool(self.damage) or (self.record is not None and self.record.status.is_ended)
 
     @property
     def is_running(self) -> bool:
@@ -204,7 +204,7 @@ class SweepReader:
         return self._listed[1]
 
     def _named_run(self, run: RunPaths) -> CellState:
-        return CellState(run, None, is_damaged=True) if run.root.is_symlink() else self._run(run.name)
+        return CellState(run, None, damage=f"{run.root} is a link") if run.root.is_symlink() else self._run(run.name)
 
     def _run(self, name: str) -> CellState:
         known = self._known.get(name)
@@ -215,8 +215,8 @@ class SweepReader:
             if known is None or known[0] != stamp:
                 paths = self.paths.run(name)
                 known = self._known[name] = (stamp, CellState(paths, read_record(paths, shared=self._shared)))
-        except (OSError, RecordError):
-            return CellState(self.paths.run(name), None, is_damaged=True)
+        except (OSError, RecordError) as error:
+            return CellState(self.paths.run(name), None, damage=str(error))
         state = known[1]
         if state.record is None or state.record.status is not Status.RUNNING:
             return state
@@ -248,7 +248,7 @@ def _in_order(planned: Sequence[PlannedCell], runs: Sequence[CellState], sweep: 
         cells.append(run)
     shown = {cell.paths.name for cell in cells}
     others = [run for run in runs if run.paths.name not in shown]
-    return cells + [run for run in others if run.is_damaged or run.record is not None]
+    return cells + [run for run in others if run.damage or run.record is not None]
 
 
 def local_slurm_queue() -> SlurmQueue | None:

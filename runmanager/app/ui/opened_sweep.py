@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -12,6 +13,7 @@ from runmanager.app.ui.sweep_board import BoardSweep
 from runmanager.app.ui.sweep_pages import ALL_SWEEPS
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import SweepContents
+from runmanager.records.sweep.messages import Message, read_messages
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.figures.figure import SweepFigure, inline_svg
 from runmanager.results.load.loader import CachedReader
@@ -28,11 +30,12 @@ _PLANNED = "planned"
 
 @dataclass(frozen=True)
 class Reading:
-    """The runs and the plan of a sweep at a version of its files."""
+    """The runs and the plan of a sweep at a version of its files, and what its drivers had said."""
 
     version: int
     contents: SweepContents
     plan: SweepRecord | None
+    said: Sequence[Message]
 
 
 class OpenedSweep:
@@ -52,7 +55,7 @@ class OpenedSweep:
         """Return the runs at least as new as this state of the sweep; files are read once for all who ask."""
         with self._lock:
             if self._reading is None or self._reading.version < sweep.version:
-                self._reading = Reading(sweep.version, *self._reader.read())
+                self._reading = Reading(sweep.version, *self._reader.read(), read_messages(sweep.paths))
             return self._reading
 
     def running(self, reading: Reading) -> HtmlTable | None:

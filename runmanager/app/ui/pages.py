@@ -14,7 +14,6 @@ from runmanager.app.ui.opened_sweep import OpenedSweep
 from runmanager.app.ui.sweep_board import BoardSweep, SweepBoard
 from runmanager.app.ui.sweep_pages import comparison_page, listing_page, message_page
 from runmanager.records.host.process import ProcessIdentity
-from runmanager.records.sweep.messages import read_messages
 from runmanager.results.gate.sweep_pairs import TwoSweeps
 from runmanager.results.report.html_pages import render_template
 from runmanager.results.report.html_table import HtmlTable
@@ -82,8 +81,11 @@ class Pages:
         reading = opened.read(sweep)
         drawing = self._drawing(opened.page, reading.version, is_last=not _num_running(sweep))
         status = f"{sweep.listed.row[0]['states']}.{_idle(sweep)} {_age(drawing, sweep)}"
+        drivers = _drivers_at_work(sweep)
+        last = [each for each in reading.said if each.driver in drivers][-_MAX_SAID:]
+        said = [f"{_clock(each.at)} {printable_line(each.line)}" for each in last]
         page, table = _page_of(sweep.name, drawing), opened.running(reading)
-        return _view(page, status, reading.version, drawing.name, said=_said(sweep), table=table)
+        return _view(page, status, reading.version, drawing.name, said=said, table=table)
 
     def comparison(self, baseline: str, candidate: str) -> View | None:
         """Two sweeps compared, or the choice of two where one is not named; None if there is no sweep of that name."""
@@ -151,13 +153,6 @@ def _view(
 def _page_of(title: str, drawing: Drawing) -> LivePage:
     """The page as drawn, or a line in its place while it never was."""
     return drawing.page or message_page(title, [drawing.fault or "This page is being made; reload it in a moment."])
-
-
-def _said(sweep: BoardSweep) -> list[str]:
-    """The last sentences of the drivers at work, each with its time in UTC."""
-    drivers = _drivers_at_work(sweep)
-    said = [each for each in read_messages(sweep.paths) if each.driver in drivers]
-    return [f"{_clock(each.at)} {printable_line(each.line)}" for each in said[-_MAX_SAID:]]
 
 
 def _unread(sweep: BoardSweep) -> View:
