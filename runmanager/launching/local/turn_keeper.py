@@ -5,7 +5,9 @@ process that starts, trains or dies disturbs no turn. All of this happens in one
 """
 
 import contextlib
+import io
 import os
+import pickle
 import random
 import secrets
 import sys
@@ -14,7 +16,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.connection import Connection
-from typing import Protocol
+from types import SimpleNamespace
+from typing import Any, Protocol
 
 from runmanager.records.run.turn_record import WARMUP_TURNS, Grant
 
@@ -35,14 +38,25 @@ _POLL_SECONDS = 0.2
 _RECHECK_FACTOR = 1.05  # the next check comes after this many times the rounds of the last
 
 
-@dataclass(frozen=True)
-class _TurnRequest:
-    """Return of a turn with its measurement, and request for the next one."""
+def _message(**values: Any) -> SimpleNamespace:
+    """Return a message to a process that may have another version of this package, which tells it by the number.
 
-    is_measured: bool
-    samples: int
-    seconds: float
-    imported: tuple[str, ...] = ()
+    Its values are attributes, not items, as versions from before the number read attributes.
+    """
+    return SimpleNamespace(version=1, **values)
+
+
+class _Messages(pickle.Unpickler):
+    """Reads messages, also requests of versions from before the number, which were of a class of their own."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        earlier = (module, name) == ("runmanager.launching.local.turn_keeper", "_TurnRequest")
+        return SimpleNamespace if earlier else super().find_class(module, name)
+
+
+def _receive(pipe: Connection) -> Any:
+    """Return the next message. Raises `EOFError` or `OSError` where the other process is gone."""
+    return _Messages(io.BytesIO(pipe.recv_bytes())).load()
 
 
 class TurnClient:
@@ -80,19 +94,21 @@ class TurnClient:
         if is_measured and self._reports_imports:
             imported, self._reports_imports = _imported_files(), False
         try:
-            self._pipe.send(_TurnRequest(is_measured, samples, seconds, imported))
+            self._pipe.send(_message(is_measured=is_measured, samples=samples, seconds=seconds, imported=imported))
             while True:
                 # Checked first: where turns are short, the next one is there before the first poll returns.
                 if is_cancelled():
                     return None
                 if self._pipe.poll(_POLL_SECONDS):
                     break
-            grant: Grant | None = self._pipe.recv()
+            answer = _receive(self._pipe)
         except OSError as error:  # the pipe breaks in one way or another
             raise EOFError("the driver is gone") from error
-        if grant is not None and grant.core is not None:
-            _move_to(grant.core)
-        return grant
+        if answer is None:
+            return None
+        if answer.core is not None:
+            _move_to(answer.core)
+        return Grant(answer.round, answer.place, answer.warmup, answer.core)
 
     def close(self) -> None:
         self._pipe.close()
@@ -152,7 +168,7 @@ class _Member:
     """A job of the group. It waits while it has a `request`; else it has a turn, starts or ends."""
 
     pipe: Connection
-    request: _TurnRequest | None = None
+    request: SimpleNamespace | None = None
     requested_at: float = 0.0
     num_turns: int = 0
     num_measured: int = 0
@@ -251,7 +267,7 @@ class TurnKeeper:
         for key, member in list(self._members.items()):
             if member.pipe in ready:
                 try:
-                    request: _TurnRequest = member.pipe.recv()
+                    request = _receive(member.pipe)
                 except (EOFError, OSError):
                     self.remove(key)
                     continue
@@ -342,4 +358,4 @@ class TurnKeeper:
         self._waited[key] += self._clock() - member.requested_at
         member.request = None
         with contextlib.suppress(OSError):  # it is dead, and `remove` will be called
-            member.pipe.send(grant)
+            member.pipe.send(None if grant is None else _message(**vars(grant)))
