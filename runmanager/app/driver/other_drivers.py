@@ -5,28 +5,15 @@ from collections.abc import Callable, Collection, Sequence
 from runmanager.app.display.progress import RunDisplay
 from runmanager.app.follow.sweep_follower import Follower
 from runmanager.app.follow.sweep_state import CellState, SweepState
-from runmanager.errors import RecordError
-from runmanager.launching.plan import Action, PlannedRun, was_cut_short
-from runmanager.records.files.links import refuse_linked_run
+from runmanager.launching.plan import Action, PlannedRun, stored_record, was_cut_short
 from runmanager.records.run.heartbeat import HeartbeatObserver
-from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.ownership import silent_runs
-from runmanager.records.storage.reader import read_record
 from runmanager.records.storage.run_end import end_silent_run
 from runmanager.text import pluralize
 
-__all__ = ["end_silent_runs", "follow_other_drivers", "stored_record"]
+__all__ = ["end_silent_runs", "follow_other_drivers"]
 
 _POLL_SECONDS = 0.2
-
-
-def stored_record(run: PlannedRun) -> RunRecord | None:
-    """Return the stored record of a run; None if it is missing or unreadable."""
-    try:
-        refuse_linked_run(run.paths)
-        return read_record(run.paths).observed()
-    except RecordError:
-        return None
 
 
 def end_silent_runs(

@@ -13,13 +13,13 @@ from runmanager.app.display.progress import RunDisplay
 from runmanager.app.display.run_line import run_label
 from runmanager.app.display.run_times import RunTimes
 from runmanager.app.driver.driver_faults import DriverFaults, require_sweep_folder, write_and_show_results
-from runmanager.app.driver.other_drivers import follow_other_drivers, stored_record
+from runmanager.app.driver.other_drivers import follow_other_drivers
 from runmanager.app.follow.sweep_state import SweepReader
 from runmanager.errors import RecordError
 from runmanager.launching.local.engine import Job, Listener, ProcessExit
 from runmanager.launching.local.jobs import outcome_of_exit
 from runmanager.launching.local.worker import Raised, Returned
-from runmanager.launching.plan import Action, PlannedRun, is_still_to_run
+from runmanager.launching.plan import Action, PlannedRun, is_still_to_run, stored_record
 from runmanager.records.files.folder_identity import FolderIdentity
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver

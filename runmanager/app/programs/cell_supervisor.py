@@ -29,7 +29,7 @@ from runmanager.app.programs.cell_metrics import FoundMetrics, diverged_metric, 
 from runmanager.app.programs.cell_output import send_output_to
 from runmanager.app.programs.program_error import in_program
 from runmanager.errors import RecordError
-from runmanager.launching.local.turn_keeper import current_turn_client
+from runmanager.launching.local.turns import current_turn_client
 from runmanager.launching.local.worker import OWN_PROCESS_VARIABLE, RESUMES_VARIABLE
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.paths import RunPaths

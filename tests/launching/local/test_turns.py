@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from runmanager.launching.local.engine import Job, LocalEngine
-from runmanager.launching.local.turn_keeper import TurnClient, TurnKeeper
+from runmanager.launching.local.turns import TurnClient
+from runmanager.race.keeper import TurnKeeper
 
 DEADLINE_SECONDS = 60
 
