@@ -29,11 +29,11 @@ from hydra import compose, initialize_config_dir
 from benchmarks.page import MEASUREMENT, describe_machine, load_average, source_line, write_section
 from runmanager.app.compose.schema import conf_folder, read_config, register_schema
 from runmanager.app.programs.grid_sweeper import register_sweeper
-from runmanager.app.tune.built_in_track import BuiltInTrack, Entry
-from runmanager.app.tune.heat import Heat, label_of
-from runmanager.app.tune.speed_settings import THREADS, Conditions, setting_now, speed_factors
 from runmanager.launching.hydra_launcher import LocalLauncher, register
 from runmanager.launching.slurm import register_slurm
+from runmanager.race.built_in_track import BuiltInTrack, Entry
+from runmanager.race.heat import Heat, label_of
+from runmanager.race.speed_settings import THREADS, Conditions, setting_now, speed_factors
 from runmanager.records.host.process import usable_cores
 from runmanager.results.stats.descriptive import Estimate
 

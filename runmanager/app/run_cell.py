@@ -17,7 +17,7 @@ from runmanager.app.programs.cell_output import send_output_to
 from runmanager.app.request.sweep_request import CONTINUES, RUN_NAME, read_node
 from runmanager.errors import RecordError, RunBusyError, RunFailedError, UsageError
 from runmanager.launching.local.parent_death import bind_workers
-from runmanager.launching.local.turn_keeper import current_turn_client
+from runmanager.launching.local.turns import current_turn_client
 from runmanager.launching.local.worker import OWN_PROCESS_VARIABLE, RESUMES_VARIABLE
 from runmanager.launching.plan import Resume
 from runmanager.records.files.paths import RunPaths, SweepPaths

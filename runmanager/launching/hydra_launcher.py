@@ -28,13 +28,12 @@ from runmanager.launching.local.engine import Job, Listener, LocalEngine, Proces
 from runmanager.launching.local.gpus import EVERY_GPU, GpuRequest, GpuSlots
 from runmanager.launching.local.jobs import outcome_of_exit
 from runmanager.launching.local.time_limits import Limits
-from runmanager.launching.local.turn_keeper import Turns
+from runmanager.launching.local.turns import Turns
 from runmanager.launching.local.worker import Raised, Returned
 from runmanager.launching.options import LocalOptions, OnError
 from runmanager.launching.task_reference import TaskReference
 from runmanager.launching.work import Work, do_work
 from runmanager.records.host.gpus import find_gpus
-from runmanager.records.run.status import Outcome
 from runmanager.validation import fault
 
 __all__ = [
@@ -137,7 +136,7 @@ class LocalLauncher(ProcessLauncher):
     def __init__(self, **settings: Any) -> None:
         self.options = _checked(LocalOptions(**settings))
         self._gpus = _gpus_of(self.options)
-        self.engine = self._engine(workers=self.options.workers, runs_per_gpu=self.options.runs_per_gpu)
+        self.engine = self._engine()
         self.turns: Turns | None = None
         self.listener = Listener()
         self.facts: Sequence[JobFacts] = ()
@@ -149,18 +148,19 @@ class LocalLauncher(ProcessLauncher):
         settings |= {"retries": plain.retries, "retry_on": plain.retry_on, "on_error": str(OnError.CONTINUE)}
         other = copy.copy(self)
         other.options = _checked(dataclasses.replace(self.options, **settings))
-        other.engine = other._engine(workers=other.options.workers, runs_per_gpu=other.options.runs_per_gpu)
+        other.engine = other._engine()
         return other
 
-    def _engine(self, *, workers: int, runs_per_gpu: int, turns: Turns | None = None) -> LocalEngine:
+    def _engine(self, *, all_jobs: int = 0, turns: Turns | None = None) -> LocalEngine:
+        """Return the engine; that of `all_jobs` in turns runs all of them at once."""
         slots = GpuSlots(
             self._gpus,
-            runs_per_gpu=runs_per_gpu,
+            runs_per_gpu=all_jobs or self.options.runs_per_gpu,
             are_given=self.options.gpus is not None,
             are_packed=turns is not None,  # two GPUs of one model are not equally fast
         )
         return LocalEngine(
-            workers=workers,
+            workers=all_jobs or self.options.workers,
             preload=[*(default_preload() if self.options.preload is None else self.options.preload), _PRELOAD],
             slots=slots,
             retries=Retries(self.options.retries, tuple(self.options.retry_on)),
@@ -195,7 +195,7 @@ class LocalLauncher(ProcessLauncher):
         recorder = ReturnRecorder(returns, initial_job_idx, self.listener)
         engine, num_jobs = self.engine, len(job_overrides)
         if self.turns is not None:
-            engine = self._engine(workers=num_jobs, runs_per_gpu=num_jobs, turns=self.turns)
+            engine = self._engine(all_jobs=num_jobs, turns=self.turns)
         engine.get_ready(num_jobs=num_jobs)
         engine.run(self._jobs(job_overrides, initial_job_idx), recorder)
         if engine.was_interrupted:
@@ -244,33 +244,15 @@ def _gpus_of(options: LocalOptions) -> tuple[str, ...]:
 
 
 class ReturnRecorder(Listener):
-    """Fills in the return of each job, and forwards all events to another listener."""
+    """Fills in the return of each job; it is another listener that receives the events."""
 
     def __init__(self, returns: list[JobReturn], first: int, listener: Listener) -> None:
         self._returns = returns
         self._first = first
         self._listener = listener
-
-    def started(self, job: Job, pid: int) -> None:
-        self._listener.started(job, pid)
-
-    def finalize(self, ending: ProcessExit) -> None:
-        self._listener.finalize(ending)
-
-    def outcome(self, ending: ProcessExit) -> Outcome:
-        return self._listener.outcome(ending)
-
-    def retrying(self, ending: ProcessExit, outcome: Outcome, *, tries: int, of: int) -> None:
-        self._listener.retrying(ending, outcome, tries=tries, of=of)
-
-    def halted(self) -> None:
-        self._listener.halted()
-
-    def tick(self) -> None:
-        self._listener.tick()
-
-    def stopping(self, *, at_once: bool) -> None:
-        self._listener.stopping(at_once=at_once)
+        for event in vars(Listener):
+            if not event.startswith("_") and event != "ended":
+                setattr(self, event, getattr(listener, event))
 
     def ended(self, ending: ProcessExit) -> None:
         result = self._returns[ending.job.key - self._first]

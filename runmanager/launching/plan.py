@@ -10,13 +10,14 @@ from typing import Any
 import msgspec
 
 from runmanager.errors import RecordError
+from runmanager.records.files.folders import refuse_linked_run
 from runmanager.records.files.paths import RunPaths, SweepPaths, folder_name
 from runmanager.records.run.environment_changes import changed_files, describe_files, is_same_code
 from runmanager.records.run.run_record import Environment, RunRecord
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.run.variables import is_digest
 from runmanager.records.settings.signature import UNSIGNED, short_signature
-from runmanager.records.storage.reader import Damage, StoredRun, require_epochs
+from runmanager.records.storage.reader import Damage, StoredRun, read_record, require_epochs
 from runmanager.records.sweep.sweep_record import PlannedCell, plan_cell
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "needs_epochs",
     "plan_of",
     "plan_runs",
+    "stored_record",
     "was_cut_short",
 ]
 
@@ -269,6 +271,15 @@ def _plan(
     if action in (Action.KEEP, Action.RESUME) and not changes and is_same_code(then, today) is None:
         why += "; whether its code is the same is not known"
     return PlannedRun(cell, action, why, run.paths, run.record, changes, variables)
+
+
+def stored_record(run: PlannedRun) -> RunRecord | None:
+    """Return the stored record of a run; None if it is missing or unreadable."""
+    try:
+        refuse_linked_run(run.paths)
+        return read_record(run.paths).observed()
+    except RecordError:
+        return None
 
 
 def is_still_to_run(planned: PlannedRun, now: RunRecord | None) -> bool:

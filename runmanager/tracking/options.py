@@ -98,19 +98,13 @@ def is_better(metric: str, value: float, best: float | None, *, by: float = 0.0)
 class TurnSource(Protocol):
     """Grants a run its turns on a machine that several runs share; `session` is the name of the group.
 
-    With `again` a finished run continues from its last checkpoint, to repeat its measured turns.
+    With `again` a finished run continues from its last checkpoint, to repeat its measured turns. `family` is the
+    process whose descendants take the turns; None for the parent of the run's process.
     """
 
-    @property
-    def session(self) -> str: ...
-
-    @property
-    def again(self) -> bool: ...
-
-    @property
-    def family(self) -> int | None:
-        """The process whose descendants take the turns; None for the parent of the run's process."""
-        ...
+    session: str
+    again: bool
+    family: int | None
 
     def ask(
         self, *, is_measured: bool, samples: int = 0, seconds: float = 0.0, is_cancelled: Callable[[], bool]

@@ -19,6 +19,7 @@ from runmanager.tracking.device.rng import preserve_random_states, seed_everythi
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.introspect.isolation import quiet_thread
 from runmanager.tracking.introspect.step_cost import count_step_cost
+from runmanager.tracking.lifecycle.outcome import divergence_of
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.options import STREAMING_DEVICES, RunOptions, TurnSource
 from runmanager.tracking.run import ActiveRun, InactiveRun
@@ -31,7 +32,6 @@ from runmanager.training.models.builtin_models import build_model
 from runmanager.training.options.groups import DataLoaderOptions, PairedOptions
 from runmanager.training.options.job import TrainingOptions
 from runmanager.training.options.step import AUTO, Precision
-from runmanager.training.paired_measurement import measure_in_turns
 from runmanager.training.step.allocator import keep_freed_memory
 from runmanager.training.step.amp import float32_precision
 from runmanager.training.step.compiled import CompiledNetwork
@@ -39,7 +39,7 @@ from runmanager.training.step.cuda_graphs import graph_device
 from runmanager.training.step.optimizers import build_optimizer, build_scheduler
 from runmanager.training.step.stepper import Stepper, build_stepper
 
-__all__ = ["Components", "NewRun", "build_components", "train_run"]
+__all__ = ["Components", "NewRun", "build_components", "train_in_turns", "train_run"]
 
 
 _NUM_WARMUPS = 3  # as in PyTorch's notes on CUDA graphs
@@ -198,14 +198,16 @@ def _train(run: ActiveRun, options: TrainingOptions) -> None:
     if components.stepper.num_skipped:
         steps = pluralize(run.num_steps, "step")
         run.note(f"skipped {components.stepper.num_skipped} of {steps}, whose gradients overflowed fp16")
-    if isinstance(options.measure, PairedOptions):
-        measure_in_turns(
-            run,
-            components.stepper,
-            components.loaders.train,
+    if isinstance(options.measure, PairedOptions) and run.history and divergence_of(run.history[-1]) is None:
+        # With workers a turn is a whole epoch: in the middle of one they would load ahead during others' turns.
+        num_steps = len(components.loaders.train) if options.num_workers else options.measure.block_steps
+        train_in_turns(
+            components,
+            run.unrecorded_epoch(),
+            run.measured_batches,
             first_epoch=options.epochs + 1,
-            num_workers=options.num_workers,
-            block_steps=options.measure.block_steps,
+            num_steps=num_steps,
+            leads_in=not options.num_workers,
         )
 
 
@@ -223,6 +225,25 @@ def _count_work(run: ActiveRun, components: Components) -> None:
         return
     counts = {f"{kind}_per_step": count for kind, count in asdict(work).items()}
     run.add_measurements(**counts, step_units={"samples": float(size)})
+
+
+def train_in_turns(
+    components: Components, epoch: Epoch, divide: Callable[..., Iterator[Any]], *, first_epoch: int, **steps: Any
+) -> None:
+    """Train in measured turns until no more are granted, on the batches from epoch number `first_epoch` on.
+
+    Only the turns are recorded. The learning rate is constant. `divide` and `steps`: see `RunTurns.measured_batches`.
+    """
+    loader, stepper = components.loaders.train, components.stepper
+    batches = divide(_endless(loader, first_epoch), most_steps=len(loader), **steps)
+    train_epoch(stepper, epoch.batches(batches), track=tracker(epoch.track, stepper.loss))
+
+
+def _endless(loader: EpochLoader, epoch: int) -> Iterator[Any]:
+    while True:
+        loader.set_epoch(epoch)
+        yield from loader
+        epoch += 1
 
 
 def build_components(run: NewRun, options: TrainingOptions) -> Components:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from runmanager.app.driver.other_drivers import end_silent_runs
 from runmanager.app.driver.run_listener import SweepListener
+from runmanager.app.driver.sweep_plan import end_silent_runs
 from runmanager.launching.local.engine import Job, ProcessExit
 from runmanager.launching.local.worker import Raised, Returned
 from runmanager.launching.plan import Action, Cell, PlannedRun

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.tune_truth import Trial, fastest_settings, report
-from runmanager.app.tune.heat import Heat
+from runmanager.race.heat import Heat
 from runmanager.results.stats.descriptive import Estimate
 
 TRIAL = Trial("input", 58.0, {"num_workers": "2"}, Estimate(1.9, 1.8, 2.0), 12, {"num_workers": "2"}, None)

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from runmanager import RunManager
 from runmanager.errors import ConfigurationError
+from runmanager.records.run.turn_record import Grant
 from runmanager.records.storage.reader import read_run
 from runmanager.tracking.device.prefetch import SideStream, prefetch
 from runmanager.tracking.device.transfer import to_device
@@ -31,7 +32,7 @@ from runmanager.training.options.groups import (
     SgdOptions,
 )
 from runmanager.training.options.step import Precision
-from runmanager.training.speed_race import SoloTurns, train_in_turns
+from runmanager.training.speed_race import train_contender
 from runmanager.training.step.amp import float32_precision, precision_faults, scaler_for
 from runmanager.training.step.cuda_graphs import CudaGraphs
 from runmanager.training.step.micro_batches import MicroBatches
@@ -395,11 +396,22 @@ def test_a_step_that_does_not_fit_next_to_the_captured_one_is_out_of_memory() ->
             assert "out of memory" in notes[0] and losses == sorted(losses, reverse=True)
 
 
+class EightTurns:
+    """Grants so many turns."""
+
+    session, again, family = "", False, None
+    left = 8
+
+    def ask(self, **_: object) -> Grant | None:
+        self.left -= 1
+        return Grant() if self.left >= 0 else None
+
+
 @needs_cuda
 @pytest.mark.parametrize("graphs", [False, True])
 def test_a_contender_of_a_race_takes_its_turns_on_the_gpu(graphs: bool) -> None:
     job = job_options(
         device="cuda", dataset=FakeOptions(size=400, val_size=20), batch_size=20, micro_batch=None, graphs=graphs
     )
-    seen = train_in_turns(job, SoloTurns(0.0, least=8))
+    seen = train_contender(job, EightTurns())
     assert seen["device"] == "cuda" and {"data", "transfer", "compute"} <= set(seen["shares"])

@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
-from runmanager.launching.local.turn_keeper import current_turn_client
+from runmanager.launching.local.turns import current_turn_client
 
 ALARM_SECONDS = 100  # until SIGALRM ends a job that is not ended otherwise
 

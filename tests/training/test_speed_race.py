@@ -15,7 +15,7 @@ from runmanager.training.options.groups import (
     CnnOptions,
     TorchvisionModelOptions,
 )
-from runmanager.training.speed_race import SoloTurns, train_in_turns
+from runmanager.training.speed_race import train_contender
 
 from ..job_options import job_options
 
@@ -57,7 +57,7 @@ class Watched:
 
 def test_it_trains_in_turns_and_says_what_it_saw() -> None:
     watched = Watched(4)
-    seen = train_in_turns(JOB, watched)
+    seen = train_contender(JOB, watched)
     assert watched.samples[:2] == [0, 20] and all(watched.samples[1:])
     assert seen["device"] == "cpu" and seen["splits"]
     assert 0 < seen["step_seconds"] < 60 and seen["epoch_steps"] == 10
@@ -67,7 +67,7 @@ def test_it_trains_in_turns_and_says_what_it_saw() -> None:
 @pytest.mark.parametrize(("batch_size", "samples"), [(20, 40), (100, 200)])
 def test_workers_stand_still_between_turns_that_have_whole_bursts(batch_size: int, samples: int) -> None:
     watched = Watched(3)
-    train_in_turns(replace(JOB, num_workers=1, batch_size=batch_size), watched)
+    train_contender(replace(JOB, num_workers=1, batch_size=batch_size), watched)
     assert watched.states[0] == []  # before the first turn there are none
     assert all(states == [psutil.STATUS_STOPPED] for states in watched.states[1:])
     assert watched.samples[1] == samples  # two batches of the worker, or the whole epoch
@@ -75,7 +75,7 @@ def test_workers_stand_still_between_turns_that_have_whole_bursts(batch_size: in
 
 def test_a_batch_that_cannot_be_split_is_named() -> None:
     whole = replace(JOB, model=TorchvisionModelOptions(input_size=32), batch_size=4)
-    assert not train_in_turns(whole, SoloTurns(0.0, least=1))["splits"]
+    assert not train_contender(whole, Watched(1))["splits"]
     drops = replace(JOB, model=TorchvisionModelOptions(architecture="alexnet", input_size=64), batch_size=4)
-    assert not train_in_turns(drops, SoloTurns(0.0, least=1))["splits"]  # its dropout would draw other numbers
-    assert train_in_turns(replace(JOB, model=CnnOptions()), SoloTurns(0.0, least=1))["splits"]
+    assert not train_contender(drops, Watched(1))["splits"]  # its dropout would draw other numbers
+    assert train_contender(replace(JOB, model=CnnOptions()), Watched(1))["splits"]

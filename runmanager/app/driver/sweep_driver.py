@@ -16,9 +16,7 @@ from rich.console import Console
 from runmanager.app.display.final_summary import show_duel, show_results
 from runmanager.app.display.output_console import line_of, make_console
 from runmanager.app.display.sweep_end import announce_end, notification_faults, ring
-from runmanager.app.driver.cell_launching import is_detached, launch_cells
-from runmanager.app.driver.other_drivers import end_silent_runs, stored_record
-from runmanager.app.driver.paired_grouping import Pairing, make_pairing, pairing_notices
+from runmanager.app.driver.cell_launching import is_detached, launch_cells, launch_sessions
 from runmanager.app.driver.preflight import (
     predict_skipped,
     refuse_literal_secrets,
@@ -29,6 +27,7 @@ from runmanager.app.driver.program import CellGrid, Program
 from runmanager.app.driver.run_listener import SweepListener
 from runmanager.app.driver.sweep_plan import (
     assign_folder,
+    end_silent_runs,
     mixing_notices,
     most_measured_epochs,
     named_in_sweep,
@@ -37,8 +36,9 @@ from runmanager.app.driver.sweep_plan import (
 )
 from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_launcher import LocalLauncher
-from runmanager.launching.plan import Action, PlannedCells, PlannedRun
+from runmanager.launching.plan import Action, PlannedCells, PlannedRun, stored_record
 from runmanager.launching.slurm.launcher import SlurmLauncher
+from runmanager.race.pairing import Pairing, make_pairing, pairing_notices
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver, timeout_faults
@@ -125,7 +125,9 @@ class SweepDriver:
             self._program.get_ready(self._launcher, num_cells=num_cells)  # while the cells are composed and checked
         grid = self._with_kept_cells(self._program.compose())
         refuse_literal_secrets(self._launcher, grid.cells)
-        self._pairing = make_pairing(grid, self._launcher)
+        self._pairing = make_pairing(
+            grid.paired, grid.cells, self._launcher, derived=lambda: grid.derived, seed_names=grid.seed_names
+        )
         if self._pairing is not None and options.order is not None:
             rule, way_out = "be left out where cells take turns", "each group of them runs at once"
             raise ConfigurationError([fault(options.order_name, rule, options.order, way_out)])
@@ -195,7 +197,7 @@ class SweepDriver:
             self._console.print(line_of(line, self._console), soft_wrap=True)
 
     def _print_pairing_notices(self, grid: CellGrid) -> None:
-        for line in pairing_notices(grid, self._pairing):
+        for line in pairing_notices(self._pairing, grid.cells, in_epochs=grid.in_epochs, is_duel=bool(grid.sides)):
             self._print_line(line)
 
     def _planned(self, grid: CellGrid, sweep: SweepPaths | None) -> list[PlannedRun]:
@@ -390,7 +392,7 @@ class SweepDriver:
     ) -> Sequence[JobReturn]:
         launch = partial(launch_cells, self._program, self._launcher, listener, sweep)
         if self._pairing is not None:
-            return self._pairing.run(batch, first, listener, launch)
+            return launch_sessions(self._pairing, listener, launch, batch, first)
         returns = launch(batch, first)
         ordered = sorted(range(len(returns)), key=lambda at: self._grid_ranks[batch[at].cell.signature])
         return [returns[at] for at in ordered]

@@ -1,6 +1,6 @@
 """Planning a sweep: what to do with each cell, sweep.json, and the folder of each run."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,12 @@ from runmanager.launching.plan import (
 )
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.run_record import Environment
 from runmanager.records.settings.naming import MAX_NAME_BYTES, readable_name
+from runmanager.records.storage.ownership import silent_runs
 from runmanager.records.storage.reader import StoredRun, read_sweep
+from runmanager.records.storage.run_end import end_silent_run
 from runmanager.records.sweep.sweep_record import (
     PlannedCell,
     SweepRecord,
@@ -32,13 +35,13 @@ from runmanager.records.sweep.sweep_record import (
     write_cells,
 )
 from runmanager.results.load.cells import independent_settings
-from runmanager.text import format_value
+from runmanager.text import format_value, pluralize
 from runmanager.tracking.environment.code_hashes import CodeRehasher
 from runmanager.tracking.environment.commit import commit_of
 from runmanager.tracking.environment.environment import command_line, library_versions
 
 __all__ = [
-    *("assign_folder", "mixing_notices", "most_measured_epochs", "named_in_sweep", "plan_sweep"),
+    *("assign_folder", "end_silent_runs", "mixing_notices", "most_measured_epochs", "named_in_sweep", "plan_sweep"),
     "write_plan",
 ]
 
@@ -169,6 +172,35 @@ def write_plan(
         seed_names=grid.seed_names,
         order=order,
     )
+
+
+def end_silent_runs(
+    plan: Sequence[PlannedRun],
+    observer: HeartbeatObserver,
+    *,
+    apart_from: Collection[str] = (),
+    say: Callable[[str], None],
+) -> bool:
+    """Record the end of runs on other hosts that have no heartbeat; return whether there were any.
+
+    All runs with the state `running` there are observed together, for as long as `observer` needs; a living one is
+    recognised within seconds. Runs with a name in `apart_from` are left out.
+    """
+    host_of = {
+        each.paths: each.stored.owner.host
+        for each in plan
+        if each.action is Action.LEAVE and each.stored is not None and each.stored.owner is not None
+        if each.stored.is_running_elsewhere and each.paths.name not in apart_from
+    }
+    if not host_of:
+        return False
+    runs = pluralize(len(host_of), "run says", "runs say")
+    hosts = ", ".join(dict.fromkeys(host_of.values()))
+    say(f"{runs} `running` on {hosts}: watched for a sign of life for up to {observer.limit_seconds:g} s.")
+    ended = [end_silent_run(paths, observer) for paths in silent_runs(list(host_of), observer)]
+    for record in filter(None, ended):
+        say(f"{record.name}: {record.message}; taken over.")
+    return any(ended)
 
 
 def most_measured_epochs(plan: Sequence[PlannedRun], stored: Sequence[StoredRun]) -> dict[str, int]:

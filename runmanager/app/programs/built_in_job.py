@@ -13,10 +13,8 @@ from runmanager.app.compose.grid_rules import GridRules, excluded_notes
 from runmanager.app.compose.override_grid import read_override_grid
 from runmanager.app.compose.schema import Config
 from runmanager.app.driver.host_capacity import check_host_capacity
-from runmanager.app.driver.paired_grouping import infer_compared_axis
 from runmanager.app.driver.preflight import check_cells, warm_up
 from runmanager.app.driver.program import CellGrid, Storage
-from runmanager.app.driver.remote_sessions import duel_address
 from runmanager.app.programs.sweep_settings import run_folder_overrides
 from runmanager.app.request.override_quoting import quote_text
 from runmanager.app.request.sweep_request import CONTINUES, RUN_NAME
@@ -24,6 +22,8 @@ from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_launcher import refuse_several_processes
 from runmanager.launching.plan import Action, Cell, PlannedRun, Resume
 from runmanager.launching.work import Work
+from runmanager.race.pairing import infer_compared_axis
+from runmanager.race.sessions import duel_address
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status

@@ -28,7 +28,7 @@ import yaml
 from runmanager.app.programs.cell_metrics import FoundMetrics, diverged_metric, logged_only, merged_metrics
 from runmanager.app.programs.cell_output import in_program, send_output_to
 from runmanager.errors import RecordError
-from runmanager.launching.local.turn_keeper import current_turn_client
+from runmanager.launching.local.turns import current_turn_client
 from runmanager.launching.local.worker import OWN_PROCESS_VARIABLE, RESUMES_VARIABLE
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.paths import RunPaths

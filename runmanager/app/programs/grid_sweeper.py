@@ -84,7 +84,7 @@ class GridSweeper(Sweeper):
         words = [f"{key}={value}" for key, value in self._params.items()] + arguments
         self._refuse_folders()
         if self._tune is not None:
-            from runmanager.app.tune.built_in_tuning import tune_built_in
+            from runmanager.app.programs.built_in_tuning import tune_built_in
 
             return tune_built_in(
                 self._loader, self._master, words, self._launcher, {str(key): each for key, each in self._tune.items()}

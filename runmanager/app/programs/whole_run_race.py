@@ -13,12 +13,12 @@ from hydra.plugins.launcher import Launcher
 from runmanager.app.display.output_console import make_console
 from runmanager.app.driver.program import CellGrid, Program
 from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
-from runmanager.app.tune.answer import Answer, show_answer, write_tuning
-from runmanager.app.tune.heat import Factor, Heat, Settings, repetition_faults
-from runmanager.app.tune.search import Search
 from runmanager.errors import ConfigurationError, SweepError
 from runmanager.launching.hydra_launcher import LocalLauncher
 from runmanager.launching.plan import Cell, Resume
+from runmanager.race.answer import Answer, show_answer, write_tuning
+from runmanager.race.heat import Factor, Heat, Settings, repetition_faults
+from runmanager.race.search import Search
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun, read_sweep

@@ -1,9 +1,8 @@
 """`runmanager duel`: two settings, commits or environments measured against each other, in turns on this machine."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -11,8 +10,9 @@ import typer
 
 from runmanager.app.request.command import after_separator
 from runmanager.app.request.sweep_request import options
+from runmanager.cli.commands.compare import OneSweep, SweepPair
 from runmanager.cli.gate.conditions import FailIfOption, Verdict, answer_conditions
-from runmanager.cli.gate.proposed_duel import could_say, duel_of_sides
+from runmanager.cli.gate.proposed_duel import could_say
 from runmanager.cli.hydra_application import run_application
 from runmanager.cli.printing import print_text
 from runmanager.cli.repeated_options import FixedArgumentsCommand, fixed_arguments
@@ -22,7 +22,7 @@ from runmanager.records.host.standard_streams import print_line
 from runmanager.text import in_backticks, printable_line, shell_join
 
 if TYPE_CHECKING:
-    from runmanager.app.duel.two_drivers import DuelRequest
+    from runmanager.race.duel import DuelRequest
     from runmanager.results.compare.comparison_table import ComparisonTable
     from runmanager.results.compare.options import CompareOptions
     from runmanager.results.gate.fail_if import Condition
@@ -130,7 +130,9 @@ def _duel_of_settings(
     folder = SweepPaths(Path(chosen["output_root"]) / chosen["name"])
     if not folder.record.exists() or "--dry-run" in ctx.args:
         return status
-    verdict = _answer(folder, conditions, format_)
+    from runmanager.results.load.loader import read_results
+
+    verdict = _answer(OneSweep(*read_results(folder), f"Duel {folder.name}"), conditions, format_)
     return verdict.exit_status if verdict.status is not None and status in (0, _FAILED) else status
 
 
@@ -158,35 +160,35 @@ def _own_words(given: list[str]) -> tuple[dict[str, str], list[str]]:
     return chosen, [word for word in given if word not in own and word != "measure=paired"]
 
 
-def _answer(folder: SweepPaths, conditions: "list[Condition]", format_: DuelFormat) -> Verdict:
-    from runmanager.results.compare.comparison import compare
+def _answer(pairs: OneSweep | SweepPair, conditions: "list[Condition]", format_: DuelFormat) -> Verdict:
+    """Answer from the sweep of a duel of settings, or from both sweeps of one of commits or environments."""
     from runmanager.results.compare.options import CompareOptions
     from runmanager.results.findings.answer_sentences import duel_answers
-    from runmanager.results.load.loader import read_results
 
-    contents, plan = read_results(folder)
+    is_of_code = isinstance(pairs, SweepPair)
+    options = CompareOptions()
+    if is_of_code and not any(run.epochs for run in pairs.contents.runs):  # whole runs of a program without epochs
+        options = CompareOptions(metric="run_seconds")
 
     def comparison_by(options: "CompareOptions") -> "ComparisonTable":
-        return compare(contents, plan, options)
+        return pairs.compare(pairs.match(options).without_stand_in(), options)
 
-    table = comparison_by(CompareOptions())
-    verdict = answer_conditions(
-        conditions, CompareOptions(), comparison_by, contents, partial(duel_of_sides, runs=contents.runs)
-    )
-    _print_answer(table, duel_answers(table), verdict, format_, title=f"Duel {folder.name}")
-    return verdict
+    def longer(_: object) -> str:
+        return could_say("the same duel with a larger measure.max_seconds, or with more seeds")
 
-
-def _print_answer(
-    table: "ComparisonTable", answers: Sequence[str], verdict: Verdict, format_: DuelFormat, *, title: str
-) -> None:
+    table = comparison_by(options)
+    took_turns = any(row.effect is not None and row.effect.num_process_pairs for row in table.rows)
+    answers = pairs.answers(table, options) if is_of_code and not took_turns else duel_answers(table)
+    duel = longer if is_of_code else pairs.duel
+    verdict = answer_conditions(conditions, options, comparison_by, pairs.contents, duel)
     if format_ is DuelFormat.GITHUB:
         from runmanager.results.gate.github_comment import github_comment
 
-        print_text(github_comment(table, title, answers, verdict.lines, verdict.status))
-        return
+        print_text(github_comment(table, pairs.title, answers, verdict.lines, verdict.status))
+        return verdict
     for line in (*answers, *verdict.lines):
         print_line(printable_line(line))
+    return verdict
 
 
 def _duel_of_code(
@@ -198,7 +200,8 @@ def _duel_of_code(
     format_: DuelFormat,
 ) -> int:
     """Run the duel of two commits or environments, and answer from both sides' sweeps."""
-    from runmanager.app.duel.two_drivers import run_duel
+    from runmanager.race.duel import run_duel
+    from runmanager.results.gate.sweep_pairs import read_two_sweeps
 
     request = _request(ctx, words, revisions, (pythons[0] or sys.executable, pythons[1] or sys.executable))
     candidate = str(Path(request.output_root) / f"{request.name}-candidate")
@@ -209,7 +212,7 @@ def _duel_of_code(
     out = sys.stderr if format_ is DuelFormat.GITHUB else sys.stdout
     for line in result.lines:
         print_line(printable_line(line), out)
-    verdict = _answer_across(result.sweeps, conditions, format_)
+    verdict = _answer(SweepPair(read_two_sweeps(*result.sweeps)), conditions, format_)
     worst = max(result.statuses, key=abs)
     if verdict.status is not None and all(status in (0, _FAILED) for status in result.statuses):
         return verdict.exit_status
@@ -219,7 +222,7 @@ def _duel_of_code(
 def _request(
     ctx: typer.Context, words: list[str], revisions: tuple[str | None, str | None], pythons: tuple[str, str]
 ) -> "DuelRequest":
-    from runmanager.app.duel.two_drivers import DuelRequest
+    from runmanager.race.duel import DuelRequest
 
     at = next((index for index, word in enumerate(words) if word.endswith(".py") and "=" not in word), None)
     if at is not None:
@@ -235,30 +238,3 @@ def _request(
     name, output_root = chosen.pop("name"), chosen.pop("output_root")
     settings = [*(f"{key}={value}" for key, value in chosen.items()), *others]
     return DuelRequest(name, output_root, settings, revisions, pythons)
-
-
-def _answer_across(
-    sweeps: tuple[SweepPaths, SweepPaths], conditions: "list[Condition]", format_: DuelFormat
-) -> Verdict:
-    from runmanager.results.compare.options import CompareOptions
-    from runmanager.results.findings.answer_sentences import duel_answers
-    from runmanager.results.findings.comparison_findings import comparison_answers
-    from runmanager.results.gate.sweep_pairs import read_two_sweeps
-
-    both = read_two_sweeps(*sweeps)
-    options = CompareOptions()
-    if not any(run.epochs for run in both.together.runs):  # whole runs of a program that records no epochs
-        options = CompareOptions(metric="run_seconds")
-    table = both.compare(options)
-    if any(row.effect is not None and row.effect.num_process_pairs for row in table.rows):
-        answers = duel_answers(table)
-    else:
-        answers = [line for lines in comparison_answers(table.rows, table) for line in lines]
-
-    def longer(_: object) -> str:
-        return could_say("the same duel with a larger measure.max_seconds, or with more seeds")
-
-    verdict = answer_conditions(conditions, options, both.compare, both.together, longer)
-    title = f"Comparison of {both.names[1]} with {both.names[0]}"
-    _print_answer(table, answers, verdict, format_, title=title)
-    return verdict

@@ -8,7 +8,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from multiprocessing import connection
 from multiprocessing.connection import Connection
@@ -20,7 +20,7 @@ from runmanager.launching.local.gpus import EVERY_GPU, GpuSlots, Lease
 from runmanager.launching.local.interrupt_counter import InterruptCounter
 from runmanager.launching.local.jobs import Job, Listener, ProcessExit
 from runmanager.launching.local.time_limits import LimitWatch
-from runmanager.launching.local.turn_keeper import Turns
+from runmanager.launching.local.turns import Turns
 from runmanager.launching.local.worker import Raised, Request, Returned
 from runmanager.launching.options import RETRIED
 from runmanager.records.host.gpus import VISIBLE_VARIABLE
@@ -132,7 +132,8 @@ class LocalEngine:
         exit_timeout: float = _EXIT_TIMEOUT,
     ) -> None:
         self._workers = workers
-        self._turns = turns
+        self._turns = turns or Turns()
+        self._num_working = workers if turns is None else 1  # jobs that use the machine at a time
         self._given_threads = threads
         self._exit_timeout = exit_timeout
         self._slots = slots or GpuSlots()
@@ -150,11 +151,6 @@ class LocalEngine:
     def was_interrupted(self) -> bool:
         """Whether the user asked to stop."""
         return bool(self._interrupts)
-
-    @property
-    def _num_working(self) -> int:
-        """How many jobs use the machine at a time."""
-        return self._workers if self._turns is None else 1
 
     def run(self, jobs: Iterable[Job], listener: Listener) -> None:
         """Run all jobs until the last has ended, taking each from `jobs` only when there is room for it."""
@@ -193,26 +189,26 @@ class LocalEngine:
             listener.started(task.job, children[-1].process.pid)
 
     def _start(self, task: _Try, lease: Lease) -> _Child:
-        job = task.job
-        request = Request(
-            function=job.function,
-            arguments=job.arguments if job.prepare is None else job.prepare(task.number),
-            environment=_environment(lease),
-            folder=str(Path.cwd()),
-            threads=self._threads(),
-        )
-        if self._turns is None:
-            return _Child(task, lease, self._starter.start(request), LimitWatch(job.limits))
-        client = self._turns.add(job.key)
+        job, turns = task.job, self._turns
+        client = turns.add(job.key)
         try:
-            started = self._starter.start(replace(request, turns=client))
-            self._turns.started()
+            request = Request(
+                function=job.function,
+                arguments=job.arguments if job.prepare is None else job.prepare(task.number),
+                environment=_environment(lease),
+                folder=str(Path.cwd()),
+                threads=self._threads(),
+                turns=client,
+            )
+            started = self._starter.start(request)
+            turns.started()
         except BaseException:
-            self._turns.remove(job.key)
+            turns.remove(job.key)
             raise
         finally:
-            client.close()
-        return _Child(task, lease, started, LimitWatch(job.limits, clock=partial(self._turns.clock, job.key)))
+            if client is not None:
+                client.close()
+        return _Child(task, lease, started, LimitWatch(job.limits, clock=partial(turns.clock, job.key)))
 
     def _enforce_limits(self, children: Sequence[_Child]) -> None:
         for child in children:
@@ -258,8 +254,6 @@ class LocalEngine:
 
     def _wait_for_any(self, watched: Sequence[Any]) -> Sequence[Any]:
         """Return those of `watched` that are ready, none after a tick. Grants turns meanwhile."""
-        if self._turns is None:
-            return connection.wait(watched, timeout=_TICK_SECONDS)
         deadline = time.monotonic() + _TICK_SECONDS
         while True:
             readable = connection.wait([*watched, *self._turns.pipes], timeout=max(0.0, deadline - time.monotonic()))
@@ -276,8 +270,7 @@ class LocalEngine:
         if child.started.is_lost() and child.verdict is None:
             child.verdict = Outcome(Status.CRASHED, Reason.VANISHED, "the process that had started it was killed")
         kill_group(child.process.pid)  # what the run may have left, as a loader's workers
-        if self._turns is not None:
-            self._turns.remove(child.task.job.key)
+        self._turns.remove(child.task.job.key)
         self._slots.release(child.lease)
         ending = ProcessExit(
             child.task.job,

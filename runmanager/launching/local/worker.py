@@ -13,7 +13,7 @@ from typing import Any
 
 from runmanager.errors import RunBusyError
 from runmanager.launching.local.parent_death import bind_workers, die_with_parent, watch_driver
-from runmanager.launching.local.turn_keeper import TurnClient, set_turn_client
+from runmanager.launching.local.turns import TurnClient, set_turn_client
 from runmanager.records.host.standard_streams import repaired_streams
 from runmanager.records.run.status import Reason
 

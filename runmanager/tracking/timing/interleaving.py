@@ -36,13 +36,14 @@ class RunTurns:
     """The turns of one run, granted by `source`; measured turns are appended to the file at `path`, if there is one.
 
     `interruption` is polled while the run waits, and is set off when the granting process is gone, as too little has
-    been measured by then. `waited_seconds` is the time spent waiting so far, which belongs to no phase.
-    `is_over` is set once enough has been measured.
+    been measured by then. `waited_seconds` is the time spent waiting so far, which belongs to no phase, `step_seconds`
+    that of a step in the fastest turn. `is_over` is set once enough has been measured.
     """
 
     def __init__(self, source: TurnSource, path: Path | None, interruption: Interruption) -> None:
         self.session = source.session
         self.waited_seconds = 0.0
+        self.step_seconds = math.inf
         self.is_over = False
         self._source = source
         self._path = path
@@ -69,8 +70,7 @@ class RunTurns:
         turn so far, between `least_steps` and `most_steps`: slow first turns on a busy machine then shorten later ones
         only until one turn is fast. With `leads_in` the first steps of a turn are not timed, as they find cold caches.
         """
-        steps, fastest = num_steps or least_steps, math.inf
-        samples, seconds = 0, 0.0
+        steps, samples, seconds = num_steps or least_steps, 0, 0.0
         with nullcontext() if self._path is None else LineAppender(self._path) as lines:
             while (grant := self._next_turn(is_measured=True, samples=samples, seconds=seconds)) is not None:
                 if leads_in:
@@ -83,9 +83,9 @@ class RunTurns:
                 seconds = sum(timer.resolve().values())
                 if lines is not None:
                     lines.append(msgspec.json.encode(self._turn_record(grant, steps, samples, seconds)))
-                fastest = min(fastest, seconds / steps)
+                self.step_seconds = min(self.step_seconds, seconds / steps)
                 if num_steps is None:
-                    steps = min(most_steps, max(least_steps, round(_BLOCK_SECONDS / max(fastest, 1e-9))))
+                    steps = min(most_steps, max(least_steps, round(_BLOCK_SECONDS / max(self.step_seconds, 1e-9))))
         self.is_over = not self._interruption.is_interrupted
 
     def _turn_record(self, grant: Grant, steps: int, samples: int, seconds: float) -> Turn:

@@ -10,7 +10,7 @@ from runmanager.training.options.criteria import (
     recorded_metrics,
     unknown_metric_faults,
 )
-from runmanager.training.options.groups import MeasureOptions, PairedOptions
+from runmanager.training.options.groups import DataLoaderOptions, MeasureOptions, PairedOptions
 from runmanager.training.options.step import AUTO, OutOfMemory, Precision, step_faults
 from runmanager.validation import MAX_COUNT, GroupOptions, allowed, did_you_mean, fault, field_faults, limits
 
@@ -18,6 +18,8 @@ __all__ = ["CheckpointOptions", "TrainingOptions"]
 
 
 _DEVICES = ("auto", "cpu", "cuda", "mps", "xpu", "hpu", "mtia", "npu")
+_BATCHES_A_WORKER = 2  # workers deliver their batches in bursts, and a turn must not see a part of one
+_NUM_WARMUPS_OF_GRAPHS = 2  # steps of each warm-up turn where steps are captured, which three plain ones precede
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,17 @@ class TrainingOptions:
             if isinstance(part, GroupOptions):
                 faults += part.faults()
         return faults
+
+    def least_turn_steps(self, steps_an_epoch: int) -> int:
+        """Return the fewest steps of a turn: a few batches of each loader worker, or a whole epoch if that is less.
+
+        Workers that each epoch starts again make it a whole epoch too.
+        """
+        keeps_workers = not isinstance(self.loader, DataLoaderOptions) or self.loader.persistent_workers
+        if self.num_workers and not keeps_workers:
+            return steps_an_epoch
+        least = max(1, _BATCHES_A_WORKER * self.num_workers, _NUM_WARMUPS_OF_GRAPHS if self.graphs else 1)
+        return min(least, steps_an_epoch)
 
     def _device_faults(self) -> list[str]:
         kind, colon, index = self.device.partition(":")

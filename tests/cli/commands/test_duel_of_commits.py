@@ -3,6 +3,7 @@
 import csv
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from ..conftest import ROOT, process_environment
 
 TINY = ("dataset=fake", "dataset.size=64", "dataset.val_size=32", "batch_size=32", "device=cpu")
 # Any interval is narrow enough, so that a busy machine does not matter.
+SIDES = ("baseline", "candidate")
 QUICK = ("measure.block_steps=2", "measure.min_rounds=6", "measure.half_width=0.9")
 NET = """
 import math
@@ -87,6 +89,44 @@ def test_two_commits_take_turns_each_in_its_own_worktree(process: Callable, proj
     compared = process("compare", "d-baseline", "d-candidate", "--format", "json")
     assert '"axis": "sweep"' in compared.out and "commit differs" in compared.out
     assert "one side ran after the other" not in compared.out
+
+
+PARTS = ("runmanager", "conf")
+OLDER = "6a4d8caf"
+"""The last commit whose processes sent each other objects of this package's classes."""
+
+
+@pytest.fixture
+def older_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the package of that commit, and its configuration."""
+    folder = tmp_path_factory.mktemp("older")
+    found = subprocess.run(["git", "archive", OLDER, *PARTS], cwd=ROOT, capture_output=True, check=False)
+    if found.returncode:
+        pytest.skip(f"needs a clone that has commit {OLDER}")
+    subprocess.run(["tar", "x", "-C", folder], input=found.stdout, check=True)
+    return folder
+
+
+@pytest.mark.parametrize("is_newer", [True, False])
+def test_two_versions_of_this_package_take_turns(
+    process: Callable, older_version: Path, tmp_path: Path, is_newer: bool
+) -> None:
+    """The command itself is of the second commit's version: the newer or the older one."""
+    git(tmp_path, "init", "-q", "-b", "main")
+    (tmp_path / ".gitignore").write_text("outputs\n__pycache__\n")
+    for source in (older_version, ROOT) if is_newer else (ROOT, older_version):
+        for part in PARTS:
+            shutil.rmtree(tmp_path / part, ignore_errors=True)
+            shutil.copytree(source / part, tmp_path / part)
+        git(tmp_path, "add", "-A")
+        git(tmp_path, "commit", "-qm", "a version")
+    done = process("duel", "--baseline-rev", "HEAD~1", "--candidate-rev", "HEAD", *TINY, *QUICK, "name=d")
+    assert done.status == 0, done.err
+    assert "rounds side by side in " in done.out
+    (one,), (other,) = (read_sweep(SweepPaths(tmp_path / "outputs" / f"d-{side}")).runs for side in SIDES)
+    assert one.record.environment.commit != other.record.environment.commit
+    assert {turn.session for turn in one.turns} == {turn.session for turn in other.turns} != set()
+    assert re.findall(r"imported (\d+) files of its worktree: runmanager/", done.out) != []
 
 
 def test_whole_runs_of_a_script_alternate(process: Callable, project: Path) -> None:

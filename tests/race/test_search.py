@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from runmanager.app.tune.heat import Factor, Heat, Settings
-from runmanager.app.tune.search import Search, Tuning
+from runmanager.race.heat import Factor, Heat, Settings
+from runmanager.race.search import Search, Tuning
 from runmanager.results.stats.descriptive import Estimate
 
 VALUES = {"loader": ("plain", "fast"), "threads": ("2", "1"), "layout": ("rows", "columns")}

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from runmanager.launching.local.engine import Job, LocalEngine
-from runmanager.launching.local.turn_keeper import TurnClient, TurnKeeper
+from runmanager.launching.local.turns import TurnClient
+from runmanager.race.keeper import TurnKeeper
 
 DEADLINE_SECONDS = 60
 
@@ -210,3 +211,30 @@ def test_a_job_whose_turns_are_ended_is_gone_before_the_next_turn() -> None:
     assert takers == [[0, 1, 2]] * (warm + 3) + [[0, 1]] * 3
     assert group.most_working == 1
     assert [sorted(each) for each in group.keeper.rounds] == [[0, 1, 2]] * 3 + [[0, 1]] * 3
+
+
+OLDER = (
+    b"\x80\x04\x95\x86\x00\x00\x00\x00\x00\x00\x00\x8c&runmanager.launching.local.turn_keeper\x94\x8c\x0c_TurnRequest\x94\x93\x94)"
+    b"\x81\x94}\x94(\x8c\x0bis_measured\x94\x88\x8c\x07samples\x94Kd\x8c\x07seconds\x94G?\xe0\x00\x00\x00\x00\x00\x00"
+    b"\x8c\x08imported\x94\x8c\x05/a.py\x94\x85\x94ub."
+)
+"""A request as versions sent it whose messages had no number: measured, 100 samples in half a second, of /a.py."""
+
+
+def test_a_job_of_an_older_version_takes_turns() -> None:
+    keeper = TurnKeeper(enough=lambda rounds: False, min_rounds=3, max_seconds=1000.0, warmup_turns=0)
+    pipes = []
+    for key in (0, 1):
+        mine, theirs = connection.Pipe()
+        keeper.join(key, theirs)
+        pipes.append(mine)
+        mine.send_bytes(OLDER)
+    for _ in range(4):
+        keeper.receive(connection.wait(keeper.pipes, timeout=DEADLINE_SECONDS))
+        (ready,) = connection.wait(pipes, timeout=DEADLINE_SECONDS)
+        grant = ready.recv()  # without our code: it reads these attributes
+        assert (grant.round, grant.place, grant.warmup) in [(1, 1, False), (1, 2, False), (2, 1, False), (2, 2, False)]
+        assert isinstance(grant.core, int)
+        ready.send_bytes(OLDER)
+    assert keeper.imported == {0: ("/a.py",), 1: ("/a.py",)}
+    assert keeper.rounds == [{0: 200.0, 1: 200.0}]

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from runmanager.app.driver.paired_grouping import Pairing
 from runmanager.launching.plan import Action, Cell, PlannedRun
+from runmanager.race.pairing import Pairing
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import Environment, RunRecord
 from runmanager.records.run.status import Status

@@ -1,20 +1,16 @@
-"""The groups of cells that take turns under `measure=paired`, and the launching of their sessions."""
+"""The groups of cells that take turns under `measure=paired`, and which of their runs are measured again."""
 
 import socket
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hydra.core.utils import JobReturn
-
-from runmanager.app.driver.paired_stopping import PairedSessions, Sides
-from runmanager.app.driver.program import CellGrid
-from runmanager.app.driver.remote_sessions import DuelAddress, RemoteSessions, duel_address
-from runmanager.app.driver.run_listener import SweepListener
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.launching.hydra_launcher import LocalLauncher
-from runmanager.launching.local.turn_keeper import WARMUP_TURNS
 from runmanager.launching.plan import Action, PlannedRun, plan_of
+from runmanager.launching.plan import Cell as CellOfGrid
+from runmanager.race.sessions import DuelAddress, PairedSessions, RemoteSessions, Sides, duel_address
+from runmanager.records.run.turn_record import WARMUP_TURNS
 from runmanager.records.settings.seeds import is_seed, seeds_among
 from runmanager.results.compare.cell_pairing import JOINT, default_baseline, find_axis, pair_cells
 from runmanager.results.load.cells import Cell, Cells, independent_settings
@@ -40,34 +36,15 @@ class Pairing:
 
     def batches(self, runs: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
         """Return the runs of each group; a group runs at the same time."""
-        found = [[run for run in runs if any(run.cell.signature in side for side in group)] for group in self.groups]
+        found = [_members(group, runs) for group in self.groups]
         return [batch for batch in found if batch]
 
-    def run(
-        self,
-        batch: Sequence[PlannedRun],
-        first: int,
-        listener: SweepListener,
-        launch: Callable[..., Sequence[JobReturn]],
-    ) -> Sequence[JobReturn]:
-        """Launch a batch whose keys count from `first`, once for each session; return the first session's results.
-
-        `launch` takes the runs, the first key, the keeper of their turns, and whether they have run before.
-        """
-        group = next(group for group in self.groups if any(batch[0].cell.signature in side for side in group))
-        sessions = self._sessions(group)
-        with listener.sessions(lambda: sessions.has_next):
-            returns = launch(batch, first, sessions.start(batch, first))
-            while not listener.is_halted and (again := sessions.next_runs()):
-                first = listener.take(again)
-                launch(again, first, sessions.start(again, first), is_begun=True)
-        return returns
-
-    def _sessions(self, group: Sides) -> PairedSessions | RemoteSessions:
+    def sessions(self, batch: Sequence[PlannedRun]) -> PairedSessions | RemoteSessions:
+        """Return the sessions of a batch."""
         if self.duel is not None:
             return RemoteSessions(self.duel, self.options)
         assert self.options is not None
-        return PairedSessions(self.options, group)
+        return PairedSessions(self.options, next(group for group in self.groups if _members(group, batch)))
 
     def with_partners(
         self, plan: Sequence[PlannedRun], predict_skipped: Callable[[Sequence[PlannedRun]], Sequence[PlannedRun]]
@@ -79,7 +56,7 @@ class Pairing:
         """
         changed: dict[str, PlannedRun] = {}
         for group in self.groups:
-            members = [run for run in plan if any(run.cell.signature in side for side in group)]
+            members = _members(group, plan)
             kept = [run for run in members if run.action is Action.KEEP]
             if not kept:
                 continue
@@ -92,6 +69,10 @@ class Pairing:
             if is_alone:
                 changed |= {run.cell.signature: _measured_again(run) for run in kept}
         return [changed.get(run.cell.signature, run) for run in plan]
+
+
+def _members(group: Sides, runs: Sequence[PlannedRun]) -> list[PlannedRun]:
+    return [run for run in runs if any(run.cell.signature in side for side in group)]
 
 
 def _measured_again(run: PlannedRun) -> PlannedRun:
@@ -132,9 +113,19 @@ def infer_compared_axis(axes: Collection[str], sides: Sequence[str], seed_names:
     raise ConfigurationError([fault("measure.axis", rule, "null", f"it may be {' or '.join(names)}")])
 
 
-def make_pairing(grid: CellGrid, launcher: Any) -> Pairing | None:
-    """Group the cells of a sweep; None without `measure=paired`. Raises `ConfigurationError` if that is impossible."""
-    options, duel = grid.paired, duel_address()
+def make_pairing(
+    options: PairedOptions | None,
+    cells: Sequence[CellOfGrid],
+    launcher: Any,
+    *,
+    derived: Callable[[], Collection[str]],
+    seed_names: Sequence[str],
+) -> Pairing | None:
+    """Group the cells of a sweep; None without `measure=paired`. Raises `ConfigurationError` if that is impossible.
+
+    `derived` returns the settings that follow from others. `seed_names`: see `CellGrid`.
+    """
+    duel = duel_address()
     if options is None and duel is None:
         return None
     if not isinstance(launcher, LocalLauncher):
@@ -146,58 +137,54 @@ def make_pairing(grid: CellGrid, launcher: Any) -> Pairing | None:
             [fault("hydra.launcher.workers", "be 1 with `measure=paired`", launcher.options.workers, way_out)]
         )
     if duel is not None:
-        _refuse_time_limits(launcher)
-        return Pairing(options, [(frozenset({cell.signature}),) for cell in grid.cells], duel)
+        for name in ("timeout", "stall_timeout"):  # a side does not see how long its runs wait
+            if (value := getattr(launcher.options, name)) is not None:
+                way_out = "leave it out, as each side waits for the other"
+                raise ConfigurationError([fault(f"hydra.launcher.{name}", "be null in a duel", value, way_out)])
+        return Pairing(options, [(frozenset({cell.signature}),) for cell in cells], duel)
     assert options is not None
-    groups = _groups(grid, str(options.axis))
+    groups = _groups(cells, str(options.axis), derived(), seed_names)
     if not groups:
         way_out = "give it two values at least"
         raise ConfigurationError([fault(str(options.axis), "vary with `measure=paired`", "one value", way_out)])
     return Pairing(options, groups)
 
 
-def _refuse_time_limits(launcher: LocalLauncher) -> None:
-    """Raise `ConfigurationError` for limits on the time of a run: a side does not see how long its runs wait."""
-    for name in ("timeout", "stall_timeout"):
-        if (value := getattr(launcher.options, name)) is not None:
-            way_out = "leave it out, as each side waits for the other"
-            raise ConfigurationError([fault(f"hydra.launcher.{name}", "be null in a duel", value, way_out)])
+def pairing_notices(
+    pairing: Pairing | None, cells: Sequence[CellOfGrid], *, in_epochs: Collection[str], is_duel: bool
+) -> list[str]:
+    """Return notices to print before the start: how long a duel takes, and how many epochs whole-epoch turns need.
 
-
-def pairing_notices(grid: CellGrid, pairing: Pairing | None) -> list[str]:
-    """Return notices to print before the start: how long a duel takes, and how many epochs whole-epoch turns need."""
+    `in_epochs`: see `CellGrid`.
+    """
     if pairing is None or pairing.options is None:
         return []
-    notices = []
-    if grid.sides:
-        epochs = pluralize(max(cell.epochs for cell in grid.cells), "epoch")
-        at_most = pairing.options.max_seconds
+    notices, seconds = [], pairing.options.max_seconds
+    if is_duel:
+        epochs = pluralize(max(cell.epochs for cell in cells), "epoch")
         notices.append(
             f"Each side first trains {epochs}, which takes as long as it takes; then they take turns for "
-            f"`measure.max_seconds`={at_most:g} at most."
+            f"`measure.max_seconds`={seconds:g} at most."
         )
-    max_members = max(len(frozenset().union(*group) & grid.in_epochs) for group in pairing.groups)
-    max_members *= 1 if pairing.duel is None else 2
-    if not max_members:
-        return notices
-    num_epochs, seconds = max_members * (MIN_ROUNDS + WARMUP_TURNS), pairing.options.max_seconds
-    return [
-        *notices,
-        f"With `num_workers` above 0 a turn is a whole epoch. Each pair of processes needs {MIN_ROUNDS} rounds after "
-        f"{WARMUP_TURNS} of warm-up, so {num_epochs} such epochs; `measure.max_seconds`={seconds:g} is enough if "
-        f"one takes up to {seconds / num_epochs:.2g} s, and allows several pairs if it takes less. Otherwise raise it, "
-        "or use num_workers=0, whose turns are short.",
-    ]
+    max_members = max(len(frozenset().union(*group).intersection(in_epochs)) for group in pairing.groups)
+    if num_epochs := max_members * (1 if pairing.duel is None else 2) * (MIN_ROUNDS + WARMUP_TURNS):
+        notices.append(
+            f"With `num_workers` above 0 a turn is a whole epoch. Each pair of processes needs {MIN_ROUNDS} rounds "
+            f"after {WARMUP_TURNS} of warm-up, so {num_epochs} such epochs; `measure.max_seconds`={seconds:g} is "
+            f"enough if one takes up to {seconds / num_epochs:.2g} s, and allows several pairs if it takes less. "
+            "Otherwise raise it, or use num_workers=0, whose turns are short."
+        )
+    return notices
 
 
-def _groups(grid: CellGrid, name: str) -> list[Sides]:
+def _groups(grid: Sequence[CellOfGrid], name: str, derived: Collection[str], seed_names: Sequence[str]) -> list[Sides]:
     """The groups of cells that the comparison will have, the baseline's side first."""
-    planned = [plan_of(cell) for cell in grid.cells]
+    planned = [plan_of(cell) for cell in grid]
     cells = Cells(
         [Cell(each.name, each.signature, each.settings, None) for each in planned],
         {},
-        independent_settings([each.settings for each in planned], grid.derived),
-        seeds=seeds_among({name for each in planned for name in each.settings}, grid.seed_names),
+        independent_settings([each.settings for each in planned], derived),
+        seeds=seeds_among({name for each in planned for name in each.settings}, seed_names),
     )
     try:
         axis = find_axis(cells, name, "measure.axis")

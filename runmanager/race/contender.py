@@ -11,12 +11,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Seen", "run_contender"]
 
-_LEAST_TURNS = 3
-
 
 @dataclass(frozen=True)
 class Seen:
-    """What the process of a contender saw; `failure` is set where it failed. See `train_in_turns`."""
+    """What the process of a contender saw; `failure` is set where it failed. See `train_contender`."""
 
     failure: Outcome | None = None
     device: str = ""
@@ -26,23 +24,22 @@ class Seen:
     epoch_steps: int = 1
     splits: bool = True
     chosen: Mapping[str, bool | int | None] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
 
 
-def run_contender(options: "TrainingOptions", threads: int | None, alone: float | None = None) -> Seen:
-    """Train a cell's job in the turns of this process; `alone`, in turns of its own for as many seconds."""
+def run_contender(options: "TrainingOptions", threads: int | None) -> Seen:
+    """Train a cell's job in the turns of this process."""
     import torch
 
-    from runmanager.launching.local.turn_keeper import current_turn_client
+    from runmanager.launching.local.turns import current_turn_client
     from runmanager.tracking.lifecycle.outcome import outcome_of
-    from runmanager.training.speed_race import SoloTurns, train_in_turns
+    from runmanager.training.speed_race import train_contender
 
     if threads is not None:
         torch.set_num_threads(threads)
-    turns = current_turn_client() if alone is None else SoloTurns(alone, least=_LEAST_TURNS)
-    assert turns is not None, "a contender that is not alone takes turns"
+    turns = current_turn_client()
+    assert turns is not None, "a contender takes turns"
     try:
-        return Seen(**train_in_turns(options, turns))
+        return Seen(**train_contender(options, turns))
     except EOFError:
         raise  # its driver is gone
     except Exception as error:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from hydra.core.utils import JobReturn, JobStatus
 
-from runmanager.app.tune.built_in_track import BuiltInTrack, Entry
-from runmanager.app.tune.contender import Seen
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_launcher import LocalLauncher
-from runmanager.launching.local.turn_keeper import TurnKeeper
+from runmanager.race.built_in_track import BuiltInTrack, Entry
+from runmanager.race.contender import Seen
+from runmanager.race.keeper import TurnKeeper
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.results.stats.race import race_speedup
 from runmanager.training.options.groups import DataLoaderOptions

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from runmanager.app.tune.answer import Answer, show_answer, write_tuning
-from runmanager.app.tune.heat import Raced, line_of
-from runmanager.app.tune.search import Tuning
+from runmanager.race.answer import Answer, show_answer, write_tuning
+from runmanager.race.heat import Raced, line_of
+from runmanager.race.search import Tuning
 from runmanager.results.stats.descriptive import Estimate
 
 COMMAND = "runmanager run channels_last=true"

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from runmanager.app.tune.speed_settings import THREADS, Conditions, speed_factors
+from runmanager.race.speed_settings import THREADS, Conditions, speed_factors
 from runmanager.training.options.groups import (
     CnnOptions,
     MlpOptions,
@@ -11,7 +11,7 @@ from runmanager.training.options.groups import (
 )
 from runmanager.training.options.job import TrainingOptions
 
-from ...job_options import job_options
+from ..job_options import job_options
 
 JOB = job_options(model=CnnOptions(), batch_size=1000, channels_last=False, micro_batch=None)
 CPU = Conditions(device="cpu", cores=4, seconds=60.0)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from runmanager.app.tune.heat import Factor
+from runmanager.race.heat import Factor
 from runmanager.text import format_value
 from runmanager.tracking.options import CAPTURING_DEVICES, STREAMING_DEVICES
 from runmanager.training.options.groups import DataLoaderOptions

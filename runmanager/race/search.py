@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from runmanager.app.tune.heat import (
+from runmanager.race.heat import (
     INTERRUPTED,
     LEAST_GAIN,
     NOT_KNOWN,
@@ -120,6 +120,7 @@ class Search:
         self._raced_with: dict[str, dict[str, str]] = {}
         self._num_heats: dict[str, int] = {}
         self._before_heats = clock() - began
+        self._unfit: dict[str, str] = {}  # why factors are not raced, but for a lack of time
         self.found = Tuning()
 
     def run(self) -> Tuning:
@@ -148,13 +149,18 @@ class Search:
         found = self.found
         return found.is_interrupted or bool(found.broken and not found.chosen)
 
-    def _name_what_was_left(self, reason: str) -> None:
-        """Say of every factor that waits for its first race what came before it."""
+    def _factors(self) -> list[Factor]:
+        """What can be raced and may gain something: that of which no heat was first, in order of what it can gain."""
         factors, reasons = self._space.factors(self.found.chosen)
         hopeless = {each.name: why for each in factors if (why := self._hopeless(each))}
-        waiting = {each.name: reason for each in factors}
-        known = {**waiting, **reasons, **hopeless}
-        self.found.not_raced = {name: why for name, why in known.items() if name not in self._num_heats}
+        self._unfit = {name: why for name, why in {**reasons, **hopeless}.items() if name not in self._num_heats}
+        open_ones = (each for each in factors if each.name not in hopeless)
+        return sorted(open_ones, key=lambda each: (self._num_heats.get(each.name, 0), -self._share(each)))
+
+    def _name_what_was_left(self, reason: str) -> None:
+        """Say of every factor that waits for its first race what came before it."""
+        waiting = {each.name: reason for each in self._factors() if each.name not in self._num_heats}
+        self.found.not_raced = waiting | self._unfit
 
     def _enough_seconds(self) -> int | None:
         """How many seconds should do to race every factor and to measure the gain; None where those given did."""
@@ -164,8 +170,7 @@ class Search:
         )
         if not was_short and _NO_TIME not in found.not_raced.values():
             return None
-        factors, _ = self._space.factors(found.chosen)
-        heats = [self._contenders(each) for each in factors if not self._hopeless(each)]
+        heats = [self._contenders(each) for each in self._factors()]
         # A heat gets a part of the time for its contenders, and the last one a share of all (`_slice`).
         slowest = max((self._track.needed(each) / len(each) for each in heats), default=0.0)
         needed = (self._before_heats + slowest * sum(map(len, heats))) / (1 - _LAST_SHARE)
@@ -179,17 +184,9 @@ class Search:
         return self._began + self._seconds * (1 - share) - self._clock()
 
     def _next_factor(self) -> Factor | None:
-        """The next factor to race: those that no heat has had first, in order of what they can gain."""
-        factors, not_raced = self._space.factors(self.found.chosen)
-        reasons = dict(not_raced)
-        waiting = []
-        for factor in factors:
-            if reason := self._hopeless(factor):
-                reasons[factor.name] = reason
-            elif self._is_due(factor):
-                waiting.append(factor)
-        self.found.not_raced = {name: why for name, why in reasons.items() if name not in self._num_heats}
-        waiting.sort(key=lambda each: (self._num_heats.get(each.name, 0), -self._share(each)))
+        """The next factor to race."""
+        waiting = [each for each in self._factors() if self._is_due(each)]
+        self.found.not_raced = self._unfit
         for factor in waiting:
             # Without time for any heat and the last one, one heat is worth more.
             kept = _LAST_SHARE if self._num_heats else 0.0
@@ -201,22 +198,19 @@ class Search:
 
     def _next_in_spare_time(self) -> tuple[Factor, float] | None:
         """While nothing is chosen, a factor without a race or a result, and the seconds that the gain leaves for it."""
-        factors, _ = self._space.factors(self.found.chosen)
         unknown = {each.factor for each in self.found.raced if each.result == NOT_KNOWN}
         seconds = self._left() - self._needed_for_gain()
         waiting = [
             each
-            for each in factors
+            for each in self._factors()
             if (each.name in unknown or each.name not in self._num_heats)
             and self._num_heats.get(each.name, 0) < _MAX_PASSES
-            and not self._hopeless(each)
             and self._track.needed(self._contenders(each)) <= seconds
         ]
         if not waiting:
             return None
-        factor = min(waiting, key=lambda each: (self._num_heats.get(each.name, 0), -self._share(each)))
-        self.found.not_raced.pop(factor.name, None)
-        return factor, seconds / len(waiting)
+        self.found.not_raced.pop(waiting[0].name, None)
+        return waiting[0], seconds / len(waiting)
 
     def _is_due(self, factor: Factor) -> bool:
         """Whether a factor was not raced with what is chosen now, but for what it has chosen itself."""
@@ -267,8 +261,7 @@ class Search:
 
     def _slice(self, factor: Factor) -> float:
         """The seconds of a heat: an equal part of what is left for the factors that still wait."""
-        factors, _ = self._space.factors(self.found.chosen)
-        waiting = [each for each in factors if self._is_due(each) and not self._hopeless(each)]
+        waiting = [each for each in self._factors() if self._is_due(each)]
         contenders = self._contenders(factor)
         total = max(sum(len(each.alternatives) + 1 for each in waiting), len(contenders))
         return max(self._track.needed(contenders), self._left(_LAST_SHARE) * len(contenders) / total)

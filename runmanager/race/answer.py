@@ -13,8 +13,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from runmanager.app.tune.heat import DROPPED, LEAST_GAIN, ON_TRIAL, RESTLESS, TAKEN, Raced, label_of, ratio_text
-from runmanager.app.tune.search import Tuning
+from runmanager.race.heat import DROPPED, LEAST_GAIN, ON_TRIAL, RESTLESS, TAKEN, Raced, label_of, ratio_text
+from runmanager.race.search import Tuning
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.results.stats.descriptive import Estimate
 from runmanager.signals import INTERRUPTED_STATUS

@@ -1,5 +1,6 @@
 """The race of settings of the built-in job: a process for each contender, which take turns on this machine."""
 
+import math
 import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -8,25 +9,25 @@ from pathlib import Path
 
 from hydra.core.utils import JobReturn, JobStatus
 
-from runmanager.app.tune.contender import Seen, run_contender
-from runmanager.app.tune.heat import Heat, Settings, label_of
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_internals import job_exception
 from runmanager.launching.hydra_launcher import JobFacts, LocalLauncher
-from runmanager.launching.local.turn_keeper import WARMUP_TURNS, Round, TurnKeeper
 from runmanager.launching.work import Work
+from runmanager.race.contender import Seen, run_contender
+from runmanager.race.heat import Heat, Settings, label_of
+from runmanager.race.keeper import Round, TurnKeeper
 from runmanager.records.host.process import usable_cores
 from runmanager.records.run.status import Outcome, Reason, Status
+from runmanager.records.run.turn_record import WARMUP_TURNS
 from runmanager.results.stats.paired_speedup import MIN_ROUNDS
 from runmanager.results.stats.race import LEAST_ROUNDS, beaten, fastest_of, is_settled, race_speedup
 from runmanager.training.options.job import TrainingOptions
-from runmanager.training.options.turn_length import least_turn_steps
 
 __all__ = ["BuiltInTrack", "Entry"]
 
 _TURN_SECONDS = 0.12
 _SLOW_STEP = 0.3  # seconds; a turn is a step then, and a single one warms up
-_SECONDS_ALONE = 1.0
+_SECONDS_ALONE, _TURNS_ALONE = 1.0, 3  # at least, of the first contender
 _ROUNDS = 12  # of a session
 _MAX_SESSIONS = 2  # of a heat
 _LOOKS = 2  # after the first rounds of a heat, and before its second session
@@ -74,8 +75,14 @@ class BuiltInTrack:
 
     def try_alone(self, settings: Settings) -> Seen:
         """Train one contender alone for a second, and return what was seen of it."""
-        work = self._work(self._enter(settings), alone=_SECONDS_ALONE)
-        (seen,) = self._launch([work], [self._enter(settings).options.device])
+        keeper = TurnKeeper(
+            enough=lambda _: time.monotonic() - (keeper.measuring_since or 0.0) >= _SECONDS_ALONE,
+            min_rounds=_TURNS_ALONE,
+            max_seconds=math.inf,
+            warmup_turns=0,
+            least_jobs=1,
+        )
+        (seen,) = self._launch([self._enter(settings)], keeper)
         self._seen = seen
         if seen.device == "cpu" and seen.step_seconds >= _SLOW_STEP:
             self._warmup_turns = 1
@@ -93,7 +100,7 @@ class BuiltInTrack:
 
     def _turn_seconds(self, options: TrainingOptions) -> float:
         """The seconds of a turn, by the step of the first contender: others may have another one."""
-        return max(_TURN_SECONDS, self._seen.step_seconds * least_turn_steps(options, self._seen.epoch_steps))
+        return max(_TURN_SECONDS, self._seen.step_seconds * options.least_turn_steps(self._seen.epoch_steps))
 
     def _starting(self, count: int) -> float:
         """The seconds until so many contenders are ready, which share the cores."""
@@ -195,8 +202,7 @@ class BuiltInTrack:
         )
         began = time.monotonic()
         try:
-            works = [self._work(entries[key]) for key in keys]
-            seen = self._launch(works, [entries[key].options.device for key in keys], keeper)
+            seen = self._launch([entries[key] for key in keys], keeper)
         finally:
             rounds[:] = [{keys[at]: value for at, value in each.items()} for each in keeper.rounds]
         if keeper.measuring_since is not None:
@@ -208,14 +214,11 @@ class BuiltInTrack:
                 state.failures[key] = each.failure
         state.running -= state.dropped | set(state.failures)
 
-    def _work(self, entry: Entry, *, alone: float | None = None) -> Work:
-        return Work(run_contender, (entry.options, entry.threads, alone))
-
-    def _launch(self, works: Sequence[Work], devices: Sequence[str], keeper: TurnKeeper | None = None) -> list[Seen]:
-        launcher = self._launcher
+    def _launch(self, entries: Sequence[Entry], keeper: TurnKeeper) -> list[Seen]:
+        launcher, works = self._launcher, [Work(run_contender, (each.options, each.threads)) for each in entries]
         launcher.turns = keeper
         launcher.work_for = lambda key, number: works[key]
-        launcher.facts = [JobFacts(launcher.gpu_request(each), Path(os.devnull)) for each in devices]
+        launcher.facts = [JobFacts(launcher.gpu_request(each.options.device), Path(os.devnull)) for each in entries]
         return [_seen(each) for each in launcher.launch([[] for _ in works], 0)]
 
 

@@ -19,15 +19,15 @@ from runmanager.app.compose.schema import Config
 from runmanager.app.compose.user_presets import is_of_package, preset_file
 from runmanager.app.display.output_console import make_console
 from runmanager.app.driver.preflight import check_cells, require_output_root
-from runmanager.app.tune.answer import Answer, show_answer, write_tuning
-from runmanager.app.tune.built_in_track import BuiltInTrack, Entry
-from runmanager.app.tune.contender import Seen
-from runmanager.app.tune.heat import Factor, Settings, repetition_faults
-from runmanager.app.tune.search import Search, Tuning
-from runmanager.app.tune.speed_settings import PRECISION, RACED, THREADS, Conditions, setting_now, speed_factors
 from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_internals import hydra_words
 from runmanager.launching.hydra_launcher import LocalLauncher
+from runmanager.race.answer import Answer, show_answer, write_tuning
+from runmanager.race.built_in_track import BuiltInTrack, Entry
+from runmanager.race.contender import Seen
+from runmanager.race.heat import Factor, Settings, repetition_faults
+from runmanager.race.search import Search, Tuning
+from runmanager.race.speed_settings import PRECISION, RACED, THREADS, Conditions, setting_now, speed_factors
 from runmanager.records.files.paths import dated_name
 from runmanager.records.host.process import usable_cores
 from runmanager.text import format_value, printable_line, shell_join

@@ -1,150 +1,29 @@
-"""Turns: the jobs of a group use the machine one at a time, until enough is measured.
+"""The keeper of turns: the jobs of a group use the machine one at a time, until enough is measured.
 
-A job requests a turn through a pipe and waits. A turn is granted only while all other jobs of the group wait, so a
-process that starts, trains or dies disturbs no turn. All of this happens in one thread of the driver.
+A turn is granted only while all other jobs of the group wait, so a process that starts, trains or dies disturbs no
+turn. All of this happens in one thread of the driver.
 """
 
 import contextlib
 import os
 import random
 import secrets
-import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.connection import Connection
-from typing import Protocol
+from types import SimpleNamespace
 
+from runmanager.launching.local.turns import TurnClient, Turns, message_of, received
 from runmanager.records.run.turn_record import WARMUP_TURNS, Grant
 
-__all__ = [
-    "WARMUP_TURNS",
-    "Round",
-    "TurnClient",
-    "TurnKeeper",
-    "Turns",
-    "current_turn_client",
-    "set_turn_client",
-]
+__all__ = ["Round", "TurnKeeper"]
 
 Round = Mapping[int, float]
 """The measurements of one round, in samples per second by the keys of the jobs, without warm-up and failures."""
 
-_POLL_SECONDS = 0.2
 _RECHECK_FACTOR = 1.05  # the next check comes after this many times the rounds of the last
-
-
-@dataclass(frozen=True)
-class _TurnRequest:
-    """Return of a turn with its measurement, and request for the next one."""
-
-    is_measured: bool
-    samples: int
-    seconds: float
-    imported: tuple[str, ...] = ()
-
-
-class TurnClient:
-    """A job's end of the pipe on which it requests turns; `session` is the name that all jobs of the group share.
-
-    `again`: the job has ended before, and takes its measured turns once more. `family` is the process whose descendants
-    take turns, None for the parent of this one. `reports_imports`: the first request for a measured turn names the
-    files that the process has imported.
-    """
-
-    def __init__(
-        self,
-        pipe: Connection,
-        session: str,
-        *,
-        again: bool = False,
-        family: int | None = None,
-        reports_imports: bool = False,
-    ) -> None:
-        self._pipe = pipe
-        self.session = session
-        self.again = again
-        self.family = family
-        self._reports_imports = reports_imports
-
-    def ask(
-        self, *, is_measured: bool, samples: int = 0, seconds: float = 0.0, is_cancelled: Callable[[], bool]
-    ) -> Grant | None:
-        """Return the job's turn, if it has one, and wait for the next; None after the last one.
-
-        `samples` and `seconds` are the measurement of that turn. Measured turns begin when every job asks for one.
-        Raises `EOFError` where the driver is gone.
-        """
-        imported: tuple[str, ...] = ()
-        if is_measured and self._reports_imports:
-            imported, self._reports_imports = _imported_files(), False
-        try:
-            self._pipe.send(_TurnRequest(is_measured, samples, seconds, imported))
-            while True:
-                # Checked first: where turns are short, the next one is there before the first poll returns.
-                if is_cancelled():
-                    return None
-                if self._pipe.poll(_POLL_SECONDS):
-                    break
-            grant: Grant | None = self._pipe.recv()
-        except OSError as error:  # the pipe breaks in one way or another
-            raise EOFError("the driver is gone") from error
-        if grant is not None and grant.core is not None:
-            _move_to(grant.core)
-        return grant
-
-    def close(self) -> None:
-        self._pipe.close()
-
-
-def _imported_files() -> tuple[str, ...]:
-    """Return the source files of all modules that this process has imported."""
-    files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
-    # Modules that were made, not read, have a file of their name without a folder.
-    return tuple(sorted({file for file in files if isinstance(file, str) and file.startswith(os.sep)}))
-
-
-def _move_to(core: int) -> None:
-    """Move this thread to a core, from which the kernel may move it again.
-
-    The kernel wakes a process on the core where it slept. Two that take turns would each stay on one core, with
-    whatever other work that core has.
-    """
-    with contextlib.suppress(OSError):  # a core that was taken offline
-        usable = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, {core})
-        os.sched_setaffinity(0, usable)
-
-
-_clients: list[TurnClient] = []
-
-
-def set_turn_client(client: TurnClient) -> None:
-    """Set the turn client of this process."""
-    _clients[:] = [client]
-
-
-def current_turn_client() -> TurnClient | None:
-    """Return the turn client of this process; None where it takes no turns."""
-    return _clients[0] if _clients else None
-
-
-class Turns(Protocol):
-    """What the local engine needs of the keeper of its jobs' turns."""
-
-    @property
-    def pipes(self) -> list[Connection]: ...
-
-    def add(self, key: int) -> TurnClient: ...
-
-    def started(self) -> None: ...
-
-    def remove(self, key: int) -> None: ...
-
-    def clock(self, key: int) -> float: ...
-
-    def receive(self, ready: Sequence[object]) -> None: ...
 
 
 @dataclass
@@ -152,19 +31,19 @@ class _Member:
     """A job of the group. It waits while it has a `request`; else it has a turn, starts or ends."""
 
     pipe: Connection
-    request: _TurnRequest | None = None
+    request: SimpleNamespace | None = None
     requested_at: float = 0.0
     num_turns: int = 0
     num_measured: int = 0
     is_warm: bool = False
 
 
-class TurnKeeper:
+class TurnKeeper(Turns):
     """Grants turns, one job at a time, in a random order that is drawn for each round.
 
     First every job gets the turns that it requests for training. When all request measured turns, the rounds begin:
     one turn per job and round. They end when `enough`, called from `min_rounds` on, returns True for the rounds so far,
-    or after `max_seconds`, or when fewer than two jobs are left. These seconds count from `measuring_since` on, by
+    or after `max_seconds`, or when fewer than `least_jobs` are left. These seconds count from `measuring_since` on, by
     `clock`, or from the first measured turn. The jobs in `again` have ended before, and only take measured turns. Of
     these the first `warmup_turns` of each job do not count.
 
@@ -182,6 +61,7 @@ class TurnKeeper:
         seed: int = 0,
         again: Collection[int] = (),
         warmup_turns: int = WARMUP_TURNS,
+        least_jobs: int = 2,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.session = secrets.token_hex(4)
@@ -196,6 +76,7 @@ class TurnKeeper:
         self._random = random.Random(seed)  # noqa: S311  # an order of turns
         self._again = again
         self._warmup_turns = warmup_turns
+        self._least_jobs = least_jobs
         self._clock = clock
         self._members: dict[int, _Member] = {}
         self._waited: dict[int, float] = {}
@@ -209,11 +90,9 @@ class TurnKeeper:
 
     @property
     def pipes(self) -> list[Connection]:
-        """The pipes to wait on; `receive` reads them."""
         return [member.pipe for member in self._members.values()]
 
     def add(self, key: int) -> TurnClient:
-        """Add the job `key` and return its client, to be passed to its process and then closed in this one."""
         mine, theirs = connection.Pipe()
         self.join(key, mine)
         return TurnClient(theirs, self.session, again=key in self._again)
@@ -224,18 +103,15 @@ class TurnKeeper:
         self._waited[key] = 0.0
 
     def started(self) -> None:
-        """Note that the last process so far has started."""
         self._started_at = self._clock()
 
     def remove(self, key: int) -> None:
-        """Remove a job that is gone, and its turn; the others continue."""
         member = self._members.pop(key, None)
         if member is not None:
             member.pipe.close()
             self._advance()
 
     def clock(self, key: int) -> float:
-        """Return seconds that pass only while the job does not wait for its turn."""
         now = self._clock()
         member = self._members.get(key)
         waiting = now - member.requested_at if member is not None and member.request is not None else 0.0
@@ -247,11 +123,10 @@ class TurnKeeper:
             self._reply(key, None)
 
     def receive(self, ready: Sequence[object]) -> None:
-        """Read the requests from those of `pipes` that are ready, and grant the next turn."""
         for key, member in list(self._members.items()):
             if member.pipe in ready:
                 try:
-                    request: _TurnRequest = member.pipe.recv()
+                    request = received(member.pipe)
                 except (EOFError, OSError):
                     self.remove(key)
                     continue
@@ -306,12 +181,12 @@ class TurnKeeper:
         self._grant(key, Grant(self._round_number, position, not member.is_warm, self._core))
 
     def _end_round(self) -> None:
-        if len(self._round) > 1:
+        if len(self._round) >= self._least_jobs:
             self.rounds.append(self._round)
         self._round = {}
 
     def _is_over(self) -> bool:
-        if len(self._members) < 2 or self._is_time_up():
+        if len(self._members) < self._least_jobs or self._is_time_up():
             return True
         if len(self.rounds) < self._next_check:
             return False
@@ -342,4 +217,4 @@ class TurnKeeper:
         self._waited[key] += self._clock() - member.requested_at
         member.request = None
         with contextlib.suppress(OSError):  # it is dead, and `remove` will be called
-            member.pipe.send(grant)
+            member.pipe.send(None if grant is None else message_of(**vars(grant)))
