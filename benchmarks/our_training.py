@@ -8,12 +8,12 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 
 from runmanager.app.compose.schema import Config, conf_folder, plain_config, read_config, register_schema
+from runmanager.app.run_cell import train_cell
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.run_record import EpochRecord, RunRecord
-from runmanager.tracking.manager import RunManager
-from runmanager.tracking.run import ActiveRun
+from runmanager.records.storage.reader import read_record
+from runmanager.tracking.lifecycle.active_runs import last_run_begun_here
 from runmanager.tracking.sinks import EpochDetails, RunStart, Sink
-from runmanager.training.job import train_run
 
 __all__ = [
     *("CNN_ON_MNIST", "FASTEST", "PLAIN_STEPS", "Cell", "EpochListener"),
@@ -53,16 +53,16 @@ class EpochListener:
 
     on_training_start: Callable[[], object]
     on_epoch_end: Callable[[EpochRecord, Sequence[float]], bool]
-    run: ActiveRun | None = None
 
     def begin(self, start: RunStart) -> Sequence[str]:
         self.on_training_start()
         return ()
 
     def epoch(self, record: EpochRecord, details: EpochDetails) -> Sequence[str]:
-        assert self.run is not None
+        run = last_run_begun_here()
+        assert run is not None
         if not self.on_epoch_end(record, details.step_losses.values):
-            self.run.stop_early("the benchmark has enough epochs")
+            run.stop_early("the benchmark has enough epochs")
         return ()
 
     def end(self, record: RunRecord) -> None:
@@ -90,12 +90,7 @@ def train(cell: Cell, folder: Path, *, listener: EpochListener | None = None) ->
 
     With a `listener`, only the epoch records are tracked.
     """
-    sinks: list[Sink] | None = None if listener is None else [listener]
-    manager = RunManager(folder, tensorboard=cell.options.tensorboard, console=False, sinks=sinks)
-
-    def claimed(run: ActiveRun) -> None:
-        if listener is not None:
-            listener.run = run
-
     paths = SweepPaths(folder).run("run")
-    return train_run(manager, cell.options, params=cell.params, folder=paths, when_claimed=claimed)
+    sinks: list[Sink] | None = None if listener is None else [listener]
+    train_cell(paths, cell.options, cell.params, sinks=sinks)
+    return read_record(paths)

@@ -13,12 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
+from runmanager.app.run_cell import train_cell
 from runmanager.records.files.paths import SweepPaths
 from runmanager.tracking.device.devices import peak_host_bytes, peak_memory_bytes
-from runmanager.tracking.manager import RunManager
 from runmanager.training.datasets.array_dataset import ArrayDataset, as_floats
 from runmanager.training.datasets.registry import Data, load_dataset
-from runmanager.training.job import train_run
 from runmanager.training.models.builtin_models import build_model
 from runmanager.training.options.dataset import FakeOptions
 from runmanager.training.options.groups import (
@@ -88,13 +87,7 @@ def _run(loader: str, dataset: Any, device: str) -> None:
     )
     with tempfile.TemporaryDirectory() as folder:
         paths = SweepPaths(Path(folder))
-        train_run(
-            RunManager(folder, console=False, owns_sweep=False),
-            options,
-            params={"device": device},
-            folder=paths.run(loader),
-            when_claimed=lambda run: None,
-        )
+        train_cell(paths.run(loader), options, {"device": device})
 
 
 def main() -> None:

@@ -49,7 +49,7 @@ def measure(settings: Settings) -> list[Row]:
 def _appending(folder: Path, settings: Settings) -> Iterator[Row]:
     """Measure the epochs of one run: record, event file, log."""
     seconds: Costs = {number: [] for number in _EPOCHS}
-    manager = RunManager(folder / "appending", console=False, owns_sweep=False)
+    manager = RunManager(folder / "appending", console=False)
 
     def many_epochs() -> None:
         settings = {"call": len(seconds[_EPOCHS[0]])}
@@ -81,7 +81,7 @@ def _reporting(folder: Path, settings: Settings) -> Iterator[Row]:
 def _tracking(folder: Path, settings: Settings) -> Iterator[Row]:
     """Measure the start of a run, its steps and the end of its epoch, by the size of the network."""
     costs: Mapping[str, Costs] = {what: {size: [] for size in _PARAMETERS} for what in ("start", "step", "end")}
-    manager = RunManager(folder / "tracking", console=False, owns_sweep=False)
+    manager = RunManager(folder / "tracking", console=False)
     calls = itertools.count()
 
     def one_epoch(size: int, network: nn.Module) -> None:

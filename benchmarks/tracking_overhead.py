@@ -229,7 +229,7 @@ def tracked_parts(
         {f"{part}_{number}": torch.tensor(float(number), device=trainer.device) for number in range(num_metrics)}
         for part in ("step_metric", "epoch_metric")
     )
-    manager = RunManager(folder / str(len(overheads.ends)), console=False, tensorboard=tensorboard, owns_sweep=False)
+    manager = RunManager(folder / str(len(overheads.ends)), console=False, tensorboard=tensorboard)
     settings, options = {"device": str(trainer.device)}, RunOptions(log_every=1)
     start = time.perf_counter()
     with manager.run(settings, trainer.network, work.training, optimizer=trainer.optimizer, options=options) as run:
@@ -271,7 +271,7 @@ def _pause(trainer: Trainer) -> Iterator[bool]:
 
 def background_cpu_seconds(trainer: Trainer, work: Work, folder: Path, *, seconds: float) -> float:
     """Return the processor seconds per second of an idle run, such as its heartbeat."""
-    manager = RunManager(folder, console=False, owns_sweep=False)
+    manager = RunManager(folder, console=False)
     with manager.run({"device": str(trainer.device)}, trainer.network, work.training) as run:
         next(run.epochs(1))
         before = time.process_time()

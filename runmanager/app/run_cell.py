@@ -2,39 +2,45 @@
 
 import logging
 import os
-import signal
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from runmanager.app.compose.schema import Config, plain_config, read_config, register_resolvers
+from runmanager.app.compose.schema import plain_config, read_config, register_resolvers
 from runmanager.app.programs.application.started_again import telling_job
-from runmanager.app.programs.cell_output import send_output_to
+from runmanager.app.programs.cell_supervisor import CellSpec, ProgramEnd, supervise_cell
 from runmanager.app.request.sweep_request import CONTINUES, RUN_NAME, read_node
-from runmanager.errors import RecordError, RunBusyError, RunFailedError, UsageError
+from runmanager.errors import DeviceUnavailableError, RunFailedError, UsageError
 from runmanager.launching.local.parent_death import bind_workers
 from runmanager.launching.local.turns import current_turn_client
-from runmanager.launching.local.worker import OWN_PROCESS_VARIABLE, RESUMES_VARIABLE
 from runmanager.launching.plan import Resume
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS
+from runmanager.records.run.run_record import RunRecord
+from runmanager.records.run.status import Status
 from runmanager.records.settings.signature import signature
 from runmanager.records.settings.values import plain_settings
 from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE
 from runmanager.records.storage.reader import read_epochs, read_record
-from runmanager.records.storage.stops import stops_noted
-from runmanager.signals import handle_signals
-from runmanager.tracking.manager import RunManager
-from runmanager.tracking.metric_definitions import define_metric
-from runmanager.tracking.run import ActiveRun
-from runmanager.tracking.sinks import format_run_end
+from runmanager.records.storage.run_folder import RunFolder
+from runmanager.tracking.device.devices import resolve_device
+from runmanager.tracking.environment.code_hashes import hash_user_code
+from runmanager.tracking.environment.environment import capture_environment
+from runmanager.tracking.metric_definitions import declared_directions, define_metric
+from runmanager.tracking.options import TurnSource
+from runmanager.tracking.sinks import Sink, format_run_end
+from runmanager.training.criteria.metrics import declare_directions
 from runmanager.training.job import train_run
+from runmanager.training.options.groups import PairedOptions
+from runmanager.training.options.job import TrainingOptions
+from runmanager.training.options.step import Precision
+from runmanager.training.step.amp import float32_precision
 
-__all__ = ["run_cell"]
+__all__ = ["run_cell", "train_cell"]
 
 _log = logging.getLogger(__name__)
 
@@ -46,32 +52,74 @@ def run_cell(cfg: DictConfig) -> float | None:
     `RunFailedError`. Raises `RunBusyError` for a cell that another process is running.
     """
     bind_workers()  # needed under other launchers; the local launcher has already done it
-    folder = RunPaths(Path(HydraConfig.get().runtime.output_dir))
+    paths = RunPaths(Path(HydraConfig.get().runtime.output_dir))
     is_driven = DRIVEN_VARIABLE in os.environ
     register_resolvers()
-    options, params = read_config(cfg), plain_config(cfg)
+    options, settings = read_config(cfg), plain_settings(plain_config(cfg))
     sweeper: Any = OmegaConf.to_container(HydraConfig.get().sweeper)
     request = read_node(sweeper)
     if request.metric is not None and request.better is not None:
         define_metric(request.metric, better=request.better)
     if not is_driven:
-        _refuse_other_cell(folder, params)
-    manager = RunManager(
-        folder.root.parent.parent,
-        overwrite=options.resume == Resume.NEVER and RESUMES_VARIABLE not in os.environ,
-        tensorboard=options.tensorboard,
-        console=False,
-        owns_sweep=False,  # the driver writes sweep.json and the final tables
-        heartbeat_timeout=OmegaConf.select(
-            HydraConfig.get().sweeper, "heartbeat_timeout", default=SILENT_AFTER_SECONDS
-        ),
-    )
+        _refuse_other_cell(paths, settings)
+    shorter = _told_by_sweeper(CONTINUES)
     with telling_job(HydraConfig.get()):
-        _train_cell(manager, options, params, folder)
+        end = train_cell(
+            paths,
+            options,
+            settings,
+            name=_told_by_sweeper(RUN_NAME) or paths.name,
+            overwrites=options.resume == Resume.NEVER,
+            continues=None if shorter is None else RunPaths(paths.root.parent / shorter),
+            heartbeat_timeout=sweeper.get("heartbeat_timeout", SILENT_AFTER_SECONDS),
+            turns=current_turn_client(),
+        )
+    if end is not None and isinstance(end.error, KeyboardInterrupt):
+        raise end.error
     if is_driven:
         return None
-    _write_tables(SweepPaths(folder.root.parent.parent))
-    return _final_metric(folder)
+    _write_tables(SweepPaths(paths.root.parent.parent))
+    return _final_metric(paths)
+
+
+def train_cell(
+    paths: RunPaths,
+    options: TrainingOptions,
+    settings: Mapping[str, Any],
+    *,
+    name: str = "",
+    turns: TurnSource | None = None,
+    sinks: Sequence[Sink] | None = None,
+    **spec: Any,
+) -> ProgramEnd | None:
+    """Train a cell of the built-in job with `settings`, which are stored, in a run folder; further names: `CellSpec`.
+
+    Returns what `supervise_cell` does. Raises `RunBusyError`, and `UsageError` for `measure=paired` without `turns`.
+    """
+    if isinstance(options.measure, PairedOptions) and turns is None:
+        raise UsageError(
+            "`measure` must be single if runs cannot take turns, got paired; use `hydra/launcher=local` and "
+            "`hydra/sweeper=grid`."
+        )
+    declare_directions(options.metrics)
+    config, identity = dict(settings), signature(settings)
+    pending = RunRecord(name=name or paths.name, signature=identity, status=Status.PENDING, config=config)
+    with float32_precision(Precision(options.precision)):  # from the start, because the run's record contains it
+        try:
+            device = resolve_device(str(settings.get("device") or "cpu"))
+        except DeviceUnavailableError as error:
+            spec["lacks"] = str(error)
+        else:
+            code = hash_user_code(settings, is_built_in=True)
+            pending = msgspec.structs.replace(pending, environment=capture_environment(device, code=code))
+
+        def train(folder: RunFolder) -> ProgramEnd:
+            train_run(folder, options, device=device, sinks=sinks, turns=turns)
+            return ProgramEnd()
+
+        repeats = turns is not None and turns.again
+        cell = CellSpec(paths, pending, is_tracked=True, reopens_finished=repeats, better=declared_directions(), **spec)
+        return supervise_cell(cell, train)
 
 
 def _write_tables(sweep: SweepPaths) -> None:
@@ -100,71 +148,16 @@ def _final_metric(folder: RunPaths) -> float | None:
     return next((value for name in _METRICS if (value := getattr(epochs[-1], name)) is not None), None)
 
 
-def _refuse_other_cell(folder: RunPaths, params: Mapping[str, Any]) -> None:
+def _refuse_other_cell(folder: RunPaths, settings: Mapping[str, Any]) -> None:
     """Raise `UsageError` if the folder holds another cell's run; other sweepers may number their folders."""
-    if folder.record.exists() and read_record(folder).signature != signature(plain_settings(params)):
+    if folder.record.exists() and read_record(folder).signature != signature(settings):
         raise UsageError(
             f"Folder {folder.root} must be new or hold a run of the same settings, got another run; leave out "
             "`hydra.sweep.dir`, or give another one."
         )
 
 
-def _train_cell(manager: RunManager, options: Config, params: Mapping[str, Any], folder: RunPaths) -> None:
-    """Train the cell. Raises `RunBusyError`, and other errors only if the run's record does not tell them."""
-    runs: list[ActiveRun] = []
-
-    def claimed(run: ActiveRun) -> None:
-        runs.append(run)
-        if os.environ.get(OWN_PROCESS_VARIABLE):
-            send_output_to(folder.log)
-
-    with stops_noted(folder, lambda: runs[0].record.attempt if runs else None), _interruptible(runs):
-        try:
-            train_run(
-                manager,
-                options,
-                params=params,
-                folder=folder,
-                when_claimed=claimed,
-                turns=current_turn_client(),
-                continues=_continued_run(folder),
-                name=_told_by_sweeper(RUN_NAME) or "",
-            )
-        except RunBusyError:
-            raise  # the record names the owner
-        except (Exception, SystemExit):
-            if not runs or not _has_ended(folder):
-                raise
-            _log.debug("the run failed", exc_info=True)
-
-
-def _continued_run(folder: RunPaths) -> RunPaths | None:
-    """Return the finished run that the sweeper lets this one continue."""
-    name = _told_by_sweeper(CONTINUES)
-    return None if name is None else RunPaths(folder.root.parent / name)
-
-
 def _told_by_sweeper(option: str) -> str | None:
     """Return an option of the sweeper that it has set for this cell; None if it has not, or is another sweeper."""
     value: str | None = OmegaConf.select(HydraConfig.get().sweeper, option.rpartition(".")[2], default=None)
     return value
-
-
-def _has_ended(folder: RunPaths) -> bool:
-    """Whether the run's record says how it ended."""
-    try:
-        return read_record(folder).status.is_ended
-    except RecordError:
-        return False
-
-
-def _interruptible(runs: list[ActiveRun]) -> AbstractContextManager[None]:
-    """Make SIGTERM end the run after its epoch, if the process runs nothing else."""
-
-    def stop() -> None:
-        if not runs:
-            raise KeyboardInterrupt
-        runs[0].interrupt("stopped after this epoch")
-
-    # In the driver's process, the driver handles the signals.
-    return handle_signals([signal.SIGTERM], stop) if os.environ.get(OWN_PROCESS_VARIABLE) else nullcontext()

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import torch
-import yaml
 
 from runmanager.errors import DeviceUnavailableError, RecordError, UsageError
-from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.file_errors import require_creatable, require_current_folder
 from runmanager.records.files.paths import RunPaths, SweepPaths, folder_name
 from runmanager.records.host.process import ProcessIdentity
@@ -20,10 +18,9 @@ from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.settings.naming import readable_name
 from runmanager.records.settings.secrets import declare_secrets
-from runmanager.records.settings.signature import UNSIGNED, short_signature, signature
+from runmanager.records.settings.signature import short_signature, signature
 from runmanager.records.settings.values import flatten, plain_settings
 from runmanager.records.storage.reader import Damage, read_epochs, read_record, read_sweep, read_tolerantly, run_name
-from runmanager.records.storage.run_end import skipped_record
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.sweep.sweep_record import (
     fresh_sweep_folder,
@@ -44,8 +41,8 @@ from runmanager.tracking.metric_definitions import declared_directions, larger_i
 from runmanager.tracking.options import RunOptions, TensorBoardOptions
 from runmanager.tracking.ranks.run_ranks import RunRanks
 from runmanager.tracking.run import ActiveRun, InactiveRun
-from runmanager.tracking.sinks import ConsoleSink, LogSink, Sink
-from runmanager.tracking.tensorboard.sink import TensorBoardSink, with_settings
+from runmanager.tracking.sinks import ConsoleSink, Sink
+from runmanager.tracking.tensorboard.sink import default_sinks, with_settings
 from runmanager.tracking.tutorial_calls import TutorialCalls
 
 if TYPE_CHECKING:
@@ -70,10 +67,9 @@ class RunManager(TutorialCalls):
 
     `root` is the sweep's folder; the default is a new dated folder under `outputs/`. `overwrite` repeats finished runs
     and keeps their old files in attempts/. `sinks` replaces all sinks; by default each run logs to TensorBoard as
-    `tensorboard` says, to its run.log, and to standard output if `console`. `owns_sweep=False` is for launchers, which
-    write sweep.json and the tables themselves. A run that is `running` on another host is taken over after
-    `heartbeat_timeout` seconds without a heartbeat. `secrets` names settings whose text is masked in what is written,
-    for this process, besides `password`, `secret`, `api_key`, `access_token` and `auth_token`.
+    `tensorboard` says, to its run.log, and to standard output if `console`. A run that is `running` on another host is
+    taken over after `heartbeat_timeout` seconds without a heartbeat. `secrets` names settings whose text is masked in
+    what is written, for this process, besides `password`, `secret`, `api_key`, `access_token` and `auth_token`.
     The report is written when the manager is dropped or the process ends, the other tables at each run's end; with
     `console` the sweep's folder is named then, and the command that shows it. Several threads may have a run at once.
     Raises `UsageError` for a timeout too short for a living run, for a `root` that cannot be written, and in a process
@@ -92,7 +88,6 @@ class RunManager(TutorialCalls):
         tensorboard: TensorBoardOptions | None = None,
         console: bool = True,
         sinks: Sequence[Sink] | None = None,
-        owns_sweep: bool = True,
         heartbeat_timeout: float = SILENT_AFTER_SECONDS,
         secrets: Sequence[str] = (),
     ) -> None:
@@ -108,14 +103,12 @@ class RunManager(TutorialCalls):
         super().__init__(tensorboard)
         self._console = console
         self._own_sinks = sinks
-        self._owns_sweep = owns_sweep
         self._heartbeat_timeout = heartbeat_timeout
         self._stored: dict[str, tuple[RunPaths, str]] | None = None
         self._begun: list[RunPaths] = []
         self._tables: TableUpdater | None = None
-        if owns_sweep:
-            # The report draws figures, which takes a second: so once, when the manager is dropped, not after every run.
-            write_tables_when_dropped(self, self.paths, self._begun, shows=console and sinks is None)
+        # The report draws figures, which takes a second: so once, when the manager is dropped, not after every run.
+        write_tables_when_dropped(self, self.paths, self._begun, shows=console and sinks is None)
 
     def run(
         self,
@@ -126,10 +119,8 @@ class RunManager(TutorialCalls):
         optimizer: torch.optim.Optimizer | None = None,
         state: Mapping[str, Any] | None = None,
         options: RunOptions | None = None,
-        folder: RunPaths | None = None,
-        name: str = "",
         can_resume: bool = False,
-        unsigned: tuple[str, ...] | None = (),
+        unsigned: tuple[str, ...] = (),
     ) -> ActiveRun | InactiveRun:
         """Claim the folder of a run with `params`: a mapping, named tuple, dataclass or `argparse.Namespace`.
 
@@ -139,11 +130,9 @@ class RunManager(TutorialCalls):
         both cases it yields no epochs. With `optimizer` the learning rate is logged. `state` has objects with
         `state_dict()` and `load_state_dict()`, or generators, by name: they are saved with the network and the random
         states after each epoch, and a killed run continues after its last epoch.
-        `folder` is the run's folder, by default one named after the settings, and `name` the run's name where the
-        folder has another one. `can_resume` promises that `begin` will
-        get a checkpointer, so that a killed run can be resumed. A run that is `running` on another host is watched for
-        up to `heartbeat_timeout` first. `unsigned` names top-level settings that do not belong to the run's identity;
-        None stands for those of the built-in job.
+        `can_resume` promises that `begin` will get a checkpointer, so that a killed run can be resumed. A run that is
+        `running` on another host is watched for up to `heartbeat_timeout` first. `unsigned` names top-level settings
+        that do not belong to the run's identity.
         Raises `UsageError` for invalid settings, for a `state` that cannot be stored, for early stopping by a metric of
         unknown direction, and in one of several ranks; `RunBusyError` if a living process owns the run.
         """
@@ -153,8 +142,6 @@ class RunManager(TutorialCalls):
         return self._open(
             params,
             options,
-            folder=folder,
-            name=name,
             can_resume=can_resume or state is not None,
             unsigned=unsigned,
             on_enter=None if network is None else lambda run: run.begin(network, loader, **given),
@@ -165,10 +152,8 @@ class RunManager(TutorialCalls):
         params: Any,
         options: RunOptions,
         *,
-        folder: RunPaths | None = None,
-        name: str = "",
         can_resume: bool = False,
-        unsigned: tuple[str, ...] | None = (),
+        unsigned: tuple[str, ...] = (),
         on_enter: Callable[[ActiveRun], None] | None = None,
     ) -> ActiveRun | InactiveRun:
         """Claim the folder of a run, which `on_enter` begins."""
@@ -176,38 +161,37 @@ class RunManager(TutorialCalls):
         if options.early_stop.metric is not None:
             larger_is_better(options.early_stop.metric)  # raises before anything is written
         settings = plain_settings(params)
-        if folder is None and (left_out := self._left_out(settings, unsigned)) is not None:
+        if (left_out := self._left_out(settings, unsigned)) is not None:
             return left_out
-        paths, record = self._new_record(settings, folder, name, unsigned)
+        paths, record = self._new_record(settings, unsigned)
+        lacks = ""
         try:
             device, keeps_place = self._place(settings)
         except DeviceUnavailableError as error:
-            return self._skip(paths, record, error)
-        code = hash_user_code(settings, is_built_in=options.is_built_in)
-        record = msgspec.structs.replace(record, environment=capture_environment(device, code=code))
-        self._announce_watching(paths)
+            lacks = str(error)
+        else:
+            code = hash_user_code(settings, is_built_in=False)
+            record = msgspec.structs.replace(record, environment=capture_environment(device, code=code))
+            self._announce_watching(paths)
         observer = HeartbeatObserver(limit_seconds=self._heartbeat_timeout)
-        repeats_turns = options.turns is not None and options.turns.again
         opened = open_run(
-            paths,
-            record,
-            can_resume=can_resume,
-            overwrite=self._overwrite,
-            reopens_finished=repeats_turns,
-            observer=observer,
+            paths, record, can_resume=can_resume, overwrite=self._overwrite, lacks=lacks, observer=observer
         )
-        self._begun.append(paths)
-        if opened.is_kept:
-            self._show(f"{record.name}: finished already, kept; RunManager(…, overwrite=True) runs it again")
-            return self._inactive_run(opened.folder)
-        _write_config(opened.folder)
-        is_resumed = opened.is_resumed or (can_resume and self._continue(opened.folder, options))
+        folder = opened.folder
+        if not lacks or folder.record.status is Status.SKIPPED:
+            self._begun.append(paths)
+        if opened.left:
+            again = "" if lacks else "; RunManager(…, overwrite=True) runs it again"
+            self._show(f"{folder.record.name}: {opened.left}{again}")
+            if lacks:
+                self._write_tables()
+            return self._inactive_run(folder)
+        folder.continues = folder.continues or (can_resume and self._continue(folder, options))
         return ActiveRun(
-            folder=opened.folder,
+            folder=folder,
             device=device,
             sinks=self._sinks(),
             options=options,
-            is_resumed=is_resumed,
             show=self._show,
             on_enter=on_enter,
             on_end=self._write_tables,
@@ -218,15 +202,13 @@ class RunManager(TutorialCalls):
 
     def _continue(self, folder: RunFolder, options: RunOptions) -> bool:
         """Let a new run continue a finished one with fewer epochs, as `options` ask; return whether it does."""
-        shorter = options.continues
-        if shorter is None and options.extends_epochs:
-            shorter = find_shorter(read_sweep(self.paths, epochs_of=lambda _: False).runs, folder.record)
-            if shorter is not None:
-                self._show(f"{folder.record.name}: continues {run_name(shorter)}")
+        if not options.extends_epochs:
+            return False
+        shorter = find_shorter(read_sweep(self.paths, epochs_of=lambda _: False).runs, folder.record)
         if shorter is None:
             return False
-        keep_best = msgspec.UNSET if options.is_built_in else options.keep_best
-        return continue_run(folder, shorter, with_settings=with_settings, keep_best=keep_best)
+        self._show(f"{folder.record.name}: continues {run_name(shorter)}")
+        return continue_run(folder, shorter, with_settings=with_settings, keep_best=options.keep_best)
 
     def _refuse_ranks(self) -> None:
         refuse_several_ranks()
@@ -238,34 +220,22 @@ class RunManager(TutorialCalls):
     def _sinks(self) -> Sequence[Sink]:
         if self._own_sinks is not None:
             return self._own_sinks
-        sinks: list[Sink] = [LogSink()]
-        options = self._tensorboard or TensorBoardOptions()
-        if options.enabled:
-            sinks.append(TensorBoardSink(options))
-        if self._console:
-            sinks.append(ConsoleSink())
-        return sinks
+        return [*default_sinks(self._tensorboard), *([ConsoleSink()] if self._console else [])]
 
-    def _new_record(
-        self, settings: dict[str, Any], folder: RunPaths | None, name: str, unsigned: tuple[str, ...] | None
-    ) -> tuple[RunPaths, RunRecord]:
+    def _new_record(self, settings: dict[str, Any], unsigned: tuple[str, ...]) -> tuple[RunPaths, RunRecord]:
         """Return the folder, stored already or new, and the record of a run that is about to begin."""
-        unsigned_names = UNSIGNED if unsigned is None else unsigned
-        identity = signature(settings, unsigned=unsigned_names)
-        paths, name = (folder, name) if folder else self._find(identity)
-        choices = hydra_choices(settings) if self._owns_sweep else {}
+        identity = signature(settings, unsigned=unsigned)
+        paths, name = self._find(identity)
+        choices = hydra_choices(settings)
         run = paths.name if paths else ""
-        cell = plan_cell(identity, run, settings, unsigned=unsigned_names, choices=choices, name=name)
+        cell = plan_cell(identity, run, settings, unsigned=unsigned, choices=choices, name=name)
         if not paths:
             varying = varying_settings(read_sweep_record(self.paths), cell)
             name = f"{readable_name(flatten(settings), distinguishing=varying)}-{short_signature(identity)}"
             cell = msgspec.structs.replace(cell, run=folder_name(name), name=name)
-        if self._owns_sweep:
-            plan = write_cells(
-                self.paths, [cell], axes=None, command=command_line(), default_device=self._default_device
-            )
-            if not paths:  # another process may have named the cell first
-                cell = next(each for each in plan.planned if each.signature == identity)
+        plan = write_cells(self.paths, [cell], axes=None, command=command_line(), default_device=self._default_device)
+        if not paths:  # another process may have named the cell first
+            cell = next(each for each in plan.planned if each.signature == identity)
         record = RunRecord(
             name=cell.name,
             signature=identity,
@@ -279,10 +249,10 @@ class RunManager(TutorialCalls):
         )
         return paths or self.paths.run(cell.run), record
 
-    def _left_out(self, settings: dict[str, Any], unsigned: tuple[str, ...] | None) -> InactiveRun | None:
+    def _left_out(self, settings: dict[str, Any], unsigned: tuple[str, ...]) -> InactiveRun | None:
         """Return a stand-in for a run that was removed from the sweep by command; None for any other run."""
-        plan = read_sweep_record(self.paths) if self._owns_sweep and not self._overwrite else None
-        identity = signature(settings, unsigned=UNSIGNED if unsigned is None else unsigned)
+        plan = None if self._overwrite else read_sweep_record(self.paths)
+        identity = signature(settings, unsigned=unsigned)
         if plan is None or identity not in plan.removed:
             return None
         cell = next(each for each in plan.planned if each.signature == identity)
@@ -296,20 +266,6 @@ class RunManager(TutorialCalls):
             stored = read_sweep(self.paths, epochs_of=lambda _: False).runs  # only their identities
             self._stored = {run.signature: (run.paths, run.name) for run in stored}
         return self._stored.get(identity, (None, ""))
-
-    def _skip(self, paths: RunPaths, record: RunRecord, error: DeviceUnavailableError) -> InactiveRun:
-        stored = read_record(paths).observed() if paths.record.exists() else None
-        if stored is not None and stored.status is not Status.SKIPPED:
-            # A host without the device must not discard the work of another host.
-            self._show(f"{stored.name}: stays {stored.status}: {error}")
-            return self._inactive_run(RunFolder(paths, stored))
-        opened = open_run(paths, skipped_record(record, str(error)), can_resume=False, overwrite=False)
-        self._begun.append(paths)
-        if not opened.is_kept:
-            _write_config(opened.folder)
-            self._show(f"{record.name}: skipped: {error}")
-        self._write_tables()
-        return self._inactive_run(opened.folder)
 
     def _inactive_run(self, folder: RunFolder) -> InactiveRun:
         folder.leave()
@@ -334,11 +290,10 @@ class RunManager(TutorialCalls):
             )
 
     def _write_tables(self) -> None:
-        if self._owns_sweep:
-            from runmanager.results.result_files import TableUpdater
+        from runmanager.results.result_files import TableUpdater
 
-            self._tables = self._tables or TableUpdater(self.paths)
-            self._tables.run_ended()
+        self._tables = self._tables or TableUpdater(self.paths)
+        self._tables.run_ended()
 
     def save(self, file_name: str | Path) -> None:
         """Write `file_name`.csv and .json: one row per epoch of this manager's runs, in order of start.
@@ -352,14 +307,4 @@ class RunManager(TutorialCalls):
         for each in damaged:
             self._show(f"{each.message}; it is left out of {file_name}")
         write_epochs_table([run for run in runs if run is not None and not run.is_damaged], Path(file_name))
-        if self._owns_sweep:
-            write_tables_if_begun(self.paths, self._begun)
-
-
-_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # same text in a third of the time
-
-
-def _write_config(folder: RunFolder) -> None:
-    """Write the settings of the run that is about to begin."""
-    text = yaml.dump(folder.record.config, Dumper=_DUMPER, sort_keys=False, allow_unicode=True)
-    replace_file(folder.paths.config, text)
+        write_tables_if_begun(self.paths, self._begun)

@@ -8,7 +8,6 @@ from typing import Any, Protocol
 import msgspec
 
 from runmanager.errors import UsageError
-from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.turn_record import Grant
 from runmanager.tracking.epoch_part import EpochPart, LoggedState
@@ -129,10 +128,9 @@ class RunOptions:
     closes every `record_every` steps, by default after as many as take a second. The ranks of a run wait for each other
     at the end of an epoch for at most `rank_timeout` seconds.
 
-    A new run continues after the last epoch of the finished run `continues`, which must be the same but for the setting
-    `epochs`. With `extends_epochs` the manager finds it: this promises that the training of an epoch does not depend on
-    how many epochs follow, as that of a cosine schedule does. It needs a `state`, and has no effect in a cell of a
-    sweep.
+    With `extends_epochs` a new run continues after the last epoch of a finished one that is the same but for the
+    setting `epochs`: this promises that the training of an epoch does not depend on how many epochs follow, as that of
+    a cosine schedule does. It needs a `state`, and has no effect in a cell of a sweep.
 
     Raises `UsageError` for a number out of range, here or in `early_stop`.
     """
@@ -149,7 +147,6 @@ class RunOptions:
     checkpoint_seconds: float = field(default=60.0, metadata=limits(ge=0))
     is_built_in: bool = False
     record_every: int | None = field(default=None, metadata=limits(ge=1))
-    continues: RunPaths | None = None
     rank_timeout: float = field(default=1800.0, metadata=limits(gt=0))
     extends_epochs: bool = False
 

@@ -78,7 +78,6 @@ class ActiveRun(LoopCalls, JobCalls):
         device: torch.device,
         sinks: Sequence[Sink],
         options: RunOptions,
-        is_resumed: bool = False,
         show: Callable[[str], None] = lambda line: None,
         on_enter: Callable[["ActiveRun"], None] | None = None,
         on_end: Callable[[], None] | None = None,
@@ -87,7 +86,7 @@ class ActiveRun(LoopCalls, JobCalls):
         ranks: RunRanks | None = None,
     ) -> None:
         self.device = device
-        self.is_resumed = is_resumed
+        self.is_resumed = folder.continues
         self._folder = folder
         self._options = options
         self._show = show

@@ -1,6 +1,6 @@
 """The built-in job: build data, model and optimiser from one cell's settings, and train them as one recorded run."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from runmanager.errors import UsageError
-from runmanager.records.files.paths import RunPaths
-from runmanager.records.run.run_record import UNKNOWN_WORK, RunRecord
+from runmanager.records.run.run_record import UNKNOWN_WORK
+from runmanager.records.storage.run_folder import RunFolder
 from runmanager.text import error_line, pluralize
 from runmanager.tracking.checkpoint.training_state import TrainingState
 from runmanager.tracking.device.prefetch import BatchCopier, SideStream, prefetch
@@ -20,11 +19,12 @@ from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.introspect.isolation import quiet_thread
 from runmanager.tracking.introspect.step_cost import count_step_cost
 from runmanager.tracking.lifecycle.outcome import divergence_of
-from runmanager.tracking.manager import RunManager
 from runmanager.tracking.options import STREAMING_DEVICES, RunOptions, TurnSource
-from runmanager.tracking.run import ActiveRun, InactiveRun
+from runmanager.tracking.run import ActiveRun
+from runmanager.tracking.sinks import Sink
+from runmanager.tracking.tensorboard.sink import default_sinks
 from runmanager.training.criteria.loss import build_loss
-from runmanager.training.criteria.metrics import EvaluationMetrics, build_metrics, declare_directions
+from runmanager.training.criteria.metrics import EvaluationMetrics, build_metrics
 from runmanager.training.datasets.registry import Data, load_dataset
 from runmanager.training.loading.loaders import EpochLoader, Loaders, build_loaders
 from runmanager.training.loop import evaluate_epoch, tracker, train_epoch
@@ -33,7 +33,6 @@ from runmanager.training.options.groups import DataLoaderOptions, PairedOptions
 from runmanager.training.options.job import TrainingOptions
 from runmanager.training.options.step import AUTO, Precision
 from runmanager.training.step.allocator import keep_freed_memory
-from runmanager.training.step.amp import float32_precision
 from runmanager.training.step.compiled import CompiledNetwork
 from runmanager.training.step.cuda_graphs import graph_device
 from runmanager.training.step.optimizers import build_optimizer, build_scheduler
@@ -120,28 +119,17 @@ def job_state(
 
 
 def train_run(
-    manager: RunManager,
+    folder: RunFolder,
     options: TrainingOptions,
     *,
-    params: Mapping[str, Any],
-    folder: RunPaths,
-    when_claimed: Callable[[ActiveRun], None],
+    device: torch.device,
+    sinks: Sequence[Sink] | None = None,
     turns: TurnSource | None = None,
-    continues: RunPaths | None = None,
-    name: str = "",
-) -> RunRecord:
-    """Train one cell in its folder and return its record; `params` are the settings to store.
+) -> None:
+    """Train the cell whose folder this process has claimed. Errors are recorded as its end, and raised.
 
-    `when_claimed` is called as soon as the run owns its folder, so that it can be interrupted and its output
-    redirected. `turns` schedules the run if it is measured interleaved with others. `continues` is the finished run
-    that a new one continues. `name` is the run's name where its folder has another one. Errors are recorded and raised.
-    Raises `UsageError` for `measure=paired` without `turns`.
+    `turns` schedules the run if it is measured interleaved with others.
     """
-    if isinstance(options.measure, PairedOptions) and turns is None:
-        raise UsageError(
-            "`measure` must be single if runs cannot take turns, got paired; use `hydra/launcher=local` and "
-            "`hydra/sweeper=grid`."
-        )
     precision = Precision(options.precision)
     run_options = RunOptions(
         options.log_every,
@@ -150,17 +138,10 @@ def train_run(
         turns,
         precision=precision if precision.is_cast else None,
         is_built_in=True,
-        continues=continues,
     )
-    declare_directions(options.metrics)
-    with float32_precision(precision):  # from the start, because the run's record contains it
-        run = manager.run(params, folder=folder, name=name, can_resume=True, options=run_options, unsigned=None)
-        if isinstance(run, InactiveRun):
-            return run.record
-        with run:
-            when_claimed(run)
-            _train(run, options)
-    return run.record
+    sinks = default_sinks(options.tensorboard) if sinks is None else sinks
+    with ActiveRun(folder=folder, device=device, sinks=sinks, options=run_options) as run:
+        _train(run, options)
 
 
 class NewRun(Protocol):

@@ -9,20 +9,21 @@ import sys
 import runmanager.app.forkserver_imports
 before = set(sys.modules)
 import torch
-from runmanager.tracking.manager import RunManager
-from runmanager.training.job import train_run
+from runmanager.app.run_cell import train_cell
 from runmanager.training.options.job import TrainingOptions
 from runmanager.training.options.dataset import FakeOptions
 from runmanager.training.options.groups import AdamOptions, CnnOptions, ConstantOptions, DataLoaderOptions
 from runmanager.records.files.paths import RunPaths
+from runmanager.records.storage.reader import read_record
+from pathlib import Path
 
 options = TrainingOptions(
     epochs=2, batch_size=16, dataset=FakeOptions(size=32, val_size=16), model=CnnOptions(),
     optimizer=AdamOptions(), scheduler=ConstantOptions(), loader=DataLoaderOptions(),
 )
-manager = RunManager("sweep", console=False, owns_sweep=False)
-folder = RunPaths(manager.paths.runs / "one")
-record = train_run(manager, options, params={"lr": 0.1}, folder=folder, when_claimed=lambda run: None)
+folder = RunPaths(Path("sweep", "runs", "one"))
+train_cell(folder, options, {"lr": 0.1})
+record = read_record(folder)
 assert record.status == "finished", record
 print(sorted(name for name in set(sys.modules) - before if name.partition(".")[0] != "runmanager"))
 """

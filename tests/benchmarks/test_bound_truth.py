@@ -11,14 +11,13 @@ import pytest
 from benchmarks import bound_workloads
 from benchmarks.bound_truth import CASES, report
 from benchmarks.bound_workloads import SlowSamples, SlowTransfers
+from runmanager.app.run_cell import train_cell
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.device_peaks import DevicePeaks
 from runmanager.records.storage.reader import StoredRun, read_run
 from runmanager.results.findings.bottleneck import Bottleneck, find_bottleneck
 from runmanager.results.findings.roofline import full_batches, work_of
-from runmanager.tracking.manager import RunManager
-from runmanager.tracking.options import TensorBoardOptions
-from runmanager.training.job import train_run
+from runmanager.tracking.sinks import LogSink
 from runmanager.training.options.dataset import FakeOptions
 from runmanager.training.options.groups import (
     ConstantOptions,
@@ -64,10 +63,8 @@ def train(folder: Path, fields: dict[str, Any]) -> StoredRun:
             **fields,
         }
     )
-    manager = RunManager(folder, tensorboard=TensorBoardOptions(enabled=False), console=False, owns_sweep=False)
     paths = RunPaths(folder / "runs" / "one")
-    params = {"batch_size": options.batch_size, "device": "cpu"}
-    train_run(manager, options, params=params, folder=paths, when_claimed=lambda run: None)
+    train_cell(paths, options, {"batch_size": options.batch_size, "device": "cpu"}, sinks=[LogSink()])
     return read_run(paths)
 
 

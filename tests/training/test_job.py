@@ -9,6 +9,7 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from runmanager.app.run_cell import train_cell
 from runmanager.errors import TensorMismatchError
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.paths import SweepPaths
@@ -17,11 +18,10 @@ from runmanager.records.storage.reader import read_run, read_sweep
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.storage.versioned_file import encode_record
 from runmanager.results.tables.results_table import result_rows
-from runmanager.tracking.manager import RunManager
+from runmanager.tracking.lifecycle.active_runs import last_run_begun_here
 from runmanager.tracking.options import EarlyStopOptions
 from runmanager.tracking.sinks import LogSink, MemorySink
 from runmanager.tracking.tensorboard.sink import TensorBoardSink
-from runmanager.training.job import train_run
 from runmanager.training.options.dataset import FakeOptions
 from runmanager.training.options.groups import (
     CnnOptions,
@@ -92,21 +92,19 @@ class Job:
     def options(self, **changes):
         return job_options(**{"lr": 0.05, "epochs": 4, "model": {"name": "custom", "_target_": "own.Net"}, **changes})
 
-    def __call__(self, name, *, stop_after=None, when_claimed=None, **changes):
-        claimed = []
-
+    def __call__(self, name, *, stop_after=None, **changes):
         class Stopping(MemorySink):
             def epoch(self, record, details):
                 if record.epoch == stop_after:
-                    claimed[0].interrupt()
+                    last_run_begun_here().interrupt()
                 return super().epoch(record, details)
 
         self.memory = Stopping()
         paths = SweepPaths(self.root / "sweep").run(name)
-        manager = RunManager(self.root / "sweep", sinks=[LogSink(), TensorBoardSink(), self.memory], owns_sweep=False)
-        options = self.options(**changes)
-        notify = claimed.append if when_claimed is None else lambda run: claimed.append(run) or when_claimed(run)
-        train_run(manager, options, params={"name": name, "device": "cpu"}, folder=paths, when_claimed=notify)
+        sinks = [LogSink(), TensorBoardSink(), self.memory]
+        end = train_cell(paths, self.options(**changes), {"name": name, "device": "cpu"}, sinks=sinks)
+        if end is not None and end.error is not None:
+            raise end.error
         return self.stored(name)
 
     def stored(self, name):
@@ -435,9 +433,8 @@ def test_a_damaged_checkpoint_is_kept_and_the_run_starts_again(job):
 def test_a_finished_run_is_kept(job):
     first = job("run")
     before = first.paths.record.read_bytes()
-    claimed = []
-    again = job("run", when_claimed=claimed.append)
-    assert again.paths.record.read_bytes() == before and claimed == []
+    again = job("run")
+    assert again.paths.record.read_bytes() == before and job.memory.epochs == []
 
 
 def test_the_same_seed_gives_the_same_numbers(job):
@@ -540,13 +537,3 @@ def test_a_model_that_does_not_fit_is_explained_and_recorded(job, own_module):
     record = job.stored("run").record
     assert (record.status, record.reason) == ("failed", "exception")
     assert record.message.startswith("TensorMismatchError: A sample must have 7 values")
-
-
-def test_when_claimed_is_called_before_anything_is_built(job):
-    def refuse(run):
-        assert run.record.status == "running" and run.paths.record.exists()
-        raise RuntimeError("refused")
-
-    with pytest.raises(RuntimeError, match="refused"):
-        job("run", when_claimed=refuse, model={"name": "custom", "_target_": "nothing.there"})
-    assert job.stored("run").record.message == "RuntimeError: refused"

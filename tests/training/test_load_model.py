@@ -9,14 +9,15 @@ import pytest
 import torch
 
 import runmanager
+from runmanager.app.run_cell import train_cell
 from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import read_run
 from runmanager.tracking.checkpoint.checkpoint_file import read_state
+from runmanager.tracking.lifecycle.active_runs import last_run_begun_here
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.sinks import MemorySink
 from runmanager.training.datasets.registry import load_dataset
-from runmanager.training.job import train_run
 from runmanager.training.load_model import load_model
 from runmanager.training.options.dataset import FakeOptions
 from runmanager.training.options.groups import (
@@ -49,13 +50,13 @@ FAKE = FakeOptions(size=40, val_size=20, in_shape=[1, 6, 6], num_classes=3)
 class Stopping(MemorySink):
     """Sink that stops its run after an epoch."""
 
-    def __init__(self, claimed, epoch):
+    def __init__(self, epoch):
         super().__init__()
-        self._claimed, self._epoch = claimed, epoch
+        self._epoch = epoch
 
     def epoch(self, record, details):
         if record.epoch == self._epoch:
-            self._claimed[0].interrupt()
+            last_run_begun_here().interrupt()
         return super().epoch(record, details)
 
 
@@ -73,10 +74,8 @@ def train(own_module, tmp_path):
             checkpoint=CheckpointOptions(every=every, keep_best=keep_best),
         )
         paths = SweepPaths(tmp_path / "project" / "outputs" / "sweep").run(name)
-        claimed = []
-        manager = RunManager(paths.root.parents[1], sinks=[Stopping(claimed, stop_after)], owns_sweep=False)
         params = {key: plain(getattr(options, key)) for key in ("lr", "device", "model")}
-        train_run(manager, options, params=params, folder=paths, when_claimed=claimed.append)
+        train_cell(paths, options, params, sinks=[Stopping(stop_after)])
         return read_run(paths)
 
     return train_and_read

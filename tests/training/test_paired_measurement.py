@@ -2,15 +2,15 @@
 
 import pytest
 
+from runmanager.app.run_cell import train_cell
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.attempts import session_of_epoch, sessions_of
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.run.turn_record import Grant
 from runmanager.records.storage.reader import read_run
-from runmanager.tracking.manager import RunManager
-from runmanager.tracking.options import EarlyStopOptions, TensorBoardOptions
-from runmanager.training.job import train_run
+from runmanager.tracking.options import EarlyStopOptions
+from runmanager.tracking.sinks import LogSink
 from runmanager.training.options.dataset import FakeOptions
 from runmanager.training.options.groups import (
     LogisticOptions,
@@ -50,9 +50,8 @@ def train(folder, taker, **changes):
         "measure": PairedOptions(),
     }
     options = job_options(**(fields | changes))
-    manager = RunManager(folder, tensorboard=TensorBoardOptions(enabled=False), console=False, owns_sweep=False)
     paths = RunPaths(folder / "runs" / "one")
-    train_run(manager, options, params={}, folder=paths, when_claimed=lambda run: None, turns=taker)
+    train_cell(paths, options, {}, sinks=[LogSink()], turns=taker)
     return read_run(paths)
 
 

@@ -1,12 +1,14 @@
-"""The supervisor of a user's cell: the process that claims its run folder and alone writes run.json.
+"""The life of a cell: its process claims the run folder, runs the program in it, and records how it ended.
 
 ```
-claim the run folder         records/storage; run.json says `running`
+claim the run folder         tracking/lifecycle/open_run.py; run.json says `running`
 prepare                      run.log, config.yaml, heartbeat, RUNMANAGER_RUN and RUNMANAGER_ATTEMPT
 the program                  a call in this process, or a child process
 find metrics                 what it returned, printed, and left in files of other programs
 record the end               run.json, with what the program itself reported to reported.json
 ```
+
+The built-in job is tracked: it does the last two itself, as a loop with a `RunManager` does.
 """
 
 import contextlib
@@ -23,14 +25,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from runmanager.app.programs.cell_metrics import FoundMetrics, diverged_metric, logged_only, merged_metrics
 from runmanager.app.programs.cell_output import in_program, send_output_to
 from runmanager.errors import RecordError
 from runmanager.launching.local.turns import current_turn_client
 from runmanager.launching.local.worker import OWN_PROCESS_VARIABLE, RESUMES_VARIABLE
-from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.gpus import find_gpus, is_device_missing
 from runmanager.records.host.process import ProcessIdentity
@@ -40,12 +40,14 @@ from runmanager.records.run.program_report import ProgramReport, with_report
 from runmanager.records.run.run_record import Environment, RunRecord
 from runmanager.records.run.status import Outcome, Status
 from runmanager.records.storage.reader import read_epochs, read_report
-from runmanager.records.storage.run_end import end_own_run, seen_in, skipped_record
+from runmanager.records.storage.run_end import end_own_run, seen_in
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.storage.stops import stops_noted
 from runmanager.signals import handle_signals, sigchld_ignored
 from runmanager.tracking.environment.cell_process import ATTEMPT_VARIABLE, RUN_VARIABLE
 from runmanager.tracking.environment.environment import host_environment
+from runmanager.tracking.lifecycle.active_runs import last_run_begun_here
+from runmanager.tracking.lifecycle.continuation import continue_run
 from runmanager.tracking.lifecycle.open_run import open_run
 from runmanager.tracking.lifecycle.outcome import outcome_of, write_traceback
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
@@ -62,6 +64,9 @@ class CellSpec:
     `pending` is the run's record before it begins, `code` has the digests of the program's files. `overwrites`: a
     finished or killed run starts again too, its files in attempts/. `metric` names a number that the program returns;
     `better` has directions of metrics, `min` or `max`. `has_files`: the folder holds files of a launcher already.
+    `lacks` says what this host has not. A new run continues the finished run `continues`, which had fewer epochs, and
+    with `reopens_finished` a finished one goes on. `is_tracked`: the program is an `ActiveRun` in this folder, which
+    takes turns, finishes its epoch when it is stopped, and records its own end.
     """
 
     run: RunPaths
@@ -74,6 +79,10 @@ class CellSpec:
     notes: tuple[str, ...] = ()
     heartbeat_timeout: float = SILENT_AFTER_SECONDS
     has_files: bool = False
+    lacks: str = ""
+    continues: RunPaths | None = None
+    reopens_finished: bool = False
+    is_tracked: bool = False
 
 
 @dataclass
@@ -99,7 +108,7 @@ def supervise_cell(spec: CellSpec, run_program: Callable[[RunFolder], ProgramEnd
     `run_program` returns how the program ended; what it raises counts as the program's error. None is returned if the
     cell was not run: it has finished, or its device is missing. Raises `RunBusyError` if another process runs it.
     """
-    if (turns := current_turn_client()) is not None:  # a whole run is one turn
+    if not spec.is_tracked and (turns := current_turn_client()) is not None:  # a whole run is one turn
         turns.ask(is_measured=False, is_cancelled=lambda: False)
     folder = _opened(spec)
     return None if folder is None else continue_cell(spec, folder, run_program, began=time.monotonic())
@@ -130,34 +139,37 @@ def _opened(spec: CellSpec) -> RunFolder | None:
         status=Status.RUNNING,
         started_at=now,
         owner=ProcessIdentity.current(),
-        environment=host_environment(code=spec.code),
+        environment=spec.pending.environment if spec.is_tracked else host_environment(code=spec.code),
         better=dict(spec.better) or msgspec.UNSET,
         notes=spec.notes,
     )
-    missing = is_device_missing(spec.device)
-    if missing:
-        record = skipped_record(record, f"Device {spec.device!r} was asked for but this host has no such device.")
+    lacks = spec.lacks
+    if is_device_missing(spec.device):
+        lacks = f"Device {spec.device!r} was asked for but this host has no such device."
     opened = open_run(
         spec.run,
         record,
-        can_resume=not missing,
+        can_resume=True,
         overwrite=spec.overwrites and RESUMES_VARIABLE not in os.environ,
-        needs_checkpoint=False,
+        lacks=lacks,
+        reopens_finished=spec.reopens_finished,
+        needs_checkpoint=spec.is_tracked,
         may_hold_files=spec.has_files,
         observer=HeartbeatObserver(limit_seconds=spec.heartbeat_timeout),
     )
     folder = opened.folder
-    if opened.is_kept:
+    if opened.left:
+        folder.leave()
         return None
     if spec.has_files:
         _keep_open_logs(folder.paths)
-    config = yaml.safe_dump(spec.pending.config, sort_keys=False, allow_unicode=True)
-    replace_file(spec.run.config, config)
-    if missing:
-        folder.leave()
-        return None
-    if opened.is_resumed and not spec.run.checkpoint.exists():
+    if folder.continues and not spec.run.checkpoint.exists():
         _begin_records_again(folder)
+    if spec.continues is not None and not folder.continues:
+        from runmanager.tracking.tensorboard.sink import with_settings  # late: it imports torch
+
+        known = msgspec.UNSET  # that both keep the same best weights
+        folder.continues = continue_run(folder, spec.continues, with_settings=with_settings, keep_best=known)
     return folder
 
 
@@ -205,7 +217,10 @@ class _Supervisor:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """The program's environment, heartbeat and signals."""
+        """The environment and the heartbeat of a program; a tracked run has its own."""
+        if self._spec.is_tracked:
+            yield
+            return
         variables = {
             RUN_VARIABLE: str(self._folder.paths.root.absolute()),
             ATTEMPT_VARIABLE: str(self._folder.record.attempt),
@@ -222,11 +237,11 @@ class _Supervisor:
                     os.environ[name] = value
 
     def run(self, run_program: Callable[[RunFolder], ProgramEnd]) -> ProgramEnd:
-        """Run the program; SIGTERM, with which the driver stops it, is a Ctrl-C to it."""
+        """Run the program; SIGTERM, with which the driver stops it, is a Ctrl-C to it, or ends it after its epoch."""
         numbers = [signal.SIGTERM] if os.environ.get(OWN_PROCESS_VARIABLE) else []
         noted = stops_noted(self._folder.paths, lambda: self._folder.record.attempt)
         try:
-            with noted, handle_signals(numbers, _interrupt):
+            with noted, handle_signals(numbers, self._stop):
                 end = run_program(self._folder)
         except BaseException as error:
             end = ProgramEnd(error)
@@ -238,9 +253,17 @@ class _Supervisor:
                 end.error = end.error or error
         return end
 
+    def _stop(self) -> None:
+        if self._spec.is_tracked and (run := last_run_begun_here()) is not None:
+            run.interrupt("stopped after this epoch")
+        else:
+            raise KeyboardInterrupt
+
     @sigchld_ignored()
     def record(self, end: ProgramEnd) -> None:
-        """Record the end, unless another process has taken the run over."""
+        """Record the end, unless the run has done so, or another process has taken it over."""
+        if not self._folder.is_ours:
+            return
         self._heartbeat.stop(keeps_file=(is_lost := self._folder.is_lost()))
         if is_lost:
             self._folder.leave()
@@ -292,10 +315,6 @@ _REPORTED = (
     "world_size",
     "num_records",
 )
-
-
-def _interrupt() -> None:
-    raise KeyboardInterrupt
 
 
 def _is_good_exit(error: BaseException) -> bool:

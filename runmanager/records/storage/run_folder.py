@@ -26,6 +26,8 @@ class RunFolder:
 
     is_supervised = False
     """Whether another process writes run.json and the heartbeat."""
+    continues = False
+    """Whether this attempt continues an earlier one, or another run, from a checkpoint."""
 
     def __init__(self, paths: RunPaths, record: RunRecord, *, claim: Path | None = None) -> None:
         self.paths = paths

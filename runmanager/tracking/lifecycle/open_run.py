@@ -2,17 +2,21 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
+import yaml
 
 from runmanager.errors import RecordError
+from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.run_record import Attempt, EpochRecord, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.ownership import claim_run
 from runmanager.records.storage.reader import read_epochs, read_last_sign_of_life, read_record
+from runmanager.records.storage.run_end import skipped_record
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.tracking.checkpoint.checkpoint_file import CheckpointError
 
@@ -21,12 +25,10 @@ __all__ = ["OpenedRun", "attempt_of", "begin_again", "open_run"]
 
 @dataclass(frozen=True)
 class OpenedRun:
-    """A claimed run folder: kept as it is, resumed from its checkpoint, or (neither) begun from the start."""
+    """A run folder to run in, or one with nothing to run, where `left` says why."""
 
     folder: RunFolder
-    is_kept: bool = False
-    is_resumed: bool = False
-    history: Sequence[EpochRecord] = field(default_factory=tuple)
+    left: str = ""
 
 
 def open_run(
@@ -35,28 +37,56 @@ def open_run(
     *,
     can_resume: bool,
     overwrite: bool,
+    lacks: str = "",
     reopens_finished: bool = False,
     needs_checkpoint: bool = True,
     may_hold_files: bool = False,
     observer: HeartbeatObserver | None = None,
 ) -> OpenedRun:
-    """Claim the folder for `record`; `observer` watches a run that is `running` on another host (see `claim_run`).
+    """Claim the folder for `record`, and write the run's settings; `observer` and `may_hold_files`: see `claim_run`.
 
-    A finished run is kept, unless `overwrite` is set. With `can_resume` a run that was broken off is resumed, if it has
+    A finished run is kept, unless `overwrite` is set. With `can_resume` a run that was broken off continues, if it has
     a checkpoint or does not need one (`needs_checkpoint`), and with `reopens_finished` a finished one too. Any other
-    run is restarted, its old files in attempts/, and so is one whose epochs cannot be read.
-    `may_hold_files`: see `claim_run`. Raises `RunBusyError` if a living process owns the folder.
+    run is restarted, its old files in attempts/, and so is one whose epochs cannot be read. Where the host has not what
+    the run needs, `lacks` says so: it is recorded as skipped, unless another host has run it.
+    Raises `RunBusyError` if a living process owns the folder.
     """
+    if lacks:
+        known = read_record(paths).observed() if paths.record.exists() else None
+        if known is not None and known.status is not Status.SKIPPED:
+            return OpenedRun(RunFolder(paths, known), f"stays {known.status}: {lacks}")
+        record, can_resume, overwrite = skipped_record(record, lacks), False, False
     folder = claim_run(paths, record, observer=observer, may_hold_files=may_hold_files)
+    left = _prepare(
+        folder,
+        record,
+        is_resumable=can_resume and not overwrite and (paths.checkpoint.exists() or not needs_checkpoint),
+        keeps_finished=not overwrite,
+        reopens_finished=reopens_finished,
+    )
+    if not left:
+        config = yaml.dump(folder.record.config, Dumper=_DUMPER, sort_keys=False, allow_unicode=True)
+        replace_file(paths.config, config)
+        left = f"skipped: {lacks}" if lacks else ""
+    return OpenedRun(folder, left)
+
+
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # same text in a third of the time
+
+
+def _prepare(
+    folder: RunFolder, record: RunRecord, *, is_resumable: bool, keeps_finished: bool, reopens_finished: bool
+) -> str:
+    """Let a claimed folder continue, or begin from the start; return why nothing is to run in it."""
+    paths = folder.paths
     stored = folder.record
     if stored is record:
-        return OpenedRun(folder)
+        return ""
     status = stored.observed().status if stored.owner != record.owner else stored.status
-    is_resumable = can_resume and not overwrite and (paths.checkpoint.exists() or not needs_checkpoint)
-    if status is Status.FINISHED and not overwrite and not (reopens_finished and is_resumable):
+    if status is Status.FINISHED and keeps_finished and not (reopens_finished and is_resumable):
         folder.release()
         folder.record = read_record(paths)
-        return OpenedRun(folder, is_kept=True)
+        return "finished already, kept"
     if is_resumable and (status is Status.FINISHED or _has_broken_off(stored)) and _readable_epochs(paths) is not None:
         _put_error_aside(paths, stored.attempt - 1)
         assert record.started_at is not None
@@ -71,13 +101,13 @@ def open_run(
             environment=record.environment,
             earlier=(*stored.earlier, attempt_of(paths, stored, now=record.started_at)),
         )
-        return OpenedRun(folder, is_resumed=True)
-    if status in (Status.SKIPPED, Status.PENDING):  # it left nothing to keep
+        folder.continues = True
+    elif status in (Status.SKIPPED, Status.PENDING):  # it left nothing to keep
         folder.record = record
         folder.write(attempt=stored.attempt)
     else:
         folder.restart(record)
-    return OpenedRun(folder)
+    return ""
 
 
 def begin_again(folder: RunFolder, error: CheckpointError) -> str:

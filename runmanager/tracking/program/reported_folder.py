@@ -29,8 +29,6 @@ class ReportedFolder(RunFolder):
     """
 
     is_supervised = True
-    continues = False
-    """Whether this attempt continues an earlier one from its checkpoint."""
 
     @property
     def heartbeat(self) -> Path:

@@ -38,11 +38,11 @@ from runmanager.tracking.options import RunOptions, TensorBoardOptions
 from runmanager.tracking.program.command_line_settings import command_line_settings
 from runmanager.tracking.program.current_run import is_loader_worker, keep_started, refuse_second_start, starting
 from runmanager.tracking.program.exit_hooks import end_at_exit
-from runmanager.tracking.program.reported_folder import ReportedFolder, claim_report
+from runmanager.tracking.program.reported_folder import claim_report
 from runmanager.tracking.ranks.run_ranks import RunRanks
 from runmanager.tracking.run import ActiveRun, InactiveRun
-from runmanager.tracking.sinks import LogSink, Sink
-from runmanager.tracking.tensorboard.sink import TensorBoardSink
+from runmanager.tracking.sinks import Sink
+from runmanager.tracking.tensorboard.sink import default_sinks
 from runmanager.tracking.torch_internals import process_group_store
 
 __all__ = ["start_run", "start_run_of_framework"]
@@ -261,9 +261,7 @@ class _Start:
         code = hash_user_code(settings, is_built_in=False)
         better = declared_directions() or msgspec.UNSET
         folder.write(environment=capture_environment(device, code=code), better=better)
-        tensorboard = self._tensorboard or TensorBoardOptions()
-        sinks: list[Sink] = [LogSink(), *([TensorBoardSink(tensorboard)] if tensorboard.enabled else [])]
-        run = self._active(folder, device, sinks, keeps_place=keeps_place)
+        run = self._active(folder, device, default_sinks(self._tensorboard), keeps_place=keeps_place)
         if self._params is not None:
             _note_deviations(run, flatten(plain_settings(self._params)), flatten(settings))
         if self._options.extends_epochs:
@@ -305,7 +303,6 @@ class _Start:
             options=self._options,
             in_program=True,
             keeps_place=keeps_place,
-            is_resumed=isinstance(folder, ReportedFolder) and folder.continues,
             show=show_line,
             ranks=self._ranks,
         )

@@ -44,14 +44,14 @@ from runmanager.tracking.introspect.isolation import looking
 from runmanager.tracking.introspect.loader_inspection import batch_images, batch_inputs, describe_tensor
 from runmanager.tracking.introspect.sharded_parameters import is_sharded, local_part
 from runmanager.tracking.options import TensorBoardOptions
-from runmanager.tracking.sinks import EpochDetails, RunStart, units_per_second
+from runmanager.tracking.sinks import EpochDetails, LogSink, RunStart, Sink, units_per_second
 from runmanager.tracking.tensorboard.chart_layout import CHARTS, Charts, charts_of, scalar_layout
 from runmanager.tracking.tensorboard.evaluation_pictures import EvaluationPictures
 from runmanager.tracking.tensorboard.event_writer import EventWriter, rewritten_events
 from runmanager.tracking.tensorboard.graph import draw_graph
 from runmanager.tracking.tensorboard.hparams import METRICS, metric_tag, session_end, session_start
 
-__all__ = ["TensorBoardSink", "with_settings"]
+__all__ = ["TensorBoardSink", "default_sinks", "with_settings"]
 
 
 _MAX_IMAGES = 64
@@ -359,6 +359,12 @@ def epoch_scalars(record: EpochRecord, learning_rate: float | None) -> dict[str,
         **{metric_tag(name): value for name, value in (record.metrics or {}).items()},
     }
     return {tag: value for tag, value in values.items() if value is not None}
+
+
+def default_sinks(options: TensorBoardOptions | None = None) -> list[Sink]:
+    """Return what a run writes to in its folder: run.log and, as the options say, an event file."""
+    options = options or TensorBoardOptions()
+    return [LogSink(), *([TensorBoardSink(options)] if options.enabled else [])]
 
 
 def with_settings(data: bytes, settings: Mapping[str, Any]) -> bytes:

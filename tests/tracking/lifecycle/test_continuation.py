@@ -12,16 +12,17 @@ from msgspec import UNSET
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
+from runmanager.app.run_cell import train_cell
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import read_run
 from runmanager.results.load.contention import exposure_of
 from runmanager.tracking.lifecycle import continuation
+from runmanager.tracking.lifecycle.active_runs import last_run_begun_here
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.options import EarlyStopOptions, RunOptions
 from runmanager.tracking.sinks import LogSink, MemorySink
 from runmanager.tracking.tensorboard.sink import TensorBoardSink
-from runmanager.training.job import train_run
 from runmanager.training.options.dataset import FakeOptions
 from runmanager.training.options.groups import (
     AdamOptions,
@@ -57,23 +58,18 @@ class Job:
         self.memory = MemorySink()
 
     def __call__(self, name, epochs, *, continues=None, stop_after=None, **changes: Any):
-        claimed = []
-
         class Stopping(MemorySink):
             def epoch(self, record, details):
                 if record.epoch == stop_after:
-                    claimed[0].interrupt()
+                    last_run_begun_here().interrupt()
                 return super().epoch(record, details)
 
         self.memory = Stopping()
-        sinks = [LogSink(), TensorBoardSink(), self.memory]
-        manager = RunManager(self.paths.root, sinks=sinks, owns_sweep=False)
-        train_run(
-            manager,
+        train_cell(
+            self.paths.run(name),
             TrainingOptions(epochs=epochs, **{**BASE, **changes}),
-            params={"epochs": epochs, "device": "cpu", "lr": changes.get("lr", 0.01)},
-            folder=self.paths.run(name),
-            when_claimed=claimed.append,
+            {"epochs": epochs, "device": "cpu", "lr": changes.get("lr", 0.01)},
+            sinks=[LogSink(), TensorBoardSink(), self.memory],
             continues=None if continues is None else self.paths.run(continues),
         )
         return read_run(self.paths.run(name))

@@ -114,8 +114,8 @@ def train(folder: RunPaths, source: FakeTurns, *, interrupt_after: int | None = 
     """Train two epochs and measured turns; interrupt the run in measured step number `interrupt_after`."""
     network = nn.Linear(3, 2)
     data = [(torch.zeros(4, 3), torch.zeros(4, dtype=torch.int64))] * 3
-    manager = RunManager(folder.root.parent.parent, console=False, sinks=[], owns_sweep=False)
-    run = manager.run({"lr": 1}, network, data, folder=folder, options=RunOptions(turns=source))
+    manager = RunManager(folder.root.parent.parent, console=False, sinks=[])
+    run = manager.run({"lr": 1}, network, data, options=RunOptions(turns=source))
     with run:
         for epoch in run.epochs(2):
             for images, labels in epoch.batches(data):
@@ -126,7 +126,7 @@ def train(folder: RunPaths, source: FakeTurns, *, interrupt_after: int | None = 
             epoch.track(network(images).sum(), network(images), labels)
             if number == interrupt_after:
                 run.interrupt()
-    return read_run(folder)
+    return read_run(run.paths)
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ def test_a_run_whose_driver_is_gone_is_not_finished(folder: RunPaths, at: int, n
 
 
 def test_a_torn_last_line_is_ignored(folder: RunPaths) -> None:
-    train(folder, FakeTurns(4))
-    with folder.turns.open("ab") as file:
+    paths = train(folder, FakeTurns(4)).paths
+    with paths.turns.open("ab") as file:
         file.write(b'{"session":"a1","rou')
-    assert len(read_run(folder).turns) == 4
+    assert len(read_run(paths).turns) == 4

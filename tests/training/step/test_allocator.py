@@ -14,9 +14,9 @@ runmanager.keep_freed_memory()
 RUN = """
 import os, resource, torch
 from runmanager.records.files.paths import RunPaths
-from runmanager.tracking.manager import RunManager
+from pathlib import Path
 from runmanager.training.options.dataset import FakeOptions
-from runmanager.training.job import train_run
+from runmanager.app.run_cell import train_cell
 from runmanager.training.options.job import TrainingOptions
 from runmanager.training.options.groups import AdamOptions, ConstantOptions, DataLoaderOptions, LogisticOptions
 
@@ -24,9 +24,8 @@ options = TrainingOptions(
     epochs=1, batch_size=16, dataset=FakeOptions(size=32, val_size=16), model=LogisticOptions(),
     optimizer=AdamOptions(), scheduler=ConstantOptions(), loader=DataLoaderOptions(),
 )
-manager = RunManager("sweep", console=False, owns_sweep=False)
-folder = RunPaths(manager.paths.runs / "one")
-train_run(manager, options, params={"lr": 0.1}, folder=folder, when_claimed=lambda run: None)
+folder = RunPaths(Path("sweep", "runs", "one"))
+train_cell(folder, options, {"lr": 0.1})
 """
 STEPS = """
 import ctypes

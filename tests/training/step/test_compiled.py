@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
+from runmanager.app.run_cell import train_cell
 from runmanager.errors import ConfigurationError, TensorMismatchError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import read_run
-from runmanager.tracking.manager import RunManager
 from runmanager.training import job
 from runmanager.training.options.groups import LogisticOptions
 from runmanager.training.step.compiled import CompiledNetwork, compiler_faults
@@ -150,9 +150,8 @@ def test_a_missing_compiler_is_explained(monkeypatch):
 
 def train(root, name, **changes):
     options = job_options(**{"epochs": 2, **changes})
-    manager = RunManager(root / "sweep", sinks=[], owns_sweep=False)
     paths = SweepPaths(root / "sweep").run(name)
-    job.train_run(manager, options, params={"device": "cpu"}, folder=paths, when_claimed=lambda run: None)
+    train_cell(paths, options, {"device": "cpu"}, sinks=[])
     return read_run(paths)
 
 
