@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 
 import msgspec
-import psutil
 
 from runmanager.records.files.whole_numbers import Int64
 
@@ -53,6 +52,8 @@ class ProcessIdentity(msgspec.Struct, frozen=True):
 def _boot_id() -> str:
     if _BOOT_ID.exists():
         return _BOOT_ID.read_text().strip()
+    import psutil  # late, here and below: it takes 10 ms of each command, and Linux needs none of it
+
     return str(int(psutil.boot_time()))
 
 
@@ -66,6 +67,8 @@ def _start_ticks(pid: int) -> int | None:
         pass
     if Path("/proc/self/stat").exists():
         return None
+    import psutil
+
     try:
         process = psutil.Process(pid)
         return None if process.status() == psutil.STATUS_ZOMBIE else int(process.create_time() * 100)
