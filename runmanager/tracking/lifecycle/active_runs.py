@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["last_run_begun_here", "open_run_of_thread", "register", "unregister"]
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal may come while its own thread holds it
 _open: list[tuple[int, int, "weakref.ref[ActiveRun]"]] = []  # process, thread, run; in order of their beginning
 
 
