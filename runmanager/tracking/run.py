@@ -21,12 +21,12 @@ from runmanager.tracking.device.devices import device_in_use, peak_memory_bytes
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_metrics.sample_count import whole_number
 from runmanager.tracking.epoch_recorder import EpochRecorder
+from runmanager.tracking.inactive_run import InactiveRun
 from runmanager.tracking.introspect.isolation import looking
 from runmanager.tracking.introspect.loader_inspection import peek_batch
 from runmanager.tracking.introspect.sharded_parameters import num_parameters
 from runmanager.tracking.lifecycle.active_runs import register, unregister
 from runmanager.tracking.lifecycle.finalizers import end_run_when_dropped
-from runmanager.tracking.lifecycle.inactive_run import InactiveRun
 from runmanager.tracking.lifecycle.outcome import asked_to_stop, outcome_of, write_traceback
 from runmanager.tracking.lifecycle.run_epochs import OpenEpoch
 from runmanager.tracking.lifecycle.run_measurements import RunMeasurements

@@ -12,7 +12,7 @@ from torch import nn
 
 from runmanager import RunManager
 from runmanager.records.run.run_record import EpochRecord
-from runmanager.tracking.lifecycle.inactive_run import InactiveRun
+from runmanager.tracking.inactive_run import InactiveRun
 from runmanager.tracking.run import ActiveRun
 
 from ..conftest import Body, stored_runs

@@ -1,6 +1,7 @@
 """Stand-in for a skipped or finished run: it has the interface of an active run, and records nothing."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import TracebackType
@@ -14,11 +15,10 @@ from runmanager.records.run.status import Status
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.text import pluralize
 from runmanager.tracking.epoch import Epoch
-from runmanager.tracking.epoch_metrics.prediction_task import IGNORED, Task
-from runmanager.tracking.epoch_metrics.step_values import Reduce
 from runmanager.tracking.lifecycle.finalizers import temporary_folder
 from runmanager.tracking.lifecycle.run_values import Summary
 from runmanager.tracking.options import Checkpointer
+from runmanager.tracking.run_calls import LoopCalls
 from runmanager.tracking.timing.timer import PhaseTimer, clock_for
 
 __all__ = ["InactiveEpoch", "InactiveRun"]
@@ -41,6 +41,16 @@ class InactiveEpoch(Epoch):
     def eval_batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """Yield nothing."""
         return iter(())
+
+
+def _ignored(call: Callable[..., Any]) -> Any:
+    """Return a method with the same parameters that does nothing."""
+
+    @functools.wraps(call)
+    def ignore(self: "InactiveRun", *arguments: Any, **named: Any) -> None:
+        pass
+
+    return ignore
 
 
 class InactiveRun:
@@ -140,80 +150,26 @@ class InactiveRun:
         """Whether the run should end: always."""
         return True
 
-    def log(
-        self,
-        values: Mapping[str, Any] | None = None,
-        /,
-        *,
-        step: int | None = None,
-        reduce: Reduce = "last",
-        **named: Any,
-    ) -> None:
-        """Do nothing."""
-
-    def log_image(self, name: str, image: Any, step: int | None = None) -> None:
-        """Do nothing."""
-
-    def log_figure(self, name: str, figure: Any, step: int | None = None) -> None:
-        """Do nothing."""
-
-    def log_text(self, name: str, text: str, step: int | None = None) -> None:
-        """Do nothing."""
-
     def batches(self, loader: Iterable[Any]) -> Iterator[Any]:
         """Yield nothing."""
         return iter(())
-
-    def track(
-        self,
-        loss: torch.Tensor | float,
-        preds: torch.Tensor | None = None,
-        labels: torch.Tensor | None = None,
-        *,
-        samples: int | None = None,
-        task: Task | None = None,
-        class_dim: int | None = None,
-        ignore_index: int = IGNORED,
-        metrics: Mapping[str, Any] | None = None,
-        **units: int,
-    ) -> None:
-        """Do nothing."""
-
-    def track_eval(
-        self,
-        loss: torch.Tensor | float,
-        preds: torch.Tensor | None = None,
-        labels: torch.Tensor | None = None,
-        *,
-        samples: int | None = None,
-        task: Task | None = None,
-        class_dim: int | None = None,
-        ignore_index: int = IGNORED,
-        metrics: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Do nothing."""
 
     def evaluating(self) -> AbstractContextManager[None]:
         """Return a `with` block that does nothing."""
         return nullcontext()
 
-    def add_measurements(self, **measurements: Any) -> None:
-        """Do nothing."""
-
-    def note(self, line: str) -> None:
-        """Do nothing."""
-
-    def note_deviation(self, line: str) -> None:
-        """Do nothing."""
-
-    def write_world_size(self, size: int) -> None:
-        """Do nothing."""
-
-    def stop_early(self, message: str) -> None:
-        """Do nothing."""
-
-    def interrupt(self, message: str = "interrupted") -> None:
-        """Do nothing."""
+    log = _ignored(LoopCalls.log)
+    log_image = _ignored(LoopCalls.log_image)
+    log_figure = _ignored(LoopCalls.log_figure)
+    log_text = _ignored(LoopCalls.log_text)
+    track = _ignored(LoopCalls.track)
+    track_eval = _ignored(LoopCalls.track_eval)
+    add_measurements = _ignored(LoopCalls.add_measurements)
+    note = _ignored(LoopCalls.note)
+    note_deviation = _ignored(LoopCalls.note_deviation)
+    write_world_size = _ignored(LoopCalls.write_world_size)
+    stop_early = _ignored(LoopCalls.stop_early)
+    interrupt = _ignored(LoopCalls.interrupt)
 
     def end(self, error: BaseException | None = None) -> RunRecord:
         """Return the stored record."""
