@@ -74,8 +74,9 @@ def run_cell(cfg: DictConfig) -> float | None:
             heartbeat_timeout=sweeper.get("heartbeat_timeout", SILENT_AFTER_SECONDS),
             turns=current_turn_client(),
         )
-    if end is not None and isinstance(end.error, KeyboardInterrupt):
-        raise end.error
+    error = None if end is None else end.error
+    if error is not None and (isinstance(error, KeyboardInterrupt) or not paths.record.exists()):
+        raise error  # no record tells it
     if is_driven:
         return None
     _write_tables(SweepPaths(paths.root.parent.parent))
