@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 import yaml
-from hydra.plugins.launcher import Launcher
 
 from runmanager.app.compose.grid_rules import GridRules
 from runmanager.app.display.error_line import print_error
@@ -36,6 +35,7 @@ from runmanager.app.request.override_quoting import format_override
 from runmanager.app.request.sweep_request import FLAGS_VARIABLE, Kind, SweepRequest, flag_of, options
 from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_launcher import LocalLauncher
+from runmanager.launching.launcher import CellLauncher
 from runmanager.launching.options import LocalOptions
 from runmanager.launching.slurm.launcher import SlurmLauncher
 from runmanager.launching.slurm.options import SlurmOptions
@@ -205,7 +205,7 @@ def _metric(request: SweepRequest) -> str | None:
     return request.metric or (scalars[0].name if len(scalars) == 1 else None)
 
 
-def _launcher_of(command: Command) -> Launcher:
+def _launcher_of(command: Command) -> CellLauncher:
     """Return the launcher that the options describe. Raises `ConfigurationError` with their faults."""
     request = command.request
     create, known, own = (

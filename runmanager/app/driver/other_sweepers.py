@@ -26,6 +26,7 @@ from runmanager.app.follow.sweep_state import SweepReader
 from runmanager.errors import ConfigurationError, RecordError, RunFailedError, SweepError, UsageError
 from runmanager.launching.derived_settings import derived_settings
 from runmanager.launching.hydra_internals import job_exception
+from runmanager.launching.launcher import CellLauncher, with_traits
 from runmanager.records.files.folders import FolderIdentity
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.run_record import RunRecord
@@ -93,7 +94,7 @@ class OtherSweeper:
                 params = config.hydra.sweeper.params or {}
                 words = [*(f"{key}={value}" for key, value in params.items()), *config.hydra.overrides.task]
                 count_cells(parse_overrides(loader, words))
-            return _CheckingLauncher(launcher, self, loader, config)
+            return _CheckingLauncher(with_traits(launcher), self, loader, config)
 
         plugins.instantiate_launcher = instantiate
         try:
@@ -102,7 +103,13 @@ class OtherSweeper:
             del plugins.instantiate_launcher  # restores the class's method
 
     def prepare(
-        self, launcher: Launcher, loader: CellLoader, master: DictConfig, jobs: Sequence[Sequence[str]], *, first: int
+        self,
+        launcher: CellLauncher,
+        loader: CellLoader,
+        master: DictConfig,
+        jobs: Sequence[Sequence[str]],
+        *,
+        first: int,
     ) -> None:
         """Check the cells of jobs, which count from `first`, and add them to sweep.json.
 
@@ -216,7 +223,7 @@ def _is_in_record(error: object) -> bool:
 class _CheckingLauncher(Launcher):
     """Another sweeper's launcher, with the checks before each launch."""
 
-    def __init__(self, launcher: Launcher, watched: OtherSweeper, loader: CellLoader, master: DictConfig) -> None:
+    def __init__(self, launcher: CellLauncher, watched: OtherSweeper, loader: CellLoader, master: DictConfig) -> None:
         self._launcher = launcher
         self._watched = watched
         self._loader = loader

@@ -68,7 +68,12 @@ def _error_of(ending: ProcessExit) -> Outcome:
 
 
 class Listener:
-    """Receives the events of jobs in the driver's main thread. The base class ignores them."""
+    """Receives the events of jobs in the driver's main thread. The base class ignores them.
+
+    `when_ended` (`module:name`) is called with the sweep's paths after each run where no driver waits.
+    """
+
+    when_ended: str | None = None
 
     def wants(self, key: int) -> bool:
         """Whether to run the job of this key; called when it would start."""

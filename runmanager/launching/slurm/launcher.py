@@ -10,7 +10,7 @@ import os
 import pickle
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -19,23 +19,17 @@ from typing import Any
 from hydra.core.utils import JobReturn, JobStatus, setup_globals
 
 from runmanager.errors import RunManagerError, UsageError
-from runmanager.launching.hydra_launcher import (
-    ProcessLauncher,
-    ReturnRecorder,
-    refuse_several_processes,
-    refuse_stall_timeout,
-    unstarted_return,
-)
-from runmanager.launching.local.engine import Listener
+from runmanager.launching.hydra_launcher import ProcessLauncher, ReturnRecorder
+from runmanager.launching.launcher import CellJob, Place, Trait
+from runmanager.launching.local.jobs import Listener
 from runmanager.launching.local.multiprocessing_internals import interpreter_state
-from runmanager.launching.local.time_limits import Limits
+from runmanager.launching.local.turns import Turns
 from runmanager.launching.plan import Action, PlannedRun
 from runmanager.launching.slurm.job import SlurmRequest, run_slurm_job
 from runmanager.launching.slurm.job_follower import SubmittedCell, follow, outcome_of_job
 from runmanager.launching.slurm.job_registry import locked_job_registry, read_job_registry, states_in_queue
 from runmanager.launching.slurm.options import SlurmOptions
 from runmanager.launching.slurm.queue import SlurmQueue
-from runmanager.launching.work import Work
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.run_end import end_gone_run
 
@@ -204,10 +198,6 @@ class SlurmLauncher(ProcessLauncher):
     """Runs each cell as a job of a Slurm array: one submission, and Slurm limits how many run at a time.
 
     Cells of other numbers of ranks are other arrays, as all jobs of an array ask for the same.
-
-    An application with run folders sets `runs`, `work_for` and `when_ended`: the run of each job, in order; a function
-    that is called with the job's key for its work; and a function (`module:name`) that writes the sweep's tables where
-    no driver waits.
     """
 
     options: SlurmOptions
@@ -215,23 +205,28 @@ class SlurmLauncher(ProcessLauncher):
     def __init__(self, **settings: Any) -> None:
         self.options = SlurmOptions.checked(**settings)
         require_submitit()  # before anything is written
-        self.listener = Listener()
-        self.runs: Sequence[PlannedRun] | None = None
-        self.work_for: Callable[[int], Work] | None = None
-        self.when_ended: str | None = None
         self._queue = SlurmQueue()
 
-    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+    @property
+    def traits(self) -> frozenset[Trait]:
+        detached = [] if self.options.wait else [Trait.DETACHED]
+        return frozenset({Trait.ELSEWHERE, Trait.STORES_WORK, *detached})
+
+    @property
+    def place(self) -> Place:
+        """That of a single cell: each job has its own allocation."""
+        memory_gb = self.options.memory_gb
+        return Place(1, self.options.cpus_per_task, None if memory_gb is None else int(memory_gb * 2**30))
+
+    def run(self, jobs: Sequence[CellJob], listener: Listener, turns: Turns | None = None) -> Sequence[JobReturn]:
         """Submit the cells that have no job in the queue, and wait for all of them unless `wait=false`."""
         setup_globals()
-        if self.runs is None:
-            refuse_stall_timeout(self.options.stall_timeout)
-            refuse_several_processes(self, "a job of another sweeper")
-        cells = [self._cell(list(overrides), index, initial_job_idx) for index, overrides in enumerate(job_overrides)]
-        returns = [unstarted_return(overrides) for overrides in job_overrides]
+        recorder = ReturnRecorder(jobs, listener)
+        returns = recorder.returns
+        cells = [self._cell(job, listener.when_ended) for job in jobs]
         if not cells:
             return returns
-        submitted = self._submit_all(cells)
+        submitted = self._submit_all(cells, listener)
         if not self.options.wait:
             for each in returns:
                 each.status, each.return_value = JobStatus.COMPLETED, None
@@ -239,7 +234,7 @@ class SlurmLauncher(ProcessLauncher):
         by_key = {cell.key: cell for cell in cells}
         interrupted = follow(
             submitted,
-            ReturnRecorder(returns, initial_job_idx, self.listener),
+            recorder,
             queue=self._queue,
             options=self.options,
             folder=cells[0].request.sweep.slurm,
@@ -250,16 +245,12 @@ class SlurmLauncher(ProcessLauncher):
         return returns
 
     def check(self) -> None:
-        """Raise `RunManagerError` for what would keep `launch` from submitting anything; nothing is written."""
         require_slurm(self.options)
         if self._queue.states(()) is None:
             _require_answer(None)
 
     def settle(self, plan: Sequence[PlannedRun], sweep: SweepPaths) -> bool:
-        """Write the end of each run whose job is gone without having written it; return whether there were any.
-
-        A later driver cannot see whether a process on another node lives; Slurm can.
-        """
+        """Write the end of each run whose job is gone: whether a process on another node lives, Slurm alone can see."""
         registry = read_job_registry(sweep)
         jobs = {each.paths.name: registry[each.paths.name] for each in plan if each.paths.name in registry}
         running = {each.paths.name: each for each in plan if each.action is Action.LEAVE and each.paths.name in jobs}
@@ -273,42 +264,39 @@ class SlurmLauncher(ProcessLauncher):
         return bool(gone)
 
     def queued(self, sweep: SweepPaths) -> dict[str, str]:
-        """Return the job of each cell that is in the queue, by its run's name."""
         registry = read_job_registry(sweep)
-        return {name: registry[name] for name in _require_answer(states_in_queue(registry, self._queue))}
+        return {name: f"Slurm job {registry[name]}" for name in _require_answer(states_in_queue(registry, self._queue))}
 
-    def _cell(self, overrides: list[str], index: int, first: int) -> _Cell:
-        key = first + index
-        run = None if self.runs is None else self.runs[index]
-        if run is None or self.work_for is None:
-            work = self.work_with_return(overrides, key)
+    def _cell(self, job: CellJob, when_ended: str | None) -> _Cell:
+        work, run = job.work(1), job.run
+        if run is None:
             config = work.arguments[-1]
             # A run's name contains its signature; another application may reuse a folder for other settings later.
-            name, sweep = " ".join([str(config.hydra.sweep.subdir), *overrides]), Path(config.hydra.sweep.dir)
+            name, sweep = " ".join([str(config.hydra.sweep.subdir), *job.overrides]), Path(config.hydra.sweep.dir)
         else:
-            work, name, sweep = self.work_for(key), run.paths.name, run.paths.root.parent.parent
+            name, sweep = run.paths.name, run.paths.root.parent.parent
         request = SlurmRequest(
             work=pickle.dumps(work),
             driver_state=interpreter_state(),
             environment={name: value for name, value in os.environ.items() if name.startswith(_ENVIRONMENT_PREFIX)},
             sweep=SweepPaths(sweep.absolute()),
             run=run,
-            limits=Limits(self.options.timeout, self.options.stall_timeout, run.paths.heartbeat if run else None),
+            limits=self.limits(job),
             time_limit_minutes=self.options.time,
             is_resumed=False,
             is_detached=not self.options.wait,
             processes=1 if run is None else run.cell.processes,
-            when_ended=self.when_ended,
+            when_ended=when_ended,
         )
-        return _Cell(key, name, request)
+        return _Cell(job.key, name, request)
 
-    def _submit_all(self, cells: Sequence[_Cell]) -> list[SubmittedCell]:
+    def _submit_all(self, cells: Sequence[_Cell], listener: Listener) -> list[SubmittedCell]:
         """Return the cells with their jobs: those that an earlier command has queued, and new ones for the others."""
         sweep = cells[0].request.sweep
         with locked_job_registry(sweep) as registry:
             earlier = {cell.name: registry[cell.name] for cell in cells if cell.name in registry}
             states = _require_answer(self._queue.states(earlier.values()))
-            cells = [cell for cell in cells if earlier.get(cell.name) in states or self.listener.wants(cell.key)]
+            cells = [cell for cell in cells if earlier.get(cell.name) in states or listener.wants(cell.key)]
             new = [cell for cell in cells if earlier.get(cell.name) not in states]
             size = self._queue.max_array_size() if len(new) > 1 else 1
             previous: str | None = None

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 from hydra.core.plugins import Plugins
-from hydra.plugins.launcher import Launcher
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
@@ -23,7 +22,8 @@ from runmanager.app.request.command import unknown_names
 from runmanager.app.request.sweep_request import FLAGS_VARIABLE, flag_of, options, read_node, setting_of
 from runmanager.errors import ConfigurationError, RunManagerError, SweepError, error_chain
 from runmanager.launching.hydra_internals import hydra_words
-from runmanager.launching.hydra_launcher import LocalLauncher, default_preload
+from runmanager.launching.hydra_launcher import default_preload
+from runmanager.launching.launcher import CellLauncher, Trait, with_traits
 from runmanager.records.files.paths import dated_name
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS
@@ -95,7 +95,7 @@ class ApplicationSweeper(Sweeper):
 
             task = SupervisedTask(self._task)
             launcher = self._other_launcher(loader, task)
-        elif isinstance(launcher, LocalLauncher) and not request.dry_run:
+        elif Trait.HERE in launcher.traits and not request.dry_run:
             launcher.engine.get_ready(num_jobs=read_override_grid(loader, words, rules).num_cells)
         # Most of the driver is imported here: while the server, which the first cell waits for, imports what it needs.
         from runmanager.app.programs.application.sweep_application import sweep_application
@@ -113,7 +113,7 @@ class ApplicationSweeper(Sweeper):
             launcher=launcher,
         )
 
-    def _own_launcher(self, loader: CellLoader) -> Launcher | None:
+    def _own_launcher(self, loader: CellLoader) -> CellLauncher | None:
         """Create the chosen launcher if it is one of ours, which ship the task by its name."""
         choice = str(self._master.hydra.runtime.choices["hydra/launcher"])
         if choice not in _OUR_LAUNCHERS:
@@ -125,7 +125,7 @@ class ApplicationSweeper(Sweeper):
                 master.hydra.launcher.preload = [*default_preload(), _PRELOAD]
         return self._created(loader, self._task, master)
 
-    def _other_launcher(self, loader: CellLoader, task: TaskFunction) -> Launcher:
+    def _other_launcher(self, loader: CellLoader, task: TaskFunction) -> CellLauncher:
         """Create a launcher of Hydra's; it gets the sweep's folder before that exists, for files of its own."""
         if self._request.name is None:
             self._request = replace(self._request, name=f"{dated_name()}_{os.getpid()}")
@@ -134,9 +134,9 @@ class ApplicationSweeper(Sweeper):
             master.hydra.sweep.dir = f"{self._request.output_root}/{self._request.name}"
         return self._created(loader, task, master)
 
-    def _created(self, loader: CellLoader, task: TaskFunction, master: DictConfig) -> Launcher:
-        context = replace(self._context, config_loader=loader)
-        return Plugins.instance().instantiate_launcher(hydra_context=context, task_function=task, config=master)
+    def _created(self, loader: CellLoader, task: TaskFunction, master: DictConfig) -> CellLauncher:
+        context, plugins = replace(self._context, config_loader=loader), Plugins.instance()
+        return with_traits(plugins.instantiate_launcher(hydra_context=context, task_function=task, config=master))
 
     def _refuse_folders(self) -> None:
         given = [each.partition("=")[0].lstrip("+") for each in hydra_words(self._master)]
