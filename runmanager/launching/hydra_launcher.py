@@ -8,12 +8,13 @@ import importlib
 import sys
 import types
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
 from hydra.core.plugins import Plugins
 from hydra.core.utils import JobReturn, JobStatus, setup_globals
+from hydra.plugins.launcher import Launcher
 from hydra.plugins.plugin import Plugin
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -22,8 +23,9 @@ from runmanager.errors import ConfigurationError, RunManagerError
 from runmanager.launching.hydra_internals import active_whitelist, store_config
 from runmanager.launching.hydra_job import return_of_hydra_job, run_hydra_job
 from runmanager.launching.launcher import CellJob, CellLauncher, Place, Trait
-from runmanager.launching.local.engine import Job, Listener, LocalEngine, ProcessExit, Retries
+from runmanager.launching.local.engine import Job, Listener, LocalEngine, ProcessExit
 from runmanager.launching.local.gpus import EVERY_GPU, GpuRequest, GpuSlots
+from runmanager.launching.local.job_loop import Retries
 from runmanager.launching.local.jobs import outcome_of_exit
 from runmanager.launching.local.time_limits import Limits
 from runmanager.launching.local.turns import Turns
@@ -35,11 +37,12 @@ from runmanager.records.host.gpus import find_gpus
 
 __all__ = [
     "LocalLauncher",
-    "LocalLauncherOptions",
     "ProcessLauncher",
     "ReturnRecorder",
+    "checked",
     "default_preload",
     "register",
+    "register_launcher",
     "register_plugin",
 ]
 
@@ -47,19 +50,8 @@ _PLUGIN_MODULE = "hydra_plugins.runmanager"
 _PRELOAD = "runmanager.launching.hydra_preload"
 
 
-@dataclass(frozen=True)
-class LocalLauncherOptions(LocalOptions):
-    """The structured config of `hydra.launcher.*`."""
-
-    _target_: str = f"{_PLUGIN_MODULE}.LocalLauncher"
-
-
 class ProcessLauncher(CellLauncher):
     """Base of the launchers that run each job in its own process, here or on a cluster's node."""
-
-    @property
-    def processes_per_run(self) -> int:
-        return int(self.options.processes_per_run)
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Set the context, task and configuration; called by Hydra."""
@@ -112,13 +104,11 @@ class LocalLauncher(ProcessLauncher):
     options: LocalOptions
 
     def __init__(self, **settings: Any) -> None:
-        self.options = _checked(LocalOptions(**settings))
+        self.options = checked(LocalOptions(**settings))
         self._gpus = _gpus_of(self.options)
         self.engine = self._engine()
-
-    @property
-    def traits(self) -> frozenset[Trait]:
-        return frozenset({Trait.HERE, *([Trait.STORES_WORK] if self.processes_per_run > 1 else [])})
+        self.processes_per_run = self.options.processes_per_run
+        self.traits = frozenset({Trait.HERE, Trait.STORES_WORK} if self.processes_per_run > 1 else {Trait.HERE})
 
     @property
     def place(self) -> Place:
@@ -128,7 +118,7 @@ class LocalLauncher(ProcessLauncher):
         plain = LocalOptions()
         settings |= {"retries": plain.retries, "retry_on": plain.retry_on, "on_error": str(OnError.CONTINUE)}
         other = copy.copy(self)
-        other.options = _checked(replace(self.options, **settings))
+        other.options = checked(replace(self.options, **settings))
         other.engine = other._engine()
         return other
 
@@ -144,8 +134,6 @@ class LocalLauncher(ProcessLauncher):
             workers=all_jobs or self.options.workers,
             preload=[*(default_preload() if self.options.preload is None else self.options.preload), _PRELOAD],
             slots=slots,
-            retries=Retries(self.options.retries, tuple(self.options.retry_on)),
-            stop_on_error=self.options.on_error == OnError.STOP,
             turns=turns,
             threads=self.options.threads,
         )
@@ -178,8 +166,9 @@ class LocalLauncher(ProcessLauncher):
         engine = self.engine if turns is None else self._engine(all_jobs=len(jobs), turns=turns)
         engine.get_ready(num_jobs=len(jobs))
         wanted = (job for job in jobs if listener.wants(job.key))
-        engine.run(map(self._job, wanted), recorder)
-        if engine.was_interrupted:
+        retries = Retries(self.options.retries, tuple(self.options.retry_on))
+        stop_on_error = self.options.on_error == OnError.STOP
+        if engine.run(map(self._job, wanted), recorder, retries=retries, stop_on_error=stop_on_error):
             raise KeyboardInterrupt
         return recorder.returns
 
@@ -198,9 +187,9 @@ def default_preload() -> Sequence[str]:
     return [name for name in ("torch",) if name in sys.modules]
 
 
-def _checked(options: LocalOptions) -> LocalOptions:
-    faults = options.faults()
-    if faults:
+def checked(options: Any) -> Any:
+    """Return a launcher's options. Raises `ConfigurationError` with every fault."""
+    if faults := options.faults():
         raise ConfigurationError(faults)
     return options
 
@@ -273,7 +262,12 @@ def register(*, preload: Sequence[str] = ("torch",)) -> None:
 
     It is an argument as other launchers would reject the setting in an application's configuration.
     """
-    register_plugin(LocalLauncher)
-    node = OmegaConf.structured(LocalLauncherOptions(preload=list(preload)))
+    register_launcher("local", LocalLauncher, LocalOptions(preload=list(preload)))
+
+
+def register_launcher(name: str, launcher: type[Launcher], options: Any) -> None:
+    """Register a launcher and its settings with Hydra."""
+    register_plugin(launcher)
+    node = OmegaConf.structured(options)
     OmegaConf.set_readonly(node, None)  # Hydra makes a frozen dataclass read-only, which overrides must not be
-    store_config("local", node, group="hydra/launcher")
+    store_config(name, node, group="hydra/launcher")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins.launcher import Launcher
@@ -64,22 +64,18 @@ class CellJob:
 
 
 class CellLauncher(Launcher):
-    """A launcher as the driver sees it. What the base class answers is true of any launcher of Hydra."""
+    """A launcher as the driver sees it, with its settings as `options`; a run may have several ranks.
 
-    options: Any
+    What the base class answers is true of any launcher of Hydra.
+    """
 
-    @property
-    def traits(self) -> frozenset[Trait]:
-        return frozenset({Trait.IN_BATCHES, Trait.STORES_WORK})
+    traits = frozenset({Trait.IN_BATCHES, Trait.STORES_WORK})
+    options: Any = None
+    processes_per_run = 1
 
     @property
     def place(self) -> Place:
         return Place(1, usable_cores(), free_memory())
-
-    @property
-    def processes_per_run(self) -> int:
-        """The ranks of a run that has several."""
-        return 1
 
     @cached_property
     def engine(self) -> LocalEngine:
@@ -138,21 +134,14 @@ class BatchLauncher(CellLauncher):
     def run(self, jobs: Sequence[CellJob], listener: Listener, turns: Turns | None = None) -> Sequence[JobReturn]:
         returns = self.launch([job.overrides for job in jobs], jobs[0].key)
         for job, result in zip(jobs, returns, strict=True):
-            if job.run is not None and result.status is JobStatus.FAILED:
-                _record_failure(job.run, result)
+            if (run := job.run) is None or result.status is not JobStatus.FAILED:
+                continue
+            if (record := stored_record(run)) is None or record.status is Status.CRASHED:  # it could not record its end
+                outcome = Outcome(Status.FAILED, Reason.EXCEPTION, error_line(job_exception(result)))
+                end_gone_run(run.paths, outcome, pending=run.pending_record())
         return returns
-
-
-def _record_failure(run: PlannedRun, result: JobReturn) -> None:
-    """Record the end of a run that is reported as failed, where the run itself could not."""
-    record = stored_record(run)
-    if record is None or record.status is Status.CRASHED:
-        outcome = Outcome(Status.FAILED, Reason.EXCEPTION, error_line(job_exception(result)))
-        end_gone_run(run.paths, outcome, pending=run.pending_record())
 
 
 def with_traits(launcher: Launcher) -> CellLauncher:
     """Return a launcher that Hydra has created as the driver sees it."""
-    ours: Any = launcher if hasattr(launcher, "traits") else BatchLauncher(launcher)
-    answer: CellLauncher = ours
-    return answer
+    return cast(CellLauncher, launcher) if hasattr(launcher, "traits") else BatchLauncher(launcher)

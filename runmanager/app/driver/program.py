@@ -99,7 +99,7 @@ class Program(Protocol):
     The driver calls the methods in this order; `compose` may be called without `count_cells`.
     """
 
-    can: frozenset[Can]
+    can: frozenset[Can] = frozenset()
 
     def count_cells(self) -> int:
         """Return the number of cells without composing any. Raises `ConfigurationError`."""
@@ -124,11 +124,11 @@ class Program(Protocol):
     def check_capacity(
         self, launcher: CellLauncher, batches: Sequence[Sequence[PlannedRun]], *, take_turns: bool = False
     ) -> None:
-        """Raise `ConfigurationError` if the host lacks cores or memory for the runs at once.
+        """Raise `ConfigurationError` if the host lacks cores or memory for the runs at once, where the need is known.
 
         `batches`: the runs of each call of the launcher. If they `take_turns`, a whole batch runs at once.
         """
-        ...
+        return None
 
     def check(
         self, launcher: CellLauncher, to_run: Sequence[PlannedRun], *, needs_all: bool, is_dry_run: bool = False
@@ -152,4 +152,4 @@ class Program(Protocol):
 
         Empty for a program without such a configuration, which only our launchers run.
         """
-        ...
+        return []

@@ -16,6 +16,7 @@ from runmanager.app.driver.driver_faults import DriverFaults, require_sweep_fold
 from runmanager.app.driver.program import Can
 from runmanager.app.follow.sweep_feed import SweepFeed
 from runmanager.app.follow.sweep_state import SweepReader
+from runmanager.launching.job_registry import QUEUE_NAME
 from runmanager.launching.local.engine import Job, Listener, ProcessExit
 from runmanager.launching.local.jobs import outcome_of_exit
 from runmanager.launching.local.worker import Raised, Returned
@@ -341,7 +342,7 @@ class SweepListener(Listener):
             self._write_tables()
         if not self._quiet:
             commands = [command_on(self.sweep, name) for name in ("watch", "table")]
-            self._display.say_commands("The cells are submitted to Slurm. To follow them:", *commands)
+            self._display.say_commands(f"The cells are submitted to {QUEUE_NAME}. To follow them:", *commands)
 
 
 def write_tables_alone(sweep: SweepPaths) -> None:

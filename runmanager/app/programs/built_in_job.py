@@ -13,7 +13,7 @@ from runmanager.app.compose.override_grid import read_override_grid
 from runmanager.app.compose.schema import Config
 from runmanager.app.driver.host_capacity import check_host_capacity
 from runmanager.app.driver.preflight import check_cells
-from runmanager.app.driver.program import Can, CellGrid, Storage
+from runmanager.app.driver.program import Can, CellGrid, Program, Storage
 from runmanager.app.programs.sweep_settings import run_folder_overrides
 from runmanager.app.request.override_quoting import quote_text
 from runmanager.app.request.sweep_request import CONTINUES, RUN_NAME
@@ -105,7 +105,7 @@ def _sources(settings: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(settings.get(name) for name in _VALIDATED_BY)
 
 
-class BuiltInJob:
+class BuiltInJob(Program):
     """The job that `python -m runmanager` trains, given by the overrides `words`, `rules` and the `sides` of a duel."""
 
     can = frozenset({Can.FIND_DEVICES, Can.STOP_AFTER_EPOCH})

@@ -11,7 +11,7 @@ import pickle
 import re
 import warnings
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -19,19 +19,21 @@ from typing import Any
 from hydra.core.utils import JobReturn, JobStatus, setup_globals
 
 from runmanager.errors import RunManagerError, UsageError
-from runmanager.launching.hydra_launcher import ProcessLauncher, ReturnRecorder
+from runmanager.launching.hydra_launcher import ProcessLauncher, ReturnRecorder, checked
+from runmanager.launching.job_registry import jobs_folder, locked_job_registry, read_job_registry, states_in_queue
 from runmanager.launching.launcher import CellJob, Place, Trait
+from runmanager.launching.local.job_loop import Retries
 from runmanager.launching.local.jobs import Listener
 from runmanager.launching.local.multiprocessing_internals import interpreter_state
 from runmanager.launching.local.turns import Turns
 from runmanager.launching.plan import Action, PlannedRun
 from runmanager.launching.slurm.job import SlurmRequest, run_slurm_job
-from runmanager.launching.slurm.job_follower import SubmittedCell, follow, outcome_of_job
-from runmanager.launching.slurm.job_registry import locked_job_registry, read_job_registry, states_in_queue
+from runmanager.launching.slurm.job_follower import SlurmJobs, SubmittedCell, outcome_of_job
 from runmanager.launching.slurm.options import SlurmOptions
 from runmanager.launching.slurm.queue import SlurmQueue
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.run_end import end_gone_run
+from runmanager.validation import fault
 
 __all__ = ["SlurmLauncher"]
 
@@ -67,23 +69,6 @@ _VARIABLES = {
 _ALWAYS_OURS = ("ARRAY_INX", "OUTPUT", "ERROR", "OPEN_MODE", "SIGNAL", "WAIT")
 
 
-def require_submitit() -> None:
-    """Raise `UsageError` where submitit is not installed."""
-    if importlib.util.find_spec("submitit") is None:
-        raise UsageError(
-            "`hydra/launcher=slurm` must find the package submitit, got none; pip install 'torch-runmanager[slurm]'."
-        )
-
-
-def require_slurm(options: SlurmOptions) -> None:
-    """Raise what `submit` would before it asks Slurm: where its commands are missing, and for impossible options."""
-    import submitit
-
-    with _commands_required():
-        parameters = _parameters("check", options, after=None, processes=1)
-        submitit.SlurmExecutor(Path("slurm")).update_parameters(**parameters)
-
-
 @contextlib.contextmanager
 def _commands_required() -> Iterator[None]:
     try:
@@ -107,7 +92,7 @@ def submit(requests: Sequence[SlurmRequest], options: SlurmOptions, *, after: st
     parameters = _parameters(sweep.name, options, after=after, processes=requests[0].processes)
     # submitit prints sbatch's error, which the exception below repeats.
     with (
-        _removing_files_on_failure(sweep.slurm),
+        _removing_files_on_failure(jobs_folder(sweep)),
         _environment_of_sbatch([*parameters, *parameters["additional_parameters"]]) as for_sbatch,
         contextlib.redirect_stderr(io.StringIO()),
         warnings.catch_warnings(),
@@ -115,7 +100,7 @@ def submit(requests: Sequence[SlurmRequest], options: SlurmOptions, *, after: st
     ):
         warnings.simplefilter("ignore")  # submitit's, about what is not used here
         try:
-            executor = submitit.SlurmExecutor(sweep.slurm)
+            executor = submitit.SlurmExecutor(jobs_folder(sweep))
             setup = {"setup": [f"unset {' '.join(for_sbatch)}"]} if for_sbatch else {}
             executor.update_parameters(**parameters, **setup)
             with executor.batch():
@@ -185,15 +170,6 @@ def _environment_of_sbatch(options: Collection[str]) -> Iterator[list[str]]:
         os.environ.update(earlier)
 
 
-@dataclass(frozen=True)
-class _Cell:
-    """A cell to submit: its key in a listener, its name in the job registry, and the request for its job."""
-
-    key: int
-    name: str
-    request: SlurmRequest
-
-
 class SlurmLauncher(ProcessLauncher):
     """Runs each cell as a job of a Slurm array: one submission, and Slurm limits how many run at a time.
 
@@ -203,14 +179,15 @@ class SlurmLauncher(ProcessLauncher):
     options: SlurmOptions
 
     def __init__(self, **settings: Any) -> None:
-        self.options = SlurmOptions.checked(**settings)
-        require_submitit()  # before anything is written
+        more = dict(settings.pop("additional_parameters", None) or {})
+        self.options = checked(SlurmOptions(**settings, additional_parameters=more))
+        if importlib.util.find_spec("submitit") is None:  # before anything is written
+            way_out = "pip install 'torch-runmanager[slurm]'"
+            raise UsageError(fault("hydra/launcher=slurm", "find the package submitit", "none", way_out))
         self._queue = SlurmQueue()
-
-    @property
-    def traits(self) -> frozenset[Trait]:
+        self.processes_per_run = self.options.processes_per_run
         detached = [] if self.options.wait else [Trait.DETACHED]
-        return frozenset({Trait.ELSEWHERE, Trait.STORES_WORK, *detached})
+        self.traits = frozenset({Trait.ELSEWHERE, Trait.STORES_WORK, *detached})
 
     @property
     def place(self) -> Place:
@@ -222,30 +199,30 @@ class SlurmLauncher(ProcessLauncher):
         """Submit the cells that have no job in the queue, and wait for all of them unless `wait=false`."""
         setup_globals()
         recorder = ReturnRecorder(jobs, listener)
-        returns = recorder.returns
         cells = [self._cell(job, listener.when_ended) for job in jobs]
-        if not cells:
-            return returns
-        submitted = self._submit_all(cells, listener)
-        if not self.options.wait:
-            for each in returns:
+        if Trait.DETACHED in self.traits:
+            self._submit_all(cells, listener)
+            for each in recorder.returns:
                 each.status, each.return_value = JobStatus.COMPLETED, None
-            return returns
-        by_key = {cell.key: cell for cell in cells}
-        interrupted = follow(
-            submitted,
-            recorder,
-            queue=self._queue,
-            options=self.options,
-            folder=cells[0].request.sweep.slurm,
-            submit_again=lambda each: self._submit_again(by_key[each.key]),
+            return recorder.returns
+        engine = SlurmJobs(
+            cells,
+            self.options,
+            self._queue,
+            jobs_folder(cells[0].request.sweep),
+            submit=lambda handed: self._submit_all(handed, listener),
+            submit_again=self._submit_again,
         )
-        if interrupted:
+        if engine.run([each.as_job for each in cells], recorder, retries=Retries(self.options.resubmissions, ())):
             raise KeyboardInterrupt
-        return returns
+        return recorder.returns
 
     def check(self) -> None:
-        require_slurm(self.options)
+        import submitit
+
+        with _commands_required():
+            parameters = _parameters("check", self.options, after=None, processes=1)
+            submitit.SlurmExecutor(Path("slurm")).update_parameters(**parameters)
         if self._queue.states(()) is None:
             _require_answer(None)
 
@@ -257,7 +234,7 @@ class SlurmLauncher(ProcessLauncher):
         states = self._queue.states(jobs[name] for name in running) if running else {}
         gone = [] if states is None else [run for name, run in running.items() if jobs[name] not in states]
         for run in gone:
-            log = sweep.slurm / f"{jobs[run.paths.name]}_0_log.out"
+            log = jobs_folder(sweep) / f"{jobs[run.paths.name]}_0_log.out"
             end = self._queue.end_of(jobs[run.paths.name])
             outcome = outcome_of_job(end, options=self.options, log=log)
             end_gone_run(run.paths, outcome, pending=run.pending_record())
@@ -267,7 +244,7 @@ class SlurmLauncher(ProcessLauncher):
         registry = read_job_registry(sweep)
         return {name: f"Slurm job {registry[name]}" for name in _require_answer(states_in_queue(registry, self._queue))}
 
-    def _cell(self, job: CellJob, when_ended: str | None) -> _Cell:
+    def _cell(self, job: CellJob, when_ended: str | None) -> SubmittedCell:
         work, run = job.work(1), job.run
         if run is None:
             config = work.arguments[-1]
@@ -288,12 +265,11 @@ class SlurmLauncher(ProcessLauncher):
             processes=1 if run is None else run.cell.processes,
             when_ended=when_ended,
         )
-        return _Cell(job.key, name, request)
+        return SubmittedCell(job.key, name, request)
 
-    def _submit_all(self, cells: Sequence[_Cell], listener: Listener) -> list[SubmittedCell]:
+    def _submit_all(self, cells: Sequence[SubmittedCell], listener: Listener) -> list[SubmittedCell]:
         """Return the cells with their jobs: those that an earlier command has queued, and new ones for the others."""
-        sweep = cells[0].request.sweep
-        with locked_job_registry(sweep) as registry:
+        with locked_job_registry(cells[0].request.sweep) as registry:
             earlier = {cell.name: registry[cell.name] for cell in cells if cell.name in registry}
             states = _require_answer(self._queue.states(earlier.values()))
             cells = [cell for cell in cells if earlier.get(cell.name) in states or listener.wants(cell.key)]
@@ -302,18 +278,19 @@ class SlurmLauncher(ProcessLauncher):
             previous: str | None = None
             for part in _arrays(new, size):
                 jobs = submit([cell.request for cell in part], self.options, after=previous)
-                for cell, job in zip(part, jobs, strict=True):
-                    registry[cell.name] = job
-                previous = registry[part[-1].name].partition("_")[0]
-            return [SubmittedCell(cell.key, registry[cell.name], cell.request.run) for cell in cells]
+                registry.update((cell.name, job) for cell, job in zip(part, jobs, strict=True))
+                previous = jobs[-1].partition("_")[0]
+            for cell in cells:
+                cell.job = registry[cell.name]
+            return cells
 
-    def _submit_again(self, cell: _Cell) -> str:
+    def _submit_again(self, cell: SubmittedCell) -> None:
         with locked_job_registry(cell.request.sweep) as registry:
-            (registry[cell.name],) = submit([replace(cell.request, is_resumed=True)], self.options, after=None)
-            return registry[cell.name]
+            (cell.job,) = submit([replace(cell.request, is_resumed=True)], self.options, after=None)
+            registry[cell.name] = cell.job
 
 
-def _arrays(cells: Sequence[_Cell], size: int) -> Iterator[Sequence[_Cell]]:
+def _arrays(cells: Sequence[SubmittedCell], size: int) -> Iterator[Sequence[SubmittedCell]]:
     """Yield the cells in arrays of at most `size`, each of cells with the same number of ranks."""
     by_ranks = sorted(cells, key=lambda cell: cell.request.processes)
     for _, group in groupby(by_ranks, key=lambda cell: cell.request.processes):

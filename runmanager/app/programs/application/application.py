@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.grid_rules import GridRules, KnownSettings, excluded_notes
 from runmanager.app.compose.override_grid import OverrideGrid, read_override_grid
-from runmanager.app.driver.program import Can, CellGrid, Storage
+from runmanager.app.driver.program import CellGrid, Program, Storage
 from runmanager.app.programs.application.identity import Identity, read_identity
 from runmanager.app.programs.application.supervised_task import SupervisedTask, run_supervised
 from runmanager.app.programs.cell_supervisor import CellSpec
@@ -87,10 +87,8 @@ class _Composed:
     changes: Mapping[str, str] = field(default_factory=dict)
 
 
-class HydraApplication:
+class HydraApplication(Program):
     """The cells of an application's grid, given by the overrides `words`."""
-
-    can: frozenset[Can] = frozenset()
 
     def __init__(
         self,
@@ -265,11 +263,6 @@ class HydraApplication:
 
     def can_continue(self, run: RunPaths) -> bool:
         return True  # its own business: its folder is the same
-
-    def check_capacity(
-        self, launcher: CellLauncher, batches: Sequence[Sequence[PlannedRun]], *, take_turns: bool = False
-    ) -> None:
-        """Do nothing: how much an application needs is not known."""
 
     def check(
         self, launcher: CellLauncher, to_run: Sequence[PlannedRun], *, needs_all: bool, is_dry_run: bool = False

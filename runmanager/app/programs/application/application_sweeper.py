@@ -24,6 +24,7 @@ from runmanager.errors import ConfigurationError, RunManagerError, SweepError, e
 from runmanager.launching.hydra_internals import hydra_words
 from runmanager.launching.hydra_launcher import default_preload
 from runmanager.launching.launcher import CellLauncher, Trait, with_traits
+from runmanager.launching.launchers import LAUNCHERS
 from runmanager.records.files.paths import dated_name
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS
@@ -36,7 +37,6 @@ __all__ = ["ApplicationSweeper"]
 _BROKEN_STATUS = 1
 _USAGE_STATUS = 2
 _PRELOAD = "runmanager.app.programs.application.cell_imports"
-_OUR_LAUNCHERS = ("runmanager", "runmanager_slurm", "local", "slurm")
 _FOLDERS = ("hydra.sweep.dir", "hydra.sweep.subdir", "hydra.run.dir")
 
 
@@ -116,10 +116,10 @@ class ApplicationSweeper(Sweeper):
     def _own_launcher(self, loader: CellLoader) -> CellLauncher | None:
         """Create the chosen launcher if it is one of ours, which ship the task by its name."""
         choice = str(self._master.hydra.runtime.choices["hydra/launcher"])
-        if choice not in _OUR_LAUNCHERS:
+        if not any(choice in (name, each.hydra_name) for name, each in LAUNCHERS.items()):
             return None
         master = self._master
-        if choice == _OUR_LAUNCHERS[0] and master.hydra.launcher.preload is None:
+        if choice == LAUNCHERS["local"].hydra_name and master.hydra.launcher.preload is None:
             master = copy.deepcopy(master)
             with read_write(master.hydra), open_dict(master.hydra):
                 master.hydra.launcher.preload = [*default_preload(), _PRELOAD]

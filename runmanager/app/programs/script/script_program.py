@@ -12,7 +12,7 @@ from typing import Any
 
 from runmanager.app.compose.grid_rules import GridRules, KnownSettings, excluded_notes
 from runmanager.app.driver.preflight import predict_skipped
-from runmanager.app.driver.program import Can, CellGrid, Storage
+from runmanager.app.driver.program import CellGrid, Program, Storage
 from runmanager.app.programs.cell_supervisor import CellSpec
 from runmanager.app.programs.script.arguments.cell_arguments import argument_faults, as_taken, form_faults
 from runmanager.app.programs.script.arguments.script_parser import plain
@@ -79,10 +79,8 @@ class ScriptOptions:
     processes: tuple[int, ...] = ()
 
 
-class ScriptProgram:
+class ScriptProgram(Program):
     """A script with a grid of settings, given by the `words` of a command."""
-
-    can: frozenset[Can] = frozenset()
 
     def __init__(self, script: Script, words: Sequence[str], options: ScriptOptions, storage: Storage) -> None:
         self._script = script
@@ -273,11 +271,6 @@ class ScriptProgram:
         resume = self._options.resume_with
         return run.checkpoint.exists() or (resume is not None and resume.path_in(run).exists())
 
-    def check_capacity(
-        self, launcher: CellLauncher, batches: Sequence[Sequence[PlannedRun]], *, take_turns: bool = False
-    ) -> None:
-        """Nothing is known of what a script needs."""
-
     def check(
         self, launcher: CellLauncher, to_run: Sequence[PlannedRun], *, needs_all: bool, is_dry_run: bool = False
     ) -> None:
@@ -315,9 +308,6 @@ class ScriptProgram:
             hiding=tuple(str(script.code_folder / name) for name in self._hiding),
         )
         return Work(run_script_cell, (spec, call))
-
-    def hydra_overrides(self, run: PlannedRun, sweep: SweepPaths) -> list[str]:
-        return []
 
 
 def _matches(name: str, pattern: str) -> bool:

@@ -1,14 +1,13 @@
 """Hydra's plugins of runmanager, in every Hydra application: one sweeper and two launchers.
 
-Every application imports this at its start, so it holds plain dataclasses, needs of ours the options of a sweep alone,
-and imports what does the work when Hydra creates it. There is no `from __future__ import annotations`: Hydra 1.3
-executes this module before it is in `sys.modules`, where dataclasses look up such annotations. Tests hold the options
-of the launchers to those of the real classes.
+Every application imports this at its start, so it needs of ours the options of a sweep and of the launchers alone, and
+imports what does the work when Hydra creates it. There is no `from __future__ import annotations`: Hydra 1.3
+executes this module before it is in `sys.modules`, where dataclasses look up such annotations.
 """
 
 import os
 import sys
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from typing import Any
 
@@ -22,6 +21,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from runmanager.app.request.sweep_request import Kind, Part, node_class
+from runmanager.launching.options import LocalOptions
+from runmanager.launching.slurm.options import SlurmOptions
 
 _MODULE = "hydra_plugins.runmanager"
 _DEFAULTS = (
@@ -122,50 +123,6 @@ def _require_values(config: DictConfig) -> None:
             raise SystemExit(2) from None
 
 
-@dataclass
-class LocalLauncherConfig:
-    """Options of `hydra/launcher=runmanager`: see `LocalOptions`."""
-
-    _target_: str = f"{_MODULE}.LocalLauncher"
-    workers: int = 1
-    gpus: list[str] | None = None
-    gpus_per_run: int | None = None
-    runs_per_gpu: int = 1
-    processes_per_run: int = 1
-    threads: int | None = None
-    timeout: float | None = None
-    stall_timeout: float | None = None
-    retries: int = 0
-    retry_on: list[str] = field(default_factory=lambda: ["signal", "vanished", "stalled", "timeout"])
-    on_error: str = "continue"
-    preload: list[str] | None = None
-
-
-@dataclass
-class SlurmLauncherConfig:
-    """Options of `hydra/launcher=runmanager_slurm`: see `SlurmOptions`."""
-
-    _target_: str = f"{_MODULE}.SlurmLauncher"
-    partition: str | None = None
-    time: int = 60
-    memory_gb: float | None = None
-    cpus_per_task: int = 1
-    processes_per_run: int = 1
-    gpus_per_node: int | None = None
-    gres: str | None = None
-    array_parallelism: int = 16
-    account: str | None = None
-    qos: str | None = None
-    constraint: str | None = None
-    additional_parameters: dict[str, Any] = field(default_factory=dict)
-    wait: bool = True
-    poll_seconds: float = 5.0
-    timeout: float | None = None
-    stall_timeout: float | None = None
-    signal_seconds: int = 90
-    resubmissions: int = 10
-
-
 def _said(text: str, default: Any = None) -> Any:
     return field(default=default, metadata={"help": text})
 
@@ -226,7 +183,9 @@ _CELL = {
 }
 
 _store = ConfigStore.instance()
-_store.store(group="hydra/launcher", name="runmanager", node=LocalLauncherConfig, provider="runmanager")
-_store.store(group="hydra/launcher", name="runmanager_slurm", node=SlurmLauncherConfig, provider="runmanager")
+for _name, _options in (("runmanager", LocalOptions(preload=None)), ("runmanager_slurm", SlurmOptions())):
+    _node = OmegaConf.structured(_options)
+    OmegaConf.set_readonly(_node, None)  # Hydra makes a frozen dataclass read-only, which overrides must not be
+    _store.store(group="hydra/launcher", name=_name, node=_node, provider="runmanager")
 _store.store(group="hydra/sweeper", name="runmanager", node=SweeperConfig, provider="runmanager")
 _store.store(group="hydra/runmanager_cell", name="folder", node=_CELL, provider="runmanager")
