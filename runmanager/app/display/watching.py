@@ -14,7 +14,7 @@ from runmanager.app.display.run_times import RunTimes, RunToCome
 from runmanager.app.follow.sweep_feed import SweepFeed
 from runmanager.app.follow.sweep_state import SweepReader, SweepState
 from runmanager.errors import RecordError
-from runmanager.launching.job_registry import JobQueue
+from runmanager.launching.job_registry import JobQueue, read_job_registry
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver, describe_last_heartbeat, read_beat
 from runmanager.records.storage.reader import read_epochs
@@ -108,14 +108,13 @@ def follow_runs(
             display.show(feed.waiting())
             reader.observer.wait(POLL_SECONDS)
     if has_left is None:
-        _write_missing_report(reader, feed.state)
+        _write_missing_report(reader.paths, feed.state)
     return feed.state
 
 
-def _write_missing_report(reader: SweepReader, state: SweepState) -> None:
+def _write_missing_report(sweep: SweepPaths, state: SweepState) -> None:
     """Write the report of a sweep without a driver if its last job was killed before it could."""
-    sweep = reader.paths
-    if not reader.has_submitted:
+    if not read_job_registry(sweep):
         return  # its driver writes the report
     written = sweep.report.stat().st_mtime_ns if sweep.report.exists() else 0
     ends = [cell.paths.record.stat().st_mtime_ns for cell in state.cells if cell.record is not None]

@@ -104,13 +104,7 @@ class OtherSweeper:
             del plugins.instantiate_launcher  # restores the class's method
 
     def prepare(
-        self,
-        launcher: CellLauncher,
-        loader: CellLoader,
-        master: DictConfig,
-        jobs: Sequence[Sequence[str]],
-        *,
-        first: int,
+        self, launcher: CellLauncher, loader: CellLoader, master: DictConfig, jobs: Sequence[Sequence[str]], first: int
     ) -> None:
         """Check the cells of jobs, which count from `first`, and add them to sweep.json.
 
@@ -231,7 +225,7 @@ class _CheckingLauncher(BatchLauncher):
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Check the jobs' cells, and launch them."""
-        self._checks(job_overrides, first=initial_job_idx)
+        self._checks(job_overrides, initial_job_idx)
         returns = super().launch(job_overrides, initial_job_idx)
         self._watched.launched(returns, initial_job_idx)
         return returns

@@ -146,11 +146,6 @@ class SweepReader:
         return SweepState([self._with_job(cell, jobs) for cell in cells], self._is_driven())
 
     @property
-    def has_submitted(self) -> bool:
-        """Whether cells were submitted to a queue."""
-        return bool(self._jobs)
-
-    @property
     def drivers_at_work(self) -> Sequence[ProcessIdentity]:
         """The drivers that are alive, or may be on another host. Raises `RecordError` if sweep.json is damaged."""
         plan = self._read_plan()

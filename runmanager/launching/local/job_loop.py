@@ -27,7 +27,7 @@ class Retries:
 class _JobQueue:
     """The jobs that are to start, each taken from `jobs` only when there is room for it; `tries` have begun of each."""
 
-    def __init__(self, jobs: Iterable[Job]) -> None:
+    def __init__(self, jobs: Iterable[Job | None]) -> None:
         self._jobs = iter(jobs)
         self._waiting: list[Job] = []
         self.tries = Counter[int]()
@@ -88,16 +88,18 @@ class Engine(ABC):
 
     def run(
         self,
-        jobs: Iterable[Job],
+        jobs: Iterable[Job | None],
         listener: Listener,
         *,
-        retries: Retries = Retries(),  # frozen
+        retries: Retries = Retries(),  # frozen, so that all may share it
         stop_on_error: bool = False,
     ) -> bool:
         """Run all jobs until the last has ended; return whether the user asked to stop.
 
-        After the first Ctrl-C or SIGTERM no job starts, and the running epochs end; the second ends everything
-        immediately. With `stop_on_error` no job starts after the first that did not succeed and is not tried again.
+        Each is taken from `jobs` when there is room for it, so that a caller may decide late which it is; None stands
+        for none now, and more are asked for when something has happened to those that run. After the first Ctrl-C or
+        SIGTERM no job starts, and the running epochs end; the second ends everything immediately. With `stop_on_error`
+        no job starts after the first that did not succeed and is not tried again.
         """
         queue, interrupts, num_handled, is_halted = _JobQueue(jobs), list[None](), 0, False
 

@@ -109,8 +109,8 @@ class SlurmJobs(Engine):
             return True
         if self._has_waiting_array or len(self._active) >= self._options.array_parallelism:
             return False
-        self._submit_again(each)
         each.epochs_before, each.num_polls_missing, each.has_started = each.num_epochs, 0, False
+        self._submit_again(each)
         self._active.append(each)
         return True
 

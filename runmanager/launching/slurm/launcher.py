@@ -223,13 +223,10 @@ class SlurmLauncher(ProcessLauncher):
         with _commands_required():
             parameters = _parameters("check", self.options, after=None, processes=1)
             submitit.SlurmExecutor(Path("slurm")).update_parameters(**parameters)
-        if self._queue.states(()) is None:
-            _require_answer(None)
 
     def settle(self, plan: Sequence[PlannedRun], sweep: SweepPaths) -> bool:
         """Write the end of each run whose job is gone: whether a process on another node lives, Slurm alone can see."""
-        registry = read_job_registry(sweep)
-        jobs = {each.paths.name: registry[each.paths.name] for each in plan if each.paths.name in registry}
+        jobs = read_job_registry(sweep)
         running = {each.paths.name: each for each in plan if each.action is Action.LEAVE and each.paths.name in jobs}
         states = self._queue.states(jobs[name] for name in running) if running else {}
         gone = [] if states is None else [run for name, run in running.items() if jobs[name] not in states]

@@ -70,6 +70,23 @@ def test_a_job_is_chosen_when_there_is_room_for_it() -> None:
     assert engine.events == ["chosen 0", "start 0, try 1", "chosen 1", "start 1, try 1", "close"]
 
 
+def test_a_caller_may_wait_for_an_end_before_it_chooses() -> None:
+    ended: list[int] = []
+
+    class Noting(Listener):
+        def ended(self, ending: ProcessExit) -> None:
+            ended.append(ending.job.key)
+
+    def searching() -> Iterator[Job | None]:
+        first, second, best = jobs(3)
+        yield from (first, second, None)
+        yield best if ended == [0, 1] else None
+
+    engine = InMemory(workers=3)
+    engine.run(searching(), Noting())
+    assert engine.events == [*(f"start {key}, try 1" for key in range(3)), "close"] and ended == [0, 1, 2]
+
+
 @pytest.mark.parametrize(("times", "tries"), [(0, 1), (1, 2), (9, 3)])
 def test_a_displaced_job_is_tried_again_as_often_as_the_caller_says(times: int, tries: int) -> None:
     said: list[tuple[Outcome, int, int]] = []
@@ -89,7 +106,7 @@ def test_a_displaced_job_is_tried_again_as_often_as_the_caller_says(times: int, 
 def test_after_a_signal_no_job_starts_and_none_is_tried_again(numbers: list[signal.Signals], stop: str) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     engine = InMemory(displaces=frozenset({(0, 1)}))
-    engine.in_wait = lambda: [signal.raise_signal(number) for number in numbers][0]
+    engine.in_wait = lambda: list(map(signal.raise_signal, numbers))
     assert engine.run(jobs(2), Listener(), retries=Retries(9))
     assert engine.events == ["start 0, try 1", stop, "close"]
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

@@ -9,6 +9,7 @@ import os
 import sys
 from dataclasses import field
 from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 import hydra
@@ -36,50 +37,41 @@ PLUGINS = ("LocalLauncher", "SlurmLauncher", "ApplicationSweeper")
 """The classes of this module: `register_plugin` registers no second class of such a name."""
 
 
-class LocalLauncher(Launcher):
+class _StandIn:
+    """Stands for the class that `real` names, of which its instances are: its own methods are never called."""
+
+    real = ""
+
+    def __new__(cls, **settings: Any) -> Any:
+        return resolve_name(cls.real)(**settings)
+
+    def setup(self, **_: Any) -> None: ...
+
+    def launch(self, job_overrides: Any, initial_job_idx: int) -> Any: ...
+
+    def sweep(self, arguments: list[str]) -> Any: ...
+
+
+class LocalLauncher(_StandIn, Launcher):
     """`hydra/launcher=runmanager`: each job in its own process on this machine."""
 
-    def __new__(cls, **settings: Any) -> Any:
-        from runmanager.launching.hydra_launcher import LocalLauncher as Real
-
-        return Real(**settings)
-
-    def setup(self, **arguments: Any) -> None:
-        """Never called: the instance is of the real class."""
-
-    def launch(self, job_overrides: Any, initial_job_idx: int) -> Any:
-        """Never called: the instance is of the real class."""
+    real = "runmanager.launching.hydra_launcher:LocalLauncher"
 
 
-class SlurmLauncher(Launcher):
+class SlurmLauncher(_StandIn, Launcher):
     """`hydra/launcher=runmanager_slurm`: each job as a task of a Slurm array."""
 
-    def __new__(cls, **settings: Any) -> Any:
-        from runmanager.launching.slurm.launcher import SlurmLauncher as Real
-
-        return Real(**settings)
-
-    def setup(self, **arguments: Any) -> None:
-        """Never called: the instance is of the real class."""
-
-    def launch(self, job_overrides: Any, initial_job_idx: int) -> Any:
-        """Never called: the instance is of the real class."""
+    real = "runmanager.launching.slurm.launcher:SlurmLauncher"
 
 
-class ApplicationSweeper(Sweeper):
+class ApplicationSweeper(_StandIn, Sweeper):
     """`hydra/sweeper=runmanager`: a grid of the application's cells, recorded, resumed and compared."""
 
+    real = "runmanager.app.programs.application.application_sweeper:ApplicationSweeper"
+
     def __new__(cls, **settings: Any) -> Any:
-        from runmanager.app.programs.application.application_sweeper import ApplicationSweeper as Real
-
         RuntimeSettings.end()
-        return Real(**settings)
-
-    def setup(self, **arguments: Any) -> None:
-        """Never called: the instance is of the real class."""
-
-    def sweep(self, arguments: list[str]) -> Any:
-        """Never called: the instance is of the real class."""
+        return super().__new__(cls, **settings)
 
 
 class RuntimeSettings(Callback):
