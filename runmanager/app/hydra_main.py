@@ -203,12 +203,11 @@ def _register() -> None:
     from runmanager.app.compose.schema import register_schema
     from runmanager.app.compose.user_presets import UserPresets
     from runmanager.app.programs.grid_sweeper import register_sweeper
-    from runmanager.launching.hydra_launcher import register, register_plugin
-    from runmanager.launching.slurm import register_slurm
+    from runmanager.launching.hydra_launcher import register_plugin
+    from runmanager.launching.launchers import register_launchers
 
     register_schema()
-    register(preload=_PRELOAD)
-    register_slurm()
+    register_launchers(preload=_PRELOAD)
     register_sweeper()
     register_plugin(UserPresets)
 

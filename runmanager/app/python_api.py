@@ -14,12 +14,13 @@ from typing import Any
 
 from runmanager.app.display.output import ConsoleOutput, output_of_process
 from runmanager.app.display.watching import POLL_SECONDS, follow_runs
-from runmanager.app.follow.sweep_state import SweepReader, local_slurm_queue
+from runmanager.app.follow.sweep_state import SweepReader
 from runmanager.app.request.command import option_words
 from runmanager.app.request.command_reader import split_fixed
 from runmanager.app.request.sweep_request import Form, SweepRequest
 from runmanager.app.request.sweep_request import options as known_options
 from runmanager.errors import RecordError, SweepError, UsageError
+from runmanager.launching.launchers import local_queue
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.settings.secrets import masked_words
@@ -47,7 +48,7 @@ def watch_sweep(sweep: str | PathLike[str], *, metric: str | None = None) -> Swe
     """
     paths = find_sweep(os.fspath(sweep))
     output = output_of_process()
-    reader = SweepReader(paths, observer=HeartbeatObserver(wait=output.wait), queue=local_slurm_queue())
+    reader = SweepReader(paths, observer=HeartbeatObserver(wait=output.wait), queue=local_queue())
     try:
         follow_runs(reader, output, metric=metric)
     except KeyboardInterrupt:
@@ -142,7 +143,7 @@ def _drive(command: Sequence[str], sweep: SweepPaths, output: ConsoleOutput) -> 
             return any(each.pid == process.pid for each in reader.drivers_at_work)
         return False
 
-    reader = SweepReader(sweep, observer=HeartbeatObserver(wait=wait), queue=local_slurm_queue())
+    reader = SweepReader(sweep, observer=HeartbeatObserver(wait=wait), queue=local_queue())
     child = [sys.executable, "-m", "runmanager.cli.subprocess_main", str(os.getpid())]
     with tempfile.TemporaryFile("w+") as errors, handle_signals((signal.SIGINT,), interrupt):
         process = subprocess.Popen(

@@ -7,10 +7,10 @@ import traceback
 from collections.abc import Collection, Sequence
 from dataclasses import fields, replace
 from functools import partial
+from pkgutil import resolve_name
 from typing import Any
 
 import yaml
-from hydra.plugins.launcher import Launcher
 
 from runmanager.app.compose.grid_rules import GridRules
 from runmanager.app.display.error_line import print_error
@@ -35,10 +35,8 @@ from runmanager.app.request.command import (
 from runmanager.app.request.override_quoting import format_override
 from runmanager.app.request.sweep_request import FLAGS_VARIABLE, Kind, SweepRequest, flag_of, options
 from runmanager.errors import ConfigurationError, SweepError, UsageError
-from runmanager.launching.hydra_launcher import LocalLauncher
-from runmanager.launching.options import LocalOptions
-from runmanager.launching.slurm.launcher import SlurmLauncher
-from runmanager.launching.slurm.options import SlurmOptions
+from runmanager.launching.launcher import CellLauncher
+from runmanager.launching.launchers import LAUNCHERS
 from runmanager.records.host.standard_streams import print_line
 from runmanager.records.run.metric_direction import MAX, MIN, parse_better, prefers_larger
 from runmanager.records.settings.secrets import declare_secrets, masked_words, refuse_masks
@@ -53,7 +51,6 @@ _OF_EACH_CELL = (
     *("python", "scalar", "metric", "better", "argument", "unchecked", "unsigned", "device", "resume_with"),
     *("secrets", "seed_name"),
 )
-_OF_LOCAL = ("workers", "gpus", "gpus_per_run", "retries")
 _NO_SETTINGS = ("_target_", "preload", "processes_per_run", "timeout", "stall_timeout")
 _OWN_SETTINGS = ("params", "heartbeat_timeout", "tune")  # of the sweeper, apart from the options
 _NUMBERS = re.compile(r"[1-9]\d*(,[1-9]\d*)*")
@@ -160,7 +157,7 @@ def _hydra_command(script: Script, command: Command) -> list[str]:
         return [*script.command, *(word for word in command.settings if word not in MULTIRUN)]
     words = ["hydra/sweeper=runmanager", *command.hydra_words(Kind.APPLICATION)]
     words += [word for word in command.settings if word not in MULTIRUN] + list(command.fixed)
-    launcher = SlurmOptions if command.request.launcher == "slurm" else LocalOptions
+    launcher = LAUNCHERS[command.request.launcher].options
     taken = [each.name for each in options().values() if Kind.APPLICATION in each.takes]
     if faults := _unknown_settings("sweeper", words, [*taken, *_OWN_SETTINGS]) + _unknown_settings(
         "launcher", words, [each.name for each in fields(launcher)]
@@ -172,7 +169,8 @@ def _hydra_command(script: Script, command: Command) -> list[str]:
 def _unknown_settings(part: str, words: Sequence[str], known: Sequence[str]) -> list[str]:
     """Faults of settings that our sweeper or launcher lacks; Hydra would stop at the first."""
     chosen = {word for word in words if word.startswith(f"hydra/{part}=")}
-    if not chosen <= {"hydra/sweeper=runmanager", "hydra/launcher=runmanager", "hydra/launcher=runmanager_slurm"}:
+    ours = (f"hydra/launcher={each.hydra_name}" for each in LAUNCHERS.values())
+    if not chosen <= {"hydra/sweeper=runmanager", *ours}:
         return []  # the command chooses another
     keys = [word.lstrip("+~").partition("=")[0] for word in words]
     return unknown_names([key.split(".")[2] for key in keys if key.startswith(f"hydra.{part}.")], part, known)
@@ -205,18 +203,18 @@ def _metric(request: SweepRequest) -> str | None:
     return request.metric or (scalars[0].name if len(scalars) == 1 else None)
 
 
-def _launcher_of(command: Command) -> Launcher:
+def _launcher_of(command: Command) -> CellLauncher:
     """Return the launcher that the options describe. Raises `ConfigurationError` with their faults."""
-    request = command.request
-    create, known, own = (
-        (SlurmLauncher, SlurmOptions, {"gpus_per_node": request.gpus_per_run})
-        if request.launcher == "slurm"
-        else (_local_launcher, LocalOptions, {name: getattr(request, name) for name in _OF_LOCAL})
-    )
+    request, launcher = command.request, LAUNCHERS[command.request.launcher]
+    known = {each.name for each in fields(launcher.options)}
+    own = {name: getattr(request, option) for option, name in launcher.takes.items()}
     given = {name: value for name, value in own.items() if value is not None}
-    settings = _launcher_settings(command, {each.name for each in fields(known)} - {*_NO_SETTINGS, *_OF_LOCAL})
+    given |= {"timeout": request.timeout, "stall_timeout": request.stall_timeout}
+    given |= {"preload": [_PRELOAD]} if "preload" in known else {}
+    settings = _launcher_settings(command, known.difference(_NO_SETTINGS, launcher.takes))
     try:
-        return create(timeout=request.timeout, stall_timeout=request.stall_timeout, **given | settings)
+        created: CellLauncher = resolve_name(launcher.launcher)(**given | settings)
+        return created
     except ConfigurationError as error:
         ours = {f"`{each.hydra_name(Kind.JOB)}`": f"`{each.flag}`" for each in options().values()}
         names = re.compile(r"`hydra\.launcher\.\w+`")
@@ -225,18 +223,13 @@ def _launcher_of(command: Command) -> Launcher:
         ) from None
 
 
-def _local_launcher(**settings: Any) -> LocalLauncher:
-    return LocalLauncher(preload=[_PRELOAD], **settings)
-
-
 def _launcher_settings(command: Command, known: Collection[str]) -> dict[str, Any]:
     """The settings that only the launcher has. Raises `ConfigurationError` for those that it lacks."""
     settings: dict[str, Any] = {}
     faults = []
-    for word in command.launcher_settings:
+    for option, word in command.launcher_settings:
         name, given, value = word.partition("=")
         if not given or name not in known:
-            option = "--slurm" if word in command.request.slurm else "--launcher-option"
             rule = f"be NAME=VALUE of a setting that only `--launcher {command.request.launcher}` has"
             faults.append(fault(option, rule, word, suggestion(name, sorted(known))))
         settings[name] = yaml.safe_load(value)

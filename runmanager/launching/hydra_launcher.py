@@ -4,15 +4,13 @@ Other applications import this module and call `register()` before their `main()
 """
 
 import copy
-import dataclasses
 import importlib
 import sys
 import types
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import Any, Protocol
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Any
 
 from hydra.core.plugins import Plugins
 from hydra.core.utils import JobReturn, JobStatus, setup_globals
@@ -24,8 +22,10 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from runmanager.errors import ConfigurationError, RunManagerError
 from runmanager.launching.hydra_internals import active_whitelist, store_config
 from runmanager.launching.hydra_job import return_of_hydra_job, run_hydra_job
-from runmanager.launching.local.engine import Job, Listener, LocalEngine, ProcessExit, Retries
+from runmanager.launching.launcher import CellJob, CellLauncher, Place, Trait
+from runmanager.launching.local.engine import Job, Listener, LocalEngine, ProcessExit
 from runmanager.launching.local.gpus import EVERY_GPU, GpuRequest, GpuSlots
+from runmanager.launching.local.job_loop import Retries
 from runmanager.launching.local.jobs import outcome_of_exit
 from runmanager.launching.local.time_limits import Limits
 from runmanager.launching.local.turns import Turns
@@ -34,50 +34,24 @@ from runmanager.launching.options import LocalOptions, OnError
 from runmanager.launching.task_reference import TaskReference
 from runmanager.launching.work import Work, do_work
 from runmanager.records.host.gpus import find_gpus
-from runmanager.validation import fault
 
 __all__ = [
-    "JobFacts",
     "LocalLauncher",
-    "LocalLauncherOptions",
     "ProcessLauncher",
     "ReturnRecorder",
+    "checked",
     "default_preload",
-    "refuse_several_processes",
-    "refuse_stall_timeout",
     "register",
+    "register_launcher",
     "register_plugin",
-    "unstarted_return",
 ]
 
 _PLUGIN_MODULE = "hydra_plugins.runmanager"
 _PRELOAD = "runmanager.launching.hydra_preload"
 
 
-@dataclass(frozen=True)
-class LocalLauncherOptions(LocalOptions):
-    """The structured config of `hydra.launcher.*`."""
-
-    _target_: str = f"{_PLUGIN_MODULE}.LocalLauncher"
-
-
-@dataclass(frozen=True)
-class JobFacts:
-    """Facts about a job that a sweeper knows: its request for GPUs, and its heartbeat file."""
-
-    gpus: GpuRequest
-    heartbeat: Path
-
-
-class _RankOptions(Protocol):
-    @property
-    def processes_per_run(self) -> int: ...
-
-
-class ProcessLauncher(Launcher):
+class ProcessLauncher(CellLauncher):
     """Base of the launchers that run each job in its own process, here or on a cluster's node."""
-
-    options: _RankOptions
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Set the context, task and configuration; called by Hydra."""
@@ -92,9 +66,26 @@ class ProcessLauncher(Launcher):
         """
         return Work(run_hydra_job, self._task_and_config(overrides, key))
 
-    def work_with_return(self, overrides: Sequence[str], key: int) -> Work:
-        """Return the same work for a process that returns all that Hydra says of the job, a `JobReturn`."""
-        return Work(return_of_hydra_job, self._task_and_config(overrides, key))
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        """Run the jobs of another sweeper, whose processes return all that Hydra says of a job, a `JobReturn`."""
+        if (seconds := self.options.stall_timeout) is not None:
+            raise ConfigurationError(
+                [
+                    "`hydra.launcher.stall_timeout` must be null for other applications, whose steps are unknown, got "
+                    f"{seconds:g}; use `hydra.launcher.timeout`."
+                ]
+            )
+        self.refuse_several_processes("a job of another sweeper")
+
+        def job(key: int, overrides: Sequence[str]) -> CellJob:
+            return CellJob(key, overrides, lambda _: Work(return_of_hydra_job, self._task_and_config(overrides, key)))
+
+        return self.run(list(map(job, count(initial_job_idx), job_overrides)), Listener())
+
+    def limits(self, job: CellJob) -> Limits:
+        """Return the limits of a job; a run without a run folder writes no heartbeat."""
+        heartbeat = job.run.paths.heartbeat if job.run else None
+        return Limits(self.options.timeout, self.options.stall_timeout, heartbeat)
 
     def _task_and_config(self, overrides: Sequence[str], key: int) -> tuple[TaskReference, DictConfig]:
         config = self._context.config_loader.load_sweep_config(self._config, list(overrides))
@@ -104,50 +95,30 @@ class ProcessLauncher(Launcher):
         return TaskReference.of(self._task, whitelist=active_whitelist()), config
 
 
-def refuse_several_processes(launcher: Launcher, whose: str) -> None:
-    """Raise `ConfigurationError` for several `processes_per_run` where the jobs run in one process each."""
-    if isinstance(launcher, ProcessLauncher) and (number := launcher.options.processes_per_run) > 1:
-        rule = f"be 1 for {whose}, which runs in one process"
-        way_out = "a script under `runmanager sweep --processes`, or a Hydra application, may have several ranks"
-        raise ConfigurationError([fault("hydra.launcher.processes_per_run", rule, number, way_out)])
-
-
-def refuse_stall_timeout(seconds: float | None) -> None:
-    """Raise `ConfigurationError` for a `stall_timeout` where the jobs write no heartbeat."""
-    if seconds is not None:
-        raise ConfigurationError(
-            [
-                "`hydra.launcher.stall_timeout` must be null for other applications, whose steps are unknown, got "
-                f"{seconds:g}; use `hydra.launcher.timeout`."
-            ]
-        )
-
-
 class LocalLauncher(ProcessLauncher):
     """Runs each job in a new process on this machine, so that the death of one affects no other.
 
-    A sweeper may set `listener`, `facts` (one per job), `work_for`, called with a job's key and the number of the try
-    for its work just before each try, and `turns`: then all jobs of a launch live together, regardless of `workers`,
-    and take turns. Raises `ConfigurationError` for invalid settings.
+    Raises `ConfigurationError` for invalid settings.
     """
 
     options: LocalOptions
 
     def __init__(self, **settings: Any) -> None:
-        self.options = _checked(LocalOptions(**settings))
+        self.options = checked(LocalOptions(**settings))
         self._gpus = _gpus_of(self.options)
         self.engine = self._engine()
-        self.turns: Turns | None = None
-        self.listener = Listener()
-        self.facts: Sequence[JobFacts] = ()
-        self.work_for: Callable[[int, int], Work] | None = None
+        self.processes_per_run = self.options.processes_per_run
+        self.traits = frozenset({Trait.HERE, Trait.STORES_WORK} if self.processes_per_run > 1 else {Trait.HERE})
+
+    @property
+    def place(self) -> Place:
+        return replace(super().place, at_once=self.options.workers)
 
     def with_each_run_once(self, **settings: Any) -> "LocalLauncher":
-        """Return a launcher of the same task with some other settings, whose runs end no other and are tried once."""
         plain = LocalOptions()
         settings |= {"retries": plain.retries, "retry_on": plain.retry_on, "on_error": str(OnError.CONTINUE)}
         other = copy.copy(self)
-        other.options = _checked(dataclasses.replace(self.options, **settings))
+        other.options = checked(replace(self.options, **settings))
         other.engine = other._engine()
         return other
 
@@ -163,13 +134,15 @@ class LocalLauncher(ProcessLauncher):
             workers=all_jobs or self.options.workers,
             preload=[*(default_preload() if self.options.preload is None else self.options.preload), _PRELOAD],
             slots=slots,
-            retries=Retries(self.options.retries, tuple(self.options.retry_on)),
-            stop_on_error=self.options.on_error == OnError.STOP,
             turns=turns,
             threads=self.options.threads,
         )
 
-    def gpu_request(self, device: str | None) -> GpuRequest:
+    def require_gpus(self, devices: Iterable[str | None]) -> None:
+        for device in devices:
+            self._gpu_request(device)
+
+    def _gpu_request(self, device: str | None) -> GpuRequest:
         """Return the GPUs that a job on this device (auto, cuda, cuda:1, cpu, …) requests.
 
         A job of unknown device gets what one on `auto` gets, a GPU where there is one. Raises `ConfigurationError`
@@ -182,44 +155,31 @@ class LocalLauncher(ProcessLauncher):
             )
         if kind == "cuda" and index:
             return GpuRequest(index=int(index)) if index.isdecimal() else EVERY_GPU
-        return self._default_request() if kind in ("auto", "cuda") else GpuRequest()
-
-    def _default_request(self) -> GpuRequest:
+        if kind not in ("auto", "cuda"):
+            return GpuRequest()
         per_run = self.options.gpus_per_run
         return GpuRequest(self.options.processes_per_run if per_run is None else per_run)
 
-    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Run the jobs and return a result for each; a job that died is a failed one."""
+    def run(self, jobs: Sequence[CellJob], listener: Listener, turns: Turns | None = None) -> Sequence[JobReturn]:
         setup_globals()
-        returns = [unstarted_return(overrides) for overrides in job_overrides]
-        recorder = ReturnRecorder(returns, initial_job_idx, self.listener)
-        engine, num_jobs = self.engine, len(job_overrides)
-        if self.turns is not None:
-            engine = self._engine(all_jobs=num_jobs, turns=self.turns)
-        engine.get_ready(num_jobs=num_jobs)
-        engine.run(self._jobs(job_overrides, initial_job_idx), recorder)
-        if engine.was_interrupted:
+        recorder = ReturnRecorder(jobs, listener)
+        engine = self.engine if turns is None else self._engine(all_jobs=len(jobs), turns=turns)
+        engine.get_ready(num_jobs=len(jobs))
+        wanted = (job for job in jobs if listener.wants(job.key))
+        retries = Retries(self.options.retries, tuple(self.options.retry_on))
+        stop_on_error = self.options.on_error == OnError.STOP
+        if engine.run(map(self._job, wanted), recorder, retries=retries, stop_on_error=stop_on_error):
             raise KeyboardInterrupt
-        return returns
+        return recorder.returns
 
-    def _jobs(self, job_overrides: Sequence[Sequence[str]], first: int) -> Iterator[Job]:
-        if not self.facts:
-            refuse_stall_timeout(self.options.stall_timeout)
-            refuse_several_processes(self, "a job of another sweeper")
-        for index, overrides in enumerate(job_overrides):
-            if not self.listener.wants(first + index):
-                continue
-            facts = self.facts[index] if self.facts else None
-            yield Job(
-                first + index,
-                do_work,
-                prepare=partial(self._arguments, first + index, overrides),
-                gpus=facts.gpus if facts else self._default_request(),
-                limits=Limits(self.options.timeout, self.options.stall_timeout, facts.heartbeat if facts else None),
-            )
-
-    def _arguments(self, key: int, overrides: Sequence[str], number: int) -> tuple[Any, ...]:
-        return (self.work_with_return(overrides, key) if self.work_for is None else self.work_for(key, number),)
+    def _job(self, job: CellJob) -> Job:
+        return Job(
+            job.key,
+            do_work,
+            prepare=lambda number: (job.work(number),),
+            gpus=self._gpu_request(job.device),
+            limits=self.limits(job),
+        )
 
 
 def default_preload() -> Sequence[str]:
@@ -227,9 +187,9 @@ def default_preload() -> Sequence[str]:
     return [name for name in ("torch",) if name in sys.modules]
 
 
-def _checked(options: LocalOptions) -> LocalOptions:
-    faults = options.faults()
-    if faults:
+def checked(options: Any) -> Any:
+    """Return a launcher's options. Raises `ConfigurationError` with every fault."""
+    if faults := options.faults():
         raise ConfigurationError(faults)
     return options
 
@@ -244,18 +204,23 @@ def _gpus_of(options: LocalOptions) -> tuple[str, ...]:
 
 
 class ReturnRecorder(Listener):
-    """Fills in the return of each job; it is another listener that receives the events."""
+    """Fills in the return of each job, failed until the job ends; it is another listener that receives the events."""
 
-    def __init__(self, returns: list[JobReturn], first: int, listener: Listener) -> None:
-        self._returns = returns
-        self._first = first
+    def __init__(self, jobs: Sequence[CellJob], listener: Listener) -> None:
+        self._by_key = {job.key: JobReturn(overrides=list(job.overrides)) for job in jobs}
         self._listener = listener
+        for each in self.returns:
+            each.status, each.return_value = JobStatus.FAILED, RunManagerError("the job was never started")
         for event in vars(Listener):
             if not event.startswith("_") and event != "ended":
                 setattr(self, event, getattr(listener, event))
 
+    @property
+    def returns(self) -> list[JobReturn]:
+        return list(self._by_key.values())
+
     def ended(self, ending: ProcessExit) -> None:
-        result = self._returns[ending.job.key - self._first]
+        result = self._by_key[ending.job.key]
         match ending.answer:
             case Returned(value=JobReturn() as whole) | Raised(attached=JobReturn() as whole):
                 result.__dict__.update(whole.__dict__)
@@ -267,13 +232,6 @@ class ReturnRecorder(Listener):
                 message = f"the process ended before the job was done: {outcome_of_exit(ending).message}"
                 result.status, result.return_value = JobStatus.FAILED, RunManagerError(message)
         self._listener.ended(ending)
-
-
-def unstarted_return(overrides: Sequence[str]) -> JobReturn:
-    """Return the failed result of a job that has not started; it stands until the job ends."""
-    result = JobReturn(overrides=list(overrides))
-    result.status, result.return_value = JobStatus.FAILED, RunManagerError("the job was never started")
-    return result
 
 
 def register_plugin(plugin: type[Plugin]) -> str:
@@ -304,7 +262,12 @@ def register(*, preload: Sequence[str] = ("torch",)) -> None:
 
     It is an argument as other launchers would reject the setting in an application's configuration.
     """
-    register_plugin(LocalLauncher)
-    node = OmegaConf.structured(LocalLauncherOptions(preload=list(preload)))
+    register_launcher("local", LocalLauncher, LocalOptions(preload=list(preload)))
+
+
+def register_launcher(name: str, launcher: type[Launcher], options: Any) -> None:
+    """Register a launcher and its settings with Hydra."""
+    register_plugin(launcher)
+    node = OmegaConf.structured(options)
     OmegaConf.set_readonly(node, None)  # Hydra makes a frozen dataclass read-only, which overrides must not be
-    store_config("local", node, group="hydra/launcher")
+    store_config(name, node, group="hydra/launcher")

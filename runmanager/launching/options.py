@@ -1,9 +1,8 @@
-"""Settings of `hydra/launcher=local`: `hydra.launcher.*`. Loads no torch."""
+"""Settings of `hydra/launcher=local`: `hydra.launcher.*`. Every Hydra application loads them: plain dataclasses."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from runmanager.records.run.status import Reason
 from runmanager.validation import allowed, fault, field_faults, limits
 
 __all__ = ["RETRIED", "LocalOptions", "OnError"]
@@ -16,18 +15,29 @@ class OnError(StrEnum):
     STOP = "stop"
 
 
-RETRIED = (Reason.SIGNAL, Reason.VANISHED, Reason.STALLED, Reason.TIMEOUT)
+RETRIED = ("signal", "vanished", "stalled", "timeout")
 """Reasons that say more about the machine than about the cell: tried again if `retries` allows it."""
 
 _PREFIX = "hydra.launcher."
-# Not: reasons of a good end, and those that would be the same again.
-_RETRIABLE = tuple(reason for reason in Reason if reason not in (Reason.EARLY_STOPPED, Reason.DEVICE_UNAVAILABLE))
+# Of the reasons of a run's end: not those of a good end, and those that would be the same again.
+_RETRIABLE = (
+    "exception",
+    "exit",
+    "out_of_memory",
+    "diverged",
+    "signal",
+    "timeout",
+    "stalled",
+    "interrupted",
+    "vanished",
+)
 
 
 @dataclass(frozen=True)
 class LocalOptions:
     """Options of the local engine; `preload` null is torch, if the program has imported it by then."""
 
+    _target_: str = "hydra_plugins.runmanager.LocalLauncher"
     workers: int = field(default=1, metadata=limits(ge=1))
     """Runs at the same time; with 1 no run disturbs the times of another."""
     gpus: list[str] | None = None
@@ -46,9 +56,7 @@ class LocalOptions:
     """Seconds without a step after which a run is killed; null sets no limit."""
     retries: int = field(default=0, metadata=limits(ge=0))
     """Further tries of a run that ended for a reason in `retry_on`."""
-    retry_on: list[str] = field(
-        default_factory=lambda: [str(reason) for reason in RETRIED], metadata=allowed(", ".join(_RETRIABLE))
-    )
+    retry_on: list[str] = field(default_factory=lambda: list(RETRIED), metadata=allowed(", ".join(_RETRIABLE)))
     """Reasons for another try."""
     on_error: str = field(default=str(OnError.CONTINUE), metadata=limits(choices=list(OnError)))
     """After a run that did not succeed: `continue` with the others, or `stop` and start no further run."""

@@ -1,17 +1,17 @@
 """The race of settings of the built-in job: a process for each contender, which take turns on this machine."""
 
 import math
-import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from itertools import count
 
 from hydra.core.utils import JobReturn, JobStatus
 
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_internals import job_exception
-from runmanager.launching.hydra_launcher import JobFacts, LocalLauncher
+from runmanager.launching.launcher import CellJob, CellLauncher
+from runmanager.launching.local.jobs import Listener
 from runmanager.launching.work import Work
 from runmanager.race.contender import Seen, run_contender
 from runmanager.race.heat import Heat, Settings, label_of
@@ -64,7 +64,7 @@ class BuiltInTrack:
     it fits the time: no two processes are equally fast.
     """
 
-    def __init__(self, launcher: LocalLauncher, enter: Callable[[Settings], Entry], *, seconds: float) -> None:
+    def __init__(self, launcher: CellLauncher, enter: Callable[[Settings], Entry], *, seconds: float) -> None:
         self._enter = enter
         self._entered: dict[str, Entry] = {}  # to compose a cell takes a hundredth of a second
         timeout = max(seconds, _LEAST_TIMEOUT)
@@ -215,11 +215,11 @@ class BuiltInTrack:
         state.running -= state.dropped | set(state.failures)
 
     def _launch(self, entries: Sequence[Entry], keeper: TurnKeeper) -> list[Seen]:
-        launcher, works = self._launcher, [Work(run_contender, (each.options, each.threads)) for each in entries]
-        launcher.turns = keeper
-        launcher.work_for = lambda key, number: works[key]
-        launcher.facts = [JobFacts(launcher.gpu_request(each.options.device), Path(os.devnull)) for each in entries]
-        return [_seen(each) for each in launcher.launch([[] for _ in works], 0)]
+        def job_of(key: int, entry: Entry) -> CellJob:
+            work = Work(run_contender, (entry.options, entry.threads))
+            return CellJob(key, (), lambda _: work, entry.options.device)
+
+        return [_seen(each) for each in self._launcher.run(list(map(job_of, count(), entries)), Listener(), keeper)]
 
 
 def _seen(result: JobReturn) -> Seen:

@@ -3,10 +3,9 @@
 import socket
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from runmanager.errors import ConfigurationError, UsageError
-from runmanager.launching.hydra_launcher import LocalLauncher
+from runmanager.launching.launcher import CellLauncher, Trait
 from runmanager.launching.plan import Action, PlannedRun, plan_of
 from runmanager.launching.plan import Cell as CellOfGrid
 from runmanager.race.sessions import DuelAddress, PairedSessions, RemoteSessions, Sides, duel_address
@@ -116,7 +115,7 @@ def infer_compared_axis(axes: Collection[str], sides: Sequence[str], seed_names:
 def make_pairing(
     options: PairedOptions | None,
     cells: Sequence[CellOfGrid],
-    launcher: Any,
+    launcher: CellLauncher,
     *,
     derived: Callable[[], Collection[str]],
     seed_names: Sequence[str],
@@ -128,7 +127,7 @@ def make_pairing(
     duel = duel_address()
     if options is None and duel is None:
         return None
-    if not isinstance(launcher, LocalLauncher):
+    if Trait.HERE not in launcher.traits:
         way_out = "the runs take turns on one machine: use `hydra/launcher=local`"
         raise ConfigurationError([fault("measure", "be single with this launcher", "paired", way_out)])
     if launcher.options.workers != 1:

@@ -21,14 +21,14 @@ from runmanager.results import result_files as write
 @pytest.fixture
 def broken_launcher(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, BaseException], None]:
     """Make the launcher fail after the given number of cells."""
-    launch = LocalLauncher.launch
+    run = LocalLauncher.run
 
     def set_up(cells: int, error: BaseException) -> None:
-        def broken(self: LocalLauncher, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Any:
-            launch(self, job_overrides[:cells], initial_job_idx)
+        def broken(self: LocalLauncher, jobs: Sequence[Any], *others: Any) -> Any:
+            run(self, jobs[:cells], *others)
             raise error
 
-        monkeypatch.setattr(LocalLauncher, "launch", broken)
+        monkeypatch.setattr(LocalLauncher, "run", broken)
 
     return set_up
 

@@ -12,7 +12,7 @@ from benchmarks.stored_sweep import write_stored_sweep
 from runmanager.app.display.running_run import RunningRun
 from runmanager.app.follow.sweep_feed import SweepFeed
 from runmanager.app.follow.sweep_state import SweepReader
-from runmanager.launching.slurm.job_registry import read_job_registry
+from runmanager.launching.job_registry import jobs_folder, read_job_registry
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.device_peaks import DevicePeaks, find_device_peaks
 from runmanager.records.host.process import ProcessIdentity
@@ -293,10 +293,10 @@ def _sizes(folder: Path) -> Read:
 
 def _jobs(folder: Path) -> Read:
     paths = SweepPaths(folder)
-    paths.slurm.mkdir()
+    jobs_folder(paths).mkdir()
 
     def read(data: bytes) -> None:
-        paths.slurm_jobs.write_bytes(data)
+        (jobs_folder(paths) / "jobs.json").write_bytes(data)
         read_job_registry(paths)
 
     return read

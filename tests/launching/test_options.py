@@ -1,10 +1,14 @@
 """Settings of the local launcher: each fault is one line."""
 
+import dataclasses
 from typing import Any
 
 import pytest
 
+from runmanager.app.request.sweep_request import options
+from runmanager.launching.launchers import LAUNCHERS
 from runmanager.launching.options import LocalOptions
+from runmanager.records.run.status import Reason
 
 
 def test_valid_settings_have_no_fault() -> None:
@@ -63,3 +67,18 @@ def test_each_fault_is_reported(settings: dict[str, Any], message: str) -> None:
 
 def test_all_faults_are_reported_together() -> None:
     assert len(LocalOptions(workers=0, runs_per_gpu=0, retries=-1, on_error="panic").faults()) == 4
+
+
+def test_each_reason_but_a_good_end_and_a_missing_device_may_be_retried() -> None:
+    once = (Reason.EARLY_STOPPED, Reason.DEVICE_UNAVAILABLE)
+    assert LocalOptions(retries=1, retry_on=[each for each in Reason if each not in once]).faults() == []
+    for reason in once:
+        (fault,) = LocalOptions(retries=1, retry_on=[reason]).faults()
+        assert "must hold only exception, exit, out_of_memory, diverged, signal, timeout, stalled, interrupted" in fault
+
+
+def test_launchers_are_those_of_a_command() -> None:
+    assert options()["launcher"].choices.split(", ") == list(LAUNCHERS)
+    for each in LAUNCHERS.values():
+        settings = {field.name for field in dataclasses.fields(each.options)}
+        assert each.takes.keys() <= options().keys() and set(each.takes.values()) <= settings

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from runmanager.launching.local.engine import Job, LocalEngine, ProcessExit, Retries
+from runmanager.launching.local.engine import Job, LocalEngine, ProcessExit
 from runmanager.launching.local.gpus import GpuRequest, GpuSlots
+from runmanager.launching.local.job_loop import Retries
 from runmanager.launching.local.jobs import Listener, outcome_of_exit
 from runmanager.launching.local.time_limits import Limits, LimitWatch
 from runmanager.launching.local.worker import Returned
@@ -126,7 +127,7 @@ class EventLog(Listener):
 def test_a_job_is_tried_again_before_any_that_has_not_started(jobs: Any, tmp_path: Path) -> None:
     log = EventLog()
     work = [Job(0, jobs.die_in_first_tries, (tmp_path / "a", 2)), Job(1, jobs.die_in_first_tries, (tmp_path / "b", 0))]
-    LocalEngine(retries=Retries(2)).run(work, log)
+    LocalEngine().run(work, log, retries=Retries(2))
     assert log.events == [
         "started 0",
         "retrying 0 (SIGKILL, 1 of 3)",
@@ -141,7 +142,7 @@ def test_a_job_is_tried_again_before_any_that_has_not_started(jobs: Any, tmp_pat
 
 def test_a_job_is_tried_again_up_to_the_limit(jobs: Any, tmp_path: Path) -> None:
     log = EventLog()
-    LocalEngine(retries=Retries(1)).run([Job(0, jobs.die_in_first_tries, (tmp_path / "a", 9))], log)
+    LocalEngine().run([Job(0, jobs.die_in_first_tries, (tmp_path / "a", 9))], log, retries=Retries(1))
     assert log.events[-1] == "ended 0 -9"
     assert (tmp_path / "a").read_text().splitlines() == ["tried"] * 2
 
@@ -149,7 +150,7 @@ def test_a_job_is_tried_again_up_to_the_limit(jobs: Any, tmp_path: Path) -> None
 def test_only_jobs_that_end_for_a_given_reason_are_tried_again(jobs: Any) -> None:
     for reasons, times in (((), 1), (("exception",), 2), (("signal",), 1)):
         log = EventLog()
-        LocalEngine(retries=Retries(1, reasons)).run([Job(0, jobs.raise_error)], log)
+        LocalEngine().run([Job(0, jobs.raise_error)], log, retries=Retries(1, reasons))
         assert log.events.count("started 0") == times, reasons
 
 
@@ -161,7 +162,7 @@ def test_arguments_are_made_just_before_each_try(jobs: Any, tmp_path: Path) -> N
         return tmp_path / "tries", 1
 
     log = EventLog()
-    LocalEngine(retries=Retries(1)).run([Job(0, jobs.die_in_first_tries, prepare=prepare)], log)
+    LocalEngine().run([Job(0, jobs.die_in_first_tries, prepare=prepare)], log, retries=Retries(1))
     assert calls == [(1, 0), (2, 2)]
 
 
@@ -180,14 +181,14 @@ def test_after_the_first_failure_no_job_starts_and_running_ones_finish(jobs: Any
         Job(2, jobs.my_pid),
         Job(3, jobs.my_pid),
     ]
-    LocalEngine(workers=2, stop_on_error=True).run(work, log)
+    LocalEngine(workers=2).run(work, log, stop_on_error=True)
     assert log.events == ["started 0", "started 1", "ended 1 0", "halted", "ended 0 met"]
 
 
 def test_a_failed_try_does_not_stop_the_others_if_its_retry_succeeds(jobs: Any, tmp_path: Path) -> None:
     log = EventLog()
     work = [Job(0, jobs.die_in_first_tries, (tmp_path / "a", 1)), Job(1, jobs.die_in_first_tries, (tmp_path / "b", 0))]
-    LocalEngine(retries=Retries(1), stop_on_error=True).run(work, log)
+    LocalEngine().run(work, log, retries=Retries(1), stop_on_error=True)
     assert "halted" not in log.events and log.events[-1] == "ended 1 1"
 
 

@@ -9,6 +9,8 @@ from hydra.core.utils import JobReturn, JobStatus
 
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_launcher import LocalLauncher
+from runmanager.launching.launcher import CellJob
+from runmanager.launching.local.turns import Turns
 from runmanager.race.built_in_track import BuiltInTrack, Entry
 from runmanager.race.contender import Seen
 from runmanager.race.keeper import TurnKeeper
@@ -28,13 +30,13 @@ class Machine:
     room: int = 99
     launched: list[list[int]] = field(default_factory=list)
 
-    def launch(self, launcher: LocalLauncher, overrides: Sequence[Any], first: int) -> list[JobReturn]:
-        assert launcher.work_for is not None and isinstance(launcher.turns, TurnKeeper)
-        sizes = [launcher.work_for(key, 1).arguments[0].batch_size for key in range(len(overrides))]
+    def run(self, jobs: Sequence[CellJob], turns: Turns | None) -> list[JobReturn]:
+        assert isinstance(turns, TurnKeeper)
+        sizes = [job.work(1).arguments[0].batch_size for job in jobs]
         self.launched.append(sizes)
         fits = [self.speeds[size] > 0 and at < self.room for at, size in enumerate(sizes)]
         together = {at: self.speeds[size] for at, size in enumerate(sizes) if fits[at]}
-        launcher.turns.rounds += [together] * 12 if len(together) > 1 else []
+        turns.rounds += [together] * 12 if len(together) > 1 else []
         return [_returned(Seen(shares={"data": 1.0}) if each else Seen(failure=NO_MEMORY)) for each in fits]
 
 
@@ -54,7 +56,7 @@ def track_on(monkeypatch: pytest.MonkeyPatch) -> Callable[[Machine], BuiltInTrac
         return Entry(TrainingOptions(batch_size=int(settings.get("batch_size", 1)), num_workers=workers, loader=loader))
 
     def make(machine: Machine) -> BuiltInTrack:
-        monkeypatch.setattr(LocalLauncher, "launch", lambda *args: machine.launch(*args))
+        monkeypatch.setattr(LocalLauncher, "run", lambda _, jobs, listener, turns: machine.run(jobs, turns))
         return BuiltInTrack(LocalLauncher(), enter, seconds=60.0)
 
     return make
@@ -87,7 +89,7 @@ def test_slow_steps_on_a_cpu_need_one_warm_up_turn(
 ) -> None:
     track = track_on(Machine({}))
     seen = Seen(device=device, step_seconds=step_seconds, start_seconds=0.0)
-    monkeypatch.setattr(LocalLauncher, "launch", lambda *args: [_returned(seen)])
+    monkeypatch.setattr(LocalLauncher, "run", lambda *args: [_returned(seen)])
     assert track.try_alone({}) == seen
     assert track.needed([{}, {}]) == pytest.approx(2 * step_seconds * (turns + 3))  # and as few rounds as count
 
@@ -105,7 +107,7 @@ def test_loader_workers_need_longer_turns(
 ) -> None:
     track = track_on(Machine({}))
     seen = Seen(device="cpu", step_seconds=0.5, epoch_steps=10)
-    monkeypatch.setattr(LocalLauncher, "launch", lambda *args: [_returned(seen)])
+    monkeypatch.setattr(LocalLauncher, "run", lambda *args: [_returned(seen)])
     track.try_alone({})
     assert track.needed([{}, settings]) == pytest.approx((1 + steps) * 0.5 * (1 + 3))
     assert track.needed([{}, {"batch_size": "0"}]) == track.needed([{}])  # what cannot be made takes no time

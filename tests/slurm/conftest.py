@@ -83,12 +83,13 @@ class Sweep:
 
     def jobs(self) -> dict[str, str]:
         """Return the job of each cell, by the readable name of its run."""
-        if not self.paths.slurm_jobs.exists():
+        jobs = self.paths.root / "slurm" / "jobs.json"
+        if not jobs.exists():
             return {}
         record = read_sweep_record(self.paths)
         assert record is not None
         names = {cell.run: cell.name.rpartition("-")[0] for cell in record.planned}
-        return {names[folder]: job for folder, job in json.loads(self.paths.slurm_jobs.read_text()).items()}
+        return {names[folder]: job for folder, job in json.loads(jobs.read_text()).items()}
 
     def rows(self) -> list[dict[str, str]]:
         with self.paths.results("csv").open(newline="") as lines:

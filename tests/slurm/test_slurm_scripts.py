@@ -49,7 +49,7 @@ def test_ranks_of_a_cell_run_in_one_job_with_cores_for_each(bench: Any) -> None:
         2: ("killed", "rank 1 was killed by SIGKILL"),
     }
     assert records[2].world_size == 2 and [sweep.epochs(records[number]) for number in (1, 2)] == [[1, 2], [1]]
-    scripts = [script.read_text() for script in sweep.paths.slurm.glob("*_submission.sh")]
+    scripts = [script.read_text() for script in (sweep.paths.root / "slurm").glob("*_submission.sh")]
     asked = set(re.findall(r"^#SBATCH --cpus-per-task=(\d+)$", "\n".join(scripts), re.MULTILINE))
     assert asked == {"1", "2"}, "all jobs of an array ask for the same"
 

@@ -188,7 +188,7 @@ def test_a_submission_that_slurm_rejects_is_one_line(bench: Any) -> None:
     assert done.status == 2
     (line,) = done.err.splitlines()
     assert line.startswith("error: Slurm must accept the jobs, got: sbatch: error:")
-    assert not list(bench.sweep("refused").paths.slurm.iterdir())
+    assert not list((bench.sweep("refused").paths.root / "slurm").iterdir())
     done = bench.run("name=refused", "hydra.launcher.cpus_per_task=0", "+hydra.launcher.additional_parameters.mem=1G")
     assert done.status == 2
     assert done.err.splitlines() == [

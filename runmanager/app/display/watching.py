@@ -14,7 +14,7 @@ from runmanager.app.display.run_times import RunTimes, RunToCome
 from runmanager.app.follow.sweep_feed import SweepFeed
 from runmanager.app.follow.sweep_state import SweepReader, SweepState
 from runmanager.errors import RecordError
-from runmanager.launching.slurm.queue import SlurmQueue
+from runmanager.launching.job_registry import JobQueue, read_job_registry
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver, describe_last_heartbeat, read_beat
 from runmanager.records.storage.reader import read_epochs
@@ -25,7 +25,7 @@ __all__ = ["POLL_SECONDS", "follow_runs", "follow_sweep", "show_state"]
 POLL_SECONDS = 0.5
 
 
-def show_state(sweep: SweepPaths, console: Console, *, queue: SlurmQueue | None = None) -> int:
+def show_state(sweep: SweepPaths, console: Console, *, queue: JobQueue | None = None) -> int:
     """Print the sweep's state, with a line for each run that is running or ended badly; return its exit status."""
     state = SweepReader(sweep, queue=queue).read()
     console.print(printable_line(f"{sweep.root}: {state.in_words()}"))
@@ -51,14 +51,14 @@ def follow_sweep(
     sweep: SweepPaths,
     console: Console,
     *,
-    queue: SlurmQueue | None = None,
+    queue: JobQueue | None = None,
     observer: HeartbeatObserver | None = None,
     metric: str | None = None,
 ) -> int:
     """Show the sweep's runs until every cell has ended, then its tables; return its exit status.
 
     Only files are read, so this works with a driver, after it, and without one. `queue` is queried for cells that were
-    submitted to Slurm. The report of such a sweep is written at the end if it is missing. `observer` judges runs on
+    submitted to one. The report of such a sweep is written at the end if it is missing. `observer` judges runs on
     other hosts, and waits between two polls. The live table has a column of `metric`, if the runs log it.
     """
     observer = observer or HeartbeatObserver()
@@ -113,8 +113,8 @@ def follow_runs(
 
 
 def _write_missing_report(sweep: SweepPaths, state: SweepState) -> None:
-    """Write the report of a detached Slurm sweep if its last job was killed before it could."""
-    if not sweep.slurm_jobs.exists():
+    """Write the report of a sweep without a driver if its last job was killed before it could."""
+    if not read_job_registry(sweep):
         return  # its driver writes the report
     written = sweep.report.stat().st_mtime_ns if sweep.report.exists() else 0
     ends = [cell.paths.record.stat().st_mtime_ns for cell in state.cells if cell.record is not None]

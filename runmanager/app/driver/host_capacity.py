@@ -5,16 +5,11 @@ They use lower bounds: a rejected sweep could not run, and an accepted one may s
 
 import heapq
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-
-from hydra.plugins.launcher import Launcher
 
 from runmanager.app.compose.schema import Config
 from runmanager.errors import ConfigurationError
-from runmanager.launching.hydra_launcher import LocalLauncher
-from runmanager.launching.slurm.launcher import SlurmLauncher
+from runmanager.launching.launcher import CellLauncher, Place
 from runmanager.records.host.limits import format_gib, free_memory
-from runmanager.records.host.process import usable_cores
 from runmanager.training.options.dataset import DatasetOptions
 from runmanager.validation import fault
 
@@ -31,47 +26,31 @@ _MIN_WORKER_LIMIT = 32
 _WORKERS_PER_CORE = 4
 
 
-@dataclass(frozen=True)
-class _Host:
-    """The runs at once on a host, its cores, and its free memory; None if unknown."""
-
-    at_once: int
-    cores: int
-    free_bytes: int | None
-
-
-def check_host_capacity(launcher: Launcher, batches: Iterable[Sequence[Config]], *, take_turns: bool = False) -> None:
+def check_host_capacity(
+    launcher: CellLauncher, batches: Iterable[Sequence[Config]], *, take_turns: bool = False
+) -> None:
     """Raise `ConfigurationError` if the runs at once have too many loader workers or need too much memory.
 
     `batches`: the cells of each call of the launcher. If they `take_turns`, a whole batch runs at once.
     """
-    free_bytes = free_memory()
-    host = _host_of(launcher, free_bytes)
+    free_bytes, place = free_memory(), launcher.place
     faults: list[str] = []
     for configs in batches:
-        at_once = len(configs) if take_turns else min(host.at_once, len(configs))
-        found = _worker_faults(configs, at_once, host) + [
+        at_once = len(configs) if take_turns else min(place.at_once, len(configs))
+        found = _worker_faults(configs, at_once, place) + [
             line for config in configs for line in _dataset_faults(config, free_bytes)
         ]
-        faults += found or _memory_faults(configs, at_once, host.free_bytes)
+        faults += found or _memory_faults(configs, at_once, place.free_bytes)
     if faults:
         raise ConfigurationError(faults)
 
 
-def _host_of(launcher: Launcher, free_bytes: int) -> _Host:
-    if isinstance(launcher, SlurmLauncher):  # each job has its own allocation on another host
-        memory_gb = launcher.options.memory_gb
-        return _Host(1, launcher.options.cpus_per_task, None if memory_gb is None else int(memory_gb * 2**30))
-    workers = launcher.options.workers if isinstance(launcher, LocalLauncher) else 1  # other launchers run at least one
-    return _Host(workers, usable_cores(), free_bytes)
-
-
-def _worker_faults(batch: Sequence[Config], at_once: int, host: _Host) -> list[str]:
-    limit = max(_MIN_WORKER_LIMIT, _WORKERS_PER_CORE * host.cores)
+def _worker_faults(batch: Sequence[Config], at_once: int, place: Place) -> list[str]:
+    limit = max(_MIN_WORKER_LIMIT, _WORKERS_PER_CORE * place.cores)
     num_workers = sum(heapq.nlargest(at_once, (each.num_workers for each in batch)))
     if num_workers <= limit:
         return []
-    cores = f"{host.cores} core{'' if host.cores == 1 else 's'}"
+    cores = f"{place.cores} core{'' if place.cores == 1 else 's'}"
     why = f"the larger of {_MIN_WORKER_LIMIT} and {_WORKERS_PER_CORE} for each of {cores}"
     got = f"{num_workers:,} in {at_once:,} run{'' if at_once == 1 else 's'} at once"
     way_out = "lower `num_workers`" + (" or `hydra.launcher.workers`" if at_once > 1 else "")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from runmanager.app.follow.sweep_state import SweepReader
 from runmanager.errors import ConfigurationError, RecordError, RunFailedError, SweepError, UsageError
 from runmanager.launching.derived_settings import derived_settings
 from runmanager.launching.hydra_internals import job_exception
+from runmanager.launching.launcher import BatchLauncher, CellLauncher, with_traits
 from runmanager.records.files.folders import FolderIdentity
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.run_record import RunRecord
@@ -93,7 +95,7 @@ class OtherSweeper:
                 params = config.hydra.sweeper.params or {}
                 words = [*(f"{key}={value}" for key, value in params.items()), *config.hydra.overrides.task]
                 count_cells(parse_overrides(loader, words))
-            return _CheckingLauncher(launcher, self, loader, config)
+            return _CheckingLauncher(with_traits(launcher), self, loader, config)
 
         plugins.instantiate_launcher = instantiate
         try:
@@ -102,7 +104,7 @@ class OtherSweeper:
             del plugins.instantiate_launcher  # restores the class's method
 
     def prepare(
-        self, launcher: Launcher, loader: CellLoader, master: DictConfig, jobs: Sequence[Sequence[str]], *, first: int
+        self, launcher: CellLauncher, loader: CellLoader, master: DictConfig, jobs: Sequence[Sequence[str]], first: int
     ) -> None:
         """Check the cells of jobs, which count from `first`, and add them to sweep.json.
 
@@ -213,21 +215,17 @@ def _is_in_record(error: object) -> bool:
     return isinstance(error, RunFailedError) or str(error).startswith(RunFailedError.__name__)
 
 
-class _CheckingLauncher(Launcher):
+class _CheckingLauncher(BatchLauncher):
     """Another sweeper's launcher, with the checks before each launch."""
 
-    def __init__(self, launcher: Launcher, watched: OtherSweeper, loader: CellLoader, master: DictConfig) -> None:
-        self._launcher = launcher
+    def __init__(self, launcher: CellLauncher, watched: OtherSweeper, loader: CellLoader, master: DictConfig) -> None:
+        super().__init__(launcher)
+        self._checks = partial(watched.prepare, launcher, loader, master)
         self._watched = watched
-        self._loader = loader
-        self._master = master
-
-    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Do nothing: the wrapped launcher has been set up."""
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Check the jobs' cells, and launch them."""
-        self._watched.prepare(self._launcher, self._loader, self._master, job_overrides, first=initial_job_idx)
-        returns = self._launcher.launch(job_overrides, initial_job_idx=initial_job_idx)
+        self._checks(job_overrides, initial_job_idx)
+        returns = super().launch(job_overrides, initial_job_idx)
         self._watched.launched(returns, initial_job_idx)
         return returns

@@ -6,16 +6,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hydra.plugins.launcher import Launcher
-
 from runmanager.app.compose.schema import Config
 from runmanager.app.driver.preflight_process import Parts, PreflightRequest, missing_devices, run_preflight
+from runmanager.app.driver.program import Can
 from runmanager.errors import ConfigurationError, RunManagerError
-from runmanager.launching.hydra_launcher import LocalLauncher
-from runmanager.launching.local.engine import LocalEngine, call_in_process
+from runmanager.launching.launcher import CellLauncher, Trait
+from runmanager.launching.local.engine import call_in_process
 from runmanager.launching.local.worker import Returned
 from runmanager.launching.plan import Action, Cell, PlannedRun
-from runmanager.launching.slurm.launcher import SlurmLauncher
 from runmanager.records.files.file_errors import require_creatable, require_writable
 from runmanager.records.host.gpus import is_device_missing
 from runmanager.records.settings.secrets import masked_names
@@ -27,7 +25,6 @@ __all__ = [
     "refuse_literal_secrets",
     "require_creatable_output_root",
     "require_output_root",
-    "warm_up",
 ]
 
 _ALWAYS_AVAILABLE = ("auto", "cpu")
@@ -39,7 +36,12 @@ require_creatable_output_root = partial(require_creatable, "`output_root`", way_
 
 
 def check_cells(
-    launcher: Launcher, configs: Sequence[Config], *, given: Container[str], needs_all: bool, is_dry_run: bool = False
+    launcher: CellLauncher,
+    configs: Sequence[Config],
+    *,
+    given: Container[str],
+    needs_all: bool,
+    is_dry_run: bool = False,
 ) -> None:
     """Check everything that can be known of cells before the first one starts, and fetch missing datasets.
 
@@ -49,12 +51,13 @@ def check_cells(
     if not configs:
         return
     devices = _distinct([config.device for config in configs])
-    _refuse_gpus(launcher, devices)
-    here = configs if _runs_here(launcher) else []
+    launcher.require_gpus(devices)
+    is_elsewhere = Trait.ELSEWHERE in launcher.traits
+    here = [] if is_elsewhere else configs
     precisions = [(config.device, config.precision) for config in here if config.precision != Precision.FP32]
     request = PreflightRequest(
         parts=_distinct(list(map(_parts_of, configs))),
-        devices=devices if _runs_here(launcher) and needs_all else [],
+        devices=devices if needs_all and not is_elsewhere else [],
         accelerator_settings=_accelerator_settings(given, here),
         precisions=_distinct(precisions),
         compiled=_distinct([config.device for config in here if config.compile]),
@@ -82,24 +85,26 @@ def _accelerator_settings(given: Container[str], configs: Sequence[Config]) -> d
     return {name: names for name, names in devices.items() if name in given}
 
 
-def predict_skipped(launcher: Launcher, plan: Sequence[PlannedRun], *, needs_all: bool) -> Sequence[PlannedRun]:
+def predict_skipped(
+    launcher: CellLauncher, plan: Sequence[PlannedRun], *, can: Container[Can], needs_all: bool
+) -> Sequence[PlannedRun]:
     """Return the plan with those cells marked as skipped whose device this host lacks.
 
-    Torch knows the devices of the built-in job; another program's cell is skipped by its supervisor, which has no
-    torch. Raises `ConfigurationError` instead if the command `needs_all` cells.
+    `can`: what their program can. Raises `ConfigurationError` instead if the command `needs_all` cells.
     """
     to_run = [each.cell for each in plan if each.is_to_run and each.cell.device is not None]
-    _refuse_gpus(launcher, _distinct([cell.device for cell in to_run]))
-    if not _runs_here(launcher):
+    devices = _distinct([cell.device for cell in to_run])
+    launcher.require_gpus(devices)
+    if Trait.ELSEWHERE in launcher.traits:
         return plan
-    devices = _distinct([cell.device for cell in to_run if needs_all or not cell.command])
-    to_check = [name for name in devices if name not in _ALWAYS_AVAILABLE]
+    finds_devices = Can.FIND_DEVICES in can
+    to_check = [name for name in devices if name not in _ALWAYS_AVAILABLE] if needs_all or finds_devices else []
     missing: dict[str, str] = _call_in_process(launcher, missing_devices, to_check) if to_check else {}
     if missing and needs_all:
         raise ConfigurationError(missing.values())
 
     def is_skipped(cell: Cell) -> bool:
-        return is_device_missing(cell.device) if cell.command else cell.device in missing
+        return cell.device in missing if finds_devices else is_device_missing(cell.device)
 
     return [
         replace(each, action=Action.SKIP, why=f"no {each.cell.device} here")
@@ -109,13 +114,9 @@ def predict_skipped(launcher: Launcher, plan: Sequence[PlannedRun], *, needs_all
     ]
 
 
-def refuse_literal_secrets(launcher: Launcher, cells: Sequence[Cell]) -> None:
-    """Raise `ConfigurationError` for secrets that would reach other processes through files, or be printed.
-
-    The local launcher hands settings to its processes by pipes; ranks and Slurm's jobs read them from files, and
-    launchers of Hydra print or store them.
-    """
-    if isinstance(launcher, LocalLauncher) and launcher.options.processes_per_run == 1:
+def refuse_literal_secrets(launcher: CellLauncher, cells: Sequence[Cell]) -> None:
+    """Raise `ConfigurationError` for secrets that would reach other processes through files, or be printed."""
+    if Trait.STORES_WORK not in launcher.traits:
         return
     names = dict.fromkeys(name for cell in cells for name in masked_names(cell.config))
     if names:
@@ -126,30 +127,9 @@ def refuse_literal_secrets(launcher: Launcher, cells: Sequence[Cell]) -> None:
         )
 
 
-def _runs_here(launcher: Launcher) -> bool:
-    """Whether runs use this host's devices; Slurm's nodes have others."""
-    return not isinstance(launcher, SlurmLauncher)
-
-
-def _refuse_gpus(launcher: Launcher, devices: Sequence[str]) -> None:
-    """Raise `ConfigurationError` for a device that the launcher's settings exclude."""
-    if isinstance(launcher, LocalLauncher):
-        for device in devices:
-            launcher.gpu_request(device)
-
-
-def warm_up(launcher: Launcher, *, num_jobs: int) -> None:
-    """Start the imports that the checks and the runs need."""
-    _engine_of(launcher).get_ready(num_jobs=num_jobs)
-
-
-def _engine_of(launcher: Launcher) -> LocalEngine:
-    return launcher.engine if isinstance(launcher, LocalLauncher) else LocalEngine(preload=["torch"])
-
-
-def _call_in_process(launcher: Launcher, function: Callable[..., Any], *arguments: Any) -> Any:
+def _call_in_process(launcher: CellLauncher, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call `function` in another process, so that the driver never imports torch."""
-    ending = call_in_process(_engine_of(launcher), function, *arguments)
+    ending = call_in_process(launcher.engine, function, *arguments)
     if isinstance(ending.answer, Returned):
         return ending.answer.value
     reason = ending.answer.message if ending.answer else f"the process ended with exit code {ending.exit_code}"

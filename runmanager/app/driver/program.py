@@ -5,13 +5,14 @@ Planning, launching, recording, resuming, showing and comparing know a program b
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from typing import Any, Protocol
 
 import msgspec
-from hydra.plugins.launcher import Launcher
 
 from runmanager.launching.derived_settings import derived_settings
+from runmanager.launching.launcher import CellLauncher
 from runmanager.launching.plan import RERUN_CHANGED, Cell, PlannedRun, Resume
 from runmanager.launching.work import Work
 from runmanager.records.files.paths import RunPaths, SweepPaths, storage_faults
@@ -19,7 +20,7 @@ from runmanager.records.run.run_record import RunRecord
 from runmanager.training.options.groups import PairedOptions
 from runmanager.validation import fault
 
-__all__ = ["CellGrid", "Program", "Storage"]
+__all__ = ["Can", "CellGrid", "Program", "Storage"]
 
 
 @dataclass(frozen=True)
@@ -85,17 +86,26 @@ class CellGrid:
         return derived_settings(self.cells, self.axes)
 
 
+class Can(StrEnum):
+    """What the cells of a program can do, where the driver does something else without it."""
+
+    FIND_DEVICES = "find devices"  # by torch; else the cell's supervisor looks for its device, which has no torch
+    STOP_AFTER_EPOCH = "stop after epoch"  # when they are asked to stop; else most end at once
+
+
 class Program(Protocol):
     """What a sweep runs: how its cells come from a command's words, and the work of a cell's process.
 
     The driver calls the methods in this order; `compose` may be called without `count_cells`.
     """
 
+    can: frozenset[Can] = frozenset()
+
     def count_cells(self) -> int:
         """Return the number of cells without composing any. Raises `ConfigurationError`."""
         ...
 
-    def get_ready(self, launcher: Launcher, *, num_cells: int) -> None:
+    def get_ready(self, launcher: CellLauncher, *, num_cells: int) -> None:
         """Start early what takes time, as the imports that cells need."""
         ...
 
@@ -112,16 +122,16 @@ class Program(Protocol):
         ...
 
     def check_capacity(
-        self, launcher: Launcher, batches: Sequence[Sequence[PlannedRun]], *, take_turns: bool = False
+        self, launcher: CellLauncher, batches: Sequence[Sequence[PlannedRun]], *, take_turns: bool = False
     ) -> None:
-        """Raise `ConfigurationError` if the host lacks cores or memory for the runs at once.
+        """Raise `ConfigurationError` if the host lacks cores or memory for the runs at once, where the need is known.
 
         `batches`: the runs of each call of the launcher. If they `take_turns`, a whole batch runs at once.
         """
-        ...
+        return None
 
     def check(
-        self, launcher: Launcher, to_run: Sequence[PlannedRun], *, needs_all: bool, is_dry_run: bool = False
+        self, launcher: CellLauncher, to_run: Sequence[PlannedRun], *, needs_all: bool, is_dry_run: bool = False
     ) -> None:
         """Check what composing could not, just before the first run; make ready what all runs need, but for a dry run.
 
@@ -142,4 +152,4 @@ class Program(Protocol):
 
         Empty for a program without such a configuration, which only our launchers run.
         """
-        ...
+        return []

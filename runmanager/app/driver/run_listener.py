@@ -2,7 +2,7 @@
 
 import contextlib
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 from rich.console import Console
@@ -13,8 +13,10 @@ from runmanager.app.display.progress import RunDisplay
 from runmanager.app.display.run_line import run_label
 from runmanager.app.display.run_times import RunTimes
 from runmanager.app.driver.driver_faults import DriverFaults, require_sweep_folder, write_and_show_results
+from runmanager.app.driver.program import Can
 from runmanager.app.follow.sweep_feed import SweepFeed
 from runmanager.app.follow.sweep_state import SweepReader
+from runmanager.launching.job_registry import QUEUE_NAME
 from runmanager.launching.local.engine import Job, Listener, ProcessExit
 from runmanager.launching.local.jobs import outcome_of_exit
 from runmanager.launching.local.worker import Raised, Returned
@@ -43,8 +45,11 @@ class SweepListener(Listener):
     Other drivers may run cells of the same sweep. Their cells are left to them and followed until they end; `observer`
     judges runs on other hosts. `show` prints the results, `resuming` is the command that resumes the sweep, empty where
     none does. The live table and lines have the requested `metric` first; `without_metrics` says how to get one.
-    `skipped` says of runs why they will be skipped: they are not counted. `faults` collects errors outside the runs.
+    `skipped` says of runs why they will be skipped: they are not counted. `can`: what their program can. `faults`
+    collects errors outside the runs.
     """
+
+    when_ended = f"{__name__}:write_tables_alone"
 
     def __init__(
         self,
@@ -60,8 +65,9 @@ class SweepListener(Listener):
         metric: str | None = None,
         without_metrics: Callable[[RunPaths], str] = lambda _: "",
         skipped: Mapping[str, str] | None = None,
+        can: Container[Can] = frozenset(Can),
     ) -> None:
-        self._sweep = sweep
+        self.sweep = sweep
         self._plan = plan
         self._to_run = list(to_run)
         self._elsewhere = [each for each in plan if each.action is Action.LEAVE]
@@ -72,6 +78,7 @@ class SweepListener(Listener):
         self._feed = SweepFeed(self._reader)
         self._show = show
         self._resuming = tuple(resuming)
+        self._can = can
         self._running: dict[int, PlannedRun] = {}
         self._pids: dict[int, int] = {}
         self._went_well: dict[int, bool] = {}
@@ -130,14 +137,14 @@ class SweepListener(Listener):
             is_special = each.action in (Action.LEAVE, Action.MEASURE, Action.REFUSE) or each.continuation is not None
             if is_special or is_kept_though or each.variables:
                 said.setdefault(each.why, []).append(run_label(each.name))
-        notes = [", ".join([*parts, f"in {self._sweep.root}"])]
+        notes = [", ".join([*parts, f"in {self.sweep.root}"])]
         for why, labels in said.items():
             more = f" and {pluralize(len(labels) - 1, 'other')}" if len(labels) > 1 else ""
             notes.append(f"{labels[0]}{more}: {why}")
         return notes
 
     def wants(self, key: int) -> bool:
-        require_sweep_folder(self._sweep, self._folder)
+        require_sweep_folder(self.sweep, self._folder)
         run = self._to_run[key]
         record = stored_record(run)
         if is_still_to_run(run, record):
@@ -158,7 +165,7 @@ class SweepListener(Listener):
             self._write_tables_meanwhile()
 
     def tick(self) -> None:
-        require_sweep_folder(self._sweep, self._folder)
+        require_sweep_folder(self.sweep, self._folder)
         self._display.show(())
         is_last_batch = len(self._went_well) + len(self._running) >= len(self._to_run)
         if self._has_new_end and is_last_batch and self._running and self._pace.is_due:
@@ -170,12 +177,12 @@ class SweepListener(Listener):
             if record is not None and record.owner is not None and record.owner.pid == self._pids[key]:
                 note_stop(run.paths, record.attempt)
         self._display.is_stopping = True
-        is_other = any(run.cell.command for run in self._running.values())  # another program; most end at once
-        line = f"Stopping{': the program is asked to end (SIGTERM)' if is_other else ' after this epoch'}"
+        stops_after_epoch = not self._running or Can.STOP_AFTER_EPOCH in self._can
+        line = f"Stopping{' after this epoch' if stops_after_epoch else ': the program is asked to end (SIGTERM)'}"
         self._say("Stopping at once." if at_once else f"{line}.", here="" if at_once else f"{line}; {_AGAIN}")
 
     def finalize(self, ending: ProcessExit) -> None:
-        require_sweep_folder(self._sweep, self._folder)  # or its end would be written into a folder made for it
+        require_sweep_folder(self.sweep, self._folder)  # or its end would be written into a folder made for it
         key = ending.job.key
         run, pid = self._running[key], self._pids[key]
         if _is_anothers(run, ending, pid):
@@ -286,7 +293,7 @@ class SweepListener(Listener):
         from runmanager.results.result_files import write_tables
 
         with self._pace.writing():
-            write_tables(self._sweep, report=False)
+            write_tables(self.sweep, report=False)
 
     def finish(self, *, interrupted: bool) -> int:
         """Show the tables, write them with the report, and return the command's exit status.
@@ -294,7 +301,7 @@ class SweepListener(Listener):
         Raises `KeyboardInterrupt` if the user does not want to wait for them.
         """
         with self.faults.kept("The sweep"):
-            require_sweep_folder(self._sweep, self._folder)
+            require_sweep_folder(self.sweep, self._folder)
         if self._folder.loss:
             return 1
         for name, (paths, record) in self._unwritten.items():
@@ -302,7 +309,7 @@ class SweepListener(Listener):
                 write_end(paths, record)
         if interrupted:
             self._record_skipped()
-        write_and_show_results(self._sweep, self._console, self.faults, quiet=self._quiet, show=self._show)
+        write_and_show_results(self.sweep, self._console, self.faults, quiet=self._quiet, show=self._show)
         if interrupted:
             return self._interrupted()
         records = [stored_record(run) for run in self._plan]
@@ -334,8 +341,8 @@ class SweepListener(Listener):
         with self.faults.kept("The tables could not be written"):
             self._write_tables()
         if not self._quiet:
-            commands = [command_on(self._sweep, name) for name in ("watch", "table")]
-            self._display.say_commands("The cells are submitted to Slurm. To follow them:", *commands)
+            commands = [command_on(self.sweep, name) for name in ("watch", "table")]
+            self._display.say_commands(f"The cells are submitted to {QUEUE_NAME}. To follow them:", *commands)
 
 
 def write_tables_alone(sweep: SweepPaths) -> None:

@@ -6,17 +6,14 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from hydra.core.utils import JobReturn
-from hydra.plugins.launcher import Launcher
 from rich.console import Console
 
 from runmanager.app.display.final_summary import show_duel, show_results
 from runmanager.app.display.output_console import line_of, make_console
 from runmanager.app.display.sweep_end import announce_end, notification_faults, ring
-from runmanager.app.driver.cell_launching import is_detached, launch_cells, launch_sessions
 from runmanager.app.driver.preflight import (
     predict_skipped,
     refuse_literal_secrets,
@@ -32,12 +29,13 @@ from runmanager.app.driver.sweep_plan import (
     most_measured_epochs,
     named_in_sweep,
     plan_sweep,
+    with_kept_cells,
     write_plan,
 )
 from runmanager.errors import ConfigurationError, SweepError, UsageError
-from runmanager.launching.hydra_launcher import LocalLauncher
+from runmanager.launching.launcher import CellJob, CellLauncher, Trait
 from runmanager.launching.plan import Action, PlannedCells, PlannedRun, stored_record
-from runmanager.launching.slurm.launcher import SlurmLauncher
+from runmanager.launching.work import Work
 from runmanager.race.pairing import Pairing, make_pairing, pairing_notices
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.process import ProcessIdentity
@@ -101,13 +99,13 @@ class SweepDriver:
     """
 
     def __init__(
-        self, program: Program, launcher: Launcher, options: DriverOptions, *, console: Console | None = None
+        self, program: Program, launcher: CellLauncher, options: DriverOptions, *, console: Console | None = None
     ) -> None:
         self._program = program
         self._launcher = launcher
         self._options = options
         self._observer = HeartbeatObserver(limit_seconds=options.heartbeat_timeout)
-        self._queued: dict[str, str] = {}
+        self._queued: Mapping[str, str] = {}
         self._console = console or make_console()
         self._pairing: Pairing | None = None
         self._num_ignored_signals = 0
@@ -117,13 +115,13 @@ class SweepDriver:
     def run(self) -> Sequence[JobReturn]:
         """Run the cells that are missing, and return their results in order; none for a dry run."""
         options = self._options
-        detached = is_detached(self._launcher)
+        detached = self._is_detached
         if faults := notification_faults(options.notify, option=options.notify_name, is_detached=detached):
             raise ConfigurationError(faults)
         self._confirm(num_cells := self._program.count_cells())
         if not self._options.dry_run:
             self._program.get_ready(self._launcher, num_cells=num_cells)  # while the cells are composed and checked
-        grid = self._with_kept_cells(self._program.compose())
+        grid = with_kept_cells(self._program.compose(), restore=options.restore)
         refuse_literal_secrets(self._launcher, grid.cells)
         self._pairing = make_pairing(
             grid.paired, grid.cells, self._launcher, derived=lambda: grid.derived, seed_names=grid.seed_names
@@ -147,11 +145,10 @@ class SweepDriver:
         self._program.check_capacity(self._launcher, batches, take_turns=self._pairing is not None)
         if self._options.dry_run:
             require_creatable_output_root(Path(storage.output_root) if sweep is None else sweep.root)
-            if isinstance(self._launcher, SlurmLauncher):
-                self._launcher.check()
+            self._launcher.check()
             self._program.check(self._launcher, to_run, needs_all=self._needs_all(grid), is_dry_run=True)
             self._print_pairing_notices(grid)
-            self._show(predict_skipped(self._launcher, plan, needs_all=self._needs_all(grid)), sweep, grid)
+            self._show(self._predict_skipped(plan, needs_all=self._needs_all(grid)), sweep, grid)
             return []
         if end_silent_runs(plan, self._observer, apart_from=self._queued, say=self._print_line):
             plan = self._planned(grid, sweep)
@@ -168,29 +165,10 @@ class SweepDriver:
 
         Which devices other launchers find is not known.
         """
-        if not isinstance(self._launcher, LocalLauncher):
+        if Trait.HERE not in self._launcher.traits:
             return {}
-        found = predict_skipped(self._launcher, to_run, needs_all=False)
+        found = self._predict_skipped(to_run)
         return {each.cell.signature: each.why for each in found if each.action is Action.SKIP}
-
-    def _with_kept_cells(self, grid: CellGrid) -> CellGrid:
-        """The grid without the cells that were removed from its sweep, unless they are to be restored."""
-        name, option = grid.storage.name, grid.storage.restore_with
-        if self._options.restore:
-            if name is None:
-                raise UsageError(
-                    f"`{option}` must be given with a sweep's name, got none; a new sweep has no such cells."
-                )
-            return grid
-        earlier = None if name is None else read_sweep_record(SweepPaths(Path(grid.storage.output_root) / name))
-        removed = frozenset(earlier.removed if earlier else ())
-        kept = [cell for cell in grid.cells if cell.signature not in removed]
-        if not kept:
-            raise UsageError(f"Every cell of the command was removed from {name}; `{option}` runs them again.")
-        count = len(grid.cells) - len(kept)
-        left_out = pluralize(count, "cell was removed and is", "cells were removed and are")
-        notes = [f"{left_out} left out; `{option}` runs what was removed again."] if count else []
-        return replace(grid, cells=kept, notes=(*grid.notes, *notes))
 
     def _print_line(self, line: str) -> None:
         if not self._options.quiet:
@@ -203,24 +181,23 @@ class SweepDriver:
     def _planned(self, grid: CellGrid, sweep: SweepPaths | None) -> list[PlannedRun]:
         plan = plan_sweep(self._program, grid, sweep)
         if self._pairing is not None:
-            plan = self._pairing.with_partners(plan, partial(predict_skipped, self._launcher, needs_all=False))
-        if isinstance(self._launcher, SlurmLauncher) and sweep is not None:
-            plan = self._with_queue(self._launcher, grid, plan, sweep)
-        return plan
+            plan = self._pairing.with_partners(plan, self._predict_skipped)
+        return plan if sweep is None else self._with_queue(grid, plan, sweep)
 
-    def _with_queue(
-        self, launcher: SlurmLauncher, grid: CellGrid, plan: list[PlannedRun], sweep: SweepPaths
-    ) -> list[PlannedRun]:
-        """The plan with Slurm's states: a run without its job has ended, and a queued cell is left to its job.
+    def _predict_skipped(self, plan: Sequence[PlannedRun], *, needs_all: bool = False) -> Sequence[PlannedRun]:
+        return predict_skipped(self._launcher, plan, can=self._program.can, needs_all=needs_all)
+
+    def _with_queue(self, grid: CellGrid, plan: list[PlannedRun], sweep: SweepPaths) -> list[PlannedRun]:
+        """The plan with jobs of earlier drivers: a run without its job has ended, and a queued cell is left to its job.
 
         A driver that waits also passes the queued cells to its launcher, which waits for them and submits none twice.
         """
-        if launcher.settle(plan, sweep):
+        if self._launcher.settle(plan, sweep):
             plan = plan_sweep(self._program, grid, sweep)
-        self._queued = queued = launcher.queued(sweep)
-        action = Action.RESUME if launcher.options.wait and not self._options.dry_run else Action.LEAVE
+        self._queued = queued = self._launcher.queued(sweep)
+        action = Action.LEAVE if self._is_detached or self._options.dry_run else Action.RESUME
         return [
-            replace(each, action=action, why=f"Slurm job {queued[each.paths.name]}")
+            replace(each, action=action, why=queued[each.paths.name])
             if each.paths.name in queued and each.action not in (Action.KEEP, Action.REFUSE)
             else each
             for each in plan
@@ -230,7 +207,6 @@ class SweepDriver:
         from runmanager.app.display.plan_table import plan_table
         from runmanager.results.findings.sample_size import detectable_before_running
 
-        workers = self._launcher.options.workers if isinstance(self._launcher, LocalLauncher) else 1
         existing = [each for each in plan if each.action is not Action.SKIP]
         earlier = read_sweep_record(sweep) if sweep else None
         planned = PlannedCells(existing)
@@ -249,7 +225,7 @@ class SweepDriver:
         table = plan_table(
             plan,
             sweep,
-            workers=workers,
+            workers=self._launcher.place.at_once,
             to_find=[] if grid.sides else detectable_before_running(stored, cells, measured, cells=here),
             limit=_MAX_PLAN_ROWS if self._console.is_terminal else None,
             is_duel=bool(grid.sides),
@@ -279,7 +255,7 @@ class SweepDriver:
         cells = {cell.signature: cell for cell in record.planned}
         self._start_ranks = {signature: rank for rank, signature in enumerate(record.starts)}
         self._grid_ranks = {each.cell.signature: rank for rank, each in enumerate(plan)}
-        detached = is_detached(self._launcher)
+        detached = self._is_detached
         try:
             plan = [assign_folder(each, sweep, cells) for each in plan]
             to_run = [run for batch in self._batches([each for each in plan if each.is_to_run]) for run in batch]
@@ -295,9 +271,10 @@ class SweepDriver:
                 skipped=skipped,
                 show=show_duel if grid.sides else self._show_results,
                 resuming=self._resuming_command(grid, sweep),
+                can=self._program.can,
             )
             with handle_signals((signal.SIGINT, signal.SIGTERM), self._on_signal), telling_sweep(sweep.root):
-                returns, interrupted = self._launch(listener, to_run, sweep)
+                returns, interrupted = self._launch(listener, to_run)
                 if detached:
                     listener.leave()
                 status = 0 if detached else self._finish(listener, interrupted=interrupted)
@@ -342,9 +319,7 @@ class SweepDriver:
         command = command_line()
         return command if grid.storage.name is not None else self._options.named(command, sweep.name)
 
-    def _launch(
-        self, listener: SweepListener, to_run: Sequence[PlannedRun], sweep: SweepPaths
-    ) -> tuple[Sequence[JobReturn], bool]:
+    def _launch(self, listener: SweepListener, to_run: Sequence[PlannedRun]) -> tuple[Sequence[JobReturn], bool]:
         """Run the cells, follow those of other drivers, and run what these leave undone.
 
         Returns the launcher's results, and whether the user interrupted. Once a run has begun, an error of the
@@ -357,9 +332,9 @@ class SweepDriver:
                 while True:
                     for batch in self._batches(to_run):
                         if not listener.is_halted:
-                            returns += self._launch_batch(listener, batch, sweep, first)
+                            returns += self._launch_batch(listener, batch, first)
                         first += len(batch)
-                    to_run = [] if is_detached(self._launcher) else listener.follow_other_drivers()
+                    to_run = [] if self._is_detached else listener.follow_other_drivers()
                     if not to_run:
                         return returns, False
                     to_run = [run for batch in self._batches(to_run) for run in batch]
@@ -384,15 +359,42 @@ class SweepDriver:
         return [ordered] if ordered else []
 
     @property
+    def _is_detached(self) -> bool:
+        return Trait.DETACHED in self._launcher.traits
+
+    @property
     def _order(self) -> str | None:
         return None if self._pairing is not None else self._options.order or Order.RANDOM
 
-    def _launch_batch(
-        self, listener: SweepListener, batch: Sequence[PlannedRun], sweep: SweepPaths, first: int
-    ) -> Sequence[JobReturn]:
-        launch = partial(launch_cells, self._program, self._launcher, listener, sweep)
-        if self._pairing is not None:
-            return launch_sessions(self._pairing, listener, launch, batch, first)
-        returns = launch(batch, first)
-        ordered = sorted(range(len(returns)), key=lambda at: self._grid_ranks[batch[at].cell.signature])
-        return [returns[at] for at in ordered]
+    def _launch_batch(self, listener: SweepListener, batch: Sequence[PlannedRun], first: int) -> Sequence[JobReturn]:
+        """Run a batch, whose keys count from `first`: once for each session where its runs take turns.
+
+        Returns the results in the order of the grid, those of the first session.
+        """
+        run = self._launcher.run
+        if self._pairing is None:
+            returns = run(self._jobs(listener, batch, first), listener)
+            ordered = sorted(range(len(returns)), key=lambda at: self._grid_ranks[batch[at].cell.signature])
+            return [returns[at] for at in ordered]
+        sessions = self._pairing.sessions(batch)
+        with listener.sessions(lambda: sessions.has_next):
+            returns = run(self._jobs(listener, batch, first), listener, sessions.start(batch, first))
+            while not listener.is_halted and (again := sessions.next_runs()):
+                first = listener.take(again)
+                run(self._jobs(listener, again, first, is_begun=True), listener, sessions.start(again, first))
+        return returns
+
+    def _jobs(
+        self, listener: SweepListener, batch: Sequence[PlannedRun], first: int, *, is_begun: bool = False
+    ) -> list[CellJob]:
+        """The jobs of a batch; `is_begun`: this command has already run it once."""
+
+        def job_of(key: int, run: PlannedRun) -> CellJob:
+            def work(number: int) -> Work:
+                # A retry within this command resumes, even under resume=never.
+                is_again = is_begun or (number > 1 and listener.has_claimed(key))
+                return self._program.work(self._launcher, run, listener.sweep, key=key, is_again=is_again)
+
+            return CellJob(key, self._program.hydra_overrides(run, listener.sweep), work, run.cell.device, run)
+
+        return [job_of(key, run) for key, run in enumerate(batch, first)]

@@ -42,7 +42,7 @@ from runmanager.tracking.environment.environment import command_line, library_ve
 
 __all__ = [
     *("assign_folder", "end_silent_runs", "mixing_notices", "most_measured_epochs", "named_in_sweep", "plan_sweep"),
-    "write_plan",
+    *("with_kept_cells", "write_plan"),
 ]
 
 _WARMUP_EPOCHS = 1  # at least, in each process
@@ -81,6 +81,27 @@ def plan_sweep(program: Program, grid: CellGrid, sweep: SweepPaths | None) -> li
     if grid.extension_obstacle is None or storage.resume == Resume.NEVER:
         return plan
     return with_continuations(plan, runs, now=now, code_of=code_of, obstacle=grid.extension_obstacle)
+
+
+def with_kept_cells(grid: CellGrid, *, restore: bool) -> CellGrid:
+    """Return the grid without the cells that were removed from its sweep, unless they are to be restored.
+
+    Raises `UsageError` where no cell is left, or no stored sweep is named to restore cells of.
+    """
+    name, option = grid.storage.name, grid.storage.restore_with
+    if restore:
+        if name is None:
+            raise UsageError(f"`{option}` must be given with a sweep's name, got none; a new sweep has no such cells.")
+        return grid
+    earlier = None if name is None else read_sweep_record(SweepPaths(Path(grid.storage.output_root) / name))
+    removed = frozenset(earlier.removed if earlier else ())
+    kept = [cell for cell in grid.cells if cell.signature not in removed]
+    if not kept:
+        raise UsageError(f"Every cell of the command was removed from {name}; `{option}` runs them again.")
+    count = len(grid.cells) - len(kept)
+    left_out = pluralize(count, "cell was removed and is", "cells were removed and are")
+    notes = [f"{left_out} left out; `{option}` runs what was removed again."] if count else []
+    return replace(grid, cells=kept, notes=(*grid.notes, *notes))
 
 
 def named_in_sweep(grid: CellGrid, sweep: SweepPaths | None) -> CellGrid:

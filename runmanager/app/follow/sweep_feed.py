@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from runmanager.app.follow.sweep_state import CellState, SweepReader, SweepState
+from runmanager.launching.job_registry import QUEUE_NAME
 from runmanager.records.files.atomic_files import FileStamp, file_stamp
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import RunRecord
@@ -181,9 +182,9 @@ class SweepFeed:
         return set() if self._is_held else left
 
 
-_SUBMITTED = "handed to Slurm, which cannot be queried from here"
+_SUBMITTED = f"handed to {QUEUE_NAME}, which cannot be queried from here"
 _WAITS_FOR = {
-    True: ("cell waits in Slurm's queue", "cells wait in Slurm's queue"),
+    True: (f"cell waits in {QUEUE_NAME}'s queue", f"cells wait in {QUEUE_NAME}'s queue"),
     False: ("cell waits for a driver", "cells wait for a driver"),
     None: (f"cell was {_SUBMITTED}", f"cells were {_SUBMITTED}"),
 }

@@ -1,6 +1,5 @@
 """A sweep's state read from its files: its cells in order, their runs' states, and whether a driver is at work."""
 
-import shutil
 import time
 from collections import Counter
 from collections.abc import Collection, Container, Hashable, Iterable, Mapping, Sequence
@@ -8,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from runmanager.errors import RecordError
-from runmanager.launching.slurm.job_registry import read_job_registry, states_in_queue
-from runmanager.launching.slurm.queue import WAITING_STATES, SlurmQueue
+from runmanager.launching.job_registry import QUEUE_NAME, JobQueue, read_job_registry, states_in_queue
 from runmanager.records.files.atomic_files import FileStamp, file_stamp
 from runmanager.records.files.paths import RECORD, RunPaths, SweepPaths
 from runmanager.records.host.process import ProcessIdentity
@@ -21,9 +19,9 @@ from runmanager.records.storage.reader import read_record, run_names
 from runmanager.records.sweep.sweep_record import PlannedCell, SweepRecord, read_sweep_record, settings_of_cells
 from runmanager.text import pluralize
 
-__all__ = ["CellState", "SweepReader", "SweepState", "local_slurm_queue"]
+__all__ = ["CellState", "SweepReader", "SweepState"]
 
-_QUERY_SECONDS = 5.0  # between two queries of Slurm
+_QUERY_SECONDS = 5.0  # between two queries of a queue
 _FRESH_NS = 2 * 10**9  # a folder that was changed since may change again within the same tick of its clock
 
 
@@ -32,8 +30,8 @@ class CellState:
     """The state of a cell's run; `planned_name` is that of the run by the plan, if it is there.
 
     `record` has the observed state; None before the run has begun, and if its file cannot be read, for which `damage`
-    is the reason. `is_queued`: whether Slurm has a job for it; None if it was submitted and Slurm does not answer.
-    `is_requeued`: whether Slurm has put the job of a stopped run back into its queue.
+    is the reason. `is_queued`: whether a queue has a job for it; None if it was submitted and no queue answers.
+    `is_requeued`: whether the job of a stopped run was put back into its queue.
     """
 
     paths: RunPaths
@@ -76,7 +74,7 @@ class CellState:
         return "damaged" if self.record is None else str(self.record.status)
 
 
-_WAITING_LABELS = {True: "queued", False: str(Status.PENDING), None: "handed to Slurm"}
+_WAITING_LABELS = {True: "queued", False: str(Status.PENDING), None: f"handed to {QUEUE_NAME}"}
 
 
 @dataclass(frozen=True)
@@ -115,11 +113,11 @@ class SweepReader:
     """Reads a sweep's state repeatedly; unchanged files are not read again.
 
     `observer` judges runs on other hosts by their heartbeats. A driver on another host counts as gone when no record
-    has changed for the same time. `queue` is queried for cells that were submitted to Slurm, if it is given.
+    has changed for the same time. `queue` is queried for cells that were submitted, if it is given.
     """
 
     def __init__(
-        self, paths: SweepPaths, *, observer: HeartbeatObserver | None = None, queue: SlurmQueue | None = None
+        self, paths: SweepPaths, *, observer: HeartbeatObserver | None = None, queue: JobQueue | None = None
     ) -> None:
         self.paths = paths
         self.observer = observer or HeartbeatObserver()
@@ -173,13 +171,14 @@ class SweepReader:
     def _with_job(self, cell: CellState, jobs: Mapping[str, str | None]) -> CellState:
         job = jobs.get(cell.paths.name, "")
         # A job that was queued before its run ended does not count as requeued.
-        is_requeued = cell.is_ended and job in WAITING_STATES and self._queried_at >= self._changed_at
+        is_waiting = self._queue is not None and job in self._queue.waiting
+        is_requeued = cell.is_ended and is_waiting and self._queried_at >= self._changed_at
         return replace(cell, is_queued=None if job is None else bool(job), is_requeued=is_requeued)
 
     def _read_jobs(self) -> Mapping[str, str | None]:
-        """The state of the job of each cell that was submitted to Slurm, by the name of its folder; "" if it is gone.
+        """The state of the job of each cell that was submitted, by the name of its folder; "" if it is gone.
 
-        A state is None if Slurm does not answer. Raises `RecordError` if the job registry is damaged.
+        A state is None if the queue does not answer. Raises `RecordError` if the job registry is damaged.
         """
         now = self.observer.clock()
         if now - self._queried_at >= _QUERY_SECONDS:
@@ -249,8 +248,3 @@ def _in_order(planned: Sequence[PlannedCell], runs: Sequence[CellState], sweep: 
     shown = {cell.paths.name for cell in cells}
     others = [run for run in runs if run.paths.name not in shown]
     return cells + [run for run in others if run.damage or run.record is not None]
-
-
-def local_slurm_queue() -> SlurmQueue | None:
-    """Return Slurm's queue, or None if its commands are not on PATH."""
-    return SlurmQueue() if shutil.which("squeue") else None

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from runmanager.app.follow.sweep_state import CellState, SweepReader, local_slurm_queue
+from runmanager.app.follow.sweep_state import CellState, SweepReader
 from runmanager.app.request.override_quoting import format_override
 from runmanager.errors import RecordError, UsageError
+from runmanager.launching.job_registry import QUEUE_NAME
+from runmanager.launching.launchers import local_queue
 from runmanager.records.files.atomic_files import locked_folder
 from runmanager.records.files.paths import RunPaths, SweepPaths, folder_name_fault, is_folder_name
 from runmanager.records.host.process import ProcessIdentity
@@ -62,12 +64,12 @@ def trash_of(output_root: Path) -> Path:
 
 
 def require_rest(sweep: SweepPaths, run: RunPaths | None = None) -> None:
-    """Check that no process works on a sweep, or may do so on another host, and that none of its jobs is in Slurm.
+    """Check that no process works on a sweep, or may do so on another host, and that none of its jobs is in a queue.
 
     With `run`, other runs of the sweep that are running without a driver are not an obstacle. Raises `UsageError` for
     living ones, and `RecordError` for a damaged sweep.json, which cannot tell.
     """
-    reader = SweepReader(sweep, queue=local_slurm_queue())
+    reader = SweepReader(sweep, queue=local_queue())
     state = reader.read()
     cells = [cell for cell in state.cells if run is None or cell.paths.name == run.name]
     if alive := [cell for cell in cells if cell.is_running]:
@@ -76,10 +78,10 @@ def require_rest(sweep: SweepPaths, run: RunPaths | None = None) -> None:
         where = ", ".join(f"process {each.pid} on {each.host}" for each in reader.drivers_at_work)
         may = "is" if state.is_driven else "may be"
         raise UsageError(f"{sweep.root} must be at rest, got {where}, which {may} at work on it; end it there first.")
-    # Without an answer of Slurm, a cell that has not ended may still have a job.
+    # Without an answer of the queue, a cell that has not ended may still have a job.
     queued = [cell for cell in cells if cell.is_queued or (cell.is_queued is None and not cell.is_ended)]
     if queued:
-        jobs = f"{len(queued)} of its cells may have jobs in Slurm"
+        jobs = f"{len(queued)} of its cells may have jobs in {QUEUE_NAME}"
         raise UsageError(f"{sweep.root} must be at rest, got it while {jobs}; cancel them first.")
 
 

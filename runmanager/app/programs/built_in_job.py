@@ -4,7 +4,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig
 
 from runmanager.app.compose.cell_loader import CellLoader
@@ -13,13 +12,13 @@ from runmanager.app.compose.grid_rules import GridRules, excluded_notes
 from runmanager.app.compose.override_grid import read_override_grid
 from runmanager.app.compose.schema import Config
 from runmanager.app.driver.host_capacity import check_host_capacity
-from runmanager.app.driver.preflight import check_cells, warm_up
-from runmanager.app.driver.program import CellGrid, Storage
+from runmanager.app.driver.preflight import check_cells
+from runmanager.app.driver.program import Can, CellGrid, Program, Storage
 from runmanager.app.programs.sweep_settings import run_folder_overrides
 from runmanager.app.request.override_quoting import quote_text
 from runmanager.app.request.sweep_request import CONTINUES, RUN_NAME
 from runmanager.errors import ConfigurationError
-from runmanager.launching.hydra_launcher import refuse_several_processes
+from runmanager.launching.launcher import CellLauncher
 from runmanager.launching.plan import Action, Cell, PlannedRun, Resume
 from runmanager.launching.work import Work
 from runmanager.race.pairing import infer_compared_axis
@@ -106,8 +105,10 @@ def _sources(settings: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(settings.get(name) for name in _VALIDATED_BY)
 
 
-class BuiltInJob:
+class BuiltInJob(Program):
     """The job that `python -m runmanager` trains, given by the overrides `words`, `rules` and the `sides` of a duel."""
+
+    can = frozenset({Can.FIND_DEVICES, Can.STOP_AFTER_EPOCH})
 
     def __init__(
         self,
@@ -130,9 +131,9 @@ class BuiltInJob:
     def count_cells(self) -> int:
         return read_override_grid(self._loader, self._words, self._rules).num_cells * max(1, len(self._sides))
 
-    def get_ready(self, launcher: Launcher, *, num_cells: int) -> None:
+    def get_ready(self, launcher: CellLauncher, *, num_cells: int) -> None:
         if num_cells >= _WARM_UP_FROM:
-            warm_up(launcher, num_jobs=num_cells)
+            launcher.engine.get_ready(num_jobs=num_cells)
 
     def compose(self) -> CellGrid:
         grid = self._grid()
@@ -194,13 +195,13 @@ class BuiltInJob:
         return ""
 
     def check_capacity(
-        self, launcher: Launcher, batches: Sequence[Sequence[PlannedRun]], *, take_turns: bool = False
+        self, launcher: CellLauncher, batches: Sequence[Sequence[PlannedRun]], *, take_turns: bool = False
     ) -> None:
-        refuse_several_processes(launcher, "the built-in job")
+        launcher.refuse_several_processes("the built-in job")
         check_host_capacity(launcher, map(self._configs_of, batches), take_turns=take_turns)
 
     def check(
-        self, launcher: Launcher, to_run: Sequence[PlannedRun], *, needs_all: bool, is_dry_run: bool = False
+        self, launcher: CellLauncher, to_run: Sequence[PlannedRun], *, needs_all: bool, is_dry_run: bool = False
     ) -> None:
         configs = self._configs_of(to_run)
         check_cells(launcher, configs, given=self._given, needs_all=needs_all, is_dry_run=is_dry_run)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.types import Override
-from hydra.plugins.launcher import Launcher
 from omegaconf import DictConfig
 from rich.console import Console
 
@@ -21,7 +20,7 @@ from runmanager.app.display.output_console import make_console
 from runmanager.app.driver.preflight import check_cells, require_output_root
 from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_internals import hydra_words
-from runmanager.launching.hydra_launcher import LocalLauncher
+from runmanager.launching.launcher import CellLauncher, Trait
 from runmanager.race.answer import Answer, show_answer, write_tuning
 from runmanager.race.built_in_track import BuiltInTrack, Entry
 from runmanager.race.contender import Seen
@@ -74,7 +73,7 @@ class TuneRequest:
 
 
 def tune_built_in(
-    loader: CellLoader, master: DictConfig, words: Sequence[str], launcher: Launcher, asked: Mapping[str, Any]
+    loader: CellLoader, master: DictConfig, words: Sequence[str], launcher: CellLauncher, asked: Mapping[str, Any]
 ) -> None:
     """Race the settings of the command `words`, and print and write what was found.
 
@@ -82,7 +81,7 @@ def tune_built_in(
     race, and `SystemExit` after an interrupt and where they fail in it.
     """
     request = TuneRequest(**asked)
-    if not isinstance(launcher, LocalLauncher):
+    if Trait.HERE not in launcher.traits:
         way_out = "contenders take turns on one machine: use `hydra/launcher=local`"
         raise ConfigurationError([fault("hydra/launcher", "be local for a race", "another one", way_out)])
     console = make_console()
@@ -159,7 +158,7 @@ class _Given:
     threads: int | None = None
 
     @classmethod
-    def read(cls, overrides: Sequence[Override], request: TuneRequest, launcher: LocalLauncher) -> "_Given":
+    def read(cls, overrides: Sequence[Override], request: TuneRequest, launcher: CellLauncher) -> "_Given":
         """Raise `ConfigurationError` for several values of a setting that is not raced, and for repeated values."""
         single: dict[str, str] = {}
         lists: dict[str, list[str]] = {}

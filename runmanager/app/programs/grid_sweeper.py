@@ -22,6 +22,7 @@ from runmanager.app.request.sweep_request import CONTINUES, RUN_NAME, flag_of, o
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_internals import hydra_words, store_config
 from runmanager.launching.hydra_launcher import register_plugin
+from runmanager.launching.launcher import with_traits
 from runmanager.records.settings.secrets import declare_secrets
 from runmanager.validation import fault
 
@@ -75,8 +76,9 @@ class GridSweeper(Sweeper):
         self._master = config
         context = HydraContext(config_loader=self._loader, callbacks=hydra_context.callbacks)
         # Instantiated here, so that a wrong launcher setting is rejected first.
-        self._launcher = Plugins.instance().instantiate_launcher(
-            hydra_context=context, task_function=task_function, config=config
+        plugins = Plugins.instance()
+        self._launcher = with_traits(
+            plugins.instantiate_launcher(hydra_context=context, task_function=task_function, config=config)
         )
 
     def sweep(self, arguments: list[str]) -> Any:

@@ -8,13 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hydra.plugins.launcher import Launcher
-
 from runmanager.app.display.output_console import make_console
 from runmanager.app.driver.program import CellGrid, Program
 from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
 from runmanager.errors import ConfigurationError, SweepError
-from runmanager.launching.hydra_launcher import LocalLauncher
+from runmanager.launching.launcher import CellLauncher, Trait
 from runmanager.launching.plan import Cell, Resume
 from runmanager.race.answer import Answer, show_answer, write_tuning
 from runmanager.race.heat import Factor, Heat, Settings, repetition_faults
@@ -75,7 +73,7 @@ class RacedValues:
 def race_whole_runs(
     program: Program,
     values: RacedValues,
-    launcher: Launcher,
+    launcher: CellLauncher,
     *,
     call: Sequence[str],
     fixed: Sequence[str] = (),
@@ -89,7 +87,7 @@ def race_whole_runs(
     the settings in the command of a single run. `began` is the time at which the `seconds` begin, on the monotonic
     clock. Raises `RunManagerError` where nothing has been run.
     """
-    if not isinstance(launcher, LocalLauncher):
+    if Trait.HERE not in launcher.traits:
         raise ConfigurationError([fault("hydra/launcher", "be runmanager for a race", "another one")])
     console = make_console()
     # Runs at a time would disturb one another, and the end of one must not keep others from beginning.
@@ -130,7 +128,7 @@ class _SomeCells:
 class _WholeRuns:
     """Runs the contenders of a heat in rounds, each in a random order, `until` a monotonic time. See `Track`."""
 
-    def __init__(self, program: Program, values: RacedValues, launcher: Launcher, *, until: float) -> None:
+    def __init__(self, program: Program, values: RacedValues, launcher: CellLauncher, *, until: float) -> None:
         self._program = program
         self._values = values
         self._launcher = launcher

@@ -12,8 +12,7 @@ from runmanager.app.compose.schema import Config, conf_folder, group_choices
 from runmanager.app.reference.option_fields import Setting, field_sentences, settings_of
 from runmanager.app.request.grid_sweeper_options import GridSweeperOptions
 from runmanager.errors import UsageError
-from runmanager.launching.options import LocalOptions
-from runmanager.launching.slurm.options import SlurmOptions
+from runmanager.launching.launchers import LAUNCHERS
 from runmanager.tracking.options import EarlyStopOptions, TensorBoardOptions
 from runmanager.training.options.groups import OPTION_TYPES
 from runmanager.training.options.job import CheckpointOptions
@@ -88,11 +87,15 @@ def _presets() -> Section:
 
 def _launchers() -> list[Section]:
     prefix, group = "hydra.launcher", "hydra/launcher"
-    local = settings_of(LocalOptions, prefix=f"{prefix}.", choice="local", without=_HIDDEN)
-    slurm = settings_of(SlurmOptions, prefix=f"{prefix}.", choice="slurm", without=_HIDDEN)
-    choices = {"local": "One process per run, on this machine.", "slurm": "One job per run, on a Slurm cluster."}
-    sentence = "Where and how runs are started; other Hydra applications call them runmanager and runmanager_slurm."
-    return [Section(prefix, group, sentence, _merged([*local, *slurm]), choices, "local")]
+    settings = [
+        setting
+        for name, each in LAUNCHERS.items()
+        for setting in settings_of(each.options, prefix=f"{prefix}.", choice=name, without=_HIDDEN)
+    ]
+    choices = {name: each.sentence for name, each in LAUNCHERS.items()}
+    names = " and ".join(each.hydra_name for each in LAUNCHERS.values())
+    sentence = f"Where and how runs are started; other Hydra applications call them {names}."
+    return [Section(prefix, group, sentence, _merged(settings), choices, "local")]
 
 
 def _sweepers() -> list[Section]:

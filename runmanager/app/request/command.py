@@ -174,9 +174,10 @@ class Command:
         ]
 
     @property
-    def launcher_settings(self) -> list[str]:
-        """The settings NAME=VALUE that only its launcher has."""
-        return [*self.request.launcher_option, *self.request.slurm]
+    def launcher_settings(self) -> list[tuple[str, str]]:
+        """The settings NAME=VALUE that only its launcher has, each after the option that gives it."""
+        given = {"--launcher-option": self.request.launcher_option, "--slurm": self.request.slurm}
+        return [(option, word) for option, words in given.items() for word in words]
 
     def hydra_words(self, kind: Kind) -> list[str]:
         """Return the options as settings of Hydra, without those that a word of the command gives already."""
@@ -197,7 +198,7 @@ class Command:
             # Ranks are a number to Hydra, which sweeps over no settings of its own.
             is_number = each.name == "processes" and value.isdecimal()
             yield each.flag, format_override(name, int(value) if is_number else value)
-        for word in self.launcher_settings:
+        for _, word in self.launcher_settings:
             yield "--launcher-option", f"hydra.launcher.{word}"
 
 

@@ -33,19 +33,19 @@ def watch(
     """
     from runmanager.app.display.output_console import make_console
     from runmanager.app.display.watching import follow_sweep, show_state
-    from runmanager.app.follow.sweep_state import local_slurm_queue
+    from runmanager.launching.launchers import local_queue
 
     if faults := timeout_faults("--heartbeat-timeout", heartbeat_timeout):
         raise UsageError(faults[0])
     paths = find_sweep(sweep)
     console = make_console()
     if once:
-        return show_state(paths, console, queue=local_slurm_queue())
+        return show_state(paths, console, queue=local_queue())
     try:
         return follow_sweep(
             paths,
             console,
-            queue=local_slurm_queue(),
+            queue=local_queue(),
             observer=HeartbeatObserver(limit_seconds=heartbeat_timeout),
             metric=metric,
         )

@@ -3,11 +3,10 @@
 import contextlib
 import os
 import pickle
-import re
 import signal
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import connection
@@ -17,80 +16,24 @@ from typing import Any
 
 from runmanager.launching.local.forkserver import ProcessStarter, StartedProcess, kill_group
 from runmanager.launching.local.gpus import EVERY_GPU, GpuSlots, Lease
-from runmanager.launching.local.interrupt_counter import InterruptCounter
+from runmanager.launching.local.job_loop import Engine
 from runmanager.launching.local.jobs import Job, Listener, ProcessExit
 from runmanager.launching.local.time_limits import LimitWatch
 from runmanager.launching.local.turns import Turns
 from runmanager.launching.local.worker import Raised, Request, Returned
-from runmanager.launching.options import RETRIED
 from runmanager.records.host.gpus import VISIBLE_VARIABLE
-from runmanager.records.host.process import usable_cores
+from runmanager.records.host.process import OF_TASK, usable_cores
 from runmanager.records.run.status import Outcome, Reason, Status
 
-__all__ = ["Job", "Listener", "LocalEngine", "ProcessExit", "Retries", "call_in_process"]
+__all__ = ["Job", "Listener", "LocalEngine", "ProcessExit", "call_in_process"]
 
-# Variables of Slurm and MPI that say which of several tasks the driver is.
-_TASK_OF_DRIVER = re.compile(
-    r"SLURM_(?:PROCID|LOCALID|NODEID|NPROCS|NTASKS\w*|(?:STEP_)?TASKS_PER_NODE|STEP_NUM_TASKS|TASK_PID|GTIDS)"
-    r"|PMI\w?_.*|(?:OMPI|MV2)_COMM_WORLD_.*"
-)
 _TICK_SECONDS = 0.2
 _EXIT_TIMEOUT = 30.0
-_MAX_WAITING = 1000  # jobs that wait for a GPU while a later one may start
-
-
-@dataclass(frozen=True)
-class Retries:
-    """The number of further tries of a job that ended for one of `reasons`."""
-
-    times: int = 0
-    reasons: tuple[str, ...] = RETRIED
-
-
-@dataclass(frozen=True)
-class _Try:
-    """A job and the number of this try of it, from 1."""
-
-    job: Job
-    number: int = 1
-
-
-class _JobQueue:
-    """Takes each of `jobs` only when there is room for it."""
-
-    def __init__(self, jobs: Iterable[Job], slots: GpuSlots) -> None:
-        self._jobs = iter(jobs)
-        self._slots = slots
-        self._waiting: list[_Try] = []
-
-    def take(self) -> tuple[_Try, Lease] | None:
-        """Return the next job that may start now, with its GPU slots; None if there is none."""
-        for index, each in enumerate(self._waiting):
-            lease = self._lease(each)
-            if lease is not None:
-                del self._waiting[index]
-                return each, lease
-        while len(self._waiting) < _MAX_WAITING:
-            job = next(self._jobs, None)
-            if job is None:
-                return None
-            lease = self._lease(_Try(job))
-            if lease is not None:
-                return _Try(job), lease
-            self._waiting.append(_Try(job))
-        return None
-
-    def put_back(self, ended: _Try) -> None:
-        """Queue a job for its next try, before all jobs that have not started."""
-        self._waiting.insert(0, _Try(ended.job, ended.number + 1))
-
-    def _lease(self, each: _Try) -> Lease | None:
-        return Lease() if each.job.gpus is None else self._slots.take(each.job.gpus)
 
 
 @dataclass
 class _Child:
-    task: _Try
+    job: Job
     lease: Lease
     started: StartedProcess
     watch: LimitWatch
@@ -109,14 +52,13 @@ class _Child:
         return self.started.pipe
 
 
-class LocalEngine:
+class LocalEngine(Engine):
     """Runs jobs on this machine, `workers` at a time, each in a process forked from one that has imported `preload`.
 
-    After the first Ctrl-C or SIGTERM no job starts, and the running ones get SIGTERM and may finish their epoch; the
-    second kills them. They die when the driver dies, however it dies. `slots` are the GPU slots. With `stop_on_error`
-    no job starts after the first that did not succeed and is not tried again. A process that has answered but does not
-    exit, held up by a thread or a loader's worker, is killed after `exit_timeout` seconds; its answer stands. With
-    `turns` all jobs live together, and only one at a time uses the machine. `threads` are those of a job.
+    A job that is to stop gets SIGTERM. All die when the driver dies, however it dies. `slots` are the GPU slots. A
+    process that has answered but does not exit, held up by a thread or a loader's worker, is killed after
+    `exit_timeout` seconds; its answer stands. With `turns` all jobs live together, and only one at a time uses the
+    machine. `threads` are those of a job.
     """
 
     def __init__(
@@ -125,8 +67,6 @@ class LocalEngine:
         workers: int = 1,
         preload: Sequence[str] = (),
         slots: GpuSlots | None = None,
-        retries: Retries | None = None,
-        stop_on_error: bool = False,
         turns: Turns | None = None,
         threads: int | None = None,
         exit_timeout: float = _EXIT_TIMEOUT,
@@ -137,64 +77,53 @@ class LocalEngine:
         self._given_threads = threads
         self._exit_timeout = exit_timeout
         self._slots = slots or GpuSlots()
-        self._retries = retries or Retries()
-        self._stop_on_error = stop_on_error
         self._starter = ProcessStarter(preload=preload, environment=_server_environment(self._num_working))
-        self._interrupts = InterruptCounter()
-        self._is_halted = False
+        self._children: list[_Child] = []
 
     def get_ready(self, *, num_jobs: int) -> None:
         """Start to import what jobs need, if that has not started; else the first job of `run` waits for it."""
         self._starter.get_ready(num_jobs=num_jobs)
 
     @property
-    def was_interrupted(self) -> bool:
-        """Whether the user asked to stop."""
-        return bool(self._interrupts)
+    def has_room(self) -> bool:
+        return len(self._children) < self._workers
 
-    def run(self, jobs: Iterable[Job], listener: Listener) -> None:
-        """Run all jobs until the last has ended, taking each from `jobs` only when there is room for it."""
-        queue = _JobQueue(jobs, self._slots)
-        children: list[_Child] = []
-        self._is_halted = False
-        with self._interrupts.counting():
-            try:
-                while True:
-                    self._fill(children, queue, listener)
-                    if not children:
-                        return
-                    self._wait(children)
-                    self._handle_interrupts(children, listener)
-                    self._enforce_limits(children)
-                    for child in [child for child in children if child.process.exitcode is not None]:
-                        children.remove(child)
-                        self._end(child, queue, listener)
-                    listener.tick()
-            finally:
-                for child in children:
-                    _kill(child)
-                    self._reap(child)
+    @property
+    def is_idle(self) -> bool:
+        return not self._children
 
-    def _fill(self, children: list[_Child], queue: _JobQueue, listener: Listener) -> None:
-        while len(children) < self._workers and not self._interrupts and not self._is_halted:
-            taken = queue.take()
-            if taken is None:
-                return
-            task, lease = taken
-            try:
-                children.append(self._start(task, lease))
-            except BaseException:
-                self._slots.release(lease)
-                raise
-            listener.started(task.job, children[-1].process.pid)
+    def start(self, job: Job, number: int, listener: Listener) -> bool:
+        lease = Lease() if job.gpus is None else self._slots.take(job.gpus)
+        if lease is None:
+            return False
+        try:
+            child = self._start(job, number, lease)
+        except BaseException:
+            self._slots.release(lease)
+            raise
+        self._children.append(child)
+        listener.started(job, child.process.pid)
+        return True
 
-    def _start(self, task: _Try, lease: Lease) -> _Child:
-        job, turns = task.job, self._turns
+    def observe(self, listener: Listener, may_retry: Callable[[Job], bool]) -> Iterator[ProcessExit]:
+        self._enforce_limits()
+        for child in [child for child in self._children if child.process.exitcode is not None]:
+            self._children.remove(child)
+            yield self._reap(child)
+
+    def close(self) -> None:
+        while self._children:
+            child = self._children.pop()
+            _kill(child)
+            self._reap(child)
+
+    def _start(self, job: Job, number: int, lease: Lease) -> _Child:
+        turns = self._turns
         client = turns.add(job.key)
         try:
             request = Request(
                 function=job.function,
-                arguments=job.arguments if job.prepare is None else job.prepare(task.number),
+                arguments=job.arguments if job.prepare is None else job.prepare(number),
                 environment=_environment(lease),
                 folder=str(Path.cwd()),
                 threads=self._threads(),
@@ -208,10 +137,10 @@ class LocalEngine:
         finally:
             if client is not None:
                 client.close()
-        return _Child(task, lease, started, LimitWatch(job.limits, clock=partial(turns.clock, job.key)))
+        return _Child(job, lease, started, LimitWatch(job.limits, clock=partial(turns.clock, job.key)))
 
-    def _enforce_limits(self, children: Sequence[_Child]) -> None:
-        for child in children:
+    def _enforce_limits(self) -> None:
+        for child in self._children:
             if child.verdict is not None or child.process.exitcode is not None:
                 continue
             if child.answer is None:
@@ -221,20 +150,6 @@ class LocalEngine:
             elif time.monotonic() - child.answered_at >= self._exit_timeout:
                 _kill(child)
 
-    def _end(self, child: _Child, queue: _JobQueue, listener: Listener) -> None:
-        ending = self._reap(child)
-        listener.finalize(ending)
-        outcome = listener.outcome(ending)
-        number, times = child.task.number, self._retries.times
-        if number <= times and outcome.reason in self._retries.reasons and not (self._interrupts or self._is_halted):
-            listener.retrying(ending, outcome, tries=number, of=times + 1)
-            queue.put_back(child.task)
-            return
-        listener.ended(ending)
-        if self._stop_on_error and not outcome.status.is_success and not (self._interrupts or self._is_halted):
-            self._is_halted = True
-            listener.halted()
-
     def _threads(self) -> int:
         """Return the number of threads per job: the given one, OMP_NUM_THREADS, or an equal share of the cores."""
         if self._given_threads is not None:
@@ -242,11 +157,11 @@ class LocalEngine:
         given = os.environ.get("OMP_NUM_THREADS", "")
         return int(given) if given.isdigit() and int(given) > 0 else max(1, usable_cores() // self._num_working)
 
-    def _wait(self, children: Sequence[_Child]) -> None:
-        watched: list[Any] = [child.process.sentinel for child in children]
-        watched += [child.pipe for child in children if child.answer is None and not child.is_pipe_closed]
+    def wait(self) -> None:
+        watched: list[Any] = [child.process.sentinel for child in self._children]
+        watched += [child.pipe for child in self._children if child.answer is None and not child.is_pipe_closed]
         ready = self._wait_for_any(watched)
-        for child in children:
+        for child in self._children:
             if child.pipe in ready:
                 _receive_answer(child)
             if child.process.sentinel in ready:
@@ -270,10 +185,10 @@ class LocalEngine:
         if child.started.is_lost() and child.verdict is None:
             child.verdict = Outcome(Status.CRASHED, Reason.VANISHED, "the process that had started it was killed")
         kill_group(child.process.pid)  # what the run may have left, as a loader's workers
-        self._turns.remove(child.task.job.key)
+        self._turns.remove(child.job.key)
         self._slots.release(child.lease)
         ending = ProcessExit(
-            child.task.job,
+            child.job,
             child.process.exitcode,
             child.answer,
             was_stopped=child.was_stopped and not isinstance(child.answer, Returned),
@@ -282,12 +197,8 @@ class LocalEngine:
         child.process.close()
         return ending
 
-    def _handle_interrupts(self, children: Sequence[_Child], listener: Listener) -> None:
-        if not self._interrupts.take():
-            return
-        at_once = self._interrupts.is_immediate
-        listener.stopping(at_once=at_once)
-        for child in children:
+    def stop(self, *, at_once: bool) -> None:
+        for child in self._children:
             child.was_stopped = True
             if at_once:
                 _kill(child)
@@ -309,8 +220,8 @@ def call_in_process(engine: LocalEngine, function: Callable[..., Any], *argument
     Raises `KeyboardInterrupt` if the user asked to stop.
     """
     listener = _EndingListener()
-    engine.run([Job(-1, function, arguments, gpus=EVERY_GPU)], listener)
-    if listener.ending is None or engine.was_interrupted:
+    was_interrupted = engine.run([Job(-1, function, arguments, gpus=EVERY_GPU)], listener)
+    if listener.ending is None or was_interrupted:
         raise KeyboardInterrupt
     return listener.ending
 
@@ -324,7 +235,7 @@ def _server_environment(workers: int) -> dict[str, str]:
 
 def _environment(lease: Lease) -> dict[str, str]:
     # A job is a program of its own: as the driver's task, one of several, it would take itself for one of their ranks.
-    variables = {name: value for name, value in os.environ.items() if not _TASK_OF_DRIVER.fullmatch(name)}
+    variables = {name: value for name, value in os.environ.items() if not OF_TASK.fullmatch(name)}
     return variables if lease.visible is None else {**variables, VISIBLE_VARIABLE: lease.visible}
 
 

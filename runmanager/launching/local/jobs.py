@@ -38,7 +38,8 @@ class ProcessExit:
 
     `answer` is what the process sent, None if it could not send; then `exit_code` counts, negative for a signal.
     `was_stopped` is True if it ended without a result after an interrupt, asked by the engine or killed. `verdict` is
-    the outcome that the engine decided, where it killed the job for a limit or lost its process.
+    the outcome that the engine decided, where it killed the job for a limit or lost its process. `displaced` is that of
+    a job that has lost its place and is to be tried again.
     """
 
     job: Job
@@ -46,6 +47,7 @@ class ProcessExit:
     answer: Returned | Raised | None
     was_stopped: bool = False
     verdict: Outcome | None = None
+    displaced: Outcome | None = None
 
 
 def outcome_of_exit(ending: ProcessExit) -> Outcome:
@@ -68,7 +70,12 @@ def _error_of(ending: ProcessExit) -> Outcome:
 
 
 class Listener:
-    """Receives the events of jobs in the driver's main thread. The base class ignores them."""
+    """Receives the events of jobs in the driver's main thread. The base class ignores them.
+
+    `when_ended` (`module:name`) is called with the sweep's paths after each run where no driver waits.
+    """
+
+    when_ended: str | None = None
 
     def wants(self, key: int) -> bool:
         """Whether to run the job of this key; called when it would start."""

@@ -16,6 +16,7 @@ import msgspec
 
 from runmanager.errors import RecordError
 from runmanager.launching.hydra_internals import keep_imported_main_quiet
+from runmanager.launching.job_registry import jobs_folder
 from runmanager.launching.local.engine import Job, Listener, LocalEngine, ProcessExit
 from runmanager.launching.local.jobs import outcome_of_exit
 from runmanager.launching.local.multiprocessing_internals import restore_interpreter_state, start_forkserver
@@ -139,7 +140,7 @@ def run_slurm_job(request: SlurmRequest) -> Report:
     os.environ.update(request.environment)
     os.chdir(request.driver_state["dir"])
     job = _job_name()
-    note = owner_note(request.sweep.slurm, job)
+    note = owner_note(jobs_folder(request.sweep), job)
     is_resumed = request.is_resumed or note.exists()
     if request.run is not None and note.exists():
         _end_earlier(request.run, note)

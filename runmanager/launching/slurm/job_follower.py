@@ -1,8 +1,8 @@
-"""The driver's wait for its Slurm jobs: reports their starts and ends, and resubmits cells that Slurm has stopped."""
+"""Jobs in Slurm's queue as an engine: reports their starts and ends, and says which of them Slurm has stopped."""
 
 import pickle
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 
 from runmanager.errors import RecordError
-from runmanager.launching.local.interrupt_counter import InterruptCounter
+from runmanager.launching.local.job_loop import Engine
 from runmanager.launching.local.jobs import Job, Listener, ProcessExit, outcome_of_exit
 from runmanager.launching.local.worker import Raised
 from runmanager.launching.plan import PlannedRun
-from runmanager.launching.slurm.job import Report, owner_note
+from runmanager.launching.slurm.job import Report, SlurmRequest, owner_note
 from runmanager.launching.slurm.options import SlurmOptions
-from runmanager.launching.slurm.queue import WAITING_STATES, JobEnd, SlurmQueue
+from runmanager.launching.slurm.queue import JobEnd, SlurmQueue
 from runmanager.records.files.atomic_files import read_bytes
 from runmanager.records.files.file_errors import UNREADABLE
 from runmanager.records.host.process import ProcessIdentity
@@ -25,7 +25,7 @@ from runmanager.records.storage.reader import read_epochs, read_record
 from runmanager.records.storage.run_end import end_gone_run
 from runmanager.text import pluralize
 
-__all__ = ["SubmittedCell", "follow", "outcome_of_job", "read_report"]
+__all__ = ["SlurmJobs", "SubmittedCell", "outcome_of_job", "read_report"]
 
 _TICK_SECONDS = 0.2
 # A job's report may reach this host later than its end does.
@@ -36,15 +36,20 @@ _STOPPED_BY_SLURM = ("PREEMPTED", "TIMEOUT", "NODE_FAIL", "BOOT_FAIL", "REQUEUED
 
 @dataclass
 class SubmittedCell:
-    """A submitted cell: its key in a listener, its job, and its run where the application keeps run folders."""
+    """A cell: its key in a listener, its name in the job registry, the request for its job, and its last job."""
 
     key: int
-    job: str
-    run: PlannedRun | None
-    num_resubmissions: int = 0
+    name: str
+    request: SlurmRequest
+    job: str = ""
     has_started: bool = False
     num_polls_missing: int = 0
     epochs_before: int = 0
+
+    @property
+    def run(self) -> PlannedRun | None:
+        """Its run, where the application keeps run folders."""
+        return self.request.run
 
     @property
     def num_epochs(self) -> int:
@@ -56,79 +61,104 @@ class SubmittedCell:
         except RecordError:
             return 0
 
+    @property
+    def as_job(self) -> Job:
+        return Job(self.key, _remote_job)
 
-def follow(
-    submitted: Sequence[SubmittedCell],
-    listener: Listener,
-    *,
-    queue: SlurmQueue,
-    options: SlurmOptions,
-    folder: Path,
-    submit_again: Callable[[SubmittedCell], str],
-) -> bool:
-    """Wait until every cell has ended for good, and return whether the user asked to stop.
 
-    The first Ctrl-C or SIGTERM cancels jobs that have not started and lets running epochs end; the second kills all
-    jobs. `folder` is where jobs write their reports; `submit_again` returns the new job.
+class SlurmJobs(Engine):
+    """The jobs of `cells` in Slurm's queue, which has room for all of them: they are submitted together.
+
+    `folder` is where jobs write their reports. `submit` submits cells and returns those that have a job,
+    `submit_again` submits one that Slurm has stopped. Jobs that have not started are cancelled when all are to stop.
     """
-    return _Follower(listener, queue, options, folder, submit_again).follow(submitted)
 
+    has_room = True
 
-class _Follower:
     def __init__(
         self,
-        listener: Listener,
-        queue: SlurmQueue,
+        cells: Sequence[SubmittedCell],
         options: SlurmOptions,
+        queue: SlurmQueue,
         folder: Path,
-        submit_again: Callable[[SubmittedCell], str],
+        *,
+        submit: Callable[[Sequence[SubmittedCell]], Sequence[SubmittedCell]],
+        submit_again: Callable[[SubmittedCell], None],
     ) -> None:
-        self._listener = listener
-        self._queue = queue
+        self._cells = {each.key: each for each in cells}
         self._options = options
+        self._queue = queue
         self._folder = folder
+        self._submit = submit
         self._submit_again = submit_again
+        self._handed: list[SubmittedCell] = []
         self._active: list[SubmittedCell] = []
-        self._to_submit: list[SubmittedCell] = []
-        self._interrupts = InterruptCounter()
+        self._has_waiting_array = False
+        self._is_stopping = False
+        self._due = 0.0
 
-    def follow(self, submitted: Sequence[SubmittedCell]) -> bool:
-        self._active = list(submitted)
-        for each in self._active:
+    @property
+    def is_idle(self) -> bool:
+        return not (self._handed or self._active)
+
+    def start(self, job: Job, number: int, listener: Listener) -> bool:
+        """Hand a cell over, or submit it again, by itself, as soon as the limit of its array would leave it room."""
+        each = self._cells[job.key]
+        if number == 1:
+            self._handed.append(each)
+            return True
+        if self._has_waiting_array or len(self._active) >= self._options.array_parallelism:
+            return False
+        each.epochs_before, each.num_polls_missing, each.has_started = each.num_epochs, 0, False
+        self._submit_again(each)
+        self._active.append(each)
+        return True
+
+    def wait(self) -> None:
+        if not self._handed:
+            time.sleep(_TICK_SECONDS)
+            return
+        submitted, self._handed = self._submit(self._handed), []
+        for each in submitted:
             each.epochs_before = each.num_epochs
-        due = 0.0
-        with self._interrupts.counting():
-            while self._active or self._to_submit:
-                if self._interrupts.take():
-                    self._stop()
-                    due = 0.0
-                if time.monotonic() >= due:
-                    self._poll()
-                    due = time.monotonic() + self._options.poll_seconds
-                self._listener.tick()
-                time.sleep(_TICK_SECONDS)
-        return bool(self._interrupts)
+        self._active += submitted
 
-    def _poll(self) -> None:
-        """Query Slurm once and handle starts, ends and resubmissions."""
+    def observe(self, listener: Listener, may_retry: Callable[[Job], bool]) -> Iterator[ProcessExit]:
+        """Query Slurm, if it is time to; report starts, and yield ends."""
+        if time.monotonic() < self._due:
+            return
         states = self._queue.states(each.job for each in self._active)
+        self._due = time.monotonic() + self._options.poll_seconds
         if states is None:
             return  # no answer: nothing is known about the jobs
+        self._has_waiting_array = any(states.get(each.job) == "PENDING" and "_" in each.job for each in self._active)
         for each in list(self._active):
             state = states.get(each.job)
             if state is not None:
                 each.num_polls_missing = 0
-                if state not in WAITING_STATES:
-                    self._report_start(each)
+                if state not in self._queue.waiting:
+                    self._report_start(each, listener)
                 continue
             each.num_polls_missing += 1
             report = read_report(self._folder, each.job)
             if report is not None or each.num_polls_missing >= _POLLS_BEFORE_GONE:
                 self._active.remove(each)
-                self._handle_gone(each, report, self._queue.end_of(each.job))
-        self._submit_waiting(states)
+                end = self._queue.end_of(each.job)
+                if self._is_stopping and report is None and not each.has_started and not _has_a_record(each):
+                    continue  # cancelled: it stays pending
+                self._report_start(each, listener, is_over=True)
+                yield self._ending(each, report, end, may_retry(each.as_job))
 
-    def _report_start(self, each: SubmittedCell, *, is_over: bool = False) -> None:
+    def stop(self, *, at_once: bool) -> None:
+        self._is_stopping, self._due = True, 0.0
+        jobs = [each.job for each in self._active]
+        if at_once:
+            self._queue.kill(jobs)
+            return
+        self._queue.cancel(jobs)
+        self._queue.signal([each.job for each in self._active if each.has_started], "TERM")
+
+    def _report_start(self, each: SubmittedCell, listener: Listener, *, is_over: bool = False) -> None:
         """Report the start of a run once its job has written the run's process, or is over without having done so."""
         if each.has_started:
             return
@@ -136,78 +166,39 @@ class _Follower:
         if pid is None and not is_over:
             return
         each.has_started = True
-        self._listener.started(_as_job(each), pid or 0)
-        if self._interrupts.num_handled and not is_over:
+        listener.started(each.as_job, pid or 0)
+        if self._is_stopping and not is_over:
             self._queue.signal([each.job], "TERM")  # it started just before the jobs were cancelled
 
-    def _handle_gone(self, each: SubmittedCell, report: Report | None, end: JobEnd) -> None:
-        if self._interrupts.num_handled and report is None and not each.has_started and not _has_a_record(each):
-            return  # cancelled: it stays pending
-        self._report_start(each, is_over=True)
-        ending = self._ending(each, report, end)
-        if self._should_resubmit(each, report, end):
-            stopped = Outcome(Status.KILLED, Reason.INTERRUPTED, f"job {each.job} was stopped by Slurm")
-            self._settle(each, stopped)
-            tries = each.num_resubmissions + 1
-            self._listener.retrying(ending, stopped, tries=tries, of=self._options.resubmissions + 1)
-            each.has_started = False
-            self._to_submit.append(each)
-            return
-        if ending.verdict is not None:
-            self._settle(each, ending.verdict)
-        self._listener.finalize(ending)
-        self._listener.ended(ending)
-
-    def _ending(self, each: SubmittedCell, report: Report | None, end: JobEnd) -> ProcessExit:
-        job = _as_job(each)
+    def _ending(self, each: SubmittedCell, report: Report | None, end: JobEnd, may_retry: bool) -> ProcessExit:
+        displaced = None
+        if may_retry and self._is_displaced(each, report, end):
+            displaced = Outcome(Status.KILLED, Reason.INTERRUPTED, f"job {each.job} was stopped by Slurm")
         if report is not None:
-            return ProcessExit(job, report.exit_code, report.answer, report.was_stopped, report.verdict)
-        if self._interrupts.num_handled:
+            answer, verdict, exit_code = report.answer, report.verdict, report.exit_code
+        else:
+            log = self._folder / f"{each.job}_0_log.out"
             stopped = Outcome(Status.KILLED, Reason.INTERRUPTED, "interrupted")
-            return ProcessExit(job, end.exit_code, None, verdict=stopped)
-        log = self._folder / f"{each.job}_0_log.out"
-        return ProcessExit(job, end.exit_code, None, verdict=outcome_of_job(end, options=self._options, log=log))
+            gone = stopped if self._is_stopping else outcome_of_job(end, options=self._options, log=log)
+            answer, verdict, exit_code = None, gone, end.exit_code
+        if (outcome := displaced or verdict) is not None:
+            self._settle(each, outcome)
+        was_stopped = report is not None and report.was_stopped
+        return ProcessExit(each.as_job, exit_code, answer, was_stopped, verdict, displaced)
 
     def _settle(self, each: SubmittedCell, outcome: Outcome) -> None:
         # The job is gone, and with it the one process that could write here.
         if each.run is not None:
             end_gone_run(each.run.paths, outcome, pending=each.run.pending_record())
 
-    def _should_resubmit(self, each: SubmittedCell, report: Report | None, end: JobEnd) -> bool:
-        is_stopped = self._interrupts.num_handled or end.state == "CANCELLED"
-        if is_stopped or each.num_resubmissions >= self._options.resubmissions:
-            return False
+    def _is_displaced(self, each: SubmittedCell, report: Report | None, end: JobEnd) -> bool:
+        """Whether Slurm, and neither the user nor the run, has ended a job that would advance when it goes on."""
         by_slurm = end.state in _STOPPED_BY_SLURM if report is None else report.was_notified
-        if not by_slurm or _has_finished(each):
+        if not by_slurm or end.state == "CANCELLED" or _has_finished(each):
             return False
         is_time_up = end.state == "TIMEOUT" or (report is not None and report.time_was_up)
         # A run that cannot finish an epoch within the limit would never advance.
         return not is_time_up or each.num_epochs > each.epochs_before
-
-    def _submit_waiting(self, states: dict[str, str]) -> None:
-        """Resubmit what Slurm has stopped once no array has waiting jobs: the array's limit does not count these."""
-        waiting = [each for each in self._active if states.get(each.job) == "PENDING" and "_" in each.job]
-        while self._to_submit and not waiting and len(self._active) < self._options.array_parallelism:
-            each = self._to_submit.pop(0)
-            each.epochs_before = each.num_epochs
-            each.num_resubmissions += 1
-            each.job = self._submit_again(each)
-            each.num_polls_missing = 0
-            self._active.append(each)
-
-    def _stop(self) -> None:
-        self._to_submit.clear()  # their records already say that they were stopped
-        jobs = [each.job for each in self._active]
-        self._listener.stopping(at_once=self._interrupts.is_immediate)
-        if self._interrupts.is_immediate:
-            self._queue.kill(jobs)
-            return
-        self._queue.cancel(jobs)
-        self._queue.signal([each.job for each in self._active if each.has_started], "TERM")
-
-
-def _as_job(each: SubmittedCell) -> Job:
-    return Job(each.key, _remote_job)
 
 
 def _remote_job() -> None:

@@ -10,8 +10,8 @@ import os
 import pickle
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -19,25 +19,21 @@ from typing import Any
 from hydra.core.utils import JobReturn, JobStatus, setup_globals
 
 from runmanager.errors import RunManagerError, UsageError
-from runmanager.launching.hydra_launcher import (
-    ProcessLauncher,
-    ReturnRecorder,
-    refuse_several_processes,
-    refuse_stall_timeout,
-    unstarted_return,
-)
-from runmanager.launching.local.engine import Listener
+from runmanager.launching.hydra_launcher import ProcessLauncher, ReturnRecorder, checked
+from runmanager.launching.job_registry import jobs_folder, locked_job_registry, read_job_registry, states_in_queue
+from runmanager.launching.launcher import CellJob, Place, Trait
+from runmanager.launching.local.job_loop import Retries
+from runmanager.launching.local.jobs import Listener
 from runmanager.launching.local.multiprocessing_internals import interpreter_state
-from runmanager.launching.local.time_limits import Limits
+from runmanager.launching.local.turns import Turns
 from runmanager.launching.plan import Action, PlannedRun
 from runmanager.launching.slurm.job import SlurmRequest, run_slurm_job
-from runmanager.launching.slurm.job_follower import SubmittedCell, follow, outcome_of_job
-from runmanager.launching.slurm.job_registry import locked_job_registry, read_job_registry, states_in_queue
+from runmanager.launching.slurm.job_follower import SlurmJobs, SubmittedCell, outcome_of_job
 from runmanager.launching.slurm.options import SlurmOptions
 from runmanager.launching.slurm.queue import SlurmQueue
-from runmanager.launching.work import Work
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.run_end import end_gone_run
+from runmanager.validation import fault
 
 __all__ = ["SlurmLauncher"]
 
@@ -73,23 +69,6 @@ _VARIABLES = {
 _ALWAYS_OURS = ("ARRAY_INX", "OUTPUT", "ERROR", "OPEN_MODE", "SIGNAL", "WAIT")
 
 
-def require_submitit() -> None:
-    """Raise `UsageError` where submitit is not installed."""
-    if importlib.util.find_spec("submitit") is None:
-        raise UsageError(
-            "`hydra/launcher=slurm` must find the package submitit, got none; pip install 'torch-runmanager[slurm]'."
-        )
-
-
-def require_slurm(options: SlurmOptions) -> None:
-    """Raise what `submit` would before it asks Slurm: where its commands are missing, and for impossible options."""
-    import submitit
-
-    with _commands_required():
-        parameters = _parameters("check", options, after=None, processes=1)
-        submitit.SlurmExecutor(Path("slurm")).update_parameters(**parameters)
-
-
 @contextlib.contextmanager
 def _commands_required() -> Iterator[None]:
     try:
@@ -113,7 +92,7 @@ def submit(requests: Sequence[SlurmRequest], options: SlurmOptions, *, after: st
     parameters = _parameters(sweep.name, options, after=after, processes=requests[0].processes)
     # submitit prints sbatch's error, which the exception below repeats.
     with (
-        _removing_files_on_failure(sweep.slurm),
+        _removing_files_on_failure(jobs_folder(sweep)),
         _environment_of_sbatch([*parameters, *parameters["additional_parameters"]]) as for_sbatch,
         contextlib.redirect_stderr(io.StringIO()),
         warnings.catch_warnings(),
@@ -121,7 +100,7 @@ def submit(requests: Sequence[SlurmRequest], options: SlurmOptions, *, after: st
     ):
         warnings.simplefilter("ignore")  # submitit's, about what is not used here
         try:
-            executor = submitit.SlurmExecutor(sweep.slurm)
+            executor = submitit.SlurmExecutor(jobs_folder(sweep))
             setup = {"setup": [f"unset {' '.join(for_sbatch)}"]} if for_sbatch else {}
             executor.update_parameters(**parameters, **setup)
             with executor.batch():
@@ -191,141 +170,124 @@ def _environment_of_sbatch(options: Collection[str]) -> Iterator[list[str]]:
         os.environ.update(earlier)
 
 
-@dataclass(frozen=True)
-class _Cell:
-    """A cell to submit: its key in a listener, its name in the job registry, and the request for its job."""
-
-    key: int
-    name: str
-    request: SlurmRequest
-
-
 class SlurmLauncher(ProcessLauncher):
     """Runs each cell as a job of a Slurm array: one submission, and Slurm limits how many run at a time.
 
     Cells of other numbers of ranks are other arrays, as all jobs of an array ask for the same.
-
-    An application with run folders sets `runs`, `work_for` and `when_ended`: the run of each job, in order; a function
-    that is called with the job's key for its work; and a function (`module:name`) that writes the sweep's tables where
-    no driver waits.
     """
 
     options: SlurmOptions
 
     def __init__(self, **settings: Any) -> None:
-        self.options = SlurmOptions.checked(**settings)
-        require_submitit()  # before anything is written
-        self.listener = Listener()
-        self.runs: Sequence[PlannedRun] | None = None
-        self.work_for: Callable[[int], Work] | None = None
-        self.when_ended: str | None = None
+        more = dict(settings.pop("additional_parameters", None) or {})
+        self.options = checked(SlurmOptions(**settings, additional_parameters=more))
+        if importlib.util.find_spec("submitit") is None:  # before anything is written
+            way_out = "pip install 'torch-runmanager[slurm]'"
+            raise UsageError(fault("hydra/launcher=slurm", "find the package submitit", "none", way_out))
         self._queue = SlurmQueue()
+        self.processes_per_run = self.options.processes_per_run
+        detached = [] if self.options.wait else [Trait.DETACHED]
+        self.traits = frozenset({Trait.ELSEWHERE, Trait.STORES_WORK, *detached})
 
-    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+    @property
+    def place(self) -> Place:
+        """That of a single cell: each job has its own allocation."""
+        memory_gb = self.options.memory_gb
+        return Place(1, self.options.cpus_per_task, None if memory_gb is None else int(memory_gb * 2**30))
+
+    def run(self, jobs: Sequence[CellJob], listener: Listener, turns: Turns | None = None) -> Sequence[JobReturn]:
         """Submit the cells that have no job in the queue, and wait for all of them unless `wait=false`."""
         setup_globals()
-        if self.runs is None:
-            refuse_stall_timeout(self.options.stall_timeout)
-            refuse_several_processes(self, "a job of another sweeper")
-        cells = [self._cell(list(overrides), index, initial_job_idx) for index, overrides in enumerate(job_overrides)]
-        returns = [unstarted_return(overrides) for overrides in job_overrides]
-        if not cells:
-            return returns
-        submitted = self._submit_all(cells)
-        if not self.options.wait:
-            for each in returns:
+        recorder = ReturnRecorder(jobs, listener)
+        cells = [self._cell(job, listener.when_ended) for job in jobs]
+        if Trait.DETACHED in self.traits:
+            self._submit_all(cells, listener)
+            for each in recorder.returns:
                 each.status, each.return_value = JobStatus.COMPLETED, None
-            return returns
-        by_key = {cell.key: cell for cell in cells}
-        interrupted = follow(
-            submitted,
-            ReturnRecorder(returns, initial_job_idx, self.listener),
-            queue=self._queue,
-            options=self.options,
-            folder=cells[0].request.sweep.slurm,
-            submit_again=lambda each: self._submit_again(by_key[each.key]),
+            return recorder.returns
+        engine = SlurmJobs(
+            cells,
+            self.options,
+            self._queue,
+            jobs_folder(cells[0].request.sweep),
+            submit=lambda handed: self._submit_all(handed, listener),
+            submit_again=self._submit_again,
         )
-        if interrupted:
+        if engine.run([each.as_job for each in cells], recorder, retries=Retries(self.options.resubmissions, ())):
             raise KeyboardInterrupt
-        return returns
+        return recorder.returns
 
     def check(self) -> None:
-        """Raise `RunManagerError` for what would keep `launch` from submitting anything; nothing is written."""
-        require_slurm(self.options)
-        if self._queue.states(()) is None:
-            _require_answer(None)
+        import submitit
+
+        with _commands_required():
+            parameters = _parameters("check", self.options, after=None, processes=1)
+            submitit.SlurmExecutor(Path("slurm")).update_parameters(**parameters)
 
     def settle(self, plan: Sequence[PlannedRun], sweep: SweepPaths) -> bool:
-        """Write the end of each run whose job is gone without having written it; return whether there were any.
-
-        A later driver cannot see whether a process on another node lives; Slurm can.
-        """
-        registry = read_job_registry(sweep)
-        jobs = {each.paths.name: registry[each.paths.name] for each in plan if each.paths.name in registry}
+        """Write the end of each run whose job is gone: whether a process on another node lives, Slurm alone can see."""
+        jobs = read_job_registry(sweep)
         running = {each.paths.name: each for each in plan if each.action is Action.LEAVE and each.paths.name in jobs}
         states = self._queue.states(jobs[name] for name in running) if running else {}
         gone = [] if states is None else [run for name, run in running.items() if jobs[name] not in states]
         for run in gone:
-            log = sweep.slurm / f"{jobs[run.paths.name]}_0_log.out"
+            log = jobs_folder(sweep) / f"{jobs[run.paths.name]}_0_log.out"
             end = self._queue.end_of(jobs[run.paths.name])
             outcome = outcome_of_job(end, options=self.options, log=log)
             end_gone_run(run.paths, outcome, pending=run.pending_record())
         return bool(gone)
 
     def queued(self, sweep: SweepPaths) -> dict[str, str]:
-        """Return the job of each cell that is in the queue, by its run's name."""
         registry = read_job_registry(sweep)
-        return {name: registry[name] for name in _require_answer(states_in_queue(registry, self._queue))}
+        return {name: f"Slurm job {registry[name]}" for name in _require_answer(states_in_queue(registry, self._queue))}
 
-    def _cell(self, overrides: list[str], index: int, first: int) -> _Cell:
-        key = first + index
-        run = None if self.runs is None else self.runs[index]
-        if run is None or self.work_for is None:
-            work = self.work_with_return(overrides, key)
+    def _cell(self, job: CellJob, when_ended: str | None) -> SubmittedCell:
+        work, run = job.work(1), job.run
+        if run is None:
             config = work.arguments[-1]
             # A run's name contains its signature; another application may reuse a folder for other settings later.
-            name, sweep = " ".join([str(config.hydra.sweep.subdir), *overrides]), Path(config.hydra.sweep.dir)
+            name, sweep = " ".join([str(config.hydra.sweep.subdir), *job.overrides]), Path(config.hydra.sweep.dir)
         else:
-            work, name, sweep = self.work_for(key), run.paths.name, run.paths.root.parent.parent
+            name, sweep = run.paths.name, run.paths.root.parent.parent
         request = SlurmRequest(
             work=pickle.dumps(work),
             driver_state=interpreter_state(),
             environment={name: value for name, value in os.environ.items() if name.startswith(_ENVIRONMENT_PREFIX)},
             sweep=SweepPaths(sweep.absolute()),
             run=run,
-            limits=Limits(self.options.timeout, self.options.stall_timeout, run.paths.heartbeat if run else None),
+            limits=self.limits(job),
             time_limit_minutes=self.options.time,
             is_resumed=False,
             is_detached=not self.options.wait,
             processes=1 if run is None else run.cell.processes,
-            when_ended=self.when_ended,
+            when_ended=when_ended,
         )
-        return _Cell(key, name, request)
+        return SubmittedCell(job.key, name, request)
 
-    def _submit_all(self, cells: Sequence[_Cell]) -> list[SubmittedCell]:
+    def _submit_all(self, cells: Sequence[SubmittedCell], listener: Listener) -> list[SubmittedCell]:
         """Return the cells with their jobs: those that an earlier command has queued, and new ones for the others."""
-        sweep = cells[0].request.sweep
-        with locked_job_registry(sweep) as registry:
+        with locked_job_registry(cells[0].request.sweep) as registry:
             earlier = {cell.name: registry[cell.name] for cell in cells if cell.name in registry}
             states = _require_answer(self._queue.states(earlier.values()))
-            cells = [cell for cell in cells if earlier.get(cell.name) in states or self.listener.wants(cell.key)]
+            cells = [cell for cell in cells if earlier.get(cell.name) in states or listener.wants(cell.key)]
             new = [cell for cell in cells if earlier.get(cell.name) not in states]
             size = self._queue.max_array_size() if len(new) > 1 else 1
             previous: str | None = None
             for part in _arrays(new, size):
                 jobs = submit([cell.request for cell in part], self.options, after=previous)
-                for cell, job in zip(part, jobs, strict=True):
-                    registry[cell.name] = job
-                previous = registry[part[-1].name].partition("_")[0]
-            return [SubmittedCell(cell.key, registry[cell.name], cell.request.run) for cell in cells]
+                registry.update((cell.name, job) for cell, job in zip(part, jobs, strict=True))
+                previous = jobs[-1].partition("_")[0]
+            for cell in cells:
+                cell.job = registry[cell.name]
+            return cells
 
-    def _submit_again(self, cell: _Cell) -> str:
+    def _submit_again(self, cell: SubmittedCell) -> None:
         with locked_job_registry(cell.request.sweep) as registry:
-            (registry[cell.name],) = submit([replace(cell.request, is_resumed=True)], self.options, after=None)
-            return registry[cell.name]
+            (cell.job,) = submit([replace(cell.request, is_resumed=True)], self.options, after=None)
+            registry[cell.name] = cell.job
 
 
-def _arrays(cells: Sequence[_Cell], size: int) -> Iterator[Sequence[_Cell]]:
+def _arrays(cells: Sequence[SubmittedCell], size: int) -> Iterator[Sequence[SubmittedCell]]:
     """Yield the cells in arrays of at most `size`, each of cells with the same number of ranks."""
     by_ranks = sorted(cells, key=lambda cell: cell.request.processes)
     for _, group in groupby(by_ranks, key=lambda cell: cell.request.processes):

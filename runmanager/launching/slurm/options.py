@@ -1,9 +1,8 @@
-"""Settings of `hydra/launcher=slurm`: `hydra.launcher.*`."""
+"""Settings of `hydra/launcher=slurm`: `hydra.launcher.*`. Every Hydra application loads them: plain dataclasses."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from runmanager.errors import ConfigurationError
 from runmanager.validation import field_faults, limits
 
 __all__ = ["SlurmOptions"]
@@ -73,17 +72,6 @@ class SlurmOptions:
     """Seconds before its time limit at which a job is told to end, after its epoch."""
     resubmissions: int = field(default=10, metadata=limits(ge=0))
     """How often a cell that Slurm stopped is submitted again."""
-
-    @classmethod
-    def checked(cls, **settings: Any) -> "SlurmOptions":
-        """Return options from settings as Hydra passes them. Raises `ConfigurationError` with every fault."""
-        given = dict(settings)
-        given["additional_parameters"] = dict(settings.get("additional_parameters") or {})
-        options = cls(**given)
-        faults = options.faults()
-        if faults:
-            raise ConfigurationError(faults)
-        return options
 
     def faults(self) -> list[str]:
         """Return every fault as a readable line."""

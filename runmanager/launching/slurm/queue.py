@@ -7,11 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from runmanager.errors import RunManagerError
+from runmanager.launching.job_registry import JobQueue
 
-__all__ = ["WAITING_STATES", "JobEnd", "SlurmQueue", "read_end", "read_states"]
-
-WAITING_STATES = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED"})
-"""States in which a job is in the queue and does not run."""
+__all__ = ["JobEnd", "SlurmQueue", "read_end", "read_states"]
 
 _COMMAND_SECONDS = 60.0
 # Variables of a shell that leave jobs out of an answer, and jobs that are missing there count as gone.
@@ -30,8 +28,10 @@ class JobEnd:
     signal: int = 0
 
 
-class SlurmQueue:
+class SlurmQueue(JobQueue):
     """Slurm's commands. Its controller answers them, which knows a job until some minutes after its end."""
+
+    waiting = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED"})
 
     def states(self, jobs: Iterable[str]) -> dict[str, str] | None:
         """Return the state of each of `jobs` in the queue (PENDING, RUNNING, …); None where Slurm does not answer.

@@ -263,16 +263,6 @@ class SweepPaths:
         """The cached sizes of the folders of ended runs; may be deleted at any time."""
         return self.root / ".sizes"
 
-    @property
-    def slurm(self) -> Path:
-        """The folder with the requests, reports and output of Slurm jobs."""
-        return self.root / "slurm"
-
-    @property
-    def slurm_jobs(self) -> Path:
-        """The last Slurm job of each cell."""
-        return self.slurm / "jobs.json"
-
     def results(self, kind: str) -> Path:
         """The results table as file of `kind` csv, json, md or html."""
         return self.root / f"results.{kind}"

@@ -1,7 +1,8 @@
-"""Identity and life of processes, and the cores that they may use."""
+"""Identity and life of processes, the cores that they may use, and the variables by which tasks are told apart."""
 
 import math
 import os
+import re
 import socket
 from functools import cache
 from pathlib import Path
@@ -10,7 +11,17 @@ import msgspec
 
 from runmanager.records.files.whole_numbers import Int64
 
-__all__ = ["ProcessIdentity", "cpu_quota", "usable_core_time", "usable_cores"]
+__all__ = ["OF_TASK", "RANKS", "TASKS", "ProcessIdentity", "cpu_quota", "usable_core_time", "usable_cores"]
+
+RANKS = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
+"""Variables with the rank of a process and the number of ranks, as torchrun and MPI set them."""
+TASKS = ("SLURM_PROCID", "SLURM_NTASKS")
+"""The same of Slurm's tasks, which may be independent of one another."""
+OF_TASK = re.compile(
+    r"SLURM_(?:PROCID|LOCALID|NODEID|NPROCS|NTASKS\w*|(?:STEP_)?TASKS_PER_NODE|STEP_NUM_TASKS|TASK_PID|GTIDS)"
+    r"|PMI\w?_.*|(?:OMPI|MV2)_COMM_WORLD_.*"
+)
+"""Variables of Slurm and MPI that say which of several tasks a process is."""
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.host.process import RANKS, TASKS, ProcessIdentity
 
 __all__ = [
     "ATTEMPT_VARIABLE",
@@ -49,7 +49,7 @@ CELL_VARIABLE = "RUNMANAGER_CELL"
 """Environment variable with a `CellProcess`, packed: a list of the environment shows no secret of its words."""
 
 _LOCAL_RANK, _RANK = "LOCAL_RANK", "RANK"
-_RANKS = (_LOCAL_RANK, _RANK, "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+_RANKS = (_LOCAL_RANK, *(rank for rank, _ in (*RANKS, TASKS)))
 _MOST_CHARACTERS = 2**16  # Linux starts no process with a variable of twice that
 
 # What says of a process that it is a cell's, or one of its ranks: nothing of it holds for the cells of a further sweep.

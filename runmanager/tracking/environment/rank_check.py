@@ -5,23 +5,21 @@ import sys
 from typing import Any
 
 from runmanager.errors import UsageError
+from runmanager.records.host.process import RANKS, TASKS
 from runmanager.tracking.environment.cell_process import CellProcess, is_in_cell
 
 __all__ = ["is_apart", "rank_of_process", "refuse_several_ranks"]
-
-_RANKS = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
-_TASKS = ("SLURM_PROCID", "SLURM_NTASKS")
 
 
 def rank_of_process(*, in_cell: bool) -> tuple[int, int]:
     """Return this process's rank and the number of ranks: of torch's process group, else of its environment.
 
-    Slurm's tasks may be independent of one another, but not `in_cell`, the cell of a sweep.
+    Those of `TASKS` count `in_cell`, the cell of a sweep.
     """
     distributed = _process_group()
     if distributed is not None:
         return int(distributed.get_rank()), int(distributed.get_world_size())
-    for rank, size in (*_RANKS, *([_TASKS] if in_cell else [])):
+    for rank, size in (*RANKS, *([TASKS] if in_cell else [])):
         if (count := _number(size, 1)) > 1:
             return _number(rank, 0), count
     return 0, 1
@@ -40,18 +38,18 @@ def is_apart() -> bool:
     """
     if _process_group() is not None:
         return False
-    ranks = [rank for rank, _ in _RANKS]
+    ranks = [rank for rank, _ in RANKS]
     if _number("LOCAL_RANK", 0) and not any(rank in os.environ for rank in ranks):
         return True
     cell = CellProcess.of_environment()
-    return cell is not None and cell.is_further and not cell.has_new_rank(*ranks, _TASKS[0])
+    return cell is not None and cell.is_further and not cell.has_new_rank(*ranks, TASKS[0])
 
 
 def refuse_several_ranks(*, of_sweep: bool = False) -> None:
     """Raise `UsageError` in every rank of a program that has several.
 
     The number of ranks is `WORLD_SIZE`, which torchrun, accelerate and deepspeed set, or the size of torch's process
-    group. Independent Slurm tasks do not count as ranks, and for a sweep (`of_sweep`) not those of the cell that it is
+    group. Independent tasks do not count as ranks, and for a sweep (`of_sweep`) not those of the cell that it is
     started in.
     """
     from_environment = 1 if of_sweep and is_in_cell() else _number("WORLD_SIZE", 1)

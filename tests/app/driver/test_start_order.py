@@ -14,6 +14,7 @@ from runmanager.app.driver.program import CellGrid, Program, Storage
 from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_launcher import LocalLauncher
+from runmanager.launching.launcher import with_traits
 from runmanager.launching.plan import Cell, PlannedRun
 from runmanager.records.files.paths import RunPaths, SweepPaths, folder_name
 from runmanager.records.run.status import Status
@@ -31,6 +32,8 @@ def name_of(config: Mapping[str, Any]) -> str:
 
 class Grid(Program):
     """A program of cells that its launcher ends at once."""
+
+    can = frozenset()
 
     def __init__(self, folder: Path, rates: Sequence[float], seeds: Sequence[int], *, paired: bool = False) -> None:
         configs = [{"lr": lr, "split": seed} for lr in rates for seed in seeds]
@@ -97,7 +100,7 @@ def drive(grid: Grid, order: str | None, *, most: int = 100) -> tuple[list[str],
     launcher = InCalls(grid, most)
     returns = []
     try:
-        returns = SweepDriver(grid, launcher, DriverOptions(quiet=True, order=order)).run()
+        returns = SweepDriver(grid, with_traits(launcher), DriverOptions(quiet=True, order=order)).run()
     except SystemExit as ended:
         assert (ended.code, len(launcher.started)) == (130, most)
     return launcher.started, [each.return_value for each in returns]

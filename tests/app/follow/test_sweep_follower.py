@@ -19,7 +19,7 @@ from runmanager.app.display.watching import follow_runs, follow_sweep, show_stat
 from runmanager.app.driver.run_listener import write_tables_alone
 from runmanager.app.follow import sweep_state
 from runmanager.app.follow.sweep_state import SweepReader
-from runmanager.launching.slurm.job_registry import locked_job_registry
+from runmanager.launching.job_registry import locked_job_registry
 from runmanager.launching.slurm.queue import SlurmQueue
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.process import ProcessIdentity

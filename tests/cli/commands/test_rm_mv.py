@@ -120,8 +120,9 @@ def test_nothing_that_may_be_alive_is_touched(command: Callable, sweep: SweepPat
     set_drivers(sweep, ELSEWHERE)
     assert "process 1 on another-host, which may be at work on it" in refused()
     set_drivers(sweep, ProcessIdentity(pid=me.pid, start_ticks=1, boot_id=me.boot_id, host=me.host))  # it is gone
-    sweep.slurm.mkdir()
-    sweep.slurm_jobs.write_text(json.dumps({cpu.name: "7_0"}))
+    jobs = sweep.root / "slurm" / "jobs.json"
+    jobs.parent.mkdir()
+    jobs.write_text(json.dumps({cpu.name: "7_0"}))
     assert command(*words).status == 0  # its cell has ended
 
 

@@ -176,9 +176,8 @@ class Printing(Listener):
 if __name__ == "__main__":
     stay = getattr(jobs, sys.argv[1])
     work = [Job(0, stay, (Path("a"),)), Job(1, stay, (Path("b"),)), Job(2, jobs.touch, (Path("third"),))]
-    engine = LocalEngine(workers=2)
-    engine.run(work, Printing())
-    print("interrupted" if engine.was_interrupted else "done", flush=True)
+    was_interrupted = LocalEngine(workers=2).run(work, Printing())
+    print("interrupted" if was_interrupted else "done", flush=True)
 """
 
 

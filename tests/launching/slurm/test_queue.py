@@ -55,7 +55,7 @@ def test_the_end_of_a_job_is_parsed(text: str, end: JobEnd) -> None:
     ],
 )
 def test_the_end_of_a_job_gives_the_outcome_of_its_run(end: JobEnd, state: tuple[str, str], message: str) -> None:
-    options = SlurmOptions.checked(time=7, memory_gb=2.0)
+    options = SlurmOptions(time=7, memory_gb=2.0)
     outcome = outcome_of_job(end, options=options, log=Path("slurm/5_0_log.out"))
     assert (outcome.status, outcome.reason) == state
     assert message in outcome.message

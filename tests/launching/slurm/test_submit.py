@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from runmanager.errors import RunManagerError, UsageError
+from runmanager.launching.job_registry import jobs_folder
 from runmanager.launching.local.time_limits import Limits
 from runmanager.launching.slurm.job import SlurmRequest
 from runmanager.launching.slurm.launcher import SlurmLauncher, submit
@@ -43,12 +44,12 @@ def _request(sweep: SweepPaths) -> SlurmRequest:
 def test_a_rejected_submission_leaves_no_files(num_cells: int, tmp_path: Path, no_room: None) -> None:
     pytest.importorskip("submitit")
     sweep = SweepPaths(tmp_path / "sweep")
-    sweep.slurm.mkdir(parents=True)
-    kept = sweep.slurm / "12_0_result.pkl"
+    jobs_folder(sweep).mkdir(parents=True)
+    kept = jobs_folder(sweep) / "12_0_result.pkl"
     kept.touch()
     with pytest.raises(RunManagerError, match="Slurm must accept the jobs, got: sbatch: error: no room"):
         submit([_request(sweep)] * num_cells, SlurmOptions(), after=None)
-    assert list(sweep.slurm.iterdir()) == [kept]
+    assert list(jobs_folder(sweep).iterdir()) == [kept]
 
 
 SHELL = {

@@ -58,8 +58,6 @@ def test_files_of_a_sweep() -> None:
         "epochs_csv": "epochs.csv",
         "summaries": ".summaries",
         "sizes": ".sizes",
-        "slurm": "slurm",
-        "slurm_jobs": "slurm/jobs.json",
     }
     assert {name: str(getattr(sweep, name).relative_to(sweep.root)) for name in names} == names
     assert sweep.name == "first" and sweep.run("a") == RunPaths(Path("outputs/first/runs/a"))

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import inspect
 
-from runmanager.launching.slurm.job_registry import locked_job_registry, read_job_registry
+from runmanager.launching.job_registry import locked_job_registry, read_job_registry
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.device_peaks import DevicePeaks, read_device_peaks
 from runmanager.records.host.process import ProcessIdentity

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from hydra.errors import HydraException
-from hydra.plugins.launcher import Launcher
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
@@ -19,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.grid_rules import GridRules, KnownSettings, excluded_notes
 from runmanager.app.compose.override_grid import OverrideGrid, read_override_grid
-from runmanager.app.driver.program import CellGrid, Storage
+from runmanager.app.driver.program import CellGrid, Program, Storage
 from runmanager.app.programs.application.identity import Identity, read_identity
 from runmanager.app.programs.application.supervised_task import SupervisedTask, run_supervised
 from runmanager.app.programs.cell_supervisor import CellSpec
@@ -27,7 +26,7 @@ from runmanager.app.programs.sweep_settings import run_folder_overrides
 from runmanager.app.request.override_quoting import format_override
 from runmanager.errors import ConfigurationError
 from runmanager.launching.hydra_internals import hydra_words
-from runmanager.launching.hydra_launcher import LocalLauncher, ProcessLauncher
+from runmanager.launching.launcher import CellLauncher, Trait
 from runmanager.launching.plan import Action, Cell, PlannedRun
 from runmanager.launching.work import Work
 from runmanager.records.files.paths import RunPaths, SweepPaths
@@ -88,7 +87,7 @@ class _Composed:
     changes: Mapping[str, str] = field(default_factory=dict)
 
 
-class HydraApplication:
+class HydraApplication(Program):
     """The cells of an application's grid, given by the overrides `words`."""
 
     def __init__(
@@ -122,8 +121,8 @@ class HydraApplication:
     def _grid(self) -> OverrideGrid:
         return read_override_grid(self._loader, self._words, self._options.rules)
 
-    def get_ready(self, launcher: Launcher, *, num_cells: int) -> None:
-        if isinstance(launcher, LocalLauncher):
+    def get_ready(self, launcher: CellLauncher, *, num_cells: int) -> None:
+        if Trait.HERE in launcher.traits:
             launcher.engine.get_ready(num_jobs=num_cells)
 
     def compose(self) -> CellGrid:
@@ -265,18 +264,11 @@ class HydraApplication:
     def can_continue(self, run: RunPaths) -> bool:
         return True  # its own business: its folder is the same
 
-    def check_capacity(
-        self, launcher: Launcher, batches: Sequence[Sequence[PlannedRun]], *, take_turns: bool = False
-    ) -> None:
-        """Do nothing: how much an application needs is not known."""
-
     def check(
-        self, launcher: Launcher, to_run: Sequence[PlannedRun], *, needs_all: bool, is_dry_run: bool = False
+        self, launcher: CellLauncher, to_run: Sequence[PlannedRun], *, needs_all: bool, is_dry_run: bool = False
     ) -> None:
-        if isinstance(launcher, LocalLauncher):
-            for device in dict.fromkeys(each.cell.device for each in to_run):
-                launcher.gpu_request(device)  # raises if the launcher's settings exclude it
-        elif not isinstance(launcher, ProcessLauncher):
+        launcher.require_gpus(dict.fromkeys(each.cell.device for each in to_run))
+        if Trait.IN_BATCHES in launcher.traits:
             choice = self._master.hydra.runtime.choices["hydra/launcher"]
             self._notes = (f"hydra/launcher={choice} ran this cell: a death of its process is seen by readers only",)
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 from hydra.core.plugins import Plugins
-from hydra.plugins.launcher import Launcher
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
@@ -23,7 +22,9 @@ from runmanager.app.request.command import unknown_names
 from runmanager.app.request.sweep_request import FLAGS_VARIABLE, flag_of, options, read_node, setting_of
 from runmanager.errors import ConfigurationError, RunManagerError, SweepError, error_chain
 from runmanager.launching.hydra_internals import hydra_words
-from runmanager.launching.hydra_launcher import LocalLauncher, default_preload
+from runmanager.launching.hydra_launcher import default_preload
+from runmanager.launching.launcher import CellLauncher, Trait, with_traits
+from runmanager.launching.launchers import LAUNCHERS
 from runmanager.records.files.paths import dated_name
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS
@@ -36,7 +37,6 @@ __all__ = ["ApplicationSweeper"]
 _BROKEN_STATUS = 1
 _USAGE_STATUS = 2
 _PRELOAD = "runmanager.app.programs.application.cell_imports"
-_OUR_LAUNCHERS = ("runmanager", "runmanager_slurm", "local", "slurm")
 _FOLDERS = ("hydra.sweep.dir", "hydra.sweep.subdir", "hydra.run.dir")
 
 
@@ -95,7 +95,7 @@ class ApplicationSweeper(Sweeper):
 
             task = SupervisedTask(self._task)
             launcher = self._other_launcher(loader, task)
-        elif isinstance(launcher, LocalLauncher) and not request.dry_run:
+        elif Trait.HERE in launcher.traits and not request.dry_run:
             launcher.engine.get_ready(num_jobs=read_override_grid(loader, words, rules).num_cells)
         # Most of the driver is imported here: while the server, which the first cell waits for, imports what it needs.
         from runmanager.app.programs.application.sweep_application import sweep_application
@@ -113,19 +113,19 @@ class ApplicationSweeper(Sweeper):
             launcher=launcher,
         )
 
-    def _own_launcher(self, loader: CellLoader) -> Launcher | None:
+    def _own_launcher(self, loader: CellLoader) -> CellLauncher | None:
         """Create the chosen launcher if it is one of ours, which ship the task by its name."""
         choice = str(self._master.hydra.runtime.choices["hydra/launcher"])
-        if choice not in _OUR_LAUNCHERS:
+        if not any(choice in (name, each.hydra_name) for name, each in LAUNCHERS.items()):
             return None
         master = self._master
-        if choice == _OUR_LAUNCHERS[0] and master.hydra.launcher.preload is None:
+        if choice == LAUNCHERS["local"].hydra_name and master.hydra.launcher.preload is None:
             master = copy.deepcopy(master)
             with read_write(master.hydra), open_dict(master.hydra):
                 master.hydra.launcher.preload = [*default_preload(), _PRELOAD]
         return self._created(loader, self._task, master)
 
-    def _other_launcher(self, loader: CellLoader, task: TaskFunction) -> Launcher:
+    def _other_launcher(self, loader: CellLoader, task: TaskFunction) -> CellLauncher:
         """Create a launcher of Hydra's; it gets the sweep's folder before that exists, for files of its own."""
         if self._request.name is None:
             self._request = replace(self._request, name=f"{dated_name()}_{os.getpid()}")
@@ -134,9 +134,9 @@ class ApplicationSweeper(Sweeper):
             master.hydra.sweep.dir = f"{self._request.output_root}/{self._request.name}"
         return self._created(loader, task, master)
 
-    def _created(self, loader: CellLoader, task: TaskFunction, master: DictConfig) -> Launcher:
-        context = replace(self._context, config_loader=loader)
-        return Plugins.instance().instantiate_launcher(hydra_context=context, task_function=task, config=master)
+    def _created(self, loader: CellLoader, task: TaskFunction, master: DictConfig) -> CellLauncher:
+        context, plugins = replace(self._context, config_loader=loader), Plugins.instance()
+        return with_traits(plugins.instantiate_launcher(hydra_context=context, task_function=task, config=master))
 
     def _refuse_folders(self) -> None:
         given = [each.partition("=")[0].lstrip("+") for each in hydra_words(self._master)]

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from hydra.plugins.launcher import Launcher
 from hydra.types import TaskFunction
 from omegaconf import DictConfig
 
@@ -21,6 +20,7 @@ from runmanager.app.programs.application.supervised_task import SupervisedTask
 from runmanager.app.programs.sweep_settings import driver_options, request_faults, storage_of
 from runmanager.app.request.sweep_request import SweepRequest, setting_of
 from runmanager.errors import ConfigurationError
+from runmanager.launching.launcher import CellLauncher
 from runmanager.records.run.metric_direction import parse_better
 from runmanager.tracking.environment.environment import environment_for_children
 
@@ -38,7 +38,7 @@ def sweep_application(
     words: Sequence[str],
     rules: GridRules,
     task: TaskFunction,
-    launcher: Launcher,
+    launcher: CellLauncher,
 ) -> Any:
     """Run the grid of the overrides `words` by `launcher`; with a `race`, as `runmanager tune` asks for it.
 
@@ -65,7 +65,7 @@ def sweep_application(
         return _race(program, read_override_grid(loader, words, rules), launcher, asked=race)
 
 
-def _race(program: HydraApplication, grid: OverrideGrid, launcher: Launcher, *, asked: Mapping[str, Any]) -> None:
+def _race(program: HydraApplication, grid: OverrideGrid, launcher: CellLauncher, *, asked: Mapping[str, Any]) -> None:
     """Race the lists of values as `runmanager tune` has `asked`: with its `call` of one run, and what was `typed`."""
     from runmanager.app.programs.whole_run_race import RacedValues, race_whole_runs
 

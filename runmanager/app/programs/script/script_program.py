@@ -10,11 +10,9 @@ from operator import ne
 from pathlib import Path
 from typing import Any
 
-from hydra.plugins.launcher import Launcher
-
 from runmanager.app.compose.grid_rules import GridRules, KnownSettings, excluded_notes
-from runmanager.app.driver.preflight import predict_skipped, warm_up
-from runmanager.app.driver.program import CellGrid, Storage
+from runmanager.app.driver.preflight import predict_skipped
+from runmanager.app.driver.program import CellGrid, Program, Storage
 from runmanager.app.programs.cell_supervisor import CellSpec
 from runmanager.app.programs.script.arguments.cell_arguments import argument_faults, as_taken, form_faults
 from runmanager.app.programs.script.arguments.script_parser import plain
@@ -32,6 +30,7 @@ from runmanager.app.programs.script.script_cell import (
 from runmanager.app.programs.script.stored_scalars import stored_scalar_notes
 from runmanager.app.request.command import after_separator
 from runmanager.errors import ConfigurationError
+from runmanager.launching.launcher import CellLauncher
 from runmanager.launching.plan import Action, Cell, PlannedRun
 from runmanager.launching.work import Work
 from runmanager.records.files.paths import RunPaths, SweepPaths
@@ -80,7 +79,7 @@ class ScriptOptions:
     processes: tuple[int, ...] = ()
 
 
-class ScriptProgram:
+class ScriptProgram(Program):
     """A script with a grid of settings, given by the `words` of a command."""
 
     def __init__(self, script: Script, words: Sequence[str], options: ScriptOptions, storage: Storage) -> None:
@@ -101,8 +100,8 @@ class ScriptProgram:
     def count_cells(self) -> int:
         return len(self._grid.combinations()) * max(len(self._options.processes), 1)
 
-    def get_ready(self, launcher: Launcher, *, num_cells: int) -> None:
-        warm_up(launcher, num_jobs=num_cells)  # the script may take seconds to show its help
+    def get_ready(self, launcher: CellLauncher, *, num_cells: int) -> None:
+        launcher.engine.get_ready(num_jobs=num_cells)  # the script may take seconds to show its help
 
     def compose(self) -> CellGrid:
         names = self._grid.names
@@ -272,16 +271,11 @@ class ScriptProgram:
         resume = self._options.resume_with
         return run.checkpoint.exists() or (resume is not None and resume.path_in(run).exists())
 
-    def check_capacity(
-        self, launcher: Launcher, batches: Sequence[Sequence[PlannedRun]], *, take_turns: bool = False
-    ) -> None:
-        """Nothing is known of what a script needs."""
-
     def check(
-        self, launcher: Launcher, to_run: Sequence[PlannedRun], *, needs_all: bool, is_dry_run: bool = False
+        self, launcher: CellLauncher, to_run: Sequence[PlannedRun], *, needs_all: bool, is_dry_run: bool = False
     ) -> None:
         if needs_all:
-            predict_skipped(launcher, to_run, needs_all=True)
+            predict_skipped(launcher, to_run, can=self.can, needs_all=True)
 
     def work(self, launcher: Any, run: PlannedRun, sweep: SweepPaths, *, key: int, is_again: bool) -> Work:
         options, script = self._options, self._script
@@ -314,9 +308,6 @@ class ScriptProgram:
             hiding=tuple(str(script.code_folder / name) for name in self._hiding),
         )
         return Work(run_script_cell, (spec, call))
-
-    def hydra_overrides(self, run: PlannedRun, sweep: SweepPaths) -> list[str]:
-        return []
 
 
 def _matches(name: str, pattern: str) -> bool:

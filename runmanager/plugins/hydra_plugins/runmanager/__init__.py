@@ -1,15 +1,15 @@
 """Hydra's plugins of runmanager, in every Hydra application: one sweeper and two launchers.
 
-Every application imports this at its start, so it holds plain dataclasses, needs of ours the options of a sweep alone,
-and imports what does the work when Hydra creates it. There is no `from __future__ import annotations`: Hydra 1.3
-executes this module before it is in `sys.modules`, where dataclasses look up such annotations. Tests hold the options
-of the launchers to those of the real classes.
+Every application imports this at its start, so it needs of ours the options of a sweep and of the launchers alone, and
+imports what does the work when Hydra creates it. There is no `from __future__ import annotations`: Hydra 1.3
+executes this module before it is in `sys.modules`, where dataclasses look up such annotations.
 """
 
 import os
 import sys
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 import hydra
@@ -22,6 +22,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from runmanager.app.request.sweep_request import Kind, Part, node_class
+from runmanager.launching.options import LocalOptions
+from runmanager.launching.slurm.options import SlurmOptions
 
 _MODULE = "hydra_plugins.runmanager"
 _DEFAULTS = (
@@ -35,50 +37,41 @@ PLUGINS = ("LocalLauncher", "SlurmLauncher", "ApplicationSweeper")
 """The classes of this module: `register_plugin` registers no second class of such a name."""
 
 
-class LocalLauncher(Launcher):
+class _StandIn:
+    """Stands for the class that `real` names, of which its instances are: its own methods are never called."""
+
+    real = ""
+
+    def __new__(cls, **settings: Any) -> Any:
+        return resolve_name(cls.real)(**settings)
+
+    def setup(self, **_: Any) -> None: ...
+
+    def launch(self, job_overrides: Any, initial_job_idx: int) -> Any: ...
+
+    def sweep(self, arguments: list[str]) -> Any: ...
+
+
+class LocalLauncher(_StandIn, Launcher):
     """`hydra/launcher=runmanager`: each job in its own process on this machine."""
 
-    def __new__(cls, **settings: Any) -> Any:
-        from runmanager.launching.hydra_launcher import LocalLauncher as Real
-
-        return Real(**settings)
-
-    def setup(self, **arguments: Any) -> None:
-        """Never called: the instance is of the real class."""
-
-    def launch(self, job_overrides: Any, initial_job_idx: int) -> Any:
-        """Never called: the instance is of the real class."""
+    real = "runmanager.launching.hydra_launcher:LocalLauncher"
 
 
-class SlurmLauncher(Launcher):
+class SlurmLauncher(_StandIn, Launcher):
     """`hydra/launcher=runmanager_slurm`: each job as a task of a Slurm array."""
 
-    def __new__(cls, **settings: Any) -> Any:
-        from runmanager.launching.slurm.launcher import SlurmLauncher as Real
-
-        return Real(**settings)
-
-    def setup(self, **arguments: Any) -> None:
-        """Never called: the instance is of the real class."""
-
-    def launch(self, job_overrides: Any, initial_job_idx: int) -> Any:
-        """Never called: the instance is of the real class."""
+    real = "runmanager.launching.slurm.launcher:SlurmLauncher"
 
 
-class ApplicationSweeper(Sweeper):
+class ApplicationSweeper(_StandIn, Sweeper):
     """`hydra/sweeper=runmanager`: a grid of the application's cells, recorded, resumed and compared."""
 
+    real = "runmanager.app.programs.application.application_sweeper:ApplicationSweeper"
+
     def __new__(cls, **settings: Any) -> Any:
-        from runmanager.app.programs.application.application_sweeper import ApplicationSweeper as Real
-
         RuntimeSettings.end()
-        return Real(**settings)
-
-    def setup(self, **arguments: Any) -> None:
-        """Never called: the instance is of the real class."""
-
-    def sweep(self, arguments: list[str]) -> Any:
-        """Never called: the instance is of the real class."""
+        return super().__new__(cls, **settings)
 
 
 class RuntimeSettings(Callback):
@@ -120,50 +113,6 @@ def _require_values(config: DictConfig) -> None:
             rule = "have one value for the whole sweep"
             print_error(fault(str(error.full_key), rule, f"none: {message_line(error).removesuffix('.')}"))
             raise SystemExit(2) from None
-
-
-@dataclass
-class LocalLauncherConfig:
-    """Options of `hydra/launcher=runmanager`: see `LocalOptions`."""
-
-    _target_: str = f"{_MODULE}.LocalLauncher"
-    workers: int = 1
-    gpus: list[str] | None = None
-    gpus_per_run: int | None = None
-    runs_per_gpu: int = 1
-    processes_per_run: int = 1
-    threads: int | None = None
-    timeout: float | None = None
-    stall_timeout: float | None = None
-    retries: int = 0
-    retry_on: list[str] = field(default_factory=lambda: ["signal", "vanished", "stalled", "timeout"])
-    on_error: str = "continue"
-    preload: list[str] | None = None
-
-
-@dataclass
-class SlurmLauncherConfig:
-    """Options of `hydra/launcher=runmanager_slurm`: see `SlurmOptions`."""
-
-    _target_: str = f"{_MODULE}.SlurmLauncher"
-    partition: str | None = None
-    time: int = 60
-    memory_gb: float | None = None
-    cpus_per_task: int = 1
-    processes_per_run: int = 1
-    gpus_per_node: int | None = None
-    gres: str | None = None
-    array_parallelism: int = 16
-    account: str | None = None
-    qos: str | None = None
-    constraint: str | None = None
-    additional_parameters: dict[str, Any] = field(default_factory=dict)
-    wait: bool = True
-    poll_seconds: float = 5.0
-    timeout: float | None = None
-    stall_timeout: float | None = None
-    signal_seconds: int = 90
-    resubmissions: int = 10
 
 
 def _said(text: str, default: Any = None) -> Any:
@@ -226,7 +175,9 @@ _CELL = {
 }
 
 _store = ConfigStore.instance()
-_store.store(group="hydra/launcher", name="runmanager", node=LocalLauncherConfig, provider="runmanager")
-_store.store(group="hydra/launcher", name="runmanager_slurm", node=SlurmLauncherConfig, provider="runmanager")
+for _name, _options in (("runmanager", LocalOptions(preload=None)), ("runmanager_slurm", SlurmOptions())):
+    _node = OmegaConf.structured(_options)
+    OmegaConf.set_readonly(_node, None)  # Hydra makes a frozen dataclass read-only, which overrides must not be
+    _store.store(group="hydra/launcher", name=_name, node=_node, provider="runmanager")
 _store.store(group="hydra/sweeper", name="runmanager", node=SweeperConfig, provider="runmanager")
 _store.store(group="hydra/runmanager_cell", name="folder", node=_CELL, provider="runmanager")

@@ -1,0 +1,147 @@
+"""What the driver of a sweep asks of a launcher: always by name, never which one it is."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, cast
+
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+
+from runmanager.errors import ConfigurationError
+from runmanager.launching.hydra_internals import job_exception
+from runmanager.launching.local.engine import LocalEngine
+from runmanager.launching.local.jobs import Listener
+from runmanager.launching.local.turns import Turns
+from runmanager.launching.plan import PlannedRun, stored_record
+from runmanager.launching.work import Work
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.host.limits import free_memory
+from runmanager.records.host.process import usable_cores
+from runmanager.records.run.status import Outcome, Reason, Status
+from runmanager.records.storage.run_end import end_gone_run
+from runmanager.text import error_line
+from runmanager.validation import fault
+
+__all__ = ["BatchLauncher", "CellJob", "CellLauncher", "Place", "Trait", "with_traits"]
+
+
+class Trait(StrEnum):
+    """What a driver must know of a launcher."""
+
+    HERE = "here"  # its cells run on this machine, as children of the driver, and may take turns
+    ELSEWHERE = "elsewhere"  # they find devices of other machines; with neither of the two it is not known
+    DETACHED = "detached"  # they continue without the driver
+    STORES_WORK = "stores work"  # settings reach a cell's process through files, or are printed
+    IN_BATCHES = "in batches"  # it is told all cells at once, and tells of none before the last has ended
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where cells run: how many at once, the cores for them, and the free memory; None if unknown."""
+
+    at_once: int
+    cores: int
+    free_bytes: int | None
+
+
+@dataclass(frozen=True)
+class CellJob:
+    """A job: its key in a listener, and the function that makes its work just before a try, given the try's number.
+
+    `overrides` are those that make its configuration, `device` is what it asks for (None if unknown). `run` is None
+    for a job without a run folder.
+    """
+
+    key: int
+    overrides: Sequence[str]
+    work: Callable[[int], Work]
+    device: str | None = None
+    run: PlannedRun | None = None
+
+
+class CellLauncher(Launcher):
+    """A launcher as the driver sees it, with its settings as `options`; a run may have several ranks.
+
+    What the base class answers is true of any launcher of Hydra.
+    """
+
+    traits = frozenset({Trait.IN_BATCHES, Trait.STORES_WORK})
+    options: Any = None
+    processes_per_run = 1
+
+    @property
+    def place(self) -> Place:
+        return Place(1, usable_cores(), free_memory())
+
+    @cached_property
+    def engine(self) -> LocalEngine:
+        """The engine for what is asked of this machine before the first run."""
+        return LocalEngine(preload=["torch"])
+
+    def run(self, jobs: Sequence[CellJob], listener: Listener, turns: Turns | None = None) -> Sequence[JobReturn]:
+        """Run jobs until the last has ended, or is left to itself; return a result for each, failed for one that died.
+
+        With `turns` all live together, regardless of how many run at once otherwise, and take turns.
+        """
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Raise `RunManagerError` for what would keep `run` from starting anything; nothing is written."""
+
+    def require_gpus(self, devices: Iterable[str | None]) -> None:
+        """Raise `ConfigurationError` where a job on one of these devices would get no GPU."""
+
+    def settle(self, plan: Sequence[PlannedRun], sweep: SweepPaths) -> bool:
+        """Write the end of each run of an earlier driver whose job is gone; return whether there were any."""
+        return False
+
+    def queued(self, sweep: SweepPaths) -> Mapping[str, str]:
+        """Return the jobs of earlier drivers that are still to run or running, in words, by the folder of the run."""
+        return {}
+
+    def with_each_run_once(self, **settings: Any) -> "CellLauncher":
+        """Return a launcher of the same task with some other settings, whose runs end no other and are tried once.
+
+        Only a launcher that runs cells here has such settings.
+        """
+        raise NotImplementedError
+
+    def refuse_several_processes(self, whose: str) -> None:
+        """Raise `ConfigurationError` for several `processes_per_run` where the jobs run in one process each."""
+        if self.processes_per_run > 1:
+            rule = f"be 1 for {whose}, which runs in one process"
+            way_out = "a script under `runmanager sweep --processes`, or a Hydra application, may have several ranks"
+            raise ConfigurationError([fault("hydra.launcher.processes_per_run", rule, self.processes_per_run, way_out)])
+
+
+class BatchLauncher(CellLauncher):
+    """Any other launcher of Hydra: it composes its jobs itself, and leaves their ends to the driver."""
+
+    def __init__(self, launcher: Launcher) -> None:
+        self._launcher = launcher
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        """Do nothing: the launcher has been set up."""
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        """Launch the jobs as Hydra does."""
+        return self._launcher.launch(job_overrides, initial_job_idx=initial_job_idx)
+
+    def run(self, jobs: Sequence[CellJob], listener: Listener, turns: Turns | None = None) -> Sequence[JobReturn]:
+        returns = self.launch([job.overrides for job in jobs], jobs[0].key)
+        for job, result in zip(jobs, returns, strict=True):
+            if (run := job.run) is None or result.status is not JobStatus.FAILED:
+                continue
+            if (record := stored_record(run)) is None or record.status is Status.CRASHED:  # it could not record its end
+                outcome = Outcome(Status.FAILED, Reason.EXCEPTION, error_line(job_exception(result)))
+                end_gone_run(run.paths, outcome, pending=run.pending_record())
+        return returns
+
+
+def with_traits(launcher: Launcher) -> CellLauncher:
+    """Return a launcher that Hydra has created as the driver sees it."""
+    return cast(CellLauncher, launcher) if hasattr(launcher, "traits") else BatchLauncher(launcher)
