@@ -67,7 +67,12 @@ def read_rows(page: Path) -> dict[str, list[Row]]:
 
 
 def write_section(page: Path, name: str, text: str) -> None:
-    """Replace the text between the markers of `name`. Raises `RuntimeError` if the page has no such markers."""
+    """Replace the text between the markers of `name`. Raises `RuntimeError` if the page has no such markers.
+
+    Of a machine in the page's list (`- **machine A**: …`) the text gets the letter.
+    """
+    for letter, machine in re.findall(r"^- \*\*machine (\w+)\*\*: (.+)$", page.read_text(), re.MULTILINE):
+        text = text.replace(f", on {machine}.\n", f", on machine {letter}.\n")
     _replace(page, rf"(?<=<!-- begin {re.escape(name)} -->\n).*?(?=<!-- end {re.escape(name)} -->)", text)
 
 

@@ -61,6 +61,14 @@ def test_only_the_text_between_the_markers_is_replaced(tmp_path: Path) -> None:
         page.write_section(path, "c", text)
 
 
+def test_a_machine_that_the_page_lists_is_named_by_its_letter(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    path.write_text("- **machine A**: one, 2 cores\n\n<!-- begin a -->\n<!-- end a -->\n")
+    for machine, named in {"one, 2 cores": "machine A", "one, 2 cores, more": "one, 2 cores, more"}.items():
+        page.write_section(path, "a", f"`python -m a`, 2026-02-03, on {machine}.\n")
+        assert f"<!-- begin a -->\n`python -m a`, 2026-02-03, on {named}.\n<!-- end a -->" in path.read_text()
+
+
 def test_a_row_is_replaced_in_its_table(tmp_path: Path) -> None:
     path = tmp_path / "page.md"
     path.write_text("| what | seen |\n| --- | --- |\n| Kills | none |\n| Two runs | old |\n\nMore.\n")
