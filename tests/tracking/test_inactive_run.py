@@ -15,7 +15,7 @@ from runmanager.records.run.run_record import EpochRecord
 from runmanager.tracking.inactive_run import InactiveRun
 from runmanager.tracking.run import ActiveRun
 
-from ..conftest import Body, stored_runs
+from .conftest import Body, stored_runs
 
 
 def surface(thing: object) -> dict[str, Any]:
