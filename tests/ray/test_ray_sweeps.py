@@ -5,6 +5,10 @@ from typing import Any
 
 import pytest
 
+from runmanager.app.request.command_reader import read_words
+from runmanager.app.request.sweep_request import Kind
+from runmanager.launching.ray.options import RayOptions
+
 from ..app.programs.application.conftest import APPLICATION, CONFIG, MODELS, PARTS
 from ..app.programs.script.death_script import DEATHS, ENDS, SCALARS, WAYS
 
@@ -13,6 +17,18 @@ TINY = (
     *("tensorboard.enabled=false", "model=custom", "model._target_=own.Net"),
 )
 SCRIPT = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr')\nprint('loss', p.parse_args().lr)\n"
+
+
+def test_what_this_launcher_lacks_is_refused() -> None:
+    words = ("--launcher", "ray", "--gpus", "0", "--slurm", "time=3", "--workers", "2", "train.py")
+    assert read_words(words).refusals(Kind.SCRIPT) == [
+        "`--slurm` must be given with `--launcher slurm`, got time=3.",
+        "`--gpus` must be left out with `--launcher ray`, got it.",
+    ]
+    assert RayOptions(timeout=2, stall_timeout=3, cores=0).faults() == [
+        "`hydra.launcher.cores` must be at least 1, got 0.",
+        "`hydra.launcher.stall_timeout` must be below `hydra.launcher.timeout`=2, got 3.",
+    ]
 
 
 def test_a_script_runs_on_the_nodes_of_a_cluster(bench: Any) -> None:
