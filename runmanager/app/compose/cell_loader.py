@@ -12,7 +12,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import ConfigCompositionException, HydraException
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException, ValidationError
 
 from runmanager.launching.hydra_internals import (
@@ -27,7 +27,7 @@ from runmanager.records.settings.values import flatten, package_of
 from runmanager.text import format_value, message_line
 from runmanager.validation import did_you_mean, fault, nearest_names, suggestion
 
-__all__ = ["CellLoader"]
+__all__ = ["CellLoader", "forget_notification"]
 
 # These change the composition itself, so a copy of a configuration composed without them would be wrong.
 _SLOW_KEYS = ("hydra.searchpath", "hydra.job.env_copy", "hydra.job.config", "hydra.job.name")
@@ -326,3 +326,12 @@ def _type_rule(config: DictConfig, key: str) -> str:
         words.append("null")
     first, last = ", ".join(words[:-1]), words[-1]
     return f"be {first} or {last}" if first else f"be {last}"
+
+
+def forget_notification(master: DictConfig) -> None:
+    """Remove the notification's address from the configuration of the cells, so that none stores it."""
+    given = hydra_words(master)
+    kept = [word for word in given if word.partition("=")[0].lstrip("+") != "hydra.sweeper.notify"]
+    with read_write(master.hydra), open_dict(master.hydra):
+        master.hydra.overrides.hydra = kept
+        master.hydra.sweeper.notify = None

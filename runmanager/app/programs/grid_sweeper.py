@@ -9,13 +9,13 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
-from runmanager.app.compose.cell_loader import CellLoader
+from runmanager.app.compose.cell_loader import CellLoader, forget_notification
 from runmanager.app.compose.grid_rules import GridRules
 from runmanager.app.compose.override_grid import read_override_grid
 from runmanager.app.compose.saved_preset import save_preset
 from runmanager.app.driver.sweep_driver import SweepDriver
 from runmanager.app.programs.built_in_job import BuiltInJob
-from runmanager.app.programs.sweep_settings import driver_options, forget_notification, request_faults
+from runmanager.app.programs.sweep_settings import driver_options, request_faults
 from runmanager.app.request.command import unknown_names
 from runmanager.app.request.grid_sweeper_options import GridSweeperOptions
 from runmanager.app.request.sweep_request import CONTINUES, RUN_NAME, flag_of, options, read_node

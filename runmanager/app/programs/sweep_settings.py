@@ -3,36 +3,22 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from omegaconf import DictConfig, open_dict, read_write
-
 from runmanager.app.driver.program import Storage
 from runmanager.app.driver.sweep_driver import DriverOptions
 from runmanager.app.programs.metric_advice import metric_advice
 from runmanager.app.request.command import choice_faults
 from runmanager.app.request.override_quoting import quote_text
 from runmanager.app.request.sweep_request import SweepRequest, flag_of, options
-from runmanager.launching.hydra_internals import hydra_words
 from runmanager.launching.plan import PlannedRun, Resume
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.metric_direction import prefers_larger
 from runmanager.validation import fault
 
-__all__ = ["driver_options", "forget_notification", "request_faults", "run_folder_overrides", "storage_of"]
+__all__ = ["driver_options", "request_faults", "run_folder_overrides", "storage_of"]
 
 
 Key = Callable[[str], str]
 """How the user names an option: `--name` in one command, `hydra.sweeper.name` in another."""
-
-
-_SETTING = "hydra.sweeper.notify"
-
-
-def forget_notification(master: DictConfig) -> None:
-    """Remove the setting from the configuration that cells are composed from, so that none stores it."""
-    given = hydra_words(master)
-    with read_write(master.hydra), open_dict(master.hydra):
-        master.hydra.overrides.hydra = [word for word in given if word.partition("=")[0].lstrip("+") != _SETTING]
-        master.hydra.sweeper.notify = None
 
 
 def run_folder_overrides(run: PlannedRun, sweep: SweepPaths) -> list[str]:
