@@ -47,6 +47,13 @@ def test_a_sweep_of_a_program_without_torch_never_imports_it() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_driver_is_imported_after_the_server_of_the_cells_has_been_started() -> None:
+    """The first cell waits for the server, which imports at the same time."""
+    code = "import sys, runmanager.app.programs.application.application_sweeper; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "runmanager.app.driver" not in done.stdout.split()
+
+
 def test_hydra_finds_it_in_the_namespace_package() -> None:
     folder = Path(plugin.__file__).parent
     assert not (folder.parent / "__init__.py").exists()
