@@ -53,7 +53,7 @@ def open_run(
     """
     if lacks:
         known = read_record(paths).observed() if paths.record.exists() else None
-        if known is not None and known.status is not Status.SKIPPED:
+        if known is not None and known.status not in _LEFT_NOTHING:
             return OpenedRun(RunFolder(paths, known), f"stays {known.status}: {lacks}")
         record, can_resume, overwrite = skipped_record(record, lacks), False, False
     folder = claim_run(paths, record, observer=observer, may_hold_files=may_hold_files)
@@ -72,6 +72,7 @@ def open_run(
 
 
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # same text in a third of the time
+_LEFT_NOTHING = (Status.SKIPPED, Status.PENDING)  # to keep
 
 
 def _prepare(
@@ -102,7 +103,7 @@ def _prepare(
             earlier=(*stored.earlier, attempt_of(paths, stored, now=record.started_at)),
         )
         folder.continues = True
-    elif status in (Status.SKIPPED, Status.PENDING):  # it left nothing to keep
+    elif status in _LEFT_NOTHING:
         folder.record = record
         folder.write(attempt=stored.attempt)
     else:
