@@ -104,7 +104,7 @@ def test_every_hydra_application_finds_the_plugins_of_the_wheel(installed: Path,
     )
     file, *names = python(code, path=installed, folder=tmp_path).split()
     assert Path(file).is_relative_to(installed)
-    assert names == ["ApplicationSweeper", "LocalLauncher", "SlurmLauncher"]
+    assert names == ["ApplicationSweeper", "LocalLauncher", "RayLauncher", "SlurmLauncher"]
 
 
 def test_wheel_contains_nothing_else(installed: Path) -> None:

@@ -207,8 +207,8 @@ def _launcher_of(command: Command) -> CellLauncher:
     """Return the launcher that the options describe. Raises `ConfigurationError` with their faults."""
     request, launcher = command.request, LAUNCHERS[command.request.launcher]
     known = {each.name for each in fields(launcher.options)}
-    own = {name: getattr(request, option) for option, name in launcher.takes.items()}
-    given = {name: value for name, value in own.items() if value is not None}
+    taken = ((option, name) for option, name in launcher.takes.items() if option in command.given)
+    given: dict[str, Any] = {name: getattr(request, option) for option, name in taken}
     given |= {"timeout": request.timeout, "stall_timeout": request.stall_timeout}
     given |= {"preload": [_PRELOAD]} if "preload" in known else {}
     settings = _launcher_settings(command, known.difference(_NO_SETTINGS, launcher.takes))

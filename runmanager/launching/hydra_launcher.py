@@ -5,6 +5,7 @@ Other applications import this module and call `register()` before their `main()
 
 import copy
 import importlib
+import importlib.util
 import sys
 import types
 from collections.abc import Iterable, Sequence
@@ -19,7 +20,7 @@ from hydra.plugins.plugin import Plugin
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from runmanager.errors import ConfigurationError, RunManagerError
+from runmanager.errors import ConfigurationError, RunManagerError, UsageError
 from runmanager.launching.hydra_internals import active_whitelist, store_config
 from runmanager.launching.hydra_job import return_of_hydra_job, run_hydra_job
 from runmanager.launching.launcher import CellJob, CellLauncher, Place, Trait
@@ -34,6 +35,7 @@ from runmanager.launching.options import LocalOptions, OnError
 from runmanager.launching.task_reference import TaskReference
 from runmanager.launching.work import Work, do_work
 from runmanager.records.host.gpus import find_gpus
+from runmanager.validation import fault
 
 __all__ = [
     "LocalLauncher",
@@ -44,6 +46,7 @@ __all__ = [
     "register",
     "register_launcher",
     "register_plugin",
+    "require_package",
 ]
 
 _PLUGIN_MODULE = "hydra_plugins.runmanager"
@@ -192,6 +195,13 @@ def checked(options: Any) -> Any:
     if faults := options.faults():
         raise ConfigurationError(faults)
     return options
+
+
+def require_package(name: str, *, extra: str) -> None:
+    """Raise `UsageError` where a launcher lacks its package; called when it is made, before anything is written."""
+    if importlib.util.find_spec(name) is None:
+        way_out = f"pip install 'torch-runmanager[{extra}]'"
+        raise UsageError(fault(f"hydra/launcher={extra}", f"find the package {name}", "none", way_out))
 
 
 def _gpus_of(options: LocalOptions) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from runmanager.launching.job_registry import JobQueue
 from runmanager.launching.options import LocalOptions
+from runmanager.launching.ray.options import RayOptions
 from runmanager.launching.slurm.options import SlurmOptions
 
 __all__ = ["LAUNCHERS", "LauncherChoice", "local_queue", "register_launchers"]
@@ -39,17 +40,26 @@ LAUNCHERS = {
         "runmanager.launching.slurm.launcher:SlurmLauncher",
         {"gpus_per_run": "gpus_per_node"},
     ),
+    "ray": LauncherChoice(
+        "runmanager_ray",
+        "One task per run, on a Ray cluster.",
+        RayOptions,
+        "runmanager.launching.ray.launcher:RayLauncher",
+        {name: name for name in ("workers", "gpus_per_run", "retries")},
+    ),
 }
 """By the name in the built-in job, which is that of `--launcher`."""
 
 
 def register_launchers(*, preload: Sequence[str]) -> None:
     """Register all of them with Hydra; `preload` is a default of the local one."""
-    from runmanager.launching.hydra_launcher import register
+    from runmanager.launching.hydra_launcher import register, register_launcher
+    from runmanager.launching.ray.launcher import RayLauncher
     from runmanager.launching.slurm import register_slurm
 
     register(preload=preload)
     register_slurm()
+    register_launcher("ray", RayLauncher, RayOptions())
 
 
 def local_queue() -> JobQueue | None:

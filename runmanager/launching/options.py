@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from runmanager.validation import allowed, fault, field_faults, limits
 
-__all__ = ["RETRIED", "LocalOptions", "OnError"]
+__all__ = ["RETRIED", "LocalOptions", "OnError", "stall_faults"]
 
 
 class OnError(StrEnum):
@@ -69,6 +69,7 @@ class LocalOptions:
             *field_faults(self, _PREFIX),
             *_bad_gpus(self.gpus),
             *_bad_reasons(self.retry_on),
+            *stall_faults(self.timeout, self.stall_timeout),
             *self._unused(),
         ]
 
@@ -78,16 +79,19 @@ class LocalOptions:
         if self.runs_per_gpu > max(self.workers, 1):
             rule = f"be at most `hydra.launcher.workers`={self.workers}, the runs at a time"
             faults.append(_fault("runs_per_gpu", rule, self.runs_per_gpu))
-        if self.timeout is not None and self.stall_timeout is not None and self.stall_timeout >= self.timeout > 0:
-            faults.append(
-                _fault("stall_timeout", f"be below `hydra.launcher.timeout`={self.timeout:g}", self.stall_timeout)
-            )
         if self.retries == 0 and not _bad_reasons(self.retry_on) and set(self.retry_on) != set(RETRIED):
             reasons = f"[{','.join(self.retry_on)}]"
             faults.append(_fault("retry_on", "be given with `hydra.launcher.retries` of at least 1", reasons))
         if self.retries > 0 and not self.retry_on:
             faults.append(_fault("retry_on", "hold at least one reason with `hydra.launcher.retries`", "[]"))
         return faults
+
+
+def stall_faults(timeout: float | None, stall_timeout: float | None) -> list[str]:
+    """Return the fault of a stall timeout that another limit of a run leaves without effect."""
+    if timeout is None or stall_timeout is None or not stall_timeout >= timeout > 0:
+        return []
+    return [_fault("stall_timeout", f"be below `{_PREFIX}timeout`={timeout:g}", stall_timeout)]
 
 
 def _fault(key: str, rule: str, value: object) -> str:

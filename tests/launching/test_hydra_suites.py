@@ -14,7 +14,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 def test_plugin_is_discovered() -> None:
     found = Plugins.instance().discover(Launcher)
     names = sorted(each.__name__ for each in found if each.__module__ == "hydra_plugins.runmanager")
-    assert names == ["LocalLauncher", "SlurmLauncher"]
+    assert names == ["LocalLauncher", "RayLauncher", "SlurmLauncher"]
 
 
 @pytest.mark.parametrize(("launcher_name", "overrides"), [("runmanager", [])])

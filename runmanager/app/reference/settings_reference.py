@@ -93,8 +93,8 @@ def _launchers() -> list[Section]:
         for setting in settings_of(each.options, prefix=f"{prefix}.", choice=name, without=_HIDDEN)
     ]
     choices = {name: each.sentence for name, each in LAUNCHERS.items()}
-    names = " and ".join(each.hydra_name for each in LAUNCHERS.values())
-    sentence = f"Where and how runs are started; other Hydra applications call them {names}."
+    *names, last = (each.hydra_name for each in LAUNCHERS.values())
+    sentence = f"Where and how runs are started; other Hydra applications call them {', '.join(names)} and {last}."
     return [Section(prefix, group, sentence, _merged(settings), choices, "local")]
 
 

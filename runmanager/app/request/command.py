@@ -6,12 +6,13 @@ it stands before `--`.
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
 from runmanager.app.request.override_quoting import format_override
-from runmanager.app.request.sweep_request import Form, Kind, Option, SweepRequest, flag_of, options
+from runmanager.app.request.sweep_request import Form, Kind, Option, Part, SweepRequest, flag_of, options
+from runmanager.launching.launchers import LAUNCHERS, LauncherChoice
 from runmanager.text import in_backticks, shell_join
 from runmanager.validation import did_you_mean, fault, nearest_names, suggestion
 
@@ -46,7 +47,11 @@ _ELSEWHERE = {
     Kind.APPLICATION: "the settings of a Hydra application are its configuration",
 }
 # What Slurm's launcher calls by another name.
-_INSTEAD = {"gpus": "gpus_per_node", "retries": "resubmissions", "workers": "array_parallelism"}
+_INSTEAD = {
+    "gpus": "use --slurm gpus_per_node=…",
+    "retries": "use --slurm resubmissions=…",
+    "workers": "use --slurm array_parallelism=…",
+}
 
 
 def after_separator(fixed: Sequence[str]) -> tuple[str, ...]:
@@ -164,13 +169,29 @@ class Command:
         """The settings among its words, by their names."""
         return {word.lstrip("+").partition("=")[0]: word for word in self.settings if not word.startswith("-")}
 
+    @property
+    def _launcher(self) -> LauncherChoice:
+        return LAUNCHERS[self.request.launcher]
+
+    def _launcher_setting(self, option: Option) -> str:
+        """The name of an option among the settings of the launcher, which may lack it."""
+        return self._launcher.takes.get(option.name, option.setting)
+
     def _launcher_faults(self) -> list[str]:
-        if self.request.launcher != "slurm":
-            return [fault("--slurm", "be given with `--launcher slurm`", each) for each in self.request.slurm[:1]]
+        name = self.request.launcher
+        settings = {each.name for each in fields(self._launcher.options)}
+        lacking = [
+            each
+            for each in options().values()
+            if each.part is Part.LAUNCHER and each.name in self.given and self._launcher_setting(each) not in settings
+        ]
+        instead, stray = (_INSTEAD, []) if name == "slurm" else ({}, self.request.slurm[:1])
         return [
-            f"`{flag_of(name)}` must be left out with `--launcher slurm`, got it; use --slurm {instead}=…."
-            for name, instead in _INSTEAD.items()
-            if name in self.given
+            *(fault("--slurm", "be given with `--launcher slurm`", each) for each in stray),
+            *(
+                fault(each.flag, f"be left out with `--launcher {name}`", "it", instead.get(each.name, ""))
+                for each in lacking
+            ),
         ]
 
     @property
@@ -185,16 +206,15 @@ class Command:
 
     def _as_settings(self, kind: Kind) -> Iterator[tuple[str, str]]:
         """The options that this kind of program takes, each with the setting of Hydra that says the same."""
-        is_slurm = self.request.launcher == "slurm"
         if "launcher" in self.given:
-            names = {Kind.JOB: ("local", "slurm"), Kind.APPLICATION: ("runmanager", "runmanager_slurm")}
-            yield "--launcher", f"hydra/launcher={names[kind][is_slurm]}"
+            name = self.request.launcher if kind is Kind.JOB else self._launcher.hydra_name
+            yield "--launcher", f"hydra/launcher={name}"
         for each in options().values():
             name, value = each.hydra_name(kind), getattr(self.request, each.name)
             if each.name not in self.given or _lacks(each.name, kind) or not name:
                 continue
-            if each.name == "gpus_per_run" and is_slurm:
-                name = "hydra.launcher.gpus_per_node"
+            if each.part is Part.LAUNCHER:
+                name = f"hydra.launcher.{self._launcher_setting(each)}"
             # Ranks are a number to Hydra, which sweeps over no settings of its own.
             is_number = each.name == "processes" and value.isdecimal()
             yield each.flag, format_override(name, int(value) if is_number else value)

@@ -206,7 +206,7 @@ class SweepRequest:
         takes=frozenset({Kind.JOB}),
         elsewhere=dict.fromkeys(Kind, "it writes a preset of the built-in job"),
     )
-    launcher: str = _option("local", "Where the cells run.", choices="local, slurm", **_HERE)
+    launcher: str = _option("local", "Where the cells run.", choices="local, slurm, ray", **_HERE)
     launcher_option: list[str] = _option(
         [], "A setting that only this launcher has, such as threads=2. Repeatable.", "NAME=VALUE", Form.SEVERAL, **_HERE
     )

@@ -2,7 +2,7 @@
 
 import signal
 from abc import ABC, abstractmethod
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -94,7 +94,19 @@ class Engine(ABC):
         retries: Retries = Retries(),  # frozen, so that all may share it
         stop_on_error: bool = False,
     ) -> bool:
-        """Run all jobs until the last has ended; return whether the user asked to stop.
+        """Run all jobs until the last has ended, as `steps` does; return whether the user asked to stop."""
+        return deque(self.steps(jobs, listener, retries=retries, stop_on_error=stop_on_error), maxlen=1).pop()
+
+    def steps(
+        self,
+        jobs: Iterable[Job | None],
+        listener: Listener,
+        *,
+        retries: Retries = Retries(),
+        stop_on_error: bool = False,
+    ) -> Iterator[bool]:
+        """Run all jobs until the last has ended; yield, whenever something may have happened and at the end, whether
+        the user asked to stop.
 
         Each is taken from `jobs` when there is room for it, so that a caller may decide late which it is; None stands
         for none now, and more are asked for when something has happened to those that run. After the first Ctrl-C or
@@ -111,7 +123,8 @@ class Engine(ABC):
                 while self.has_room and not (interrupts or is_halted) and queue.start_next(self, listener):
                     pass
                 if self.is_idle:
-                    return bool(interrupts)
+                    yield bool(interrupts)
+                    return
                 self.wait()
                 if len(interrupts) > num_handled:
                     num_handled = len(interrupts)
@@ -131,3 +144,4 @@ class Engine(ABC):
                         is_halted = True
                         listener.halted()
                 listener.tick()
+                yield bool(interrupts)

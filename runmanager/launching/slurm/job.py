@@ -3,7 +3,6 @@
 import contextlib
 import importlib
 import os
-import pickle
 import signal
 import sys
 from collections.abc import Iterator, Mapping
@@ -15,16 +14,15 @@ from typing import Any
 import msgspec
 
 from runmanager.errors import RecordError
-from runmanager.launching.hydra_internals import keep_imported_main_quiet
 from runmanager.launching.job_registry import jobs_folder
 from runmanager.launching.local.engine import Job, Listener, LocalEngine, ProcessExit
 from runmanager.launching.local.jobs import outcome_of_exit
-from runmanager.launching.local.multiprocessing_internals import restore_interpreter_state, start_forkserver
+from runmanager.launching.local.multiprocessing_internals import start_forkserver
 from runmanager.launching.local.time_limits import Limits
 from runmanager.launching.local.worker import RESUMES_VARIABLE, Raised, Returned
 from runmanager.launching.plan import PlannedRun
+from runmanager.launching.sent_work import do_sent_work
 from runmanager.launching.slurm.queue import SlurmQueue
-from runmanager.launching.work import do_work
 from runmanager.records.files.atomic_files import read_bytes, replace_file
 from runmanager.records.files.file_errors import UNREADABLE
 from runmanager.records.files.paths import SweepPaths
@@ -174,7 +172,7 @@ def _supervise(request: SlurmRequest, supervisor: _Supervisor) -> Report:
         signal.signal(number, signal.SIG_IGN)  # until there is a run to stop
     with _ignoring(signal.SIGTERM):
         start_forkserver()  # it and its children inherit this
-    engine.run([Job(0, _in_own_process, (request.driver_state, request.work), limits=request.limits)], supervisor)
+    engine.run([Job(0, do_sent_work, (request.driver_state, request.work), limits=request.limits)], supervisor)
     ending = supervisor.ending
     if ending is None:  # stopped before it started
         stopped = Outcome(Status.KILLED, Reason.INTERRUPTED, "stopped by Slurm before it began")
@@ -196,21 +194,6 @@ def _ignoring(number: signal.Signals) -> Iterator[None]:
         yield
     finally:
         signal.signal(number, earlier)
-
-
-def _in_own_process(driver_state: Mapping[str, Any], work: bytes) -> Any:
-    """Restore the driver's state in the run's own process, and do the work."""
-    os.register_at_fork(after_in_child=_block_termination)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # ignored by inheritance; the task may handle it
-    keep_imported_main_quiet()
-    restore_interpreter_state(driver_state)
-    return do_work(pickle.loads(work))  # noqa: S301  # what the driver sent
-
-
-def _block_termination() -> None:
-    # torch gives a loader's workers a handler that makes them die of a SIGTERM that is not their parent's. A run that
-    # should end after its epoch would fail. When the run is over, its whole group is killed.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
 
 def _end_earlier(run: PlannedRun, note: Path) -> None:
@@ -235,7 +218,7 @@ def _write_end(request: SlurmRequest, supervisor: _Supervisor, report: Report) -
         owner = None
     if owner is not None and owner.pid != supervisor.pid:
         return  # another job's run: this job came too late
-    ending = ProcessExit(Job(0, _in_own_process), report.exit_code, report.answer, report.was_stopped, report.verdict)
+    ending = ProcessExit(Job(0, do_sent_work), report.exit_code, report.answer, report.was_stopped, report.verdict)
     end_gone_run(paths, outcome_of_exit(ending), pending=request.run.pending_record())
     if isinstance(report.answer, Raised):
         replace_file(paths.error, report.answer.traceback)

@@ -4,10 +4,8 @@ Other applications call `runmanager.launching.slurm.register_slurm()` before the
 """
 
 import contextlib
-import importlib.util
 import io
 import os
-import pickle
 import re
 import warnings
 from collections.abc import Collection, Iterator, Sequence
@@ -18,22 +16,21 @@ from typing import Any
 
 from hydra.core.utils import JobReturn, JobStatus, setup_globals
 
-from runmanager.errors import RunManagerError, UsageError
-from runmanager.launching.hydra_launcher import ProcessLauncher, ReturnRecorder, checked
+from runmanager.errors import RunManagerError
+from runmanager.launching.hydra_launcher import ProcessLauncher, ReturnRecorder, checked, require_package
 from runmanager.launching.job_registry import jobs_folder, locked_job_registry, read_job_registry, states_in_queue
 from runmanager.launching.launcher import CellJob, Place, Trait
 from runmanager.launching.local.job_loop import Retries
 from runmanager.launching.local.jobs import Listener
-from runmanager.launching.local.multiprocessing_internals import interpreter_state
 from runmanager.launching.local.turns import Turns
 from runmanager.launching.plan import Action, PlannedRun
+from runmanager.launching.sent_work import send_work
 from runmanager.launching.slurm.job import SlurmRequest, run_slurm_job
 from runmanager.launching.slurm.job_follower import SlurmJobs, SubmittedCell, outcome_of_job
 from runmanager.launching.slurm.options import SlurmOptions
 from runmanager.launching.slurm.queue import SlurmQueue
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.run_end import end_gone_run
-from runmanager.validation import fault
 
 __all__ = ["SlurmLauncher"]
 
@@ -181,9 +178,7 @@ class SlurmLauncher(ProcessLauncher):
     def __init__(self, **settings: Any) -> None:
         more = dict(settings.pop("additional_parameters", None) or {})
         self.options = checked(SlurmOptions(**settings, additional_parameters=more))
-        if importlib.util.find_spec("submitit") is None:  # before anything is written
-            way_out = "pip install 'torch-runmanager[slurm]'"
-            raise UsageError(fault("hydra/launcher=slurm", "find the package submitit", "none", way_out))
+        require_package("submitit", extra="slurm")
         self._queue = SlurmQueue()
         self.processes_per_run = self.options.processes_per_run
         detached = [] if self.options.wait else [Trait.DETACHED]
@@ -249,9 +244,10 @@ class SlurmLauncher(ProcessLauncher):
             name, sweep = " ".join([str(config.hydra.sweep.subdir), *job.overrides]), Path(config.hydra.sweep.dir)
         else:
             name, sweep = run.paths.name, run.paths.root.parent.parent
+        driver_state, sent = send_work(work)
         request = SlurmRequest(
-            work=pickle.dumps(work),
-            driver_state=interpreter_state(),
+            work=sent,
+            driver_state=driver_state,
             environment={name: value for name, value in os.environ.items() if name.startswith(_ENVIRONMENT_PREFIX)},
             sweep=SweepPaths(sweep.absolute()),
             run=run,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from runmanager.launching.options import stall_faults
 from runmanager.validation import field_faults, limits
 
 __all__ = ["SlurmOptions"]
@@ -84,11 +85,7 @@ class SlurmOptions:
         if self.gpus_per_node and self.gpus_per_node < self.processes_per_run:
             ranks = f"`hydra.launcher.processes_per_run`={self.processes_per_run}"
             faults.append(f"`hydra.launcher.gpus_per_node` must be at least {ranks}, got {self.gpus_per_node}.")
-        if self.timeout is not None and self.stall_timeout is not None and self.stall_timeout >= self.timeout > 0:
-            faults.append(
-                f"`hydra.launcher.stall_timeout` must be below `hydra.launcher.timeout`={self.timeout:g}, got "
-                f"{self.stall_timeout:g}."
-            )
+        faults += stall_faults(self.timeout, self.stall_timeout)
         if not self.wait and self.resubmissions not in (0, SlurmOptions.resubmissions):
             faults.append(
                 f"`hydra.launcher.resubmissions` must be left out with `hydra.launcher.wait=false`, got "

@@ -1,4 +1,4 @@
-"""Hydra's plugins of runmanager, in every Hydra application: one sweeper and two launchers.
+"""Hydra's plugins of runmanager, in every Hydra application: one sweeper and three launchers.
 
 Every application imports this at its start, so it needs of ours the options of a sweep and of the launchers alone, and
 imports what does the work when Hydra creates it. There is no `from __future__ import annotations`: Hydra 1.3
@@ -23,6 +23,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from runmanager.app.request.sweep_request import Kind, Part, node_class
 from runmanager.launching.options import LocalOptions
+from runmanager.launching.ray.options import RayOptions
 from runmanager.launching.slurm.options import SlurmOptions
 
 _MODULE = "hydra_plugins.runmanager"
@@ -33,7 +34,7 @@ _DEFAULTS = (
 )
 _IS_1_3 = hydra.__version__.startswith("1.3.")
 
-PLUGINS = ("LocalLauncher", "SlurmLauncher", "ApplicationSweeper")
+PLUGINS = ("LocalLauncher", "SlurmLauncher", "RayLauncher", "ApplicationSweeper")
 """The classes of this module: `register_plugin` registers no second class of such a name."""
 
 
@@ -62,6 +63,12 @@ class SlurmLauncher(_StandIn, Launcher):
     """`hydra/launcher=runmanager_slurm`: each job as a task of a Slurm array."""
 
     real = "runmanager.launching.slurm.launcher:SlurmLauncher"
+
+
+class RayLauncher(_StandIn, Launcher):
+    """`hydra/launcher=runmanager_ray`: each job as a task of Ray."""
+
+    real = "runmanager.launching.ray.launcher:RayLauncher"
 
 
 class ApplicationSweeper(_StandIn, Sweeper):
@@ -175,7 +182,12 @@ _CELL = {
 }
 
 _store = ConfigStore.instance()
-for _name, _options in (("runmanager", LocalOptions(preload=None)), ("runmanager_slurm", SlurmOptions())):
+_launchers = {
+    "runmanager": LocalOptions(preload=None),
+    "runmanager_slurm": SlurmOptions(),
+    "runmanager_ray": RayOptions(),
+}
+for _name, _options in _launchers.items():
     _node = OmegaConf.structured(_options)
     OmegaConf.set_readonly(_node, None)  # Hydra makes a frozen dataclass read-only, which overrides must not be
     _store.store(group="hydra/launcher", name=_name, node=_node, provider="runmanager")

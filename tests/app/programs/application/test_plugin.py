@@ -18,7 +18,8 @@ before = set(sys.modules)
 import hydra_plugins.runmanager
 late = set(sys.modules) - before
 assert not any(name.split(".")[0] in ("torch", "pandas", "msgspec", "rich", "typer") for name in late), late
-ours = ("app.request.sweep_request", "launching.options", "launching.slurm.options", "validation")
+options = ("launching.options", "launching.slurm.options", "launching.ray.options")
+ours = ("app.request.sweep_request", *options, "validation")
 loaded = {name for name in late if name.split(".")[0] == "runmanager" and not hasattr(sys.modules[name], "__path__")}
 assert loaded <= {f"runmanager.{name}" for name in ours}, late
 """
