@@ -8,9 +8,10 @@ import importlib
 import importlib.util
 import sys
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
+from operator import length_hint
 from typing import Any
 
 from hydra.core.plugins import Plugins
@@ -23,7 +24,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from runmanager.errors import ConfigurationError, RunManagerError, UsageError
 from runmanager.launching.hydra_internals import active_whitelist, store_config
 from runmanager.launching.hydra_job import return_of_hydra_job, run_hydra_job
-from runmanager.launching.launcher import CellJob, CellLauncher, Place, Trait
+from runmanager.launching.launcher import CellJob, CellLauncher, Place, Trait, never_started
 from runmanager.launching.local.engine import Job, Listener, LocalEngine, ProcessExit
 from runmanager.launching.local.gpus import EVERY_GPU, GpuRequest, GpuSlots
 from runmanager.launching.local.job_loop import Retries
@@ -83,7 +84,9 @@ class ProcessLauncher(CellLauncher):
         def job(key: int, overrides: Sequence[str]) -> CellJob:
             return CellJob(key, overrides, lambda _: Work(return_of_hydra_job, self._task_and_config(overrides, key)))
 
-        return self.run(list(map(job, count(initial_job_idx), job_overrides)), Listener())
+        jobs = list(map(job, count(initial_job_idx), job_overrides))
+        returns = self.run(jobs, Listener())
+        return [returns.get(job.key) or never_started(job.overrides) for job in jobs]
 
     def limits(self, job: CellJob) -> Limits:
         """Return the limits of a job; a run without a run folder writes no heartbeat."""
@@ -163,15 +166,21 @@ class LocalLauncher(ProcessLauncher):
         per_run = self.options.gpus_per_run
         return GpuRequest(self.options.processes_per_run if per_run is None else per_run)
 
-    def run(self, jobs: Sequence[CellJob], listener: Listener, turns: Turns | None = None) -> Sequence[JobReturn]:
+    def run(
+        self, jobs: Iterable[CellJob | None], listener: Listener, turns: Turns | None = None
+    ) -> dict[int, JobReturn]:
         setup_globals()
-        recorder = ReturnRecorder(jobs, listener)
-        engine = self.engine if turns is None else self._engine(all_jobs=len(jobs), turns=turns)
-        engine.get_ready(num_jobs=len(jobs))
-        wanted = (job for job in jobs if listener.wants(job.key))
+        recorder = ReturnRecorder(listener)
+        if turns is None:
+            engine = self.engine
+        else:
+            jobs = list(jobs)
+            engine = self._engine(all_jobs=len(jobs), turns=turns)
+        engine.get_ready(num_jobs=length_hint(jobs, self.options.workers))
         retries = Retries(self.options.retries, tuple(self.options.retry_on))
         stop_on_error = self.options.on_error == OnError.STOP
-        if engine.run(map(self._job, wanted), recorder, retries=retries, stop_on_error=stop_on_error):
+        taken = recorder.taken(jobs, self._job, listener.wants)
+        if engine.run(taken, recorder, retries=retries, stop_on_error=stop_on_error):
             raise KeyboardInterrupt
         return recorder.returns
 
@@ -214,23 +223,28 @@ def _gpus_of(options: LocalOptions) -> tuple[str, ...]:
 
 
 class ReturnRecorder(Listener):
-    """Fills in the return of each job, failed until the job ends; it is another listener that receives the events."""
+    """Makes the return of each job, failed until the job ends; it is another listener that receives the events."""
 
-    def __init__(self, jobs: Sequence[CellJob], listener: Listener) -> None:
-        self._by_key = {job.key: JobReturn(overrides=list(job.overrides)) for job in jobs}
+    def __init__(self, listener: Listener) -> None:
+        self.returns: dict[int, JobReturn] = {}
         self._listener = listener
-        for each in self.returns:
-            each.status, each.return_value = JobStatus.FAILED, RunManagerError("the job was never started")
         for event in vars(Listener):
             if not event.startswith("_") and event != "ended":
                 setattr(self, event, getattr(listener, event))
 
-    @property
-    def returns(self) -> list[JobReturn]:
-        return list(self._by_key.values())
+    def taken(
+        self, jobs: Iterable[CellJob | None], job_of: Callable[[CellJob], Any], wants: Callable[[int], bool]
+    ) -> Iterator[Any]:
+        """Yield an engine's job for each whose key is wanted when it is taken, and None where there is none now."""
+        for job in jobs:
+            if job is None:
+                yield None
+            elif wants(job.key):
+                self.returns[job.key] = never_started(job.overrides)
+                yield job_of(job)
 
     def ended(self, ending: ProcessExit) -> None:
-        result = self._by_key[ending.job.key]
+        result = self.returns[ending.job.key]
         match ending.answer:
             case Returned(value=JobReturn() as whole) | Raised(attached=JobReturn() as whole):
                 result.__dict__.update(whole.__dict__)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from itertools import takewhile
 from typing import Any, cast
 
 from hydra.core.utils import JobReturn, JobStatus
@@ -11,7 +12,7 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
-from runmanager.errors import ConfigurationError
+from runmanager.errors import ConfigurationError, RunManagerError
 from runmanager.launching.hydra_internals import job_exception
 from runmanager.launching.local.engine import LocalEngine
 from runmanager.launching.local.jobs import Listener
@@ -26,7 +27,7 @@ from runmanager.records.storage.run_end import end_gone_run
 from runmanager.text import error_line
 from runmanager.validation import fault
 
-__all__ = ["BatchLauncher", "CellJob", "CellLauncher", "Place", "Trait", "with_traits"]
+__all__ = ["BatchLauncher", "CellJob", "CellLauncher", "Place", "Trait", "never_started", "with_traits"]
 
 
 class Trait(StrEnum):
@@ -82,10 +83,14 @@ class CellLauncher(Launcher):
         """The engine for what is asked of this machine before the first run."""
         return LocalEngine(preload=["torch"])
 
-    def run(self, jobs: Sequence[CellJob], listener: Listener, turns: Turns | None = None) -> Sequence[JobReturn]:
-        """Run jobs until the last has ended, or is left to itself; return a result for each, failed for one that died.
+    def run(
+        self, jobs: Iterable[CellJob | None], listener: Listener, turns: Turns | None = None
+    ) -> dict[int, JobReturn]:
+        """Run jobs until the last has ended, or is left to itself; return results by key, failed where a job died.
 
-        With `turns` all live together, regardless of how many run at once otherwise, and take turns.
+        Each is taken from `jobs` when there is room for it, so that the caller decides late which it is; None stands
+        for none now, and more are asked for when something has happened to those that run. With `turns` all live
+        together, regardless of how many run at once otherwise, and take turns.
         """
         raise NotImplementedError
 
@@ -131,7 +136,15 @@ class BatchLauncher(CellLauncher):
         """Launch the jobs as Hydra does."""
         return self._launcher.launch(job_overrides, initial_job_idx=initial_job_idx)
 
-    def run(self, jobs: Sequence[CellJob], listener: Listener, turns: Turns | None = None) -> Sequence[JobReturn]:
+    def run(
+        self, jobs: Iterable[CellJob | None], listener: Listener, turns: Turns | None = None
+    ) -> dict[int, JobReturn]:
+        returns, queue = dict[int, JobReturn](), iter(jobs)
+        while batch := [job for job in takewhile(lambda job: job is not None, queue) if job]:
+            returns |= self._run_batch(batch)
+        return returns
+
+    def _run_batch(self, jobs: Sequence[CellJob]) -> dict[int, JobReturn]:
         returns = self.launch([job.overrides for job in jobs], jobs[0].key)
         for job, result in zip(jobs, returns, strict=True):
             if (run := job.run) is None or result.status is not JobStatus.FAILED:
@@ -139,7 +152,15 @@ class BatchLauncher(CellLauncher):
             if (record := stored_record(run)) is None or record.status is Status.CRASHED:  # it could not record its end
                 outcome = Outcome(Status.FAILED, Reason.EXCEPTION, error_line(job_exception(result)))
                 end_gone_run(run.paths, outcome, pending=run.pending_record())
-        return returns
+        return {job.key: result for job, result in zip(jobs, returns, strict=True)}
+
+
+def never_started(overrides: Sequence[str]) -> JobReturn:
+    """Return the result of a job that was never started."""
+    error = RunManagerError("the job was never started")
+    result = JobReturn(overrides=list(overrides), status=JobStatus.FAILED)
+    result.return_value = error
+    return result
 
 
 def with_traits(launcher: Launcher) -> CellLauncher:

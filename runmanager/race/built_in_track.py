@@ -219,7 +219,8 @@ class BuiltInTrack:
             work = Work(run_contender, (entry.options, entry.threads))
             return CellJob(key, (), lambda _: work, entry.options.device)
 
-        return [_seen(each) for each in self._launcher.run(list(map(job_of, count(), entries)), Listener(), keeper)]
+        returns = self._launcher.run(map(job_of, count(), entries), Listener(), keeper)
+        return [_seen(returns[key]) for key in range(len(entries))]
 
 
 def _seen(result: JobReturn) -> Seen:

@@ -33,7 +33,7 @@ from runmanager.app.driver.sweep_plan import (
     write_plan,
 )
 from runmanager.errors import ConfigurationError, SweepError, UsageError
-from runmanager.launching.launcher import CellJob, CellLauncher, Trait
+from runmanager.launching.launcher import CellJob, CellLauncher, Trait, never_started
 from runmanager.launching.plan import Action, PlannedCells, PlannedRun, stored_record
 from runmanager.launching.work import Work
 from runmanager.race.pairing import Pairing, make_pairing, pairing_notices
@@ -371,18 +371,18 @@ class SweepDriver:
 
         Returns the results in the order of the grid, those of the first session.
         """
-        run = self._launcher.run
+        run, jobs = self._launcher.run, self._jobs(listener, batch, first)
         if self._pairing is None:
-            returns = run(self._jobs(listener, batch, first), listener)
-            ordered = sorted(range(len(returns)), key=lambda at: self._grid_ranks[batch[at].cell.signature])
-            return [returns[at] for at in ordered]
-        sessions = self._pairing.sessions(batch)
-        with listener.sessions(lambda: sessions.has_next):
-            returns = run(self._jobs(listener, batch, first), listener, sessions.start(batch, first))
-            while not listener.is_halted and (again := sessions.next_runs()):
-                first = listener.take(again)
-                run(self._jobs(listener, again, first, is_begun=True), listener, sessions.start(again, first))
-        return returns
+            returns = run(jobs, listener)
+            jobs = sorted(jobs, key=lambda job: self._grid_ranks[batch[job.key - first].cell.signature])
+        else:
+            sessions = self._pairing.sessions(batch)
+            with listener.sessions(lambda: sessions.has_next):
+                returns = run(jobs, listener, sessions.start(batch, first))
+                while not listener.is_halted and (again := sessions.next_runs()):
+                    first = listener.take(again)
+                    run(self._jobs(listener, again, first, is_begun=True), listener, sessions.start(again, first))
+        return [returns.get(job.key) or never_started(job.overrides) for job in jobs]
 
     def _jobs(
         self, listener: SweepListener, batch: Sequence[PlannedRun], first: int, *, is_begun: bool = False

@@ -81,8 +81,7 @@ class _RayCells(Engine):
         self._run_cell = ray.remote(num_returns="streaming", max_retries=0)(_run_cell)  # the driver decides about tries
         self._stop_cell = ray.remote(num_cpus=0)(_stop_cell)
         self._jobs: dict[Any, Job] = {}  # by what their tasks tell
-        self._begun: dict[Any, _Begun] = {}
-        self._is_stopping = False
+        self._begun, self._is_stopping = dict[Any, _Begun](), False
 
     @property
     def has_room(self) -> bool:
@@ -135,9 +134,7 @@ class _RayCells(Engine):
             verdict = Outcome(Status.FAILED, Reason.EXCEPTION, error_line(error.cause or error))
         except (errors.RayError, StopIteration) as error:
             verdict = Outcome(Status.CRASHED, Reason.VANISHED, f"gone with its node or worker ({type(error).__name__})")
-        return ProcessExit(
-            self._jobs[told], -signal.SIGKILL, None, self._is_stopping, None if self._is_stopping else verdict
-        )
+        return ProcessExit(self._jobs[told], -9, None, self._is_stopping, None if self._is_stopping else verdict)
 
 
 class RayLauncher(ProcessLauncher):
@@ -159,19 +156,23 @@ class RayLauncher(ProcessLauncher):
         if self.options.gpus_per_run == 0 and any((each or "").startswith("cuda") for each in devices):
             raise ConfigurationError([fault("hydra.launcher.gpus_per_run", "be at least 1 for device=cuda", 0)])
 
-    def run(self, jobs: Sequence[CellJob], listener: Listener, turns: Turns | None = None) -> Sequence[JobReturn]:
+    def run(
+        self, jobs: Iterable[CellJob | None], listener: Listener, turns: Turns | None = None
+    ) -> dict[int, JobReturn]:
         setup_globals()
-        recorder = ReturnRecorder(jobs, listener)
+        recorder = ReturnRecorder(listener)
         with self._connected() as ray:
             nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-            engine = _RayCells(ray, {job.key: self._needs(job, nodes) for job in jobs}, self.options)
-            wanted = (self._job(job) for job in jobs if listener.wants(job.key))
-            if engine.run(wanted, recorder, retries=Retries(self.options.retries)):
+            needs = dict[int, dict[str, Any]]()
+
+            def job_of(job: CellJob) -> Job:
+                needs[job.key], send = self._needs(job, nodes), lambda number: send_work(job.work(number))
+                return Job(job.key, do_sent_work, prepare=send, limits=self.limits(job))
+
+            taken = recorder.taken(jobs, job_of, listener.wants)
+            if _RayCells(ray, needs, self.options).run(taken, recorder, retries=Retries(self.options.retries)):
                 raise KeyboardInterrupt
         return recorder.returns
-
-    def _job(self, job: CellJob) -> Job:
-        return Job(job.key, do_sent_work, prepare=lambda number: send_work(job.work(number)), limits=self.limits(job))
 
     def _needs(self, job: CellJob, nodes: Sequence[dict[str, float]]) -> dict[str, Any]:
         """Return what a job asks Ray for. Raises `RunManagerError` where no node has it, as it would never begin."""
@@ -186,7 +187,7 @@ class RayLauncher(ProcessLauncher):
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Any]:
-        """Connect to Ray, or start one, and yield its module. What runs for this driver ends with the connection."""
+        """Connect to Ray, or start one, and yield its module. The driver's cells end with the connection."""
         with contextlib.ExitStack() as stack:
             address = self.options.address or stack.enter_context(_ray_of_this_machine())
             import ray  # it reads its variables now
@@ -203,8 +204,8 @@ class RayLauncher(ProcessLauncher):
 @contextlib.contextmanager
 def _ray_of_this_machine() -> Iterator[str]:
     """Start Ray, in a session of its own, as the driver needs it to stop its cells; it ends after the block."""
-    variables = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(), "RAY_USAGE_STATS_ENABLED": "0"}
-    os.environ.update(variables | os.environ)  # ours for this command alone, what the user has set counts
+    ours = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(), "RAY_USAGE_STATS_ENABLED": "0"}
+    os.environ.update(ours | os.environ)  # what the user has set counts
     start = f"ray.init('local', num_cpus={usable_cores()}, include_dashboard=False, logging_level='ERROR')"
     code = f"import ray, sys; print({start}.address_info['address'], flush=True); sys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=PIPE, stdout=PIPE, start_new_session=True) as keeper:

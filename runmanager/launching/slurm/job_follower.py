@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from runmanager.errors import RecordError
+from runmanager.launching.job_registry import jobs_folder
 from runmanager.launching.local.job_loop import Engine
 from runmanager.launching.local.jobs import Job, Listener, ProcessExit, outcome_of_exit
 from runmanager.launching.local.worker import Raised
@@ -65,30 +66,32 @@ class SubmittedCell:
     def as_job(self) -> Job:
         return Job(self.key, _remote_job)
 
+    @property
+    def folder(self) -> Path:
+        """Where its jobs write their reports."""
+        return jobs_folder(self.request.sweep)
+
 
 class SlurmJobs(Engine):
-    """The jobs of `cells` in Slurm's queue, which has room for all of them: they are submitted together.
+    """Jobs in Slurm's queue, which has room for all that there are: they are submitted together.
 
-    `folder` is where jobs write their reports. `submit` submits cells and returns those that have a job,
-    `submit_again` submits one that Slurm has stopped. Jobs that have not started are cancelled when all are to stop.
+    `submit` submits cells and returns those that have a job, `submit_again` submits one that Slurm has stopped. Jobs
+    that have not started are cancelled when all are to stop.
     """
 
     has_room = True
 
     def __init__(
         self,
-        cells: Sequence[SubmittedCell],
         options: SlurmOptions,
         queue: SlurmQueue,
-        folder: Path,
         *,
         submit: Callable[[Sequence[SubmittedCell]], Sequence[SubmittedCell]],
         submit_again: Callable[[SubmittedCell], None],
     ) -> None:
-        self._cells = {each.key: each for each in cells}
+        self._cells: dict[int, SubmittedCell] = {}
         self._options = options
         self._queue = queue
-        self._folder = folder
         self._submit = submit
         self._submit_again = submit_again
         self._handed: list[SubmittedCell] = []
@@ -96,6 +99,11 @@ class SlurmJobs(Engine):
         self._has_waiting_array = False
         self._is_stopping = False
         self._due = 0.0
+
+    def job(self, cell: SubmittedCell) -> Job:
+        """Return the job of a cell that is to be submitted."""
+        self._cells[cell.key] = cell
+        return cell.as_job
 
     @property
     def is_idle(self) -> bool:
@@ -140,7 +148,7 @@ class SlurmJobs(Engine):
                     self._report_start(each, listener)
                 continue
             each.num_polls_missing += 1
-            report = read_report(self._folder, each.job)
+            report = read_report(each.folder, each.job)
             if report is not None or each.num_polls_missing >= _POLLS_BEFORE_GONE:
                 self._active.remove(each)
                 end = self._queue.end_of(each.job)
@@ -162,7 +170,7 @@ class SlurmJobs(Engine):
         """Report the start of a run once its job has written the run's process, or is over without having done so."""
         if each.has_started:
             return
-        pid = _pid_in(owner_note(self._folder, each.job))
+        pid = _pid_in(owner_note(each.folder, each.job))
         if pid is None and not is_over:
             return
         each.has_started = True
@@ -177,7 +185,7 @@ class SlurmJobs(Engine):
         if report is not None:
             answer, verdict, exit_code = report.answer, report.verdict, report.exit_code
         else:
-            log = self._folder / f"{each.job}_0_log.out"
+            log = each.folder / f"{each.job}_0_log.out"
             stopped = Outcome(Status.KILLED, Reason.INTERRUPTED, "interrupted")
             gone = stopped if self._is_stopping else outcome_of_job(end, options=self._options, log=log)
             answer, verdict, exit_code = None, gone, end.exit_code

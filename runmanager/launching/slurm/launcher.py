@@ -8,8 +8,9 @@ import io
 import os
 import re
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -190,25 +191,27 @@ class SlurmLauncher(ProcessLauncher):
         memory_gb = self.options.memory_gb
         return Place(1, self.options.cpus_per_task, None if memory_gb is None else int(memory_gb * 2**30))
 
-    def run(self, jobs: Sequence[CellJob], listener: Listener, turns: Turns | None = None) -> Sequence[JobReturn]:
+    def run(
+        self, jobs: Iterable[CellJob | None], listener: Listener, turns: Turns | None = None
+    ) -> dict[int, JobReturn]:
         """Submit the cells that have no job in the queue, and wait for all of them unless `wait=false`."""
         setup_globals()
-        recorder = ReturnRecorder(jobs, listener)
-        cells = [self._cell(job, listener.when_ended) for job in jobs]
+        recorder = ReturnRecorder(listener)
+        cell_of = partial(self._cell, when_ended=listener.when_ended)
+        cells = recorder.taken(jobs, cell_of, lambda _: True)  # those in the queue are followed, wanted or not
         if Trait.DETACHED in self.traits:
-            self._submit_all(cells, listener)
-            for each in recorder.returns:
+            self._submit_all(list(filter(None, cells)), listener)
+            for each in recorder.returns.values():
                 each.status, each.return_value = JobStatus.COMPLETED, None
             return recorder.returns
         engine = SlurmJobs(
-            cells,
             self.options,
             self._queue,
-            jobs_folder(cells[0].request.sweep),
             submit=lambda handed: self._submit_all(handed, listener),
             submit_again=self._submit_again,
         )
-        if engine.run([each.as_job for each in cells], recorder, retries=Retries(self.options.resubmissions, ())):
+        to_run = (cell and engine.job(cell) for cell in cells)
+        if engine.run(to_run, recorder, retries=Retries(self.options.resubmissions, ())):
             raise KeyboardInterrupt
         return recorder.returns
 
