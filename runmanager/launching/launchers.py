@@ -15,7 +15,8 @@ __all__ = ["LAUNCHERS", "LauncherChoice", "local_queue", "register_launchers"]
 class LauncherChoice(NamedTuple):
     """A launcher: its name in Hydra applications other than the built-in job, its settings, and its class by name.
 
-    `takes` are the options of a sweep that are among the settings, each with its name there.
+    `takes` are the options of a sweep that are among the settings, each with its name there; `instead` says of others
+    what serves instead.
     """
 
     hydra_name: str
@@ -23,6 +24,7 @@ class LauncherChoice(NamedTuple):
     options: type[Any]
     launcher: str
     takes: Mapping[str, str]
+    instead: Mapping[str, str] = {}
 
 
 LAUNCHERS = {
@@ -38,7 +40,8 @@ LAUNCHERS = {
         "One job per run, on a Slurm cluster.",
         SlurmOptions,
         "runmanager.launching.slurm.launcher:SlurmLauncher",
-        {"gpus_per_run": "gpus_per_node"},
+        {"gpus_per_run": "gpus_per_node", "workers": "array_parallelism", "retries": "retries"},
+        {"gpus": "use --gpus-per-run"},
     ),
     "ray": LauncherChoice(
         "runmanager_ray",

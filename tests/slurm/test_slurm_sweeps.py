@@ -77,6 +77,20 @@ def test_a_job_killed_with_all_its_processes_is_reported(killer: str, bench: Any
     assert record.owner.is_alive() is False
 
 
+def test_a_killed_job_is_tried_again_where_the_command_asks_for_it(bench: Any) -> None:
+    bench.close_gate()
+    process = bench.start("+model.way=gate", "name=again", "hydra.launcher.retries=1")
+    bench.wait_at_gate()
+    sweep = bench.sweep("again")
+    (record,) = sweep.records
+    bench.open_gate()
+    psutil.Process(record.owner.pid).parent().parent().kill()
+    done = bench.end_of(process)
+    assert done.status == 0, done.err
+    (record,) = sweep.records
+    assert (record.status, record.attempt, sweep.epochs(record)) == ("finished", 2, [1, 2, 3])
+
+
 @pytest.mark.release
 def test_an_interrupted_driver_lets_the_epoch_end_and_cancels_the_queue(bench: Any) -> None:
     bench.close_gate()

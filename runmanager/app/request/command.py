@@ -46,12 +46,6 @@ _ELSEWHERE = {
     Kind.JOB: "it goes with a script, as in `runmanager sweep train.py {flag} …`",
     Kind.APPLICATION: "the settings of a Hydra application are its configuration",
 }
-# What Slurm's launcher calls by another name.
-_INSTEAD = {
-    "gpus": "use --slurm gpus_per_node=…",
-    "retries": "use --slurm resubmissions=…",
-    "workers": "use --slurm array_parallelism=…",
-}
 
 
 def after_separator(fixed: Sequence[str]) -> tuple[str, ...]:
@@ -177,22 +171,19 @@ class Command:
         """The name of an option among the settings of the launcher, which may lack it."""
         return self._launcher.takes.get(option.name, option.setting)
 
-    def _launcher_faults(self) -> list[str]:
-        name = self.request.launcher
+    def _launcher_faults(self) -> Iterator[str]:
+        name, instead = self.request.launcher, self._launcher.instead
         settings = {each.name for each in fields(self._launcher.options)}
-        lacking = [
-            each
-            for each in options().values()
-            if each.part is Part.LAUNCHER and each.name in self.given and self._launcher_setting(each) not in settings
-        ]
-        instead, stray = (_INSTEAD, []) if name == "slurm" else ({}, self.request.slurm[:1])
-        return [
-            *(fault("--slurm", "be given with `--launcher slurm`", each) for each in stray),
-            *(
-                fault(each.flag, f"be left out with `--launcher {name}`", "it", instead.get(each.name, ""))
-                for each in lacking
-            ),
-        ]
+        own = {word.partition("=")[0]: word for _, word in self.launcher_settings}
+        if name != "slurm":
+            yield from (fault("--slurm", "be given with `--launcher slurm`", each) for each in self.request.slurm[:1])
+        for each in options().values():
+            if each.part is not Part.LAUNCHER or each.name not in self.given:
+                continue
+            if (setting := self._launcher_setting(each)) not in settings:
+                yield fault(each.flag, f"be left out with `--launcher {name}`", "it", instead.get(each.name, ""))
+            elif setting in own and own[setting] != f"{setting}={getattr(self.request, each.name)}":
+                yield f"`{each.flag}` must be given once, got it and `{own[setting]}`; leave out one of the two."
 
     @property
     def launcher_settings(self) -> list[tuple[str, str]]:

@@ -18,10 +18,11 @@ _MAX_WAITING = 1000  # jobs that wait for a GPU while a later one may start
 
 @dataclass(frozen=True)
 class Retries:
-    """The number of further tries of a job that ended for one of `reasons`, or that its engine displaced."""
+    """The number of further tries of a job that ended for one of `reasons`, and of one that its engine displaced."""
 
     times: int = 0
     reasons: tuple[str, ...] = RETRIED
+    displaced: int = 0
 
 
 class _JobQueue:
@@ -31,6 +32,7 @@ class _JobQueue:
         self._jobs = iter(jobs)
         self._waiting: list[Job] = []
         self.tries = Counter[int]()
+        self.displaced = Counter[int]()
 
     def start_next(self, engine: "Engine", listener: Listener) -> bool:
         """Start the first job that may start now; return whether there was one."""
@@ -81,7 +83,7 @@ class Engine(ABC):
 
     @abstractmethod
     def observe(self, listener: Listener, may_retry: Callable[[Job], bool]) -> Iterator[ProcessExit]:
-        """Enforce the limits, and yield how jobs have ended; one that `may_retry` may be displaced."""
+        """Enforce the limits, and yield how jobs have ended; one that `may_retry` may have been displaced."""
 
     def close(self) -> None:  # noqa: B027  # nothing by default
         """Kill what would die with the driver, after an error of the caller's."""
@@ -116,7 +118,7 @@ class Engine(ABC):
         queue, interrupts, num_handled, is_halted = _JobQueue(jobs), list[None](), 0, False
 
         def may_retry(job: Job) -> bool:
-            return queue.tries[job.key] <= retries.times and not (interrupts or is_halted)
+            return queue.displaced[job.key] < retries.displaced and not (interrupts or is_halted)
 
         with handle_signals((signal.SIGINT, signal.SIGTERM), lambda: interrupts.append(None)), closing(self):
             while True:
@@ -134,9 +136,12 @@ class Engine(ABC):
                     if (outcome := ending.displaced) is None:
                         listener.finalize(ending)
                         outcome = listener.outcome(ending)
-                    if ending.displaced or (outcome.reason in retries.reasons and may_retry(ending.job)):
-                        tries = queue.tries[ending.job.key]
-                        listener.retrying(ending, outcome, tries=tries, of=retries.times + 1)
+                    key = ending.job.key
+                    queue.displaced[key] += ending.displaced is not None
+                    tries = queue.tries[key]
+                    may_try = tries - queue.displaced[key] <= retries.times and not (interrupts or is_halted)
+                    if ending.displaced or (outcome.reason in retries.reasons and may_try):
+                        listener.retrying(ending, outcome, tries=tries, of=1 + retries.times + retries.displaced)
                         queue.put_back(ending.job)
                         continue
                     listener.ended(ending)

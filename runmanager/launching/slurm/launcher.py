@@ -211,7 +211,8 @@ class SlurmLauncher(ProcessLauncher):
             submit_again=self._submit_again,
         )
         to_run = (cell and engine.job(cell) for cell in cells)
-        if engine.run(to_run, recorder, retries=Retries(self.options.resubmissions, ())):
+        retries = Retries(self.options.retries, displaced=self.options.resubmissions)
+        if engine.run(to_run, recorder, retries=retries):
             raise KeyboardInterrupt
         return recorder.returns
 

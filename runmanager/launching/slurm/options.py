@@ -73,6 +73,8 @@ class SlurmOptions:
     """Seconds before its time limit at which a job is told to end, after its epoch."""
     resubmissions: int = field(default=10, metadata=limits(ge=0))
     """How often a cell that Slurm stopped is submitted again."""
+    retries: int = field(default=0, metadata=limits(ge=0))
+    """Further tries of a run that was killed, timed out, stalled, or vanished with its node."""
 
     def faults(self) -> list[str]:
         """Return every fault as a readable line."""
@@ -86,11 +88,14 @@ class SlurmOptions:
             ranks = f"`hydra.launcher.processes_per_run`={self.processes_per_run}"
             faults.append(f"`hydra.launcher.gpus_per_node` must be at least {ranks}, got {self.gpus_per_node}.")
         faults += stall_faults(self.timeout, self.stall_timeout)
-        if not self.wait and self.resubmissions not in (0, SlurmOptions.resubmissions):
-            faults.append(
-                f"`hydra.launcher.resubmissions` must be left out with `hydra.launcher.wait=false`, got "
-                f"{self.resubmissions}; no driver is left to submit again."
-            )
+        if not self.wait:
+            tries = {"resubmissions": self.resubmissions, "retries": self.retries}
+            faults += [
+                f"`hydra.launcher.{name}` must be left out with `hydra.launcher.wait=false`, got {number}; no "
+                "driver is left to submit again."
+                for name, number in tries.items()
+                if number not in (0, getattr(SlurmOptions, name))
+            ]
         for name in self.additional_parameters:
             instead = _OWN_OPTIONS.get(name.replace("_", "-"))
             if instead:

@@ -33,8 +33,9 @@ def test_ranks_need_a_gpu_each() -> None:
 
 def test_settings_without_effect_are_rejected() -> None:
     with pytest.raises(ConfigurationError) as caught:
-        checked(SlurmOptions(wait=False, resubmissions=3, timeout=60.0, stall_timeout=90.0))
+        checked(SlurmOptions(wait=False, resubmissions=3, retries=1, timeout=60.0, stall_timeout=90.0))
     assert [line.split(",")[0] for line in caught.value.faults] == [
         "`hydra.launcher.stall_timeout` must be below `hydra.launcher.timeout`=60",
         "`hydra.launcher.resubmissions` must be left out with `hydra.launcher.wait=false`",
+        "`hydra.launcher.retries` must be left out with `hydra.launcher.wait=false`",
     ]
