@@ -26,6 +26,8 @@ if way == "dies" or (way == "dies-once" and not Path("died").exists()):
 if way == "takes-its-cell-along":
     os.kill(os.getppid(), signal.SIGKILL)
 if way.startswith("waits"):
+    if way == "waits-on":
+        signal.signal(signal.SIGTERM, lambda *_: Path("told").touch())
     Path(way).touch()
     while not Path("open").exists():
         time.sleep(0.01)  # between two polls
@@ -94,6 +96,15 @@ def it_is_interrupted_and_resumed(stage: Stage) -> None:
     stage.sweep("fine,waits,also-fine").end()
 
 
+def it_is_stopped_at_once(stage: Stage) -> None:
+    driver = stage.sweep("waits-on,fine")
+    stage.wait_until_there("waits-on")
+    driver.process.send_signal(signal.SIGINT)
+    stage.wait_until_there("told")
+    driver.process.send_signal(signal.SIGINT)
+    driver.end()
+
+
 def a_cell_takes_too_long(stage: Stage) -> None:
     stage.sweep("waits,fine", "--timeout", "2").end()
 
@@ -119,6 +130,7 @@ SCENES = [
     *((scene, term) for term in (PLAIN, LIVE) for scene in (cells_end_in_many_ways, two_commands_share_it)),
     *((scene, term) for term in (PLAIN, LIVE) for scene in (it_is_interrupted_and_resumed, it_is_watched)),
     *((a_failure_stops_the_sweep, PLAIN), (it_is_run_from_python, PLAIN), (a_cell_takes_too_long, LIVE)),
+    (it_is_stopped_at_once, PLAIN),
 ]
 
 
