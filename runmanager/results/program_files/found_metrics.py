@@ -2,7 +2,6 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from runmanager.records.files.paths import RunPaths
 from runmanager.results.program_files.folder_metrics import ProgramMetrics, read_metrics

@@ -94,7 +94,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _without_copies(same: list[tuple[str, str, MetricSeries]]) -> list[tuple[str, str, MetricSeries]]:
-    """Leave out metrics whose last value a better origin has too, up to single precision; the better ones come first."""
+    """Leave out metrics whose last value a better origin has too, up to single precision; better ones come first."""
     kept: list[tuple[str, str, MetricSeries]] = []
     for place, origin, series in sorted(same, key=lambda each: _ORIGINS.index(each[1])):
         better = (other.last for _, known, other in kept if known != origin)

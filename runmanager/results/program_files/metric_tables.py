@@ -1,4 +1,4 @@
-"""The tables of metrics that programs leave: Lightning's metrics.csv, and the JSON files of a Trainer of Transformers."""
+"""The tables of metrics that programs leave: Lightning's metrics.csv, and JSON files of a Trainer of Transformers."""
 
 import csv
 import json
@@ -100,7 +100,7 @@ def _read_results(file: IO[str]) -> dict[str, MetricSeries]:
 def _object(file: IO[str]) -> dict[str, Any]:
     found = json.load(file)
     if not isinstance(found, dict):
-        raise ValueError("it must hold an object")  # noqa: TRY004  # all that is damaged is one error
+        raise ValueError("it must hold an object")  # all that is damaged is one error
     return found
 
 

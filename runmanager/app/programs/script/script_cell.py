@@ -168,7 +168,7 @@ def _run(folder: RunFolder, call: ScriptCall) -> ProgramEnd:
     # A script that does not report itself may have used a GPU, and ranks are not the process that was started.
     memory = None if find_gpus() or is_ranked else end.peak_memory_bytes
     outcome = ended if rank else _best_known(ended, printed, folder)  # rank 0 tells only what came of it
-    return ProgramEnd(outcome=outcome, traceback=traceback, metrics=found, is_child=True, child_memory_bytes=memory)
+    return ProgramEnd(outcome=outcome, traceback=traceback, metrics=found, child=end.process, child_memory_bytes=memory)
 
 
 def _ended(
