@@ -276,7 +276,7 @@ class _Supervisor:
         paths = self._folder.paths
         report = self._report()
         known = with_report(logged_only(self._folder.record), report)
-        end.metrics.notes += self._outside.finish(end.child)
+        end.metrics.notes += [*self._spec.notes, *self._outside.finish(end.child)]
         known, metrics = merged_metrics(paths, known, end.metrics)
         outcome = self._outcome(end, report, known)
         facts = {name: getattr(known, name) for name in _REPORTED}

@@ -47,8 +47,8 @@ def answers(
     """Answer the questions about a sweep from its results table, its comparison and the `runs` of the table.
 
     The order is: comparisons, the best settings, a stand-in axis, which was not requested, what could not
-    be compared, files that several runs wrote, how the runs ended. `of_the_best` are sentences that follow the one on the best settings, which is that
-    by `metric`, if the runs recorded it, in the direction `better`, if that is given.
+    be compared, files that several runs wrote, how the runs ended. `of_the_best` are sentences that follow the one on
+    the best settings, which is that by `metric`, if the runs recorded it, in the direction `better`, if that is given.
     """
     requested = [row for row in comparison.rows if not row.is_stand_in]
     stand_ins = [row for row in comparison.rows if row.is_stand_in]

@@ -42,7 +42,7 @@ def shared_file_lines(runs: Sequence[StoredRun], *, of: StoredRun | None = None)
                 changes.times.update(times)
                 changes.seen_by.append(place)
     own = of.record.outside if of is not None else None
-    lines = []
+    lines: list[str] = []
     for folder, files in folders.items():
         several = {
             name: each for name, each in files.items() if len(each.seen_by) > 1 and (not own or name in own.files)
@@ -78,7 +78,7 @@ def _lived(lives: Sequence[tuple[float, float]], time: float) -> bool:
 
 
 def _is_of_one(name: str, values: set[str], others: Sequence[str]) -> bool:
-    """Whether a path says that the file is one run's own: it has a swept value, or a number where others have another."""
+    """Whether a path says that the file is one run's own: by a swept value, or a number where others have another."""
     if any(re.search(rf"(?<![\d.]){re.escape(value)}(?!\.?\d)", name) for value in values if value):
         return True
     pattern = re.sub(r"\d+", "#", name)
