@@ -106,6 +106,31 @@ def test_with_chdir_each_cell_works_in_its_run_folder(folder: Folder, words: tup
     assert "0 runs to do, 2 finished already" in folder.run("sweep", "--name", "apart", *given).out
 
 
+APPLICATION = """
+import hydra, pathlib
+
+@hydra.main(version_base=None, config_path=None)
+def main(config):
+    pathlib.Path("last.ckpt").write_text(str(config.lr))
+    return config.lr
+
+main()
+"""
+
+
+def test_an_application_has_the_same_by_a_setting_of_hydra(folder: Folder) -> None:
+    folder.write("app.py", APPLICATION)
+    done = folder.run("sweep", "--name", "shared", "app.py", "+lr=1,2")
+    assert done.status == 0, done.err
+    assert f"Several runs wrote last.ckpt in {folder.path}: " in done.out
+    assert "With `--chdir` (`hydra.job.chdir=true`), in a new sweep" in done.out
+    (folder.path / "last.ckpt").unlink()
+    done = folder.run("sweep", "--name", "apart", "--chdir", "app.py", "+lr=1,2")
+    assert done.status == 0 and "runs wrote" not in done.out, done.err
+    assert len(list(sweep_of(folder, "apart").runs.glob("*/last.ckpt"))) == 2
+    assert not (folder.path / "last.ckpt").exists()
+
+
 def test_the_built_in_job_refuses_chdir(folder: Folder) -> None:
     done = folder.run("sweep", "--chdir", "optimizer.lr=1,2")
     assert done.status == 2
