@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import os
+import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ _TRAINER_STATE = "trainer_state.json"
 _MAX_COLUMNS = 10_000
 _MAX_NUMBER = 2**31
 _PLACES = ("", "epoch", "step")  # columns that are no metrics
+_OF_SPEED = re.compile(r"_(runtime|per_second|samples)$|^total_flos$")  # what a Trainer adds to its metrics
 
 
 def read_table(path: Path) -> dict[str, MetricSeries]:
@@ -109,8 +111,9 @@ def _read_objects(objects: Any) -> dict[str, MetricSeries]:
     metrics: dict[str, MetricSeries] = {}
     for row in rows:
         numbers = {name: float(each) for name, each in row.items() if type(each) in (int, float)}
-        for name in numbers.keys() - _PLACES:
-            metrics.setdefault(name, MetricSeries(name))
+        for name in numbers:
+            if name not in _PLACES and not _OF_SPEED.search(name):
+                metrics.setdefault(name, MetricSeries(name))
         _add(numbers, metrics, set())
     return metrics
 

@@ -199,20 +199,22 @@ def test_files_of_a_trainer_are_read_the_better_ones_first(tmp_path: Path) -> No
         shown = history[:number] if number < 2 else [*history, {"loss": 0.4, "epoch": 2.0, "step": 20}]
         state.write_text(json.dumps({"global_step": number * 10, "log_history": shown}))
         os.utime(state, (number, number))
-    (tmp_path / "all_results.json").write_text('{"epoch": 2.0, "eval_f1": 0.6, "train_runtime": 3.5, "predict": NaN}')
+    (tmp_path / "all_results.json").write_text(
+        '{"epoch": 2.0, "eval_f1": 0.6, "train_runtime": 3.5, "train_loss": 0.3, "predict": NaN}'
+    )
     (tmp_path / "eval_results.json").write_text('{"epoch": 2.0, "eval_f1": 0.6, "eval_mcc": 0.25, "name": "x"}')
     _write_events(tmp_path / "runs", eval_mcc=[0.1], lr=[0.5])
     found = found_metrics(RunPaths(tmp_path))
     assert found.origins == {
         **dict.fromkeys(("loss", "val_loss", "eval_f1"), "trainer_state.json"),
-        **dict.fromkeys(("train_runtime", "predict"), "all_results.json"),
+        **dict.fromkeys(("train_loss", "predict"), "all_results.json"),
         "eval_mcc": "eval_results.json",
         **dict.fromkeys(("runs/eval_mcc", "lr"), "event file"),
     }
     assert math.isnan(found.values.pop("predict"))
     assert found.values == pytest.approx(
         {
-            **{"loss": 0.4, "val_loss": 0.7, "eval_f1": 0.5, "train_runtime": 3.5, "eval_mcc": 0.25},
+            **{"loss": 0.4, "val_loss": 0.7, "eval_f1": 0.5, "train_loss": 0.3, "eval_mcc": 0.25},
             **{"runs/eval_mcc": 0.1, "lr": 0.5},
         }
     )
