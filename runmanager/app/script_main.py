@@ -15,11 +15,11 @@ import yaml
 from runmanager.app.compose.grid_rules import GridRules
 from runmanager.app.display.error_line import print_error
 from runmanager.app.driver.sweep_driver import SweepDriver
+from runmanager.app.programs.resume_setting import ResumeSetting
 from runmanager.app.programs.script.arguments.setting_words import SettingGrid, parse_settings, setting_word
 from runmanager.app.programs.script.flag_check import flags_of
 from runmanager.app.programs.script.output.scalar_pattern import parse_scalars
 from runmanager.app.programs.script.script import Script, find_script
-from runmanager.app.programs.script.script_cell import ResumeSetting
 from runmanager.app.programs.script.script_program import ScriptOptions, ScriptProgram
 from runmanager.app.programs.sweep_settings import driver_options, request_faults, storage_of
 from runmanager.app.programs.whole_run_race import RacedValues, race_whole_runs
@@ -49,7 +49,7 @@ __all__ = ["main", "tune_script"]
 _BROKEN_STATUS = 1
 _OF_EACH_CELL = (
     *("python", "scalar", "metric", "better", "argument", "unchecked", "unsigned", "device", "resume_with"),
-    *("secrets", "seed_name"),
+    *("chdir", "secrets", "seed_name"),
 )
 _NO_SETTINGS = ("_target_", "preload", "processes_per_run", "timeout", "stall_timeout")
 _OWN_SETTINGS = ("params", "heartbeat_timeout", "tune")  # of the sweeper, apart from the options
@@ -190,7 +190,8 @@ def _options(command: Command, script: Script) -> ScriptOptions:
         unsigned=tuple(request.unsigned),
         device=request.device,
         better={metric: parse_better(better)} if metric is not None and better is not None else {},
-        resume_with=None if request.resume_with is None else ResumeSetting(*request.resume_with.split("=", 1)),
+        resume_with=ResumeSetting.read(request.resume_with),
+        chdir=request.chdir,
         call=(*call, script.word),
         rules=GridRules.read(request, flag_of),
         processes=() if request.processes is None else tuple(dict.fromkeys(map(int, request.processes.split(",")))),

@@ -7,7 +7,12 @@ origin                  where
 `returned`              what the program's task returned
 `printed`               numbers in its output
 `metrics.csv`           Lightning's table of metrics, in the run folder
-`event file`            scalars of TensorBoard's files, in the run folder
+`trainer_state.json`    what a Trainer of Transformers logged, there
+`all_results.json`      what it evaluated at the end, there
+`eval_results.json`     the same
+`event file`            scalars of TensorBoard's files, there
+`event file elsewhere`  those that the cell's processes wrote below the
+                        working folder (`outside_files`)
 ======================  ==================================================
 
 The first source that has a name gives its value.
@@ -129,7 +134,7 @@ def merged_metrics(paths: RunPaths, known: RunRecord, found: FoundMetrics) -> tu
         for name, value in metrics.items():
             if name not in summary and name not in logged:
                 summary[name], origins[name] = value, origin
-    in_files = found_metrics(paths.root, apart_from={*summary, *logged})
+    in_files = found_metrics(paths, apart_from={*summary, *logged})
     summary |= {name: _finite(value) for name, value in in_files.values.items()}
     origins |= in_files.origins
     changes = {

@@ -28,6 +28,7 @@ import msgspec
 
 from runmanager.app.programs.cell_metrics import FoundMetrics, diverged_metric, logged_only, merged_metrics
 from runmanager.app.programs.cell_output import in_program, send_output_to
+from runmanager.app.programs.outside_files import OutsideWatch
 from runmanager.errors import RecordError
 from runmanager.launching.local.turns import current_turn_client
 from runmanager.launching.local.worker import OWN_PROCESS_VARIABLE, RESUMES_VARIABLE
@@ -66,7 +67,8 @@ class CellSpec:
     `better` has directions of metrics, `min` or `max`. `has_files`: the folder holds files of a launcher already.
     `lacks` says what this host has not. A new run continues the finished run `continues`, which had fewer epochs, and
     with `reopens_finished` a finished one goes on. `is_tracked`: the program is an `ActiveRun` in this folder, which
-    takes turns, finishes its epoch when it is stopped, and records its own end.
+    takes turns, finishes its epoch when it is stopped, and records its own end. `output_argument` is a setting with
+    which the program writes into its run folder.
     """
 
     run: RunPaths
@@ -83,6 +85,7 @@ class CellSpec:
     continues: RunPaths | None = None
     reopens_finished: bool = False
     is_tracked: bool = False
+    output_argument: str = ""
 
 
 @dataclass
@@ -90,14 +93,14 @@ class ProgramEnd:
     """How a program ended: the `error` that it raised, None if it ended well, and the metrics that it left.
 
     `outcome` is how it ended where that is known better than from an error, and `traceback` what ended it then.
-    `is_child`: the program was a process of its own, with `child_memory_bytes` of peak memory, None if that is not
-    known.
+    `child`: the program was a process of its own, of this number, with `child_memory_bytes` of peak memory, None if
+    that is not known.
     """
 
     error: BaseException | None = None
     outcome: Outcome | None = None
     traceback: str | None = None
-    is_child: bool = False
+    child: int | None = None
     child_memory_bytes: int | None = None
     metrics: FoundMetrics = field(default_factory=FoundMetrics)
 
@@ -208,12 +211,14 @@ class _Supervisor:
         self._folder = folder
         self._began = began
         activity = _FolderActivity(folder.paths.root)
+        self._outside = OutsideWatch(folder.paths)
         self._heartbeat = Heartbeat(folder.paths.heartbeat, each_beat=lambda: self._advance(activity))
         self._device = _SeenDevice()
 
     def _advance(self, activity: "_FolderActivity") -> None:
         if activity.has_changed():
             self._heartbeat.progress += 1
+        self._outside.look()
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -271,16 +276,19 @@ class _Supervisor:
         paths = self._folder.paths
         report = self._report()
         known = with_report(logged_only(self._folder.record), report)
+        end.metrics.notes += [*self._spec.notes, *self._outside.finish(end.child)]
         known, metrics = merged_metrics(paths, known, end.metrics)
         outcome = self._outcome(end, report, known)
         facts = {name: getattr(known, name) for name in _REPORTED}
-        facts["environment"] = self._device.added_to(known.environment, is_child=end.is_child)
+        outside = self._outside.files(known.outside or None, argument=self._spec.output_argument)
+        facts["outside"] = outside or msgspec.UNSET
+        facts["environment"] = self._device.added_to(known.environment, is_child=end.child is not None)
         earlier = self._folder.record  # a resumed run has the time and the memory of its earlier attempts
         reported = report if report is not None and report.attempt == earlier.attempt else ProgramReport()
         if reported.run_seconds is None:
             facts["run_seconds"] = (earlier.run_seconds or 0.0) + time.monotonic() - self._began
         if reported.peak_memory_bytes is None:
-            peak = end.child_memory_bytes if end.is_child else self._device.peak_memory_bytes()
+            peak = end.child_memory_bytes if end.child is not None else self._device.peak_memory_bytes()
             facts["peak_memory_bytes"] = max(earlier.peak_memory_bytes or 0, peak or 0) or None
         end_own_run(self._folder, outcome, **facts | metrics)
         if (shown := end.traceback or (end.error and in_program(end.error))) and outcome.status is Status.FAILED:

@@ -51,6 +51,7 @@ class Part(Enum):
     SWEEP = "sweep"  # of a cell of the built-in job; of an application's sweeper
     SWEEPER = "sweeper"
     LAUNCHER = "launcher"
+    JOB = "job"  # of Hydra itself
     NOWHERE = ""
 
 
@@ -98,6 +99,8 @@ class Option:
                 return self.setting
             case Part.LAUNCHER:
                 return f"hydra.launcher.{self.setting}"
+            case Part.JOB:
+                return f"hydra.job.{self.setting}"
         return setting_of(self.setting)
 
 
@@ -185,10 +188,17 @@ class SweepRequest:
     )
     resume_with: str | None = _option(
         None,
-        "A setting from the second attempt on, where the file exists; {run_dir} is the run's folder.",
+        "A setting from the second attempt on, where the file exists, or the newest of a glob; {run_dir}: its folder.",
         "NAME=FILE",
         **_OF_PROGRAMS,
         elsewhere={Kind.JOB: "it resumes from its own checkpoints"},
+    )
+    chdir: bool = _option(
+        False,
+        "Let each cell work in its run folder, so that cells do not write the same files.",
+        **_OF_PROGRAMS,
+        part=Part.JOB,
+        elsewhere={Kind.JOB: "it writes into its run folders alone"},
     )
     secrets: list[str] = _option(
         [], "Further settings whose text is masked in what is written, as pin,pat.", "NAMES", Form.NAMES

@@ -12,6 +12,7 @@ from runmanager.text import hidden_character
 from runmanager.validation import fault
 
 __all__ = [
+    "ELSEWHERE",
     "EPOCHS",
     "EVENT_WRITER",
     "RECORD",
@@ -32,6 +33,9 @@ RECORD = "run.json"
 
 EPOCHS = "epochs.jsonl"
 """File name of a run's epochs."""
+
+ELSEWHERE = "elsewhere"
+"""The folder in a run's folder with the event files that its processes wrote elsewhere."""
 
 EVENT_WRITER = "runmanager"
 """What event files name as their writer, by which they are told from those of the user's program."""
@@ -184,6 +188,11 @@ class RunPaths:
     def program_heartbeat(self) -> Path:
         """A file that the program of a cell rewrites every few seconds if it has proceeded."""
         return self.root / "heartbeat.program"
+
+    @property
+    def elsewhere(self) -> Path:
+        """The event files that the run's processes wrote below the working folder, as hard links or copies."""
+        return self.root / ELSEWHERE
 
     @property
     def attempts(self) -> Path:

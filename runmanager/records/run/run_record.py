@@ -21,6 +21,7 @@ __all__ = [
     "Environment",
     "EpochRecord",
     "Measurements",
+    "OutsideFiles",
     "RunRecord",
     "counted_word",
 ]
@@ -200,6 +201,19 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     run: str | msgspec.UnsetType = msgspec.UNSET
 
 
+class OutsideFiles(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Files outside the run folders that changed while the run ran, by itself or another program.
+
+    `files` are relative to the working `folder`, each with times at which it changed, in seconds since 1970; of many
+    those that come first. `argument` is a setting with which the program writes into its run folder, as
+    `output_dir={run_dir}`, empty if none is known.
+    """
+
+    folder: str
+    files: dict[str, tuple[float, ...]]
+    argument: str = ""
+
+
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One run, as stored in its run.json.
 
@@ -214,7 +228,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `interval` is `steps` if the run's records are intervals of steps, not epochs. `summary` has metrics of the whole
     run by name, in order of first appearance, None for one that is not finite. `origins` says where metrics come from
-    that the program did not log itself: `returned`, `printed`, `event file`, `metrics.csv`. `adopted` is the folder
+    that the program did not log itself: `returned`, `printed`, or a kind of file. `adopted` is the folder
     of a run that was made without this package, whose times were not measured. Each of the four is left out of the file
     where there is none.
 
@@ -226,7 +240,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     begins with its attempts. It is left out of the file of a run that made all of its epochs itself. `choices` are
     those of the config groups of a Hydra application, as `{"optimizer": "sgd"}`, without those whose name a setting
     has; they are no part of the run's identity, and left out of other files. `world_size` is the number of ranks that
-    made the run together, left out for one. `num_records` is the number of lines that epochs.jsonl had when the run
+    made the run together, left out for one. `outside` has the files that changed below the working folder of a cell of
+    another program, left out without any. `num_records` is the number of lines that epochs.jsonl had when the run
     finished; it is left out of older files, and of those of runs that have not finished.
     """
 
@@ -264,6 +279,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     world_size: Int64 | msgspec.UnsetType = msgspec.UNSET
     num_records: Int64 | msgspec.UnsetType = msgspec.UNSET
     choices: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    outside: OutsideFiles | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def choices_and_settings(self) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from runmanager.results.findings.comparison_findings import (
     without_contention,
 )
 from runmanager.results.findings.outcomes import Outcome, outcomes
+from runmanager.results.findings.shared_files import shared_file_lines
 from runmanager.results.metrics.metric_lookup import undirected_names
 from runmanager.results.table_model.columns import Row, Table
 from runmanager.results.table_model.formatting import human
@@ -46,15 +47,23 @@ def answers(
     """Answer the questions about a sweep from its results table, its comparison and the `runs` of the table.
 
     The order is: comparisons, the best settings, a stand-in axis, which was not requested, what could not
-    be compared, how the runs ended. `of_the_best` are sentences that follow the one on the best settings, which is that
-    by `metric`, if the runs recorded it, in the direction `better`, if that is given.
+    be compared, files that several runs wrote, how the runs ended. `of_the_best` are sentences that follow the one on
+    the best settings, which is that by `metric`, if the runs recorded it, in the direction `better`, if that is given.
     """
     requested = [row for row in comparison.rows if not row.is_stand_in]
     stand_ins = [row for row in comparison.rows if row.is_stand_in]
     found, missing = comparison_answers(requested, comparison)
     best = _best_answer(results, runs, metric, better)
     stand_in = stand_in_answer(stand_ins, comparison)
-    return [*found, *best, *(of_the_best if best else ()), *stand_in, *missing, _count_answer(results)]
+    return [
+        *found,
+        *best,
+        *(of_the_best if best else ()),
+        *stand_in,
+        *missing,
+        *shared_file_lines(runs),
+        _count_answer(results),
+    ]
 
 
 def duel_answers(comparison: ComparisonTable) -> list[str]:

@@ -1,11 +1,10 @@
-"""Reading all metrics below a folder: event files and metrics.csv, within limits."""
+"""Reading all metrics below a folder, in files of every kind that is known, within limits."""
 
-import csv
 import math
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import repeat
 from pathlib import Path
@@ -13,86 +12,21 @@ from typing import Any
 
 from runmanager.errors import RecordError
 from runmanager.records.files.folders import files_below
-from runmanager.records.files.paths import EVENT_WRITER
-from runmanager.results.program_files.metric_naming import (
-    ADD_HPARAMS,
-    EVENT_FILE,
-    METRICS_CSV,
-    ProgramMetric,
-    name_metrics,
-)
+from runmanager.records.files.paths import ELSEWHERE, EVENT_WRITER
+from runmanager.results.program_files.metric_naming import ADD_HPARAMS, EVENT_FILE, ProgramMetric, name_metrics
 from runmanager.results.program_files.metric_series import MetricSeries
+from runmanager.results.program_files.metric_tables import METRICS_CSV, TABLES, newest_state, read_table
 from runmanager.results.tfevents.reader import EventFolder, Series, is_event_file, read_event_files, writer_of
 from runmanager.text import encodable
 
 __all__ = ["ProgramMetrics", "is_metrics_file", "read_metrics"]
 
 
-_ATTEMPTS = ("attempts",)  # the files of earlier attempts
+_NOT_OWN = ("attempts", ELSEWHERE)  # the files of earlier attempts, and those that were written outside
 _TIME = re.compile(r"\d{9,11}\.\d+")  # in seconds since 1970: PyTorch's `add_hparams` names its folder so
-_MAX_BYTES = {EVENT_FILE: 1 << 30, METRICS_CSV: 1 << 28}
+_MAX_EVENT_BYTES, _MAX_TABLE_BYTES = 1 << 30, 1 << 28
 _MAX_FILES = 1000
 _MAX_NOTES = 20
-
-
-_MAX_COLUMNS = 10_000
-_MAX_NUMBER = 2**31
-
-
-def read_metrics_csv(path: Path) -> dict[str, MetricSeries]:
-    """Read the metrics by name; a line has values for some of them. Columns without any number are left out.
-
-    Raises `RecordError` for a file that cannot be read as a table.
-    """
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
-        with os.fdopen(handle, encoding="utf-8-sig", newline="") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise RecordError(f"{path} is not a regular file")
-            return _read_rows(csv.reader(_whole_lines(file)))
-    except (UnicodeDecodeError, csv.Error, RecursionError, ValueError) as error:
-        raise RecordError(f"{path} is damaged: {error}") from None
-    except OSError as error:
-        raise RecordError(f"{path} cannot be read: {error.strerror or error}") from None
-
-
-def _whole_lines(file: Iterable[str]) -> Iterable[str]:
-    """Yield the lines without a torn last one, whose last number may have lost digits."""
-    for line in file:
-        if "\0" in line:
-            raise ValueError("a line contains a null byte")
-        if line.endswith(("\n", "\r")):
-            yield line
-
-
-def _read_rows(rows: Iterator[list[str]]) -> dict[str, MetricSeries]:
-    """Read the rows; a short one of a wide table takes as long as it is itself."""
-    header = next(rows, [])
-    if len(header) > _MAX_COLUMNS:
-        raise ValueError(f"it has {len(header):,} columns, at most {_MAX_COLUMNS:,} are read")
-    metrics = {name: MetricSeries(name) for name in header if name not in ("", "epoch", "step")}
-    filled: set[str] = set()
-    for row in rows:
-        values = dict(zip(header, row, strict=False))
-        epoch, step = _whole_number(values, "epoch"), _whole_number(values, "step")
-        for name, text in values.items():
-            if (value := _number(text)) is not None and (series := metrics.get(name)) is not None:
-                series.add(value, step=step, epoch=epoch)
-                filled.add(name)
-    return {name: series for name, series in metrics.items() if name in filled}
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        return float(text) if text else None
-    except (TypeError, ValueError):
-        return None  # text, or a torn last line
-
-
-def _whole_number(row: Mapping[str, str], name: str) -> int | None:
-    number = _number(row.get(name))
-    is_whole = number is not None and math.isfinite(number) and number.is_integer() and 0 <= number < _MAX_NUMBER
-    return int(number) if is_whole and number is not None else None
 
 
 @dataclass
@@ -111,20 +45,25 @@ class ProgramMetrics:
 
 
 def is_metrics_file(name: str) -> bool:
-    """Whether a file of this name may hold metrics."""
+    """Whether a file of this name is what a run of another program is known by."""
     return name == METRICS_CSV or is_event_file(name)
 
 
-def read_metrics(folder: Path) -> ProgramMetrics:
-    """Read all event files and metrics.csv below `folder`, within limits.
+def _is_read(name: str) -> bool:
+    return name in TABLES or is_event_file(name)
 
-    Files in the folders `version_0`, `version_1`, … of Lightning continue each other. A metric that several other
+
+def read_metrics(folder: Path) -> ProgramMetrics:
+    """Read all event files and tables of metrics (`TABLES`) below `folder`, within limits.
+
+    Files in the folders `version_0`, `version_1`, … of Lightning, in the dated ones of a `SummaryWriter`, and in the
+    checkpoints of a Trainer continue each other. A metric that several other
     folders have gets the folder's name before its own: `fold_1/val_loss`; but in the folders that `add_hparams` names
-    by the time, the value written last counts. Of a metrics.csv and event files that hold the same values, the
-    metrics.csv counts, which has all digits.
+    by the time, the value written last counts. Of files that hold the same values, those of the better
+    origin count.
     """
     found = ProgramMetrics()
-    files = files_below(folder, is_metrics_file, found.notes, without=_ATTEMPTS)
+    files = files_below(folder, _is_read, found.notes, without=_NOT_OWN)
     if len(files) > _MAX_FILES:
         found.notes.append(f"{folder} must hold at most {_MAX_FILES:,} files of metrics, got more; the rest is unread")
     by_place: dict[str, list[Path]] = {}
@@ -159,21 +98,28 @@ def _number_at_end(part: str) -> tuple[str, float]:
     return split[1], int(split[2] or 0)
 
 
+_CONTINUED = re.compile(r"(version_\d+|checkpoint-\d+)$|[A-Z][a-z]{2}\d\d_\d\d-\d\d-\d\d_[^_]*_?")
+
+
 def _place(relative: str) -> str:
-    """Return a folder's name without Lightning's `version_3`, and empty for the run's folder itself."""
-    return "/".join(part for part in Path(encodable(relative)).parts if not re.fullmatch(r"version_\d+", part))
+    """Return a folder's name without the parts that differ where one file continues another; empty for the run's own.
+
+    These are Lightning's `version_3`, a Trainer's `checkpoint-500`, and the date and host that begin the name of a
+    `SummaryWriter`'s folder, before its comment.
+    """
+    begins = ((part, _CONTINUED.match(part)) for part in Path(encodable(relative)).parts)
+    return "/".join(filter(None, (part[found.end() :] if found else part for part, found in begins)))
 
 
 def _read_place(place: str, paths: list[Path], found: ProgramMetrics) -> Iterator[tuple[str, MetricSeries]]:
     """Yield the metrics in the files of one place with their origin; add hyperparameters, times and damage."""
     readable = [path for path in paths if _is_within_limits(path, found.notes)]
-    for path in readable:
-        if path.name == METRICS_CSV:
-            try:
-                yield from ((METRICS_CSV, series) for series in read_metrics_csv(path).values())
-            except RecordError as error:
-                found.notes.append(str(error))
-    events = [path for path in readable if path.name != METRICS_CSV and writer_of(path) != EVENT_WRITER]
+    for path in newest_state([path for path in readable if path.name in TABLES]):
+        try:
+            yield from ((path.name, series) for series in read_table(path).values())
+        except RecordError as error:
+            found.notes.append(str(error))
+    events = [path for path in readable if path.name not in TABLES and writer_of(path) != EVENT_WRITER]
     if not events:
         return
     read = read_event_files(events)
@@ -186,7 +132,7 @@ def _read_place(place: str, paths: list[Path], found: ProgramMetrics) -> Iterato
 
 
 def _is_within_limits(path: Path, notes: list[str]) -> bool:
-    limit = _MAX_BYTES[METRICS_CSV if path.name == METRICS_CSV else EVENT_FILE]
+    limit = _MAX_TABLE_BYTES if path.name in TABLES else _MAX_EVENT_BYTES
     try:
         status = path.lstat()
     except OSError as error:

@@ -9,6 +9,8 @@ import msgspec
 
 from runmanager.records.files.paths import EVENT_WRITER, RunPaths
 from runmanager.results.program_files.folder_metrics import read_metrics
+from runmanager.results.program_files.found_metrics import ELSEWHERE_EVENTS
+from runmanager.results.program_files.metric_naming import EVENT_FILE
 from runmanager.results.tfevents.reader import read_event_files, writer_of
 
 __all__ = ["metrics_by_step"]
@@ -28,10 +30,19 @@ def metrics_by_step(
     printed = _printed(run) if _PRINTED in origins.values() else {}
     in_files = {name: origin for name, origin in origins.items() if origin != _PRINTED}
     folder = Path(adopted) if isinstance(adopted, str) else run.root
-    read = read_metrics(folder).metrics if in_files and os.path.isdir(folder) else []  # noqa: PTH112 - False where no path can have the name
-    stored = {each.name: each.series.points for each in read if in_files.get(each.name) == each.origin}
+    stored = _in_folder(folder, in_files)
+    elsewhere = {name for name, origin in in_files.items() if origin == ELSEWHERE_EVENTS}
+    stored |= _in_folder(run.elsewhere, dict.fromkeys(elsewhere, EVENT_FILE))
     found = {name: (printed if origin == _PRINTED else stored).get(name) for name, origin in origins.items()}
     return {name: points for name, points in found.items() if points}
+
+
+def _in_folder(folder: Path, origins: Mapping[str, str]) -> dict[str, dict[int, float]]:
+    if not origins or not os.path.isdir(folder):  # noqa: PTH112 - False where no path can have the name
+        return {}
+    return {
+        each.name: each.series.points for each in read_metrics(folder).metrics if origins.get(each.name) == each.origin
+    }
 
 
 def _printed(run: RunPaths) -> dict[str, dict[int, float]]:

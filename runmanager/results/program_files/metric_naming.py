@@ -7,12 +7,13 @@ from pathlib import PurePath
 
 from runmanager.records.run.metric_names import column_of_metric
 from runmanager.results.program_files.metric_series import MetricSeries
+from runmanager.results.program_files.metric_tables import TABLES
 
-__all__ = ["ADD_HPARAMS", "EVENT_FILE", "METRICS_CSV", "ProgramMetric", "name_metrics"]
+__all__ = ["ADD_HPARAMS", "EVENT_FILE", "ProgramMetric", "name_metrics"]
 
-METRICS_CSV = "metrics.csv"
 EVENT_FILE = "event file"
-"""The origins of metrics."""
+"""The origin of metrics in event files; those in tables have the name of their file."""
+_ORIGINS = (*TABLES, EVENT_FILE)  # the better ones first
 ADD_HPARAMS = "add_hparams"
 """The last part of the place of metrics that were given to PyTorch's `add_hparams`."""
 
@@ -39,9 +40,9 @@ def name_metrics(places: Mapping[tuple[str, str, str], MetricSeries], notes: lis
     """Name the metrics, which are given by name in the file, place and origin; a line of `notes` for those left out.
 
     A place is a folder, empty for the run's own. A metric that several other folders have gets the folder's name before
-    its own: `fold_1/val_loss`. So does one that was given to `add_hparams` and logged besides. Of a metrics.csv and
-    event files that hold the same values or are in one place, the metrics.csv counts, which has all digits. A name that
-    another metric has by then gets a number.
+    its own: `fold_1/val_loss`. So does one that was given to `add_hparams` and logged besides. Of files that hold the
+    same values or are in one place, those of the better origin count: tables come before event files, as they have all
+    digits. A name that another metric has by then gets a number.
     """
     return _in_columns(_named(places, notes))
 
@@ -54,13 +55,14 @@ def _named(
     for (name, place, origin), series in places.items():
         by_name.setdefault(name, []).append((place, origin, series))
     named: dict[str, tuple[str, MetricSeries, str]] = {}
-    outdone: list[str] = []
+    outdone: dict[tuple[str, str], list[str]] = {}
     renamed: list[str] = []
     for name, same in by_name.items():
         different: dict[str, tuple[str, MetricSeries]] = {}
         for place, origin, series in _without_copies(same):
-            if different.setdefault(place, (origin, series))[1] is not series:
-                outdone.append(name)
+            better, held = different.setdefault(place, (origin, series))
+            if held is not series:
+                outdone.setdefault((better, origin), []).append(name)
         logged = [place for place in different if PurePath(place).name != ADD_HPARAMS]
         for place, (origin, series) in different.items():
             is_plain = not place or len(different) == 1 or logged == [place]
@@ -72,8 +74,10 @@ def _named(
             if number > 1:
                 renamed.append(f"{wanted} of {place or 'the folder itself'} is {unique}")
             named[unique] = (unique, series, origin)
-    if outdone:
-        notes.append(f"the metrics.csv counts where event files beside it have other values: {_listed(outdone)}")
+    for (better, origin), names in outdone.items():
+        worse = f"the {origin}" if origin in TABLES else "event files"
+        have = "has" if origin in TABLES else "have"
+        notes.append(f"the {better} counts where {worse} beside it {have} other values: {_listed(names)}")
     if renamed:
         notes.append(f"two metrics have one name: {_listed(renamed)}")
     kept = [each for each in named.values() if len(each[0]) <= _MAX_NAME]
@@ -90,13 +94,13 @@ def _listed(names: list[str]) -> str:
 
 
 def _without_copies(same: list[tuple[str, str, MetricSeries]]) -> list[tuple[str, str, MetricSeries]]:
-    """Leave out metrics of event files that a metrics.csv has with the same last value, up to single precision."""
-    in_csv = [series.last for _, origin, series in same if origin == METRICS_CSV]
-    return [
-        (place, origin, series)
-        for place, origin, series in sorted(same, key=lambda each: each[1] != METRICS_CSV)
-        if origin == METRICS_CSV or not any(_are_close(series.last, last) for last in in_csv)
-    ]
+    """Leave out metrics whose last value a better origin has too, up to single precision; better ones come first."""
+    kept: list[tuple[str, str, MetricSeries]] = []
+    for place, origin, series in sorted(same, key=lambda each: _ORIGINS.index(each[1])):
+        better = (other.last for _, known, other in kept if known != origin)
+        if not any(_are_close(series.last, last) for last in better):
+            kept.append((place, origin, series))
+    return kept
 
 
 def _are_close(one: float, other: float) -> bool:

@@ -12,8 +12,9 @@ from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.device_peaks import DevicePeaks
 from runmanager.records.run.environment_changes import describe_attempts, describe_files
 from runmanager.records.run.run_record import PHASES, EpochRecord, RunRecord, counted_word
-from runmanager.records.storage.reader import StoredRun
+from runmanager.records.storage.reader import StoredRun, read_sweep
 from runmanager.results.findings.roofline import work_of
+from runmanager.results.findings.shared_files import shared_file_lines
 from runmanager.results.load.logged_values import last_metrics, metric_names
 from runmanager.results.load.run_summary import logged_values, measured_epochs
 from runmanager.results.stats.descriptive import median
@@ -60,6 +61,7 @@ def run_sections(run: StoredRun) -> list[Section]:
         Section("Earlier attempts", _attempt_rows(record), lines=describe_attempts(record)),
         Section("Deviations from the settings", lines=record.deviations),
         Section("Notes", lines=record.notes),
+        Section("Files shared with other runs", lines=_shared_files(run)),
         Section("Files", _file_rows(run.paths)),
         _tail_section(run.paths.error, _ERROR_LINES),
         _tail_section(run.paths.log, _LOG_LINES),
@@ -211,6 +213,13 @@ def _attempt_rows(record: RunRecord) -> list[tuple[str, str]]:
         )
         for number, part in enumerate(record.earlier, start=1)
     ]
+
+
+def _shared_files(run: StoredRun) -> list[str]:
+    """What is known of files outside the run folders that this run shares with others of its sweep."""
+    if not run.record.outside:
+        return []
+    return shared_file_lines(read_sweep(run.paths.sweep, epochs_of=lambda _: False).runs, of=run)
 
 
 def _file_rows(paths: RunPaths) -> list[tuple[str, str]]:

@@ -1,5 +1,7 @@
 """Metrics that a program left in files are found once each, under the names of tables; damage is named."""
 
+import json
+import math
 import os
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.tensorboard import SummaryWriter
 
 from runmanager import RunManager
+from runmanager.records.files.paths import RunPaths
 from runmanager.results.program_files.folder_metrics import read_metrics
 from runmanager.results.program_files.found_metrics import FoundMetrics, found_metrics
 
@@ -69,7 +72,7 @@ def test_both_loggers_of_lightning_give_each_metric_once_by_its_column(lightning
     lines = (lightning_run / "lightning_logs/version_0/metrics.csv").read_text().splitlines()
     rows = [dict(zip(lines[0].split(","), line.split(","), strict=True)) for line in lines[1:]]
     last = {name: float([row[name] for row in rows if row[name]][-1]) for name in rows[0]}
-    found = found_metrics(lightning_run, apart_from=())
+    found = found_metrics(RunPaths(lightning_run), apart_from=())
     assert found.values == {
         "train_loss_step": last["train_loss_step"],
         "loss": last["train_loss_epoch"],
@@ -84,7 +87,7 @@ def test_both_loggers_of_lightning_give_each_metric_once_by_its_column(lightning
     assert set(by_epoch[0]) == {"loss", "val_loss", "val_accuracy"}
     assert list(by_epoch[0]["loss"]) == [0, 1, 2]
     assert by_epoch[1] == {name: pytest.approx(values, rel=1e-6) for name, values in by_epoch[0].items()}
-    known = found_metrics(lightning_run, apart_from=("val_loss", "val_acc"))
+    known = found_metrics(RunPaths(lightning_run), apart_from=("val_loss", "val_acc"))
     assert set(known.values) == {"train_loss_step", "loss"}
 
 
@@ -94,7 +97,7 @@ def test_event_files_at_any_depth_and_of_several_writers_count_once_each(tmp_pat
     _write_events(tmp_path / "deep/version_10", score=[0.75])  # continues version_2
     _write_events(tmp_path / "fold_1", fid=[8.0])
     _write_events(tmp_path / "attempts/1", old=[1.0])
-    found = found_metrics(tmp_path, apart_from=())
+    found = found_metrics(RunPaths(tmp_path), apart_from=())
     # Without epochs, `train/loss` may be the loss of one batch, which is not what `loss` means.
     assert found.values == {
         **{"val_loss": 0.25, "train/loss": 0.5, "fid": 9.0},
@@ -108,7 +111,7 @@ def test_hyperparameters_of_each_attempt_are_one_set_of_metrics(tmp_path: Path) 
         with SummaryWriter(tmp_path / "tb") as writer:
             writer.add_scalar("loss", attempt, attempt)
             writer.add_hparams({"lr": 0.1}, {"hparam/best": 0.5 + attempt, "loss": 7.0}, global_step=9 - attempt)
-    assert found_metrics(tmp_path).values == {"loss": 3.0, "hparam/best": 3.5, "tb/add_hparams/loss": 7.0}
+    assert found_metrics(RunPaths(tmp_path)).values == {"loss": 3.0, "hparam/best": 3.5, "tb/add_hparams/loss": 7.0}
 
 
 def test_versions_of_lightning_replace_what_they_wrote_again(tmp_path: Path) -> None:
@@ -137,12 +140,12 @@ def test_event_file_that_this_package_wrote_is_not_read(tmp_path: Path) -> None:
     (folder,) = (tmp_path / "mine/runs").iterdir()
     assert list(folder.glob("events.out.tfevents.*"))
     _write_events(folder, val_loss=[0.5])
-    assert found_metrics(folder, apart_from=()).values == {"val_loss": 0.5}
+    assert found_metrics(RunPaths(folder), apart_from=()).values == {"val_loss": 0.5}
 
 
 def test_percentages_are_not_accuracies(tmp_path: Path) -> None:
     (tmp_path / "metrics.csv").write_text("epoch,step,val/acc,val_f1\n0,1,93.5,0.5\n")
-    assert found_metrics(tmp_path, apart_from=()).values == {"val/acc": 93.5, "val_f1": 0.5}
+    assert found_metrics(RunPaths(tmp_path), apart_from=()).values == {"val/acc": 93.5, "val_f1": 0.5}
 
 
 def test_torn_and_damaged_files_links_and_pipes_are_named_and_the_rest_is_read(tmp_path: Path) -> None:
@@ -154,7 +157,7 @@ def test_torn_and_damaged_files_links_and_pipes_are_named_and_the_rest_is_read(t
     os.mkfifo(tmp_path / "events.out.tfevents.2")
     (tmp_path / "events.out.tfevents.3").symlink_to(tmp_path / "events.out.tfevents.3")
     (tmp_path / "a/loop").symlink_to(tmp_path)
-    found = found_metrics(tmp_path, apart_from=())
+    found = found_metrics(RunPaths(tmp_path), apart_from=())
     assert found.values == {"val_loss": 0.5}
     named = (
         "b/metrics.csv",
@@ -167,7 +170,7 @@ def test_torn_and_damaged_files_links_and_pipes_are_named_and_the_rest_is_read(t
 
 
 def test_folder_without_metrics_has_none(tmp_path: Path) -> None:
-    assert found_metrics(tmp_path, apart_from=()) == FoundMetrics({}, {}, ())
+    assert found_metrics(RunPaths(tmp_path), apart_from=()) == FoundMetrics({}, {}, ())
 
 
 def test_two_sources_of_one_name_are_kept_apart_and_named(tmp_path: Path) -> None:
@@ -176,7 +179,7 @@ def test_two_sources_of_one_name_are_kept_apart_and_named(tmp_path: Path) -> Non
     _write_events(tmp_path / "fold_2", fid=[3.0])
     (tmp_path / "metrics.csv").write_text("epoch,step,val_f1,train_acc\n0,1,0.5,0.75\n")
     _write_events(tmp_path, val_f1=[0.25])
-    found = found_metrics(tmp_path)
+    found = found_metrics(RunPaths(tmp_path))
     assert found.values == {
         **{"fold_1/fid": 1.0, "fold_1/fid (2)": 2.0, "fold_2/fid": 3.0},
         **{"accuracy": 93.5, "train_acc": 0.75, "val_f1": 0.5},
@@ -186,3 +189,48 @@ def test_two_sources_of_one_name_are_kept_apart_and_named(tmp_path: Path) -> Non
         "the metrics.csv counts where event files beside it have other values: val_f1",
         "two metrics have one name: fold_1/fid of fold_1 is fold_1/fid (2)",
     )
+
+
+def test_files_of_a_trainer_are_read_the_better_ones_first(tmp_path: Path) -> None:
+    history = [{"loss": 0.9, "epoch": 0.5, "step": 5}, {"eval_loss": 0.7, "eval_f1": 0.5, "epoch": 1.0, "step": 10}]
+    for number in (1, 2):
+        state = tmp_path / f"checkpoint-{number * 10}/trainer_state.json"
+        state.parent.mkdir()
+        shown = history[:number] if number < 2 else [*history, {"loss": 0.4, "epoch": 2.0, "step": 20}]
+        state.write_text(json.dumps({"global_step": number * 10, "log_history": shown}))
+        os.utime(state, (number, number))
+    (tmp_path / "all_results.json").write_text(
+        '{"epoch": 2.0, "eval_f1": 0.6, "train_runtime": 3.5, "train_loss": 0.3, "predict": NaN}'
+    )
+    (tmp_path / "eval_results.json").write_text('{"epoch": 2.0, "eval_f1": 0.6, "eval_mcc": 0.25, "name": "x"}')
+    _write_events(tmp_path / "runs", eval_mcc=[0.1], lr=[0.5])
+    found = found_metrics(RunPaths(tmp_path))
+    assert found.origins == {
+        **dict.fromkeys(("loss", "val_loss", "eval_f1"), "trainer_state.json"),
+        **dict.fromkeys(("train_loss", "predict"), "all_results.json"),
+        "eval_mcc": "eval_results.json",
+        **dict.fromkeys(("runs/eval_mcc", "lr"), "event file"),
+    }
+    assert math.isnan(found.values.pop("predict"))
+    assert found.values == pytest.approx(
+        {
+            **{"loss": 0.4, "val_loss": 0.7, "eval_f1": 0.5, "train_loss": 0.3, "eval_mcc": 0.25},
+            **{"runs/eval_mcc": 0.1, "lr": 0.5},
+        }
+    )
+    assert found.notes == (
+        "the trainer_state.json counts where the all_results.json beside it has other values: eval_f1",
+    )
+
+
+def test_damaged_files_of_a_trainer_are_named(tmp_path: Path) -> None:
+    (tmp_path / "trainer_state.json").write_text('{"log_history": [{"loss": 1.0}')
+    (tmp_path / "all_results.json").write_text("[1]")
+    found = found_metrics(RunPaths(tmp_path))
+    assert not found.values and len(found.notes) == 2 and all("is damaged" in note for note in found.notes)
+
+
+def test_dated_folders_of_a_writer_continue_each_other(tmp_path: Path) -> None:
+    for folder, values in {"Nov28_04-11-22_host_small": [3.0, 2.0], "Dec01_00-00-00_host_small": [1.0, 0.5]}.items():
+        _write_events(tmp_path / "runs" / folder, fid=values)
+    assert found_metrics(RunPaths(tmp_path)).values == {"fid": 0.5}

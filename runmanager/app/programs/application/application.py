@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from hydra.errors import HydraException
@@ -22,6 +21,7 @@ from runmanager.app.driver.program import CellGrid, Program, Storage
 from runmanager.app.programs.application.identity import Identity, read_identity
 from runmanager.app.programs.application.supervised_task import SupervisedTask, run_supervised
 from runmanager.app.programs.cell_supervisor import CellSpec
+from runmanager.app.programs.resume_setting import RUN_DIR, ResumeSetting
 from runmanager.app.programs.sweep_settings import run_folder_overrides
 from runmanager.app.request.override_quoting import format_override
 from runmanager.errors import ConfigurationError
@@ -50,9 +50,8 @@ _UNSIGNED = "hydra.sweeper.unsigned"
 _NAME = "hydra.sweeper.name"
 _NOTIFY = "hydra.sweeper.notify"
 _KEPT_SETTINGS = tuple(f"hydra.sweeper.{name}=" for name in ("secrets", "metric", "better", "resume_with"))
-_KEPT = ("hydra/sweeper=", *_KEPT_SETTINGS, f"{_PROCESSES}=")
+_KEPT = ("hydra/sweeper=", *_KEPT_SETTINGS, f"{_PROCESSES}=", "hydra.job.chdir=")
 _ANY_GPU = "gpu"  # Lightning's name for whichever there is
-_RUN_DIR = "{run_dir}"
 
 
 @dataclass(frozen=True)
@@ -60,15 +59,15 @@ class ApplicationOptions:
     """What a user says of an application.
 
     `unsigned`: globs of settings that do not change what is computed. `device`: the setting that names the device.
-    `metric`: the name of a number that the task returns; `better` its direction. `resume_with`: an override NAME=FILE
-    that is added from the second attempt on where that file exists. `rules` are those of its grid.
+    `metric`: the name of a number that the task returns; `better` its direction. `resume_with`: an override
+    that is added from the second attempt on where its file exists. `rules` are those of its grid.
     """
 
     unsigned: tuple[str, ...] = ()
     device: str | None = None
     metric: str | None = None
     better: str | None = None
-    resume_with: str | None = None
+    resume_with: ResumeSetting | None = None
     heartbeat_timeout: float = SILENT_AFTER_SECONDS
     rules: GridRules = field(default_factory=GridRules)
 
@@ -175,7 +174,7 @@ class HydraApplication(Program):
             return _Composed(words, None, faults=tuple(faults or [message_line(error)]))
         with open_dict(config):
             config.hydra.job.id, config.hydra.job.num = "0", 0
-            config.hydra.runtime.output_dir = _RUN_DIR
+            config.hydra.runtime.output_dir = RUN_DIR
         identity = read_identity(config)
         if identity.faults:
             return _Composed(words, None, faults=tuple(identity.faults))
@@ -275,26 +274,24 @@ class HydraApplication(Program):
     def work(self, launcher: Any, run: PlannedRun, sweep: SweepPaths, *, key: int, is_again: bool) -> Work:
         job = launcher.work(self._overrides(run, sweep, is_again=is_again), key)
         if self._processes == 1:
-            return Work(run_supervised, (self._spec(run), job))
+            return Work(run_supervised, (self._spec(run, is_again=is_again), job))
         from runmanager.app.programs.application.ranked_task import ranked_work
 
-        return ranked_work(self._spec(run), job, processes=self._processes)
+        return ranked_work(self._spec(run, is_again=is_again), job, processes=self._processes)
 
     def hydra_overrides(self, run: PlannedRun, sweep: SweepPaths) -> list[str]:
         self._task.specs[run.paths.name] = self._spec(run)
         return self._overrides(run, sweep, is_again=False)
 
     def _overrides(self, run: PlannedRun, sweep: SweepPaths, *, is_again: bool) -> list[str]:
-        words = [*run.cell.overrides, *run_folder_overrides(run, sweep)]
-        if self._options.resume_with is not None and (is_again or run.action is Action.RESUME):
-            name, _, file = self._options.resume_with.partition("=")
-            path = Path(file.replace(_RUN_DIR, str(run.paths.root.absolute())))
-            if path.exists():
-                words.append(format_override(name, str(path)))
+        words, resume = [*run.cell.overrides, *run_folder_overrides(run, sweep)], self._options.resume_with
+        if resume is not None and (is_again or run.action is Action.RESUME) and (path := resume.path_in(run.paths)):
+            words.append(format_override(resume.name, str(path)))
         return words
 
-    def _spec(self, run: PlannedRun) -> CellSpec:
-        options = self._options
+    def _spec(self, run: PlannedRun, *, is_again: bool = False) -> CellSpec:
+        options, resume = self._options, self._options.resume_with
+        lacking = resume.lacking_notes(run, resume.path_in(run.paths), is_again=is_again) if resume is not None else ()
         return CellSpec(
             run=RunPaths(run.paths.root.absolute()),
             pending=run.pending_record(),
@@ -303,7 +300,7 @@ class HydraApplication(Program):
             overwrites=run.action is Action.START_AGAIN,
             metric=options.metric,
             better={options.metric: options.better} if options.metric and options.better else {},
-            notes=self._notes,
+            notes=(*self._notes, *lacking),
             heartbeat_timeout=options.heartbeat_timeout,
         )
 

@@ -68,4 +68,4 @@ def _run(folder: RunFolder, task: _RankedTask, metric: str | None) -> ProgramEnd
     # What rank 0 reports itself says more, unless another rank failed: then it tells only what came of that.
     is_known_better = outcome.status is Status.FAILED and not rank and has_reported_failure(folder)
     known = None if is_known_better else outcome
-    return ProgramEnd(outcome=known, traceback=traceback, metrics=metrics, is_child=True)
+    return ProgramEnd(outcome=known, traceback=traceback, metrics=metrics, child=end.process)

@@ -17,6 +17,7 @@ from runmanager.app.compose.override_grid import OverrideGrid, read_override_gri
 from runmanager.app.driver.sweep_driver import SweepDriver
 from runmanager.app.programs.application.application import ApplicationOptions, HydraApplication
 from runmanager.app.programs.application.supervised_task import SupervisedTask
+from runmanager.app.programs.resume_setting import ResumeSetting
 from runmanager.app.programs.sweep_settings import driver_options, request_faults, storage_of
 from runmanager.app.request.sweep_request import SweepRequest, setting_of
 from runmanager.errors import ConfigurationError
@@ -91,7 +92,7 @@ def _application_options(request: SweepRequest, heartbeat_timeout: float, rules:
         device=request.device,
         metric=request.metric,
         better=None if request.better is None else parse_better(request.better),
-        resume_with=request.resume_with,
+        resume_with=ResumeSetting.read(request.resume_with),
         heartbeat_timeout=heartbeat_timeout,
         rules=rules,
     )

@@ -25,7 +25,10 @@ _ENTRIES: dict[str, dict[str, frozenset[str]]] = {
     "typer": {"typer": frozenset({"Typer", "run"})},
     "tyro": {"tyro": frozenset({"cli", "extras"})},
     "absl": {"absl": frozenset({"app", "flags"}), "absl.app": frozenset({"run"})},
-    "jsonargparse": {"jsonargparse": frozenset({"CLI", "auto_cli", "ArgumentParser", "auto_parser"})},
+    "jsonargparse": {
+        "jsonargparse": frozenset({"CLI", "auto_cli", "ArgumentParser", "auto_parser"}),
+        **dict.fromkeys(("lightning.pytorch.cli", "pytorch_lightning.cli"), frozenset({"LightningCLI"})),
+    },
     "fire": {"fire": frozenset({"Fire"})},
     "transformers": {
         "transformers": frozenset({"HfArgumentParser"}),
@@ -134,6 +137,11 @@ class Script:
     def command(self) -> list[str]:
         """The words that start the script, without arguments."""
         return [self.python, *(["-m"] if self.is_module else []), self.word]
+
+    @property
+    def command_anywhere(self) -> list[str]:
+        """The same words for a process that works in another folder; a module's needs this one on its import path."""
+        return self.command if self.is_module else [self.python, str(self.folder / self.word)]
 
     @property
     def name(self) -> str:

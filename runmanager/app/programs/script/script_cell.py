@@ -15,9 +15,10 @@ import msgspec
 
 from runmanager.app.programs.cell_metrics import FoundMetrics, logged_only
 from runmanager.app.programs.cell_supervisor import CellSpec, ProgramEnd, supervise_cell
+from runmanager.app.programs.resume_setting import ResumeSetting
 from runmanager.app.programs.script.arguments.cell_arguments import make_arguments
 from runmanager.app.programs.script.arguments.script_parser import ScriptParser
-from runmanager.app.programs.script.arguments.setting_words import RUN_DIR, Setting
+from runmanager.app.programs.script.arguments.setting_words import Setting
 from runmanager.app.programs.script.output.child_process import ScriptEnd, child_environment, run_script
 from runmanager.app.programs.script.output.printed_metrics import PrintedMetrics
 from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
@@ -35,7 +36,7 @@ from runmanager.records.settings.secrets import masked_settings, masked_words, s
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.tracking.environment.environment import LIBRARIES
 
-__all__ = ["ResumeSetting", "ScriptCall", "Versions", "ask_interpreter", "run_script_cell"]
+__all__ = ["ScriptCall", "Versions", "ask_interpreter", "run_script_cell"]
 
 
 _LOSS = re.compile(r"(^|[^a-z])loss($|[^a-z])", re.IGNORECASE)
@@ -83,17 +84,6 @@ def ask_interpreter(python: str) -> Versions:
 
 
 @dataclass(frozen=True)
-class ResumeSetting:
-    """`--resume-with NAME=FILE`: a setting from the second attempt on, where the file exists."""
-
-    name: str
-    file: str
-
-    def path_in(self, run: RunPaths) -> Path:
-        return Path(self.file.replace(RUN_DIR, str(run.root.absolute())))
-
-
-@dataclass(frozen=True)
 class ScriptCall:
     """How a cell's script is called; picklable.
 
@@ -115,13 +105,14 @@ class ScriptCall:
     logs_itself: bool = False
     processes: int = 1
     hiding: tuple[str, ...] = ()
+    chdir: bool = False
+    import_folder: Path | None = None
 
     def resumed_from(self, run: RunPaths, *, attempt: int) -> Path | None:
         """Return the file that this attempt resumes from, if it does."""
         if self.resume_with is None or attempt == 1:
             return None
-        path = self.resume_with.path_in(run)
-        return path if path.exists() else None
+        return self.resume_with.path_in(run, chdir=self.chdir)
 
     def words(self, run: RunPaths, *, resumed_from: Path | None) -> list[str]:
         """Return the command of an attempt with all arguments."""
@@ -168,7 +159,7 @@ def _run(folder: RunFolder, call: ScriptCall) -> ProgramEnd:
     # A script that does not report itself may have used a GPU, and ranks are not the process that was started.
     memory = None if find_gpus() or is_ranked else end.peak_memory_bytes
     outcome = ended if rank else _best_known(ended, printed, folder)  # rank 0 tells only what came of it
-    return ProgramEnd(outcome=outcome, traceback=traceback, metrics=found, is_child=True, child_memory_bytes=memory)
+    return ProgramEnd(outcome=outcome, traceback=traceback, metrics=found, child=end.process, child_memory_bytes=memory)
 
 
 def _ended(
@@ -176,10 +167,16 @@ def _ended(
 ) -> ScriptEnd:
     """Run the script to its end, in one process or several."""
     words = call.words(run, resumed_from=resumed_from)
-    scan: Any = {"scanners": printed.scanners, "meanwhile": live.update}
+    where: Any = {"scanners": printed.scanners, "meanwhile": live.update}
+    where["folder"] = run.root.absolute() if call.chdir else call.folder
+    environment = {**os.environ}
+    if call.import_folder is not None:
+        environment["PYTHONPATH"] = os.pathsep.join(
+            filter(None, [str(call.import_folder), environment.get("PYTHONPATH")])
+        )
     if call.processes > 1:
-        return run_ranks(words, run, processes=call.processes, folder=call.folder, environment=os.environ, **scan)
-    return run_script(words, folder=call.folder, environment=child_environment(os.environ), log=run.log, **scan)
+        return run_ranks(words, run, processes=call.processes, environment=environment, **where)
+    return run_script(words, environment=child_environment(environment), log=run.log, **where)
 
 
 def _best_known(outcome: Outcome, printed: PrintedMetrics, folder: RunFolder) -> Outcome | None:

@@ -14,6 +14,7 @@ from runmanager.app.compose.grid_rules import GridRules, KnownSettings, excluded
 from runmanager.app.driver.preflight import predict_skipped
 from runmanager.app.driver.program import CellGrid, Program, Storage
 from runmanager.app.programs.cell_supervisor import CellSpec
+from runmanager.app.programs.resume_setting import RUN_DIR, ResumeSetting
 from runmanager.app.programs.script.arguments.cell_arguments import argument_faults, as_taken, form_faults
 from runmanager.app.programs.script.arguments.script_parser import plain
 from runmanager.app.programs.script.arguments.setting_words import DEVICE_NAMES, Setting, parse_settings, setting_word
@@ -21,7 +22,6 @@ from runmanager.app.programs.script.flag_check import FlagCheck, check_flags
 from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
 from runmanager.app.programs.script.script import Script
 from runmanager.app.programs.script.script_cell import (
-    ResumeSetting,
     ScriptCall,
     Versions,
     ask_interpreter,
@@ -52,6 +52,12 @@ __all__ = ["ScriptOptions", "ScriptProgram"]
 
 _DEVICE = "device"
 _PROCESSES = "processes"
+_OUTPUT_FOLDERS = (
+    *("output_dir", "out_dir", "outdir", "output_folder", "output_path", "save_dir", "save_path", "checkpoint_dir"),
+    *("checkpoint_path", "ckpt_dir", "log_dir", "logdir", "results_dir", "result_dir", "trainer.default_root_dir"),
+    *("default_root_dir", "work_dir", "workdir", "exp_dir", "model_dir", "outf", "output", "out"),
+)
+"""Names of arguments for the folder that a script writes to, the likelier ones first."""
 _ABOUT_SCRIPT = "script"  # the key of what belongs to a cell's identity in addition to its settings
 
 
@@ -63,7 +69,7 @@ class ScriptOptions:
     globs of settings that do not count, `device` names the setting with the device. `better` has declared directions
     of metrics. `call` are the words that repeat the command for a single cell, without settings and fixed arguments.
     `rules` are those of the grid. `processes` are the numbers of ranks of a cell: without any, a cell is one process
-    that torchrun does not start.
+    that torchrun does not start. With `chdir` cells work in their run folders.
     """
 
     fixed: tuple[str, ...] = ()
@@ -77,6 +83,7 @@ class ScriptOptions:
     call: tuple[str, ...] = ()
     rules: GridRules = field(default_factory=GridRules)
     processes: tuple[int, ...] = ()
+    chdir: bool = False
 
 
 class ScriptProgram(Program):
@@ -268,8 +275,11 @@ class ScriptProgram(Program):
         return notes
 
     def can_continue(self, run: RunPaths) -> bool:
+        return run.checkpoint.exists() or self._resumed_from(run) is not None
+
+    def _resumed_from(self, run: RunPaths) -> Path | None:
         resume = self._options.resume_with
-        return run.checkpoint.exists() or (resume is not None and resume.path_in(run).exists())
+        return None if resume is None else resume.path_in(run, chdir=self._options.chdir)
 
     def check(
         self, launcher: CellLauncher, to_run: Sequence[PlannedRun], *, needs_all: bool, is_dry_run: bool = False
@@ -280,6 +290,7 @@ class ScriptProgram(Program):
     def work(self, launcher: Any, run: PlannedRun, sweep: SweepPaths, *, key: int, is_again: bool) -> Work:
         options, script = self._options, self._script
         starts_again = is_again or run.action is Action.START_AGAIN
+        settings, resume = self._settings[run.cell.signature], options.resume_with
         spec = CellSpec(
             run.paths,
             run.pending_record(),
@@ -287,14 +298,19 @@ class ScriptProgram(Program):
             code=self._code,
             overwrites=starts_again and not (is_again and self.can_continue(run.paths)),
             better=options.better,
+            output_argument=self._output_argument(settings),
         )
-        settings, resume = self._settings[run.cell.signature], options.resume_with
-        if resume is not None:  # by the name that the cell has for it
+        if resume is not None:
+            notes = resume.lacking_notes(run, self._resumed_from(run.paths), is_again=is_again)
+            spec = replace(spec, notes=notes)
+            # by the name that the cell has for it
             same = [name for name in settings if self._spelled(name) == self._spelled(resume.name)]
             resume = replace(resume, name=next(iter(same), resume.name))
         call = ScriptCall(
-            command=tuple(script.command),
+            command=tuple(script.command_anywhere if options.chdir else script.command),
             folder=script.folder,
+            chdir=options.chdir,
+            import_folder=script.folder if options.chdir and script.is_module else None,
             settings=settings,
             fixed=options.fixed,
             form=options.form,
@@ -308,6 +324,12 @@ class ScriptProgram(Program):
             hiding=tuple(str(script.code_folder / name) for name in self._hiding),
         )
         return Work(run_script_cell, (spec, call))
+
+    def _output_argument(self, settings: Collection[str]) -> str:
+        """A setting with which the script writes into the run folder, by its help; empty if that shows none."""
+        parser = self._check.parser
+        found = None if parser is None else next(filter(None, map(parser.find, _OUTPUT_FOLDERS)), None)
+        return "" if found is None or self._spelled(found.name) in settings else f"{found.name}={RUN_DIR}"
 
 
 def _matches(name: str, pattern: str) -> bool:

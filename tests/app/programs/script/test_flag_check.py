@@ -418,6 +418,19 @@ def test_a_script_ends_at_its_parser_and_shows_all_that_it_reads(tmp_path: Path)
     assert not (tmp_path / "trained").exists()
 
 
+@pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
+def test_settings_of_lightning_cli_are_checked_in_its_subcommand(package: str, tmp_path: Path) -> None:
+    source = f"from {package} import LightningModule\nfrom {package}.cli import LightningCLI\n"
+    source += "class Net(LightningModule):\n    def __init__(self, lr: float = 0.1):\n        super().__init__()\n"
+    script = written(tmp_path, source + "LightningCLI(Net)\n")
+    known = ["model.lr", "trainer.max_epochs", "trainer.logger.save_dir", "seed_everything"]
+    parser = check_flags(script, known, fixed=["fit"]).parser
+    assert parser is not None and parser.find("trainer.default_root_dir") is not None
+    with pytest.raises(ConfigurationError) as error:
+        check_flags(script, ["model.lrr", "trainer.max_epoch"], fixed=["fit"])
+    assert [fault.partition(" must")[0] for fault in error.value.faults] == ["`model.lrr`", "`trainer.max_epoch`"]
+
+
 @pytest.mark.parametrize(
     "reads",
     [

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from runmanager.app.programs.resume_setting import RUN_DIR
 from runmanager.app.programs.script.arguments.script_parser import Found, ScriptParser
-from runmanager.app.programs.script.arguments.setting_words import DEVICE_NAMES, RUN_DIR, Setting
+from runmanager.app.programs.script.arguments.setting_words import DEVICE_NAMES, Setting
 from runmanager.errors import ConfigurationError
 from runmanager.validation import did_you_mean
 

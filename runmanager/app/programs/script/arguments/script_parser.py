@@ -127,7 +127,13 @@ class ScriptParser(msgspec.Struct, frozen=True, dict=True):
         """Whether the script takes a setting of this name."""
         parts = name.split(".")
         parents = [".".join(parts[:count]) for count in range(1, len(parts))] if self.has_keys else []
-        return self.accepts_any or any(self.find(each) is not None for each in (name, *parents))
+        taken = [name, *(each for each in parents if not self._shows_keys(each))]
+        return self.accepts_any or any(self.find(each) is not None for each in taken)
+
+    def _shows_keys(self, parent: str) -> bool:
+        """Whether there is a flag for each key below a flag, as where its class is fixed."""
+        below = f"--{parent}."
+        return any(flag.startswith(below) and flag != f"{below}help" for flag in self.flags)
 
     def negative(self, found: Found) -> str | None:
         """Return the flag that means `NAME=false`; None if there is none by its name."""

@@ -13,14 +13,12 @@ from hydra.errors import HydraException
 
 from runmanager.app.compose.grid_rules import GridRules, varying_names
 from runmanager.app.compose.grid_size import axis_fault, axis_values, num_values
+from runmanager.app.programs.resume_setting import RUN_DIR
 from runmanager.app.request.override_quoting import format_override, quote_text
 from runmanager.errors import ConfigurationError
 from runmanager.text import first_line, shell_quote
 
-__all__ = ["DEVICE_NAMES", "RUN_DIR", "Setting", "SettingGrid", "ValueSet", "parse_settings", "setting_word"]
-
-RUN_DIR = "{run_dir}"
-"""Stands for the run's folder in a setting or a fixed argument."""
+__all__ = ["DEVICE_NAMES", "Setting", "SettingGrid", "ValueSet", "parse_settings", "setting_word"]
 
 DEVICE_NAMES = re.compile(r"auto|cpu|mps|cuda(:\d+)?", re.IGNORECASE)
 """The values that name a device of PyTorch."""

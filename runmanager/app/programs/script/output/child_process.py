@@ -63,7 +63,7 @@ def _begun(data: bytes, secret: bytes) -> int:
 class ScriptEnd:
     """How a script ended: its exit status, negative for a signal, and the end of what it wrote to standard error.
 
-    `lost_output` is the error since which run.log lacks its output.
+    `lost_output` is the error since which run.log lacks its output, `process` the number of its process.
     `peak_memory_bytes` is the largest resident memory of its process that was seen; None if it ended too soon.
     """
 
@@ -71,6 +71,7 @@ class ScriptEnd:
     errors: str
     peak_memory_bytes: int | None = None
     lost_output: OSError | None = None
+    process: int = 0
 
 
 def child_environment(variables: Mapping[str, str], *, processes: int = 1) -> dict[str, str]:
@@ -137,7 +138,7 @@ def run_script(
             copier.copy(process, look)
             status = process.wait()
     errors = copier.tail.decode("utf-8", errors="replace")
-    return ScriptEnd(status, errors, peak_memory_bytes=peak or None, lost_output=copier.lost)
+    return ScriptEnd(status, errors, peak_memory_bytes=peak or None, lost_output=copier.lost, process=process.pid)
 
 
 def _peak_memory_bytes(process: subprocess.Popen[bytes]) -> int:
