@@ -27,7 +27,7 @@ from runmanager.app.programs.script.script_cell import (
     ask_interpreter,
     run_script_cell,
 )
-from runmanager.app.programs.script.stored_scalars import stored_scalar_notes
+from runmanager.app.programs.script.stored_scalars import read_stored_logs, stored_scalar_notes
 from runmanager.app.request.command import after_separator
 from runmanager.errors import ConfigurationError
 from runmanager.launching.launcher import CellLauncher
@@ -91,6 +91,7 @@ class ScriptProgram(Program):
         self._unsigned: Collection[str] = ()
         self._ways: Sequence[Mapping[str, str]] = ()
         self._stored: Collection[str] = ()
+        self._cells: Sequence[Cell] = ()
         self._settings: dict[str, Mapping[str, Setting]] = {}
         self._code: dict[str, str] | None = None
         self._versions: Versions | None = None
@@ -140,10 +141,8 @@ class ScriptProgram(Program):
         cells = [self._cell(settings, varying, number) for settings in combinations for number in numbers]
         libraries = None if self._versions is None else self._versions.libraries
         notes = [*excluded_notes(len(every) - len(remaining)), *secret_axis_notes(self._grid.varying)]
-        notes += [
-            *self._notes(cells),
-            *stored_scalar_notes(cells, self._storage, [each.name for each in options.scalars]),
-        ]
+        notes += [*self._notes(cells), *stored_scalar_notes(cells, self._storage)]
+        self._cells = cells
         return CellGrid(
             cells,
             axes,
@@ -276,9 +275,10 @@ class ScriptProgram(Program):
     ) -> None:
         if needs_all:
             predict_skipped(launcher, to_run, can=self.can, needs_all=True)
+        if not is_dry_run:
+            read_stored_logs(self._cells, self._storage, self._call)
 
     def work(self, launcher: Any, run: PlannedRun, sweep: SweepPaths, *, key: int, is_again: bool) -> Work:
-        options, script = self._options, self._script
         starts_again = is_again or run.action is Action.START_AGAIN
         spec = CellSpec(
             run.paths,
@@ -286,13 +286,17 @@ class ScriptProgram(Program):
             device=run.cell.device,
             code=self._code,
             overwrites=starts_again and not (is_again and self.can_continue(run.paths)),
-            better=options.better,
+            better=self._options.better,
         )
-        settings, resume = self._settings[run.cell.signature], options.resume_with
+        return Work(run_script_cell, (spec, self._call(run.cell)))
+
+    def _call(self, cell: Cell) -> ScriptCall:
+        options, script = self._options, self._script
+        settings, resume = self._settings[cell.signature], options.resume_with
         if resume is not None:  # by the name that the cell has for it
             same = [name for name in settings if self._spelled(name) == self._spelled(resume.name)]
             resume = replace(resume, name=next(iter(same), resume.name))
-        call = ScriptCall(
+        return ScriptCall(
             command=tuple(script.command),
             folder=script.folder,
             settings=settings,
@@ -304,10 +308,9 @@ class ScriptProgram(Program):
             resume_with=resume,
             versions=self._versions,
             logs_itself=self._logs_itself,
-            processes=run.cell.processes,
+            processes=cell.processes,
             hiding=tuple(str(script.code_folder / name) for name in self._hiding),
         )
-        return Work(run_script_cell, (spec, call))
 
 
 def _matches(name: str, pattern: str) -> bool:

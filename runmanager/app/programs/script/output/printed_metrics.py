@@ -19,9 +19,10 @@ from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
 from runmanager.records.files.paths import EVENT_WRITER, RunPaths
 
 if TYPE_CHECKING:
+    from runmanager.results.tfevents.reader import Series
     from runmanager.tracking.tensorboard.event_writer import EventWriter
 
-__all__ = ["PrintedMetrics", "PrintedValues", "read_log"]
+__all__ = ["PrintedMetrics", "PrintedValues"]
 
 _LOG_BYTES = 2**20
 _CHUNK_BYTES = 2**18
@@ -178,7 +179,8 @@ class PrintedMetrics:
     The points of a series are scalars of the run's event file, fewer and fewer of a long one; their step counts from 1,
     and a resumed run continues the count. A script that `logs_itself` has that file to itself: the points then go to
     the folder `printed/`. Where an attempt `continues` the one before, which was killed after its last step, a series
-    of which it prints nothing keeps the last value in run.log.
+    of which it prints nothing keeps the last value in run.log. Of a run that has ended, `read_log` takes what it has
+    printed; then only the series that this `replaces` are written, in the place of earlier ones.
     """
 
     def __init__(
@@ -190,6 +192,7 @@ class PrintedMetrics:
         metric: str | None = None,
         logs_itself: bool = False,
         continues: bool = False,
+        replaces: Collection[str] | None = None,
     ) -> None:
         self.values = PrintedValues(patterns, settings=settings)
         self.num_points = 0
@@ -201,15 +204,23 @@ class PrintedMetrics:
         self._writer: EventWriter | None = None
         self._lost: OSError | None = None
         self._logs_itself = logs_itself
+        self._replaces = replaces
         self._earlier = PrintedValues(patterns, settings=settings)
         if continues:
-            read_log(self._earlier, paths.log, last_bytes=_LOG_BYTES)  # event files have fewer digits
+            _read(self._earlier.scanner(), paths.log, last_bytes=_LOG_BYTES)  # event files have fewer digits
         self._scanners = {name: self.values.scanner(self._take) for name in ("stdout", "stderr")}
 
     @property
     def scanners(self) -> Mapping[str, Callable[[bytes], object]]:
         """For each stream what takes its bytes."""
         return {name: scanner.feed for name, scanner in self._scanners.items()}
+
+    def read_log(self) -> None:
+        """Take the whole output of a run that has ended from run.log; its points have the time of the file."""
+        with contextlib.suppress(OSError):
+            written = self._paths.log.stat().st_mtime
+            _read(self.values.scanner(self._take, clock=lambda: written), self._paths.log)
+        self.close()
 
     def close(self) -> None:
         """Scan the rest of both streams, and close the event file, which has the last point of each series."""
@@ -237,6 +248,8 @@ class PrintedMetrics:
 
     def _take(self, point: Point) -> None:
         self.num_points += 1
+        if self._replaces is not None and point.name not in self._replaces:
+            return
         if self._writer is None and self._lost is None:
             self._open_writer()
         self._counts[point.name] = count = self._counts.get(point.name, 0) + 1
@@ -256,27 +269,26 @@ class PrintedMetrics:
             self._writer, self._lost = None, error
 
     def _open_writer(self) -> None:
+        from runmanager.results.tfevents.reader import read_event_files, writer_of
         from runmanager.tracking.tensorboard.event_writer import EventWriter, truncate_events
 
-        folder, existing = event_file_of(self._paths, logs_itself=self._logs_itself)
+        is_apart = self._logs_itself or self._paths.reported.exists()
+        folder = self._paths.root / "printed" if is_apart else self._paths.root
         try:
-            if folder != self._paths.root:
+            if is_apart:
                 folder.mkdir(exist_ok=True)
+            files = sorted(folder.glob("events.out.tfevents.*"))
+            existing = next((file for file in files if writer_of(file) == EVENT_WRITER), None)  # not the script's
             if existing is not None:
                 truncate_events(existing, existing.stat().st_size)  # a kill may have left half a record
-                self._counts = _counts_in(existing)
+                stored = read_event_files([existing]).scalars
+                if not stored.keys().isdisjoint(self._replaces or ()):
+                    stored = {tag: series for tag, series in stored.items() if tag not in (self._replaces or ())}
+                    _write_again(existing, stored)
+                self._counts = {tag: max(series.steps, default=0) for tag, series in stored.items()}
             self._writer = EventWriter(folder, existing)
         except OSError as error:
             self._lost = error
-
-
-def event_file_of(paths: RunPaths, *, logs_itself: bool) -> tuple[Path, Path | None]:
-    """Return the folder for the event file of the printed points, and the file, None where there is none yet."""
-    from runmanager.results.tfevents.reader import writer_of
-
-    folder = paths.root / "printed" if logs_itself or paths.reported.exists() else paths.root
-    files = sorted(folder.glob("events.out.tfevents.*"))
-    return folder, next((file for file in files if writer_of(file) == EVENT_WRITER), None)  # not one of the script's
 
 
 def _is_kept(count: int) -> bool:
@@ -289,20 +301,9 @@ def _finite(values: Mapping[str, float]) -> dict[str, float | None]:
     return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
 
-def read_log(
-    values: PrintedValues,
-    log: Path,
-    when_found: Callable[[Point], object] = lambda _: None,
-    *,
-    last_bytes: int | None = None,
-) -> None:
-    """Add what a log shows, all of it or its last bytes, to `values`; a file that cannot be read adds nothing.
-
-    A point has the time when the log was last written.
-    """
+def _read(scanner: StreamScanner, log: Path, *, last_bytes: int | None = None) -> None:
+    """Let a scanner take a log, all of it or its last bytes; a file that cannot be read adds nothing."""
     with contextlib.suppress(OSError), log.open("rb") as file:
-        written = os.fstat(file.fileno()).st_mtime
-        scanner = values.scanner(when_found, clock=lambda: written)
         if last_bytes is not None:
             file.seek(max(0, file.seek(0, os.SEEK_END) - last_bytes))
         while chunk := file.read(_CHUNK_BYTES):
@@ -310,8 +311,15 @@ def read_log(
         scanner.close()
 
 
-def _counts_in(events: Path) -> dict[str, int]:
-    """The step of the last value of each tag in an event file: that of an earlier attempt."""
-    from runmanager.results.tfevents.reader import read_event_files
+def _write_again(file: Path, scalars: "Mapping[str, Series]") -> None:
+    """Replace an event file by one with these scalars."""
+    from runmanager.tracking.tensorboard.event_writer import EventWriter
 
-    return {tag: max(series.steps, default=0) for tag, series in read_event_files([events]).scalars.items()}
+    beside = file.with_name(f".{file.name}")
+    beside.unlink(missing_ok=True)
+    writer = EventWriter(file.parent, beside)
+    for tag, series in scalars.items():
+        for step, value, time_ in zip(series.steps, series.values, series.times, strict=True):
+            writer.scalars({tag: value}, step, wall_time=time_)
+    writer.close()
+    os.replace(beside, file)
