@@ -238,7 +238,7 @@ _LIMITS = re.compile(
     r"[|│┃║,;\t()\[\]{}<>•#*]+|\s[-\u2013\u2014]+\s|\s{2,}|[:.!?]\s|(?<=\w):(?=[A-Za-z])|=\s?(?=\w)|-+>|→|\.{3}|^[-\u2013\u2014:]\s"
 )
 _SIGN = re.compile(
-    r"(?:(?<![<>!=+~\s])\s*(?P<sign>[:=])\s*|\s*(?P<bar>[|│┃║])\s*|\s+)(?:(?:tensor|array|Array|(?:np|numpy)\.float\d+)\()?$"
+    r"(?:(?<![<>!=+~\s])\s*(?P<sign>[:=]|(?<=['\"]),)\s*|\s*(?P<bar>[|│┃║])\s*|\s+)(?:(?:tensor|array|Array|(?:np|numpy)\.float\d+)\()?$"
 )
 _REMARK = re.compile(r"\s?[(\[](?:[A-Za-z][\w@-]*|%)[)\]]$")
 _ON_SAMPLES = re.compile(
@@ -255,7 +255,7 @@ _PROSE = _COUNTED | frozenset(
 _LINKS = ("is", "was", "of")
 _MAX_WORDS = 4
 _NO_VALUE = re.compile(
-    r"[A-Za-z_]|\.\w|-\w|:\s?$|,$|%\||/|\s*(?:-+>|→|=>)|\s?\w+/(?:s|sec|second|it|iter|step|epoch|batch|h)\b"
+    r"[A-Za-z_]|\.\w|-\w|,$|%\||/|\s*(?:-+>|→|=>)|\s?\w+/(?:s|sec|second|it|iter|step|epoch|batch|h)\b"
     r"|\s(?:ms|s|secs?|seconds?|mins?|minutes?|h|hours?|[KMGT]i?B)\b"
 )
 _PERCENT = re.compile(r" ?%(?!\|)")
@@ -293,8 +293,7 @@ class _Line:
         self._see(bare.removesuffix(name), is_first=at == 0)
         if not name or re.search(r"@\s*\[[^]]*$", field):  # `AP @[ IoU=0.50:0.95 ]`
             return None
-        is_signed = sign is not None and (sign["sign"] or sign["bar"]) is not None
-        return self._judged(name, at, is_signed=is_signed)
+        return self._judged(name, at)
 
     def _see(self, lead: str, *, is_first: bool) -> None:
         """Take in what stands before a name, but for what still belongs to the number before.
@@ -313,21 +312,23 @@ class _Line:
         is_reserved = any(_said_by(f"{word}_loss") is not Said.RESULT for word in re.findall(r"[^\W\d_]+", words))
         self._is_other |= is_reserved or _NO_OUTPUT.search(words) is not None
 
-    def _judged(self, name: str, at: int, *, is_signed: bool) -> NamedNumber | None:
+    def _judged(self, name: str, at: int) -> NamedNumber | None:
         after = self._texts[at + 1]
         words = _ON_SAMPLES.sub("", _REMARK.sub("", name)).split()
         if words[-1].lower() in _COUNTED:
             self._take_in(name)  # `Best epoch 3: loss 0.31` is the best loss, `Train epoch 3` training
         own = samples_words(name)
-        if own and " " in name:
+        if own and (" " in name or own == [name]):
             self._samples = own[-1]
         is_metric = _is_metric(words)
         full = f"{self._samples} {name}" if is_metric and self._samples and not own else name
         is_average = after.strip() == "(" and (self._texts[at + 2 : at + 3] or [""])[0].lstrip().startswith(")")
         is_share = after == "/" and is_metric and prefers_larger(name) is True
-        if _NO_VALUE.match(after) and not is_share:
+        is_before_bar = "".join(self._texts[at + 2 : at + 3]).startswith("%|")
+        is_index = re.fullmatch(r":\s*", after) is not None and not is_before_bar  # `loss 3: 0.5`
+        if is_index or (_NO_VALUE.match(after) and not is_share):
             return None
-        said = _said_by(full) if is_metric or is_signed else None
+        said = _said_by(full)
         if said is None or self._is_other or (said is Said.RESULT and not is_metric):
             return None
         if said is Said.RESULT and _BEST_SO_FAR.match(after) and not self._is_name(at + 1):

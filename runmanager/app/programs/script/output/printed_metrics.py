@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runmanager.app.programs.script.output.named_numbers import NamedNumbers
+from runmanager.app.programs.script.output.named_numbers import NamedNumber, NamedNumbers
 from runmanager.app.programs.script.output.scalar_pattern import ScalarPattern
 from runmanager.records.files.paths import EVENT_WRITER, RunPaths
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from runmanager.results.tfevents.reader import Series
     from runmanager.tracking.tensorboard.event_writer import EventWriter
 
-__all__ = ["PrintedMetrics", "PrintedValues"]
+__all__ = ["Point", "PrintedMetrics", "PrintedValues", "StreamScanner", "scan_log"]
 
 _LOG_BYTES = 2**20
 _CHUNK_BYTES = 2**18
@@ -39,11 +39,16 @@ _MAX_LINE = 2**20  # characters; longer lines are not for people to read
 
 @dataclass(frozen=True)
 class Point:
-    """A value of a metric, and when the line that shows it was complete (seconds since 1970)."""
+    """A value of a metric, and when the `line` that shows it was complete (seconds since 1970).
+
+    `number` is what the line says of one that no pattern names.
+    """
 
     name: str
     value: float
     wall_time: float
+    line: str = ""
+    number: NamedNumber | None = None
 
 
 class StreamScanner:
@@ -101,20 +106,20 @@ class StreamScanner:
             return
         is_redraw = self._is_redraw or _REDRAWS.search(raw) is not None
         line = _ESCAPE.sub("", raw)
-        for name, value in self._numbers(line):
+        for name, value, number in self._numbers(line):
             if not (is_redraw and self._is_repeated(name, value)):
                 self._last[name] = value
-                self._when_found(Point(name, value, wall_time))
+                self._when_found(Point(name, value, wall_time, line, number))
 
-    def _numbers(self, line: str) -> Iterator[tuple[str, float]]:
+    def _numbers(self, line: str) -> Iterator[tuple[str, float, NamedNumber | None]]:
         for pattern in self._patterns:
             for value in pattern.values(line):
                 if isinstance(value, str):
                     self._when_odd(pattern.name, value)
                 else:
-                    yield pattern.name, value
+                    yield pattern.name, value, None
         for number, value in self._named.find(line) if self._named is not None else ():
-            yield number.name, value
+            yield number.name, value, number
 
     def _is_repeated(self, name: str, value: float) -> bool:
         last = self._last.get(name)
@@ -207,7 +212,7 @@ class PrintedMetrics:
         self._replaces = replaces
         self._earlier = PrintedValues(patterns, settings=settings)
         if continues:
-            _read(self._earlier.scanner(), paths.log, last_bytes=_LOG_BYTES)  # event files have fewer digits
+            scan_log(self._earlier.scanner(), paths.log, last_bytes=_LOG_BYTES)  # event files have fewer digits
         self._scanners = {name: self.values.scanner(self._take) for name in ("stdout", "stderr")}
 
     @property
@@ -219,7 +224,7 @@ class PrintedMetrics:
         """Take the whole output of a run that has ended from run.log; its points have the time of the file."""
         with contextlib.suppress(OSError):
             written = self._paths.log.stat().st_mtime
-            _read(self.values.scanner(self._take, clock=lambda: written), self._paths.log)
+            scan_log(self.values.scanner(self._take, clock=lambda: written), self._paths.log)
         self.close()
 
     def close(self) -> None:
@@ -301,7 +306,7 @@ def _finite(values: Mapping[str, float]) -> dict[str, float | None]:
     return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
 
-def _read(scanner: StreamScanner, log: Path, *, last_bytes: int | None = None) -> None:
+def scan_log(scanner: StreamScanner, log: Path, *, last_bytes: int | None = None) -> None:
     """Let a scanner take a log, all of it or its last bytes; a file that cannot be read adds nothing."""
     with contextlib.suppress(OSError), log.open("rb") as file:
         if last_bytes is not None:
