@@ -14,7 +14,7 @@ from runmanager.app.programs.script.output.scalar_pattern import parse_scalars
     [
         ("epoch 3\nval_accuracy: 0.9473\n", "val_accuracy", 0.9473),
         ("epoch=3 loss=1.2e-05, seconds=3.1", "loss", 1.2e-05),
-        ("val loss: 0.5 loss: 0.25", "val_loss", 0.5),
+        ("val loss: 0.5 mse: 0.25", "val_loss", 0.5),
         ("Test Accuracy: 94.5%\nSaved to out/7.pt\nDone.", "Test_Accuracy", 0.945),
         ("Test set: Accuracy: 9/12 (75%)", "Test_Accuracy", 0.75),
         ("Loss 0.5 (0.625)", "Loss", 0.625),

@@ -48,7 +48,7 @@ def stored_scalar_notes(cells: Sequence[Cell], storage: Storage) -> list[str]:
         earlier = {name: option for run in finished.values() for name, option in _stored_options(run).items()}
         if left_out := [shell_join([_OPTION, option]) for name, option in earlier.items() if name not in now]:
             notes.append(
-                f"Earlier runs of {storage.name} were given {' '.join(left_out)}, new ones are not and may lack these "
+                f"Earlier runs of {_sweep(storage)} were given {' '.join(left_out)}, new ones are not and may lack these "
                 "values; add the same words to this command."
             )
     return notes
@@ -89,8 +89,7 @@ def _read_again(run: StoredRun, cell: Cell, call: ScriptCall) -> None:
 
 def _finished(cells: Sequence[Cell], storage: Storage) -> dict[str, StoredRun]:
     """The finished runs of a named sweep by their signatures, without those that the command runs again."""
-    sweep = None if storage.name is None else SweepPaths(Path(storage.output_root) / storage.name)
-    if sweep is None or not sweep.record.exists():
+    if storage.name is None or not (sweep := SweepPaths(_sweep(storage))).record.exists():
         return {}
     again = {cell.signature for cell in cells} if storage.resume is Resume.NEVER else ()
     return {
@@ -98,6 +97,10 @@ def _finished(cells: Sequence[Cell], storage: Storage) -> dict[str, StoredRun]:
         for run in read_sweep(sweep).runs
         if run.record.status is Status.FINISHED and run.record.signature not in again
     }
+
+
+def _sweep(storage: Storage) -> Path:
+    return Path(storage.output_root, storage.name or "")
 
 
 def _outdated(cells: Sequence[Cell], finished: Mapping[str, StoredRun]) -> dict[str, StoredRun]:

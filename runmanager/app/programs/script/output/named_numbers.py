@@ -35,7 +35,7 @@ class Said(StrEnum):
 class NamedNumber:
     """A number of a shape: its name, what is said of it, and which of a line's numbers it is, counted from 0.
 
-    `of` is the one that it is divided by. `unit` is 0.01 for a percentage. Where it `needs_point`, a whole number is
+    `of` is the one that it is divided by, `hundred` is 100 for a percentage. Where it `needs_point`, a whole number is
     something else unless the name was found before. `expression` finds it in lines of this shape.
     """
 
@@ -44,7 +44,7 @@ class NamedNumber:
     at: int
     expression: str
     of: int | None = None
-    unit: float = 1.0
+    hundred: float = 1.0
     needs_point: bool = False
 
 
@@ -113,6 +113,7 @@ class NamedNumbers:
         self._with_uncertain = with_uncertain
         self._shapes: dict[bytes, list[_Shape]] = {}  # by a line of theirs without its digits
         self._found: set[str] = set()
+        self._forgotten: set[str] = set()
         self._heading = ""  # the samples that a line above has announced
 
     def find(self, line: str) -> Iterator[tuple[NamedNumber, float]]:
@@ -133,8 +134,12 @@ class NamedNumbers:
                 if value is None or number.said is Said.MARKED or (number.needs_point and value.is_integer()):
                     continue
                 self._found.add(name)
-            if value is not None:
+            if value is not None and name not in self._forgotten:
                 yield (replace(number, name=name) if is_below else number), value
+
+    def forget(self, name: str) -> None:
+        """Find no further numbers of a name, which are known by another one."""
+        self._forgotten.add(name)
 
     def _read(self, line: str) -> tuple[_Shape | None, Sequence[str]]:
         """The shape of a line and its numbers; None where it has no names of interest."""
@@ -178,7 +183,7 @@ def _value(number: NamedNumber, texts: Sequence[str]) -> float | None:
         whole = texts[number.of]
         is_share = text.isdecimal() and whole.isdecimal() and int(text) <= int(whole) > 0
         return int(text) / int(whole) if is_share else None
-    return float(text.replace(",", "")) * number.unit
+    return float(text.replace(",", "")) / number.hundred
 
 
 _CODE = 700_000_000  # and more: what stands for the numbers of a line while it is read as an object
@@ -340,7 +345,7 @@ class _Line:
             at + is_average,  # `loss 0.31 (0.29)`: of a batch, and the average so far
             self._expression(full.removesuffix(name).strip(), name, at, is_average=is_average, is_share=is_share),
             of=at + 1 if is_share else None,
-            unit=0.01 if _PERCENT.match(after) else 1.0,
+            hundred=100.0 if _PERCENT.match(after) else 1.0,
             needs_point=needs_point,
         )
 

@@ -112,14 +112,21 @@ class StreamScanner:
                 self._when_found(Point(name, value, wall_time, line, number))
 
     def _numbers(self, line: str) -> Iterator[tuple[str, float, NamedNumber | None]]:
+        found = []
         for pattern in self._patterns:
             for value in pattern.values(line):
                 if isinstance(value, str):
                     self._when_odd(pattern.name, value)
                 else:
+                    found.append(value)
                     yield pattern.name, value, None
-        for number, value in self._named.find(line) if self._named is not None else ():
-            yield number.name, value, number
+        if self._named is None:
+            return
+        for number, value in self._named.find(line):
+            if value in found or value * number.hundred in found:
+                self._named.forget(number.name)  # it has a name already
+            else:
+                yield number.name, value, number
 
     def _is_repeated(self, name: str, value: float) -> bool:
         last = self._last.get(name)
