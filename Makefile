@@ -16,7 +16,7 @@ STAMP := $(PACKAGE)-dev
 # In the order of the page.
 BENCHMARKS := tutorial_epoch tutorial_run tutorial_equal automatic_steps freed_memory peers startup sweep_overhead \
 	driver_memory two_workers resident_memory tracking_overhead bridge_overhead tracking_growth table sweeps_listing \
-	reading_growth report_size event_reading board ui_delay
+	reading_growth report_size event_reading printed_output board ui_delay
 # The bounds of the extras in pyproject.toml, and what these versions need.
 OLDEST_FRAMEWORKS := accelerate==1.1.0 huggingface_hub==0.26.5 lightning==2.5.0 pytorch-lightning==2.5.0 \
 	tokenizers==0.21.0 transformers==4.49.0

@@ -25,6 +25,7 @@ from runmanager.cli.commands.mv import mv
 from runmanager.cli.commands.report import report
 from runmanager.cli.commands.reproduce import reproduce
 from runmanager.cli.commands.rm import rm
+from runmanager.cli.commands.scalars import scalars
 from runmanager.cli.commands.schema import schema
 from runmanager.cli.commands.show import diff, show
 from runmanager.cli.commands.sweep import HELP_FLAGS, PROGRAM_METAVAR, DemoCommand, SweepCommand, demo, run, sweep
@@ -67,6 +68,7 @@ _OTHER_COMMANDS: tuple[tuple[Callable[..., object], str], ...] = (
     (compare, "first --axis batch_size"),
     (best, "first --metric val_accuracy"),
     (show, "first/batch_size=100,device=cpu"),
+    (scalars, "first"),
     (diff, "first/batch_size=100,device=cpu first/batch_size=1000,device=cpu"),
     (reproduce, "first/batch_size=100,device=cpu"),
     (report, "first"),

@@ -13,7 +13,7 @@ from runmanager.app.compose.grid_rules import GridRules
 from runmanager.app.compose.override_grid import read_override_grid
 from runmanager.app.compose.saved_preset import preset_text
 from runmanager.app.compose.schema import conf_folder
-from runmanager.app.programs.metric_advice import scalar_example
+from runmanager.app.programs.metric_advice import logged_numbers
 from runmanager.app.programs.script.arguments.cell_arguments import form_faults, make_arguments
 from runmanager.app.programs.script.arguments.setting_words import parse_settings
 from runmanager.app.programs.script.output.printed_metrics import StreamScanner
@@ -103,7 +103,7 @@ def _output(folder: Path) -> Read:
             scanner.feed(data[at : at + size])
         scanner.close()
         log.write_bytes(data)
-        scalar_example(log)
+        logged_numbers(log, {})
 
     return read
 

@@ -5,7 +5,7 @@ origin                  where
 ======================  ==================================================
 (none)                  logged, by the interface of this package
 `returned`              what the program's task returned
-`printed`               numbers in its output
+`printed`               numbers in its output that `--scalar` names
 `metrics.csv`           Lightning's table of metrics, in the run folder
 `trainer_state.json`    what a Trainer of Transformers logged, there
 `all_results.json`      what it evaluated at the end, there
@@ -13,9 +13,11 @@ origin                  where
 `event file`            scalars of TensorBoard's files, there
 `event file elsewhere`  those that the cell's processes wrote below the
                         working folder (`outside_files`)
+`printed`               other numbers in its output, by the names that stand there
 ======================  ==================================================
 
-The first source that has a name gives its value.
+The first source that has a name gives its value. What is printed without being asked for is left out where another
+source has the metric under another spelling: `Loss/val` for `val loss`.
 """
 
 import math
@@ -30,6 +32,7 @@ import msgspec
 
 from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.paths import RunPaths
+from runmanager.records.run.metric_names import name_key
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.storage.reader import read_epochs
 from runmanager.tracking.metric_definitions import check_name
@@ -47,11 +50,13 @@ _UNNAMED = "objective"
 class FoundMetrics:
     """What a program returned and printed: metrics by name, None for one that is not finite, and notes.
 
+    `printed` are those that `--scalar` names, `unasked` the others.
     `value` is the number that it returned, for Hydra.
     """
 
     returned: Metrics = field(default_factory=dict)
     printed: Metrics = field(default_factory=dict)
+    unasked: Metrics = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     value: float | None = None
 
@@ -137,6 +142,10 @@ def merged_metrics(paths: RunPaths, known: RunRecord, found: FoundMetrics) -> tu
     in_files = found_metrics(paths, apart_from={*summary, *logged})
     summary |= {name: _finite(value) for name, value in in_files.values.items()}
     origins |= in_files.origins
+    known_keys = {name_key(name) for name in (*summary, *logged)}
+    unasked = {name: value for name, value in found.unasked.items() if name_key(name) not in known_keys}
+    summary |= unasked
+    origins |= dict.fromkeys(unasked, "printed")
     changes = {
         "summary": summary or msgspec.UNSET,
         "origins": origins or msgspec.UNSET,

@@ -1,20 +1,24 @@
-"""How to get a metric from a program whose runs recorded none, by its kind: with an example from what was printed."""
+"""How to get a metric from a program whose runs recorded none, by its kind: with what was printed to choose from."""
 
-import os
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from runmanager.app.programs.script.output.named_numbers import NamedNumbers, Said
+from runmanager.app.programs.script.output.printed_metrics import Point, StreamScanner, scan_log
 from runmanager.app.programs.script.output.scalar_pattern import parse_scalars
 from runmanager.app.request.command_reader import read_words
 from runmanager.errors import ConfigurationError, RecordError
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.run.metric_direction import prefers_larger
 from runmanager.records.run.program_kind import ProgramKind, kind_of_program
+from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.reader import StoredRun, read_record
-from runmanager.text import shell_quote
+from runmanager.text import format_value, shell_quote
 
-__all__ = ["advice_without_metrics", "metric_advice"]
+__all__ = ["LoggedNumber", "advice_without_metrics", "logged_numbers", "metric_advice"]
 
 
 _LOGGED = "No metric was found: runmanager.log(NAME=value) logs one."
@@ -22,52 +26,62 @@ _OF_APPLICATION = (
     "No metric was found: the task may return numbers by name, or log them with runmanager.log(NAME=value)."
 )
 _WITHOUT_MATCHES = (
-    "No metric was found: what the runs printed matched no --scalar expression that they were given. Finished runs are "
-    "kept as they are, and not searched again; another --name, or --resume never, runs them again."
+    "No metric was found: what the runs printed matched no --scalar expression that they were given. The same command "
+    "with another one searches their output again; `runmanager scalars` shows what is there."
 )
 
 
-_LOG_BYTES = 2**16
-_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
-# A name begins where a word does: else a long line without spaces would be searched from each of its letters.
-_SERIES = re.compile(
-    r"(?<![\w./])(?P<name>[A-Za-z][\w./]*(?: [A-Za-z][\w./]*){0,3})(?P<sign>\s*[:=]\s*|\s+)"
-    rf"(?P<value>{_NUMBER})(?![\w.])"
-)
-_GROUP = r"([-+.\deE]+)"
+_LOG_BYTES = 2**20
+_MAX_CANDIDATES = 3
 
 
-def scalar_example(log: Path) -> str:
-    """Return `--scalar NAME=REGEX`, as it is typed, for the last named number in a log; empty if there is none.
+@dataclass
+class LoggedNumber:
+    """A named number in a run's log: its last value, how often it stands there, and what is said of it.
 
-    A name that tells whether larger values are better comes before others of its line.
+    `scalar` is the value of `--scalar` that reads it; empty where no expression finds it alone in its line.
     """
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_BYTES))
-            text = file.read(_LOG_BYTES).decode("utf-8", errors="replace")
-    except OSError:
-        return ""
-    for line in reversed(text.splitlines()):
-        found = list(_SERIES.finditer(line))
-        for each in sorted(found, key=lambda each: prefers_larger(each["name"]) is None):
-            if (prefers_larger(each["name"]) is not None or each["sign"].strip()) and (example := _example(each)):
-                return example
-    return ""
+
+    name: str
+    value: float
+    count: int
+    said: Said
+    scalar: str
+
+    @property
+    def option(self) -> str:
+        """The option as it is typed."""
+        return f"--scalar {shell_quote(self.scalar)}" if self.scalar else ""
 
 
-def _example(found: re.Match[str]) -> str:
-    """The option for one number; empty if no expression finds it alone in its line."""
-    name, sign = found["name"], found["sign"]
-    words = f"{name}{sign}".replace(".", r"\.")
-    for expression in (f"{words}{_GROUP}", rf"\b{words}{_GROUP}"):
-        option = f"{name.replace(' ', '_')}={expression}"
+def logged_numbers(log: Path, settings: Mapping[str, Any], *, last_bytes: int | None = None) -> list[LoggedNumber]:
+    """Return the numbers in a log that may be results, in order of appearance; `settings` of numbers are none."""
+    points: dict[str, Point] = {}
+    counts: Counter[str] = Counter()
+
+    def take(point: Point) -> None:
+        points[point.name] = point
+        counts[point.name] += 1
+
+    names = [name for name, value in settings.items() if isinstance(value, int | float)]
+    named = NamedNumbers(names, with_uncertain=True)
+    scan_log(StreamScanner([], when_found=take, when_odd=lambda *_: None, named=named), log, last_bytes=last_bytes)
+    return [
+        LoggedNumber(name, point.value, counts[name], point.number.said, _scalar(point, point.number.expression))
+        for name, point in points.items()
+        if point.number is not None
+    ]
+
+
+def _scalar(point: Point, expression: str) -> str:
+    name = re.sub(r"\s+", "_", point.name)
+    for each in (expression, rf"\b{expression}"):
         try:
-            (pattern,) = parse_scalars([option])
+            (pattern,) = parse_scalars([f"{name}={each}"])
         except ConfigurationError:
             continue  # what was printed is no part of an expression
-        if list(pattern.values(found.string)) == [float(found["value"])]:
-            return f"--scalar {shell_quote(option)}"
+        if list(pattern.values(point.line)) == [point.value]:
+            return f"{name}={each}"
     return ""
 
 
@@ -84,7 +98,7 @@ def metric_advice(run: RunPaths) -> str:
             return _OF_APPLICATION
         case ProgramKind.SCRIPT:
             given = read_words((record.cell_command or ())[2:]).request.scalar
-            return _WITHOUT_MATCHES if given else _of_script(run)
+            return _WITHOUT_MATCHES if given else _of_script(run, record)
     return ""
 
 
@@ -96,8 +110,11 @@ def advice_without_metrics(runs: Sequence[StoredRun]) -> list[str]:
     return [line] if lacking and (line := metric_advice(lacking[-1].paths)) else []
 
 
-def _of_script(run: RunPaths) -> str:
-    example = f", as {found}" if (found := scalar_example(run.log)) else ""
+def _of_script(run: RunPaths, record: RunRecord) -> str:
+    found = logged_numbers(run.log, record.settings, last_bytes=_LOG_BYTES)
+    doubtful = sorted((each for each in found if each.option), key=lambda each: each.count == 1)[:_MAX_CANDIDATES]
+    shown = [f"{each.name} {format_value(each.value)} ({each.option})" for each in doubtful]
+    example = f", as {' or '.join(shown)}" if shown else ""
     return (
         f"No metric was found: --scalar NAME=REGEX reads one that the script prints{example}; "
         "runmanager.log(NAME=value) in the script logs one."

@@ -266,7 +266,7 @@ def compare(
     from runmanager.results.compare.sweep_question import with_metric_of_untimed
     from runmanager.results.findings.crossover import crossover_answers
     from runmanager.results.gate.fail_if import parse_condition
-    from runmanager.results.metrics.metric_lookup import any_direction
+    from runmanager.results.metrics.metric_lookup import any_direction, printed_notes
     from runmanager.results.tables.omitted_rows import without_shorter_runs, without_unmeasured_sides
     from runmanager.results.tables.query import TableQuery
 
@@ -302,7 +302,7 @@ def compare(
         return query.of_comparison(pairing.compare(pairing.match(wanted).without_stand_in(), wanted))
 
     verdict = answer_conditions(conditions, options, comparison_by, pairing.contents, pairing.duel, requested=requested)
-    sentences = _sentences(matches)
+    sentences = [*_sentences(matches), *printed_notes(matches.metric.name, pairing.contents.runs)]
     crossing = crossover_answers(matches, every_pair, crossover) if crossover is not None else []
     if format_ is CompareFormat.TEXT:
         found = pairing.answers(pairs, options)

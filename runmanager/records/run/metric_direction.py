@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from runmanager.errors import UsageError
 
-__all__ = ["BETTER", "MAX", "MIN", "is_larger_better", "parse_better", "prefers_larger"]
+__all__ = ["BETTER", "MAX", "MIN", "has_known_word", "is_larger_better", "parse_better", "prefers_larger"]
 
 MIN, MAX = "min", "max"
 
@@ -65,18 +65,23 @@ _LARGER_IS_BETTER = frozenset(
             "accuracy",
             "auc",
             "auroc",
+            "auprc",
             "rocauc",
             "bleu",
             "dice",
             "f1",
             "iou",
             "map",
+            "mcc",
             "miou",
+            "mrr",
+            "ndcg",
+            "prec",
             "precision",
             "psnr",
             "r2",
         ),
-        *("recall", "return", "reward", "score", "second", "ssim", "throughput", "top1", "top5"),
+        *("recall", "return", "reward", "rouge", "score", "second", "ssim", "throughput", "top1", "top5"),
     )
 )
 _OTHER_QUANTITIES = frozenset(
@@ -88,7 +93,15 @@ _OTHER_QUANTITIES = frozenset(
 _OPPOSITES = frozenset(("inverse", "minus", "neg", "negated", "negative"))
 _SMALLER_IS_BETTER = frozenset(
     (
-        *("cer", "err", "error", "fid", "latency", "loss", "mae", "mse", "nll", "perplexity", "ppl", "rmse"),
+        *("bpb", "bpc", "brier", "cer", "ece", "err", "error", "fid", "latency", "loss", "lpips", "mae", "mse", "nll"),
+        *("perplexity", "ppl", "rmse"),
         *("seconds", "time", "wer"),
     )
 )
+_KNOWN = (*_LARGER_IS_BETTER, *_SMALLER_IS_BETTER)
+
+
+def has_known_word(text: str) -> bool:
+    """Whether a text may name a metric with a direction: quickly, and without looking where a word begins and ends."""
+    lower = text.lower()
+    return any(word in lower for word in _KNOWN)

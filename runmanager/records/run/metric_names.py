@@ -1,9 +1,11 @@
-"""What the names of metrics say: which column of every table one means, and on which samples it was measured."""
+"""What the names of metrics say: which column of every table one means, on which samples it was measured, of what."""
 
 import re
 from collections.abc import Iterable, Iterator
 
-__all__ = ["by_preference", "column_of_metric"]
+from runmanager.records.run.metric_direction import prefers_larger
+
+__all__ = ["by_preference", "column_of_metric", "is_result", "may_be_result", "name_key", "samples_words"]
 
 _COLUMNS = frozenset(("loss", "accuracy", "val_loss", "val_accuracy"))
 _SPLITS = {
@@ -32,9 +34,11 @@ def column_of_metric(name: str) -> str | None:
 
 
 _VALIDATION, _OTHER, _TRAINING, _SPEED = range(4)
-_EVALUATION = frozenset(("eval", "evaluation"))
+_EVALUATION = frozenset(("eval", "evaluating", "evaluation"))
 _SAMPLES = {
-    **dict.fromkeys(("dev", "holdout", "val", "vali", "valid", "validate", "validation", *_EVALUATION), _VALIDATION),
+    **dict.fromkeys(
+        (*("dev", "holdout", "val", "vali", "valid", "validate", "validating", "validation"), *_EVALUATION), _VALIDATION
+    ),
     **dict.fromkeys(("test", "testing", "tst"), _OTHER),
     **dict.fromkeys(("train", "training", "trn"), _TRAINING),
 }
@@ -73,3 +77,66 @@ def _words(part: str) -> Iterator[str]:
     for word in re.split(r"[\W_]+", spaced.lower()):
         both = _IN_ONE_WORD.fullmatch(word)
         yield (both[1] or both[2]) if both else word.rstrip("0123456789")
+
+
+_RESERVED = frozenset(
+    (
+        *("baseline", "beta", "best", "budget", "chance", "clip", "coef", "coeff", "coefficient", "cutoff", "decay"),
+        *("delta", "desired", "earlier", "expected", "goal", "highest", "initial", "lambda", "last", "limit", "lowest"),
+        *(
+            "lr",
+            "margin",
+            "max",
+            "maximum",
+            "min",
+            "minimum",
+            "needed",
+            "new",
+            "old",
+            "patience",
+            "peak",
+            "prev",
+            "previous",
+        ),
+        *("prior", "record", "ref", "reference", "required", "scale", "start", "stop", "target", "temperature", "thr"),
+        *("thresh", "threshold", "tol", "tolerance", "weight", "weights"),
+    )
+)
+_OF_PROGRESS = frozenset(
+    (
+        *("avail", "available", "batch", "batches", "code", "count", "cpu", "duration", "elapsed", "epoch", "epochs"),
+        *("eta", "exit", "flops", "fps", "free", "gb", "global", "gpu", "grad", "id", "ips", "it", "iter", "iteration"),
+        *("iterations", "iters", "kb", "learning", "len", "length", "mb", "mem", "memory", "momentum", "ms", "norm"),
+        *("num", "number", "param", "parameters", "params", "pct", "per", "percent", "pid", "port", "progress", "ram"),
+        *("rank", "rate", "remaining", "runtime", "samples", "sec", "secs", "seed", "shape", "size", "sps", "speed"),
+        *("step", "steps", "tokens", "total", "v", "version", "vram", "worker", "workers", "world", "wall", "s", "h"),
+    )
+)
+
+
+def is_result(name: str) -> bool:
+    """Whether a name says by its words that it is what training came to, and nothing else.
+
+    That is a metric with a direction, but no speed or time, and none of a target, a threshold, a weight, an earlier
+    value or the best so far.
+    """
+    words = frozenset(_words(name))
+    if not words.isdisjoint(_RESERVED | _OF_SPEED):
+        return False
+    return column_of_metric(name) is not None or prefers_larger(name) is not None
+
+
+def may_be_result(name: str) -> bool:
+    """Whether the words of a name leave open that it is a result: none is of a rate, a time, a counter or a setting."""
+    return frozenset(_words(name)).isdisjoint(_RESERVED | _OF_SPEED | _OF_PROGRESS)
+
+
+def samples_words(text: str) -> list[str]:
+    """Return the words of a text, as they stand there, that say on which samples something was measured."""
+    return [word for word in re.findall(r"[^\W\d_]+", text) if word.lower() in _SAMPLES]
+
+
+def name_key(name: str) -> str:
+    """Return what two names have in common that are spellings of one: `Val loss`, `val_loss` and `loss/val`."""
+    key = column_of_metric(name) or re.sub(r"[\W_]+", "", name.lower())
+    return _QUANTITIES.get(key, key)

@@ -22,7 +22,7 @@ from runmanager.results.findings.comparison_findings import (
 )
 from runmanager.results.findings.outcomes import Outcome, outcomes
 from runmanager.results.findings.shared_files import shared_file_lines
-from runmanager.results.metrics.metric_lookup import undirected_names
+from runmanager.results.metrics.metric_lookup import printed_notes, undirected_names
 from runmanager.results.table_model.columns import Row, Table
 from runmanager.results.table_model.formatting import human
 from runmanager.results.tables.seeds import SEEDS, collapse_seeds, seed_groups
@@ -149,10 +149,10 @@ def _best_answer(results: Table, runs: Sequence[StoredRun], metric: str | None, 
     over = f" over {best.row[SEEDS]} seeds" if best.row.values.get(SEEDS, 1) > 1 else ""
     chosen = best.outcome.metric
     text = f"The best {chosen.name} is {chosen.format_value(best.value)}{over}{where}{also}."
-    if not best.num_left_out:
-        return [text]
-    left_out = pluralize(best.num_left_out, "other cell is", "other cells are")
-    return [f"{text} {left_out} left out, as not every finished run there has one."]
+    if best.num_left_out:
+        left_out = pluralize(best.num_left_out, "other cell is", "other cells are")
+        text += f" {left_out} left out, as not every finished run there has one."
+    return [text, *printed_notes(chosen.name, runs)]
 
 
 def _undirected_answer(runs: Sequence[StoredRun]) -> list[str]:

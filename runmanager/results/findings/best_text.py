@@ -11,6 +11,7 @@ from runmanager.results.compare.verdict import DIFFERENT, NOT_MEASURED
 from runmanager.results.findings.best import BestCell, RankedCell
 from runmanager.results.findings.comparison_findings import without_contention
 from runmanager.results.metrics.metric import LAST, Metric
+from runmanager.results.metrics.metric_lookup import printed_notes
 from runmanager.results.table_model.columns import setting_name
 from runmanager.results.table_model.sections import Section
 from runmanager.text import format_value, pluralize
@@ -59,6 +60,7 @@ def best_sentences(best: BestCell) -> list[str]:
             "Each run counts with its best epoch, which was picked after looking and so flatters the result: the last "
             "epochs show what training ends with."
         )
+    lines += [*printed_notes(best.metric.name, [run for run, _ in best.winner.runs])]
     lines += [*_describe_lost(best), *best.contradictions]
     if best.runner_up is None:
         return [*lines, "It is the only cell with this metric, so there is nothing to compare it with."]

@@ -28,7 +28,7 @@ from runmanager.validation import did_you_mean, fault
 __all__ = [
     *("MEMORY", "METRIC_NAMES", "RUN_TIME", "SPEEDS"),
     *("any_direction", "default_metrics", "find_metric", "finished_without_metrics", "has_metrics"),
-    "known_metrics",
+    *("known_metrics", "printed_notes"),
     *("recorded_names", "requested_metric", "undirected_names"),
 ]
 
@@ -242,3 +242,9 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         return math.nan
+
+
+def printed_notes(name: str, runs: Sequence[StoredRun]) -> list[str]:
+    """Say that a metric which decides something was printed, where runs have it from nowhere else."""
+    is_printed = any((run.record.origins or {}).get(name) == "printed" for run in runs)
+    return [f"{name} is what the program printed; it did not log it."] if is_printed else []

@@ -259,15 +259,24 @@ def _failure_count(failures: Table) -> str:
 
 
 def _run_notes(runs: Sequence[StoredRun]) -> list[str]:
-    """The deviations and notes of the runs, each once, with the first run that has it and how many more do."""
+    """The sources of metrics, deviations and notes of the runs, each once, with the first run and how many more."""
     names_by_note: dict[str, list[str]] = {}
     for run in runs:
-        for note in (*run.record.deviations, *run.record.notes):
+        for note in (*_sources(run), *run.record.deviations, *run.record.notes):
             names_by_note.setdefault(note, []).append(run.record.name)
     return [
         f"{names[0]}{f' and {len(names) - 1:,} more' if len(names) > 1 else ''}: {note}"
         for note, names in names_by_note.items()
     ]
+
+
+def _sources(run: StoredRun) -> list[str]:
+    """Where the metrics come from that the program did not log itself."""
+    names: dict[str, list[str]] = {}
+    for name, origin in (run.record.origins or {}).items():
+        names.setdefault(origin, []).append(name)
+    found = "; ".join(f"{', '.join(some)} ({origin})" for origin, some in names.items())
+    return [f"metrics that it did not log, with their sources: {found}"] if found else []
 
 
 def _facts(runs: Sequence[StoredRun], plan: SweepRecord | None) -> list[tuple[str, str]]:

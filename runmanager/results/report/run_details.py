@@ -117,16 +117,18 @@ def _epoch_rows(epochs: Sequence[EpochRecord], counted: str) -> tuple[list[list[
 
 
 def _logged_section(run: StoredRun) -> Section:
-    """What the program logged: each metric's value in the tables and the epoch that it is from; each unit."""
+    """The program's metrics: each value in the tables, the epoch that it is from or its source; each unit."""
     names, values = logged_values(run)
     rates = dict(zip(names.units, values[len(names.metrics) :], strict=True))
     last = {name: epoch.epoch for epoch in run.epochs for name in epoch.metrics or {}}
-    summary = run.record.summary or {}
+    summary, origins = run.record.summary or {}, run.record.origins or {}
     rows = [
         (
             name,
             human(value, "loss"),
-            "of the whole run" if name in summary else f"{counted_word(run.record)} {last[name]}",
+            f"of the whole run{f', {origins[name]}' if name in origins else ''}"
+            if name in summary
+            else f"{counted_word(run.record)} {last[name]}",
         )
         for name, value in (last_metrics(run.epochs) | summary).items()
     ]

@@ -220,10 +220,10 @@ def test_runs_without_epochs_show_what_they_printed_last(begin: Begin, tmp_path:
 
 
 def test_a_sweep_without_any_metric_says_how_to_get_one(begin: Begin, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("print('loss 5')")
+    (tmp_path / "train.py").write_text("print('fitness 5.5, 3.1 it/s')")
     screen = begin("sweep", "train.py", "lr=0.1,0.2", program=COMMAND, columns=200)
     assert screen.end() == 0
-    said = r"No metric was found: --scalar NAME=REGEX reads one that the script prints, as --scalar 'loss=loss ("
+    said = r"No metric was found: --scalar NAME=REGEX reads one that the script prints, as fitness 5.5 (--scalar '"
     shown = screen.shown
     assert shown.index(f"lr=0.1 has finished. {said}") < re.search(r"✓ .*lr=0.2 ", shown).start()
     assert shown.count(said) == 2, "where it can be mended soon, and at the end"

@@ -108,6 +108,13 @@ class ScriptCall:
     chdir: bool = False
     import_folder: Path | None = None
 
+    @property
+    def names_of_numbers(self) -> list[str]:
+        """The arguments that are numbers: what a script prints under such a name is what it was given."""
+        known = () if self.parser is None else self.parser.arguments
+        given = [name for name, each in self.settings.items() if isinstance(each.value, int | float)]
+        return [*given, *(each.name for each in known if each.is_number)]
+
     def resumed_from(self, run: RunPaths, *, attempt: int) -> Path | None:
         """Return the file that this attempt resumes from, if it does."""
         if self.resume_with is None or attempt == 1:
@@ -144,6 +151,7 @@ def _run(folder: RunFolder, call: ScriptCall) -> ProgramEnd:
     printed = PrintedMetrics(
         call.scalars,
         folder.paths,
+        settings=call.names_of_numbers,
         metric=call.metric,
         logs_itself=call.logs_itself,
         continues=resumed_from is not None,
@@ -155,7 +163,9 @@ def _run(folder: RunFolder, call: ScriptCall) -> ProgramEnd:
     ended, traceback, rank = outcome_of_ranks(end, folder.paths) if is_ranked else (*outcome_of_script(end), None)
     if traceback is not None:
         ended = with_hidden_modules(ended, call.hiding)
-    found = FoundMetrics(printed=printed.metrics(), notes=[*printed.notes(), *_lost_output(end)])
+    found = FoundMetrics(
+        printed=printed.metrics(), unasked=printed.unasked(), notes=[*printed.notes(), *_lost_output(end)]
+    )
     # A script that does not report itself may have used a GPU, and ranks are not the process that was started.
     memory = None if find_gpus() or is_ranked else end.peak_memory_bytes
     outcome = ended if rank else _best_known(ended, printed, folder)  # rank 0 tells only what came of it
@@ -185,7 +195,7 @@ def _best_known(outcome: Outcome, printed: PrintedMetrics, folder: RunFolder) ->
         return outcome
     if has_reported_failure(folder):
         return None
-    losses = {name: value for name, value in printed.last.items() if _LOSS.search(name)}
+    losses = {name: value for name, value in printed.values.last.items() if _LOSS.search(name)}
     lost = [name for name, value in losses.items() if not math.isfinite(value)]
     if outcome.reason is Reason.EXIT and lost:
         return Outcome(Status.FAILED, Reason.DIVERGED, f"{lost[0]} is not finite; {outcome.message}")
@@ -222,7 +232,8 @@ class _LiveSummary:
             return
         self._num_written, self._written_at = num_points, now
         logged = logged_only(self._folder.record).summary or {}
-        new = {name: value for name, value in self._printed.metrics().items() if name not in logged}
+        printed = self._printed.metrics() | self._printed.unasked()
+        new = {name: value for name, value in printed.items() if name not in logged}
         try:
             if not self._folder.is_lost():
                 self._folder.write(summary=logged | new, origins=dict.fromkeys(new, _PRINTED))

@@ -27,7 +27,7 @@ from runmanager.app.programs.script.script_cell import (
     ask_interpreter,
     run_script_cell,
 )
-from runmanager.app.programs.script.stored_scalars import stored_scalar_notes
+from runmanager.app.programs.script.stored_scalars import read_stored_logs, stored_scalar_notes
 from runmanager.app.request.command import after_separator
 from runmanager.errors import ConfigurationError
 from runmanager.launching.launcher import CellLauncher
@@ -98,6 +98,7 @@ class ScriptProgram(Program):
         self._unsigned: Collection[str] = ()
         self._ways: Sequence[Mapping[str, str]] = ()
         self._stored: Collection[str] = ()
+        self._cells: Sequence[Cell] = ()
         self._settings: dict[str, Mapping[str, Setting]] = {}
         self._code: dict[str, str] | None = None
         self._versions: Versions | None = None
@@ -147,10 +148,8 @@ class ScriptProgram(Program):
         cells = [self._cell(settings, varying, number) for settings in combinations for number in numbers]
         libraries = None if self._versions is None else self._versions.libraries
         notes = [*excluded_notes(len(every) - len(remaining)), *secret_axis_notes(self._grid.varying)]
-        notes += [
-            *self._notes(cells),
-            *stored_scalar_notes(cells, self._storage, [each.name for each in options.scalars]),
-        ]
+        notes += [*self._notes(cells), *stored_scalar_notes(cells, self._storage)]
+        self._cells = cells
         return CellGrid(
             cells,
             axes,
@@ -286,27 +285,33 @@ class ScriptProgram(Program):
     ) -> None:
         if needs_all:
             predict_skipped(launcher, to_run, can=self.can, needs_all=True)
+        if not is_dry_run:
+            read_stored_logs(self._cells, self._storage, self._call)
 
     def work(self, launcher: Any, run: PlannedRun, sweep: SweepPaths, *, key: int, is_again: bool) -> Work:
-        options, script = self._options, self._script
         starts_again = is_again or run.action is Action.START_AGAIN
-        settings, resume = self._settings[run.cell.signature], options.resume_with
         spec = CellSpec(
             run.paths,
             run.pending_record(),
             device=run.cell.device,
             code=self._code,
             overwrites=starts_again and not (is_again and self.can_continue(run.paths)),
-            better=options.better,
-            output_argument=self._output_argument(settings),
+            better=self._options.better,
+            output_argument=self._output_argument(self._settings[run.cell.signature]),
         )
-        if resume is not None:
+        call = self._call(run.cell)
+        if (resume := call.resume_with) is not None:
             notes = resume.lacking_notes(run, self._resumed_from(run.paths), is_again=is_again)
             spec = replace(spec, notes=notes)
-            # by the name that the cell has for it
+        return Work(run_script_cell, (spec, call))
+
+    def _call(self, cell: Cell) -> ScriptCall:
+        options, script = self._options, self._script
+        settings, resume = self._settings[cell.signature], options.resume_with
+        if resume is not None:  # by the name that the cell has for it
             same = [name for name in settings if self._spelled(name) == self._spelled(resume.name)]
             resume = replace(resume, name=next(iter(same), resume.name))
-        call = ScriptCall(
+        return ScriptCall(
             command=tuple(script.command_anywhere if options.chdir else script.command),
             folder=script.folder,
             chdir=options.chdir,
@@ -320,10 +325,9 @@ class ScriptProgram(Program):
             resume_with=resume,
             versions=self._versions,
             logs_itself=self._logs_itself,
-            processes=run.cell.processes,
+            processes=cell.processes,
             hiding=tuple(str(script.code_folder / name) for name in self._hiding),
         )
-        return Work(run_script_cell, (spec, call))
 
     def _output_argument(self, settings: Collection[str]) -> str:
         """A setting with which the script writes into the run folder, by its help; empty if that shows none."""

@@ -13,6 +13,7 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.gpus import find_gpus
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.reader import read_sweep
+from runmanager.results.program_files.metric_curves import metrics_by_step
 from runmanager.results.tfevents.reader import read_event_files
 
 from ....processes import wait_for_output, wait_until
@@ -240,16 +241,45 @@ def test_a_sweep_says_which_values_its_runs_lack_as_other_runs_were_given_scalar
     )
     assert said in planned.out.splitlines()
     assert "Earlier runs" not in folder.run(*named, "train.py", "lr=1,2").out
-    assert folder.run(*named, "train.py", "lr=3").status == 0
-    kept = folder.run(*named, *read, "train.py", "lr=1,2,3")
-    said = (
-        "1 finished run has no acc, and what was printed is not searched again; to run it again, give the settings of "
-        "that run with `--resume never`."
-    )
-    assert said in kept.out.splitlines(), kept.out
-    again = folder.run(*named, "--resume", "never", *read, "train.py", "lr=3")
-    assert again.status == 0 and "has no acc" not in again.out
-    assert [each.summary for each in records_of(folder, "read").values()] == [{"acc": 0.5}] * 3
+
+
+# Says how often it has run, and prints a series that no word calls a metric, and one that does.
+COUNTED = """
+import sys
+from pathlib import Path
+
+runs = Path("runs.txt")
+runs.write_text(f"{runs.read_text() if runs.exists() else ''}{sys.argv[1:]}\\n")
+for epoch in range(1, 4):
+    print(f"epoch {epoch} fitness {epoch / 4} of {epoch / 8} val_acc {epoch / 10} (3.1 it/s)")
+"""
+
+
+def test_another_scalar_reads_the_stored_output_of_finished_cells(folder: Folder) -> None:
+    folder.write("train.py", COUNTED)
+    named, cells = ("sweep", "--name", "read", "--unchecked"), ("train.py", "lr=1,2")
+    assert folder.run(*named, *cells).status == 0
+    ran = (folder.path / "runs.txt").read_text()
+    assert [each.summary for each in records_of(folder, "read").values()] == [{"val_acc": 0.3}] * 2
+    shown = folder.run("scalars", "read")
+    assert "--scalar 'fitness=fitness" in shown.out and "it/s" not in shown.out, shown.out
+    for expression, value in ((r"fitness (\S+)", 0.75), (r"of (\S+)", 0.375)):
+        fit = ("--scalar", f"fit={expression}")
+        planned = folder.run(*named, *fit, "--dry-run", *cells)
+        said = "2 finished runs' output is searched again for what --scalar names; nothing trains again."
+        assert said in planned.out.splitlines(), planned.out
+        done = folder.run(*named, *fit, *cells)
+        assert done.status == 0 and said in done.out.splitlines(), done.err
+        records = records_of(folder, "read").values()
+        assert [each.summary for each in records] == [{"fit": value, "val_acc": 0.3}] * 2
+        assert {each.origins["fit"] for each in records} == {"printed"}
+        run = sweep_of(folder, "read").run(next(iter(records)).name)
+        points = metrics_by_step(run, {"fit": "printed", "val_acc": "printed"})
+        assert list(points["fit"].values()) == [value / 3, value / 3 * 2, value] and len(points["val_acc"]) == 3
+        assert "searched again" not in folder.run(*named, *fit, *cells).out
+    assert (folder.path / "runs.txt").read_text() == ran, "something trained again"
+    assert folder.run("best", "read", "--metric", "val_acc").out.count("val_acc is what the program printed") == 1
+    assert "of the whole run, printed" in folder.run("show", "read/lr=1").out
 
 
 def test_another_expression_for_a_metric_of_finished_runs_is_refused(folder: Folder) -> None:
@@ -258,7 +288,7 @@ def test_another_expression_for_a_metric_of_finished_runs_is_refused(folder: Fol
     given, other, none = (("--scalar", rf"acc={each}") for each in (r"acc: (\S+)", r"of (\S+)", r"nothing (\S+)"))
     assert folder.run(*named, *none, "train.py", "lr=1,3", "--", *other).status == 0
     assert folder.run(*named, *given, "train.py", "lr=2", "--", *other).status == 0  # the others match nothing
-    for resume in ("auto", "never"):
+    for resume in ("auto", "never"):  # of another cell, whose output is not searched again
         refused = folder.run(*named, *other, "--resume", resume, "train.py", "lr=3")
         said = r"error: `--scalar acc=of (\S+)` must have the expression that finished runs of this sweep were given,"
         assert refused.status == 2 and refused.err.startswith(rf"{said} `acc=acc: (\S+)`, got another;"), refused.err

@@ -41,6 +41,29 @@ def test_a_resumed_run_continues_its_series_after_a_torn_record(tmp_path: Path) 
     assert again.notes() == ["--scalar rate: `rate slow` is not a number, and is left out"]
 
 
+def test_a_number_that_an_expression_reads_has_no_other_name(tmp_path: Path) -> None:
+    patterns = parse_scalars([r"val/acc=Accuracy: (\d+)/(\d+)"])
+    metrics = PrintedMetrics(patterns, RunPaths(tmp_path))
+    metrics.scanners["stdout"](
+        b"Test set: Loss: 0.5, Accuracy: 9/12 (75%)\nTest set: Loss: 0.25, Accuracy: 8/8 (100%)\n"
+    )
+    metrics.close()
+    assert (metrics.metrics(), metrics.unasked()) == ({"val/acc": 1.0}, {"Test Loss": 0.25})
+
+
+def test_a_long_series_keeps_a_small_file_and_its_last_point(tmp_path: Path) -> None:
+    metrics = PrintedMetrics([], RunPaths(tmp_path))
+    for begin in range(0, 200_000, 1000):
+        lines = (f"step {n} train loss: {1 / (n + 1):.5f} lr 0.1\n" for n in range(begin, begin + 1000))
+        metrics.scanners["stdout"]("".join(lines).encode())
+    metrics.close()
+    (file,) = tmp_path.glob("events.out.tfevents.*")
+    assert metrics.num_points == 200_000 and file.stat().st_size < 2_000_000
+    steps = list(series(tmp_path, "train loss"))
+    assert steps[:512] == list(range(1, 513)) and steps[-1] == 200_000
+    assert metrics.unasked() == {"train loss": 1e-5}
+
+
 def test_the_metric_that_ranks_cells_comes_first(tmp_path: Path) -> None:
     metrics = PrintedMetrics(PATTERNS, RunPaths(tmp_path), metric="rate")
     metrics.scanners["stderr"](b"loss 3 rate 5\n")
