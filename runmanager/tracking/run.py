@@ -17,7 +17,7 @@ from runmanager.records.run.status import Outcome
 from runmanager.records.storage.run_end import end_own_run
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.signals import sigchld_ignored
-from runmanager.tracking.device.devices import device_in_use, peak_memory_bytes
+from runmanager.tracking.device.devices import device_in_use, peak_memory
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.epoch_metrics.sample_count import whole_number
 from runmanager.tracking.epoch_recorder import EpochRecorder
@@ -129,7 +129,7 @@ class ActiveRun(LoopCalls, JobCalls):
             ranks=ranks,
         )
         if ranks is not None:
-            memory = partial(self._measurements.peak_memory_bytes, self.record)
+            memory = partial(self._measurements.peak_memory, self.record)
             ranks.attach(note=self._notes.note_deviation, memory=memory)
         self._steps = StepLoop(folder, self._epochs, self._open, end=self.end_epoch)
         self._media = RunMedia(self._sinks, self._values.media_steps)
@@ -282,7 +282,7 @@ class ActiveRun(LoopCalls, JobCalls):
 
     def _end(self, error: BaseException | None) -> RunRecord:
         outcome, run_seconds = self._outcome(error), self._clock.seconds()  # before pictures are drawn
-        memory = self._measurements.peak_memory_bytes(self.record)
+        memory = self._measurements.peak_memory(self.record)
         if self._ranks is not None:
             self._leave_ranks(self._ranks, error)
             memory = self._ranks.largest_memory or memory
@@ -342,7 +342,7 @@ class ActiveRun(LoopCalls, JobCalls):
         stop = asked_to_stop(self.paths, self.record.attempt) or seen.stop
         if error is None:
             return judge(replace(seen, stop=stop))
-        batch_size, peak = self.record.config.get("batch_size"), peak_memory_bytes(self.device)
+        batch_size, peak = self.record.config.get("batch_size"), peak_memory(self.device)
         outcome = outcome_of(error, batch_size=batch_size, memory_bytes=peak)
         if self._ranks is not None:
             outcome = self._ranks.outcome(error, outcome)

@@ -24,6 +24,7 @@ from runmanager.cli.printing import console, print_rendered, print_text, print_w
 from runmanager.cli.table_formats import DATA_FORMATS, TableFormat, max_text_rows, print_table
 from runmanager.errors import UsageError
 from runmanager.records.host.standard_streams import print_line
+from runmanager.records.run.measurement import COMPARED, named
 from runmanager.records.sweep.lookup import find_sweep, typed_name
 from runmanager.text import in_backticks, printable_line, shell_join
 
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from runmanager.results.gate.sweep_pairs import TwoSweeps
 
 __all__ = ["OneSweep", "SweepPair"]
+
+_SPEEDS = named(each for each in COMPARED if each.effect == "speedup")
+_OTHERS = ", ".join(name for name in named(COMPARED) if name not in _SPEEDS)
 
 
 @dataclass(frozen=True)
@@ -204,11 +208,10 @@ def compare(
     metric: Annotated[
         str | None,
         typer.Option(
-            help="The metric to compare: samples_per_second, overall_samples_per_second, epoch_seconds, "
-            "wall_seconds, run_seconds, time_to_accuracy=0.95, accuracy, val_accuracy, loss, val_loss, "
-            "peak_memory_bytes, any logged metric and the time to it (time_to_val/f1=0.8), and tokens_per_second for "
-            "any counted unit. Default: samples_per_second; in text the outcome, such as val_accuracy, where nothing "
-            "was timed, and where only settings such as lr or optimizer vary and that has an answer.",
+            help=f"The metric to compare: {', '.join(_SPEEDS)}, time_to_accuracy=0.95, {_OTHERS}, any logged metric "
+            "and the time to it (time_to_val/f1=0.8), and tokens_per_second for any counted unit. Default: "
+            "samples_per_second; in text the outcome, such as val_accuracy, where nothing was timed, and where only "
+            "settings such as lr or optimizer vary and that has an answer.",
             show_default=False,
             autocompletion=complete_metrics,
         ),

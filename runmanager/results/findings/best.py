@@ -10,6 +10,7 @@ from statistics import NormalDist
 from typing import Any
 
 from runmanager.errors import UsageError
+from runmanager.records.run.measurement import OUTCOMES
 from runmanager.records.settings.values import hashable
 from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
@@ -33,7 +34,7 @@ from runmanager.results.stats.descriptive import median
 from runmanager.results.stats.effects import error_of_first
 from runmanager.results.stats.noise_model import critical_value
 from runmanager.results.stats.samples import make_sample
-from runmanager.results.table_model.columns import OUTCOMES, setting_name
+from runmanager.results.table_model.columns import setting_name
 from runmanager.results.table_model.directions import Directions
 from runmanager.results.table_model.formatting import Spread
 from runmanager.text import format_value, printable_line

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from runmanager.records.run.measurement import OUTCOMES
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.results.stats.descriptive import median
-from runmanager.results.table_model.columns import OUTCOMES
 
 __all__ = [
     "LoggedNames",

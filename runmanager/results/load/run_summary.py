@@ -11,6 +11,7 @@ import msgspec
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.environment_changes import describe_attempts
 from runmanager.records.run.heartbeat import describe_last_heartbeat
+from runmanager.records.run.measurement import MEASUREMENTS, OUTCOMES, Taken, named
 from runmanager.records.run.program_kind import ProgramKind, kind_of_program
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.labels import NO_LABELS, SweepLabels
@@ -27,7 +28,7 @@ from runmanager.results.load.logged_values import (
     unit_rates,
 )
 from runmanager.results.stats.descriptive import iqr, median
-from runmanager.results.table_model.columns import OUTCOMES, PHASE_COLUMNS, RESULT_COLUMNS
+from runmanager.results.table_model.columns import RESULT_COLUMNS
 
 __all__ = [
     "OVERALL_RATE",
@@ -173,11 +174,8 @@ def _values(run: StoredRun) -> tuple[Any, ...]:
         "status": record.status.value,
         "reason": None if record.reason is None else record.reason.value,
         "epochs": None if run.is_damaged and not epochs else len(epochs) - (len(epochs) > 0 and epochs[0].epoch == 0),
-        "run_seconds": record.run_seconds,
-        "peak_memory_bytes": record.peak_memory_bytes,
-        "num_parameters": record.num_parameters,
         "device_name": record.environment.device_name,
-        "started_at": record.started_at,
+        **dict(zip(_OF_RECORD, _values_of_record(record), strict=True)),
     }
     if epochs:
         row.update((name, getattr(last_with_outcome(record, epochs, name), name, None)) for name in OUTCOMES)
@@ -188,7 +186,9 @@ def _values(run: StoredRun) -> tuple[Any, ...]:
     return tuple(row.values())
 
 
-_MEDIANS = ("epoch_seconds", "samples_per_second", "wall_seconds", *PHASE_COLUMNS)
+_OF_RECORD = named(each for each in MEASUREMENTS if each.taken is Taken.RECORD)
+_values_of_record = attrgetter(*_OF_RECORD)
+_MEDIANS = named(each for each in MEASUREMENTS if each.taken is Taken.MEDIAN)
 _medians_of = attrgetter(*_MEDIANS)
 
 

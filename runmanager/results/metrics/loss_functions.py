@@ -7,10 +7,7 @@ from runmanager.records.settings.signature import LATER
 from runmanager.records.settings.values import flatten
 from runmanager.text import format_value
 
-__all__ = ["OF_THE_LOSS", "loss_functions"]
-
-OF_THE_LOSS = ("loss", "val_loss")
-"""The metrics whose values are those of the loss function."""
+__all__ = ["loss_functions"]
 
 _TARGET = "_target_"
 

@@ -4,7 +4,8 @@ from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from runmanager.records.run.run_record import PHASES
+from runmanager.records.run.measurement import MEASUREMENTS, named
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.results.table_model.directions import Directions
 
 __all__ = [
@@ -12,8 +13,6 @@ __all__ = [
     "EFFECTS",
     "FIXED_COLUMNS",
     "MISSING",
-    "OUTCOMES",
-    "PHASE_COLUMNS",
     "Row",
     "Table",
     "column_of",
@@ -28,25 +27,13 @@ MISSING = "N/A"
 BASE_SETTINGS = ("lr", "batch_size", "num_workers", "device")
 """The tutorials' four axes: columns of every results table, even if they do not vary."""
 
-PHASE_COLUMNS = tuple(f"{phase}_seconds" for phase in PHASES)
-
 RUN_COLUMNS = ("run", "status", "reason")
-RESULT_COLUMNS = (
-    *("epochs", "loss", "accuracy", "val_loss", "val_accuracy", "epoch_seconds", "epoch_seconds_iqr"),
-    *("wall_seconds", "run_seconds", "samples_per_second", *PHASE_COLUMNS, "peak_memory_bytes", "num_parameters"),
-    *("device_name", "contended", "started_at", "run_dir", "overall_samples_per_second"),
-)
-EPOCH_COLUMNS = (
-    *("run", "epoch", "loss", "accuracy", "val_loss", "val_accuracy", "epoch_seconds", "wall_seconds", "run_seconds"),
-    *("samples", "warmup", *PHASE_COLUMNS),
-)
+RESULT_COLUMNS = named(MEASUREMENTS)
+EPOCH_COLUMNS = ("run", *(name for name in EpochRecord.__struct_fields__ if name not in ("metrics", "units")))
 COMPARISON_COLUMNS = (
     *("axis", "baseline", "candidate", "baseline_samples_per_second", "candidate_samples_per_second", "speedup"),
     *("ci_low", "ci_high", "verdict", "reason", "baseline_epochs", "candidate_epochs"),
 )
-OUTCOMES = ("val_accuracy", "accuracy", "val_loss", "loss")
-"""The metrics of the best run where none is requested: the first of these that was measured."""
-
 EFFECTS = ("speedup", "ratio", "difference")
 """The columns with the effect of a pair: one of these, depending on the metric."""
 

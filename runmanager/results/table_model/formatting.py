@@ -5,8 +5,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from runmanager.records.run.measurement import MEASUREMENTS, Unit, named
 from runmanager.results.stats.descriptive import mean, median
-from runmanager.results.table_model.columns import EFFECTS, MISSING, PHASE_COLUMNS, Row, Table
+from runmanager.results.table_model.columns import EFFECTS, MISSING, Row, Table
 from runmanager.text import printable_value
 
 __all__ = [
@@ -20,7 +21,7 @@ __all__ = [
     "with_unit_prefix",
 ]
 
-_ACCURACIES = ("accuracy", "val_accuracy")
+_ACCURACIES = named(each for each in MEASUREMENTS if each.unit is Unit.FRACTION)
 _BYTES = "_bytes"
 _SHARE = "_share"
 _LARGEST = sys.float_info.max  # a whole number may be larger
@@ -171,9 +172,8 @@ def _with_deviation(mean: str, value: Spread) -> str:
 
 # Settings are shown exactly; only measurements are rounded.
 _MEASURED = frozenset(
-    {"loss", "val_loss", "epoch_seconds", "epoch_seconds_iqr", "wall_seconds", "run_seconds", "samples_per_second"}
-    | {"overall_samples_per_second"}
-    | {*PHASE_COLUMNS, *EFFECTS, "ci_low", "ci_high", "baseline_samples_per_second", "candidate_samples_per_second"}
+    {*named(each for each in MEASUREMENTS if each.unit in (Unit.LOSS, Unit.SECONDS, Unit.RATE)), *EFFECTS}
+    | {"ci_low", "ci_high", "baseline_samples_per_second", "candidate_samples_per_second"}
     | {"baseline_value", "candidate_value"}
 )
 

@@ -2,23 +2,15 @@
 
 import re
 
+from runmanager.records.run.measurement import MEASUREMENTS
 from runmanager.records.run.status import Reason
 from runmanager.results.table_model.columns import Table, setting_name
 
 __all__ = ["heading", "in_figures", "in_words", "metric_in_words"]
 
-_WORDS = {
-    "val_accuracy": "validation accuracy",
-    "val_loss": "validation loss",
-    "samples_per_second": "samples per second",
-    "overall_samples_per_second": "overall samples per second",
-    "epoch_seconds": "seconds per epoch",
-    "run_seconds": "seconds of the run",
-    "peak_memory_bytes": "peak memory",
-}
+_WORDS = {each.name: each.label for each in MEASUREMENTS if each.label}
 _IN_HEADINGS = _WORDS | {
-    "num_parameters": "parameters",
-    "device_name": "device used",
+    **{each.name: each.heading for each in MEASUREMENTS if each.heading},
     "ci_low": "95% interval from",
     "ci_high": "95% interval to",
     "baseline_samples_per_second": "baseline: samples per second",

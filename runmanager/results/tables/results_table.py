@@ -5,6 +5,7 @@ from itertools import zip_longest
 from typing import Any
 
 from runmanager.records.files.paths import folder_name
+from runmanager.records.run.measurement import MEASUREMENTS, OUTCOMES, Taken, by_unit, named
 from runmanager.records.run.program_kind import restored_with
 from runmanager.records.run.status import Status
 from runmanager.records.storage.bulk_reading import gc_paused
@@ -27,7 +28,6 @@ from runmanager.results.table_model.columns import (
     BASE_SETTINGS,
     EPOCH_COLUMNS,
     MISSING,
-    OUTCOMES,
     RESULT_COLUMNS,
     RUN_COLUMNS,
     Row,
@@ -58,10 +58,11 @@ _TIMES_LEGEND = (
     "time settles) do not count."
 )
 _LOGGED_LEGEND = "A logged metric is the value of the last epoch that has it."
-_SHOWN_OUTCOMES = ("status", "reason", "epochs", "accuracy", "val_accuracy", "loss", "val_loss")
-_SHOWN_TIMES = ("epoch_seconds", "samples_per_second")
-_SHOWN_REST = ("peak_memory_bytes", "contended")
-_SHOWN_EPOCHS = ("run", "epoch", "loss", "accuracy", "val_loss", "val_accuracy")
+_SHOWN = [each for each in MEASUREMENTS if each.spare is not None]
+_SHOWN_OUTCOMES = ("status", "reason", "epochs", *named(by_unit(each for each in _SHOWN if each.name in OUTCOMES)))
+_SHOWN_TIMES = named(each for each in _SHOWN if each.taken is Taken.MEDIAN)
+_SHOWN_REST = tuple(name for name in named(_SHOWN) if name not in (*_SHOWN_OUTCOMES, *_SHOWN_TIMES))
+_SHOWN_EPOCHS = EPOCH_COLUMNS[:6]  # up to the outcomes
 _SHOWN_EPOCH_TIMES = ("epoch_seconds", "warmup")
 _MAX_NAMED = 5
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from runmanager.results.compare.comparison import with_numbered_reasons
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
-from runmanager.results.compare.verdict import AHEAD, BEHIND, INCONCLUSIVE, NOT_MEASURED
+from runmanager.results.compare.verdict import NOT_MEASURED, VERDICTS
 from runmanager.results.load.several_sweeps import SWEEP
 from runmanager.results.table_model.columns import MISSING, Row, Table, effect_column, setting_name
 from runmanager.results.table_model.formatting import human_columns, human_field, is_number
@@ -36,8 +36,7 @@ _ALL = "--all shows all"
 _CREATED, _KEPT_IN_LISTING = "created", ("states", "axes", "metric", "best")
 _OMITTED = "Omitted for lack of space: "
 _STYLES = {"finished": "green", "running": "cyan", "skipped": "yellow", "failed": "red", "killed": "red"}
-_STYLES |= {"crashed": "red", NOT_MEASURED: "yellow", INCONCLUSIVE: "yellow"}
-_STYLES |= dict.fromkeys(AHEAD, "green") | dict.fromkeys(BEHIND, "magenta")
+_STYLES |= {"crashed": "red", NOT_MEASURED: "yellow"} | {word: look.style for word, look in VERDICTS.items()}
 _OMITTED_LAST = ("baseline", "candidate")
 """The values of the two sides, omitted together if the other columns do not fit at their minimum width."""
 

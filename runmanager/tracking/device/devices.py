@@ -16,7 +16,7 @@ __all__ = [
     "device_in_use",
     "is_available",
     "peak_host_bytes",
-    "peak_memory_bytes",
+    "peak_memory",
     "peak_reserved_bytes",
     "reset_peak_memory",
     "resolve_device",
@@ -92,7 +92,7 @@ def reset_peak_memory(device: torch.device) -> None:
             module.reset_peak_memory_stats(device)
 
 
-def peak_memory_bytes(device: torch.device) -> int | None:
+def peak_memory(device: torch.device) -> int | None:
     """Return the peak memory: allocated on an accelerator, resident in this process for the CPU.
 
     None if the backend has no such statistic.

@@ -10,6 +10,7 @@ import msgspec
 import torch
 
 from runmanager.errors import UsageError
+from runmanager.records.run.measurement import METRICS
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.tracking.epoch import Epoch
@@ -19,7 +20,6 @@ from runmanager.tracking.epoch_metrics.step_values import Reduce, StepValues, ch
 from runmanager.tracking.epoch_part import LoggedState, SeriesState
 from runmanager.tracking.lifecycle.run_sinks import RunSinks
 from runmanager.tracking.metric_definitions import check_name
-from runmanager.tracking.options import METRICS
 
 __all__ = ["RunValues", "Summary"]
 

@@ -9,6 +9,8 @@ from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
 from tensorboard.compat.proto.types_pb2 import DT_STRING
 from tensorboard.plugins.custom_scalar.layout_pb2 import Category, Chart, Layout, MultilineChartContent
 
+from runmanager.records.run.measurement import TAGS
+from runmanager.records.run.run_record import PHASES
 from runmanager.results.table_model.logged_columns import rate_name
 from runmanager.tracking.tensorboard.hparams import metric_tag
 
@@ -18,15 +20,13 @@ Charts = Mapping[str, Mapping[str, tuple[str, ...]]]
 
 CHARTS: Charts = {
     "Learning": {
-        "loss": ("train/loss", "val/loss"),
-        "accuracy": ("train/accuracy", "val/accuracy"),
+        "loss": (TAGS["loss"], TAGS["val_loss"]),
+        "accuracy": (TAGS["accuracy"], TAGS["val_accuracy"]),
     },
     "Speed": {
-        "seconds an epoch, by phase": (
-            *("time/data_seconds", "time/transfer_seconds", "time/compute_seconds", "time/eval_seconds"),
-        ),
-        "seconds an epoch": ("time/epoch_seconds",),
-        "samples a second": ("throughput/samples_per_second",),
+        "seconds an epoch, by phase": tuple(TAGS[f"{phase}_seconds"] for phase in PHASES[:-1]),
+        "seconds an epoch": (TAGS["epoch_seconds"],),
+        "samples a second": (TAGS["samples_per_second"],),
     },
 }
 """The tags of each chart, by category and title."""

@@ -21,7 +21,8 @@ from tensorboard.plugins.hparams.api_pb2 import (
 )
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo, SessionStartInfo
 
-from runmanager.records.run.run_record import PHASES, EpochRecord
+from runmanager.records.run.measurement import TAGS
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.settings.values import differing_settings
 from runmanager.records.storage.reader import StoredRun
 
@@ -50,23 +51,21 @@ class Metric:
     dataset: Any = DATASET_UNKNOWN
 
 
+def _column(name: str, shown: str = "") -> Metric:
+    tag = TAGS[name]
+    dataset = DATASET_VALIDATION if tag.startswith("val/") else DATASET_TRAINING
+    return Metric(tag, name, shown or tag.replace("/", " "), dataset)
+
+
 METRICS = (
-    Metric("val/accuracy", "val_accuracy", "val accuracy", DATASET_VALIDATION),
-    Metric("val/loss", "val_loss", "val loss", DATASET_VALIDATION),
-    Metric("train/loss", "loss", "train loss", DATASET_TRAINING),
-    Metric("throughput/samples_per_second", "samples_per_second", "samples/s", DATASET_TRAINING),
-    Metric("time/epoch_seconds", "epoch_seconds", "epoch seconds", DATASET_TRAINING),
-    Metric("train/accuracy", "accuracy", "train accuracy", DATASET_TRAINING),
+    *(_column("val_accuracy"), _column("val_loss"), _column("loss"), _column("samples_per_second", "samples/s")),
+    *(_column("epoch_seconds", "epoch seconds"), _column("accuracy")),
 )
 """In the order of the columns: the tab shows the first five by default."""
 
 _FIELDS = {metric.field for metric in METRICS}
 
-_OWN_TAGS = {
-    *(metric.tag for metric in METRICS),
-    *(f"time/{name}_seconds" for name in PHASES),
-    *("optim/lr", "step/loss", "config/text_summary"),
-}
+_OWN_TAGS = {*TAGS.values(), "optim/lr", "step/loss", "config/text_summary"}
 _OWN_GROUPS = ("step", "metrics", "throughput", "weights", "gradients", "_hparams_")  # whose tags have the user's names
 
 
