@@ -21,8 +21,7 @@ from runmanager.tracking.options import TurnSource
 from runmanager.tracking.timing.interleaving import RunTurns
 from runmanager.tracking.timing.timer import PhaseTimer, clock_for
 from runmanager.training.job import build_components, train_in_turns
-from runmanager.training.options.job import TrainingOptions
-from runmanager.training.options.step import Precision
+from runmanager.training.options.job import Precision, TrainingOptions
 from runmanager.training.step.allocator import keep_freed_memory
 from runmanager.training.step.amp import float32_precision
 from runmanager.training.step.known_networks import draws_numbers
