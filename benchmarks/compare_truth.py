@@ -24,7 +24,7 @@ from benchmarks.page import MEASUREMENT, describe_machine, source_line, write_se
 from benchmarks.simulated_runs import Line, estimate_speedups, marked, share, simulated_sweep, timed_run, verdict_of
 from runmanager.results.compare.comparison import compare
 from runmanager.results.compare.comparison_table import ComparisonRow, MeasuredEffect
-from runmanager.results.compare.options import CompareOptions
+from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.compare.overall_effect import OverallEffect, overall_effect
 from runmanager.results.compare.verdict import DIFFERENT, NO_DIFFERENCE
 from runmanager.results.metrics.metric import THROUGHPUT

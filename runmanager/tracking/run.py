@@ -19,21 +19,18 @@ from runmanager.records.storage.run_folder import RunFolder
 from runmanager.signals import sigchld_ignored
 from runmanager.tracking.device.devices import device_in_use, peak_memory
 from runmanager.tracking.epoch import Epoch
-from runmanager.tracking.epoch_metrics.sample_count import whole_number
+from runmanager.tracking.epoch_metrics.logged_metrics import whole_number
 from runmanager.tracking.epoch_recorder import EpochRecorder
 from runmanager.tracking.inactive_run import InactiveRun
 from runmanager.tracking.introspect.isolation import looking
 from runmanager.tracking.introspect.loader_inspection import peek_batch
-from runmanager.tracking.introspect.sharded_parameters import num_parameters
-from runmanager.tracking.lifecycle.active_runs import register, unregister
-from runmanager.tracking.lifecycle.finalizers import end_run_when_dropped
+from runmanager.tracking.introspect.model_copy import num_parameters
+from runmanager.tracking.lifecycle.finalizers import end_run_when_dropped, register, unregister
 from runmanager.tracking.lifecycle.outcome import asked_to_stop, outcome_of, write_traceback
 from runmanager.tracking.lifecycle.run_epochs import OpenEpoch
 from runmanager.tracking.lifecycle.run_measurements import RunMeasurements
-from runmanager.tracking.lifecycle.run_media import RunMedia
-from runmanager.tracking.lifecycle.run_notes import RunNotes
-from runmanager.tracking.lifecycle.run_sinks import RunSinks
-from runmanager.tracking.lifecycle.run_values import RunValues
+from runmanager.tracking.lifecycle.run_sinks import RunNotes, RunSinks
+from runmanager.tracking.lifecycle.run_values import RunMedia, RunValues
 from runmanager.tracking.lifecycle.stop_policy import StopPolicy
 from runmanager.tracking.metric_definitions import RunDirections
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
@@ -43,8 +40,7 @@ from runmanager.tracking.ranks.run_ranks import RunRanks
 from runmanager.tracking.run_calls import JobCalls, LoopCalls
 from runmanager.tracking.sinks import Sink
 from runmanager.tracking.step_loop import StepLoop
-from runmanager.tracking.timing.interleaving import RunTurns
-from runmanager.tracking.timing.run_clock import RunClock
+from runmanager.tracking.timing.interleaving import RunClock, RunTurns
 from runmanager.tracking.timing.timer import PhaseTimer, clock_for
 
 __all__ = ["ActiveRun", "InactiveRun"]

@@ -18,7 +18,7 @@ from runmanager.records.run.measurement import METRICS
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.tracking.epoch_metrics.evaluation import Evaluation
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
-from runmanager.tracking.introspect.example_call import NetworkCall
+from runmanager.tracking.introspect.call_recorder import NetworkCall
 
 __all__ = [
     "ConsoleSink",

@@ -14,8 +14,7 @@ from typing import Any
 import torch
 
 from runmanager.records.run.turn_record import Grant
-from runmanager.tracking.device.devices import resolve_device
-from runmanager.tracking.device.rng import seed_everything
+from runmanager.tracking.device.devices import resolve_device, seed_everything
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.options import TurnSource
 from runmanager.tracking.timing.interleaving import RunTurns

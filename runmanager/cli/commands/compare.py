@@ -29,9 +29,8 @@ from runmanager.records.sweep.lookup import find_sweep, typed_name
 from runmanager.text import in_backticks, printable_line, shell_join
 
 if TYPE_CHECKING:
-    from runmanager.results.compare.comparison_table import ComparisonTable
+    from runmanager.results.compare.comparison_table import CompareOptions, ComparisonTable
     from runmanager.results.compare.matched_pairs import Matches
-    from runmanager.results.compare.options import CompareOptions
 
 __all__ = ["compare"]
 
@@ -39,9 +38,8 @@ __all__ = ["compare"]
 if TYPE_CHECKING:
     from runmanager.records.storage.reader import SweepContents
     from runmanager.records.sweep.sweep_record import SweepRecord
-    from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
+    from runmanager.results.compare.comparison_table import CompareOptions, ComparisonRow, ComparisonTable
     from runmanager.results.compare.matched_pairs import Matches
-    from runmanager.results.compare.options import CompareOptions
     from runmanager.results.gate.sweep_pairs import TwoSweeps
 
 __all__ = ["OneSweep", "SweepPair"]
@@ -265,7 +263,7 @@ def compare(
     Of two sweeps, commit, library versions, host and device may differ: they are what is compared.
     """
     from runmanager.app.programs.metric_advice import advice_without_metrics
-    from runmanager.results.compare.options import CompareOptions
+    from runmanager.results.compare.comparison_table import CompareOptions
     from runmanager.results.compare.sweep_question import with_metric_of_untimed
     from runmanager.results.findings.crossover import crossover_answers
     from runmanager.results.gate.fail_if import parse_condition
@@ -318,7 +316,7 @@ def compare(
         _show_pairs(shown, sentences, answers, show_all=show_all)
         print_text("".join(f"{printable_line(line)}\n" for line in verdict.lines))  # not wrapped: they hold commands
     elif format_ is CompareFormat.GITHUB:
-        from runmanager.results.gate.github_comment import github_comment
+        from runmanager.results.report.markdown_summary import github_comment
 
         found = pairing.answers(pairs, options)
         print_text(github_comment(pairs, pairing.title, found, verdict.lines, verdict.status))

@@ -15,10 +15,9 @@ from runmanager.records.run.program_kind import ProgramKind, kind_of_program
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.comparison_side import Side
-from runmanager.results.compare.options import CompareOptions, enough_seeds
+from runmanager.results.compare.comparison_table import CompareOptions, enough_seeds
 from runmanager.results.metrics.logged_metrics import TIME_TO
-from runmanager.results.metrics.loss_functions import loss_functions
-from runmanager.results.metrics.metric_lookup import RUN_TIME, recorded_names
+from runmanager.results.metrics.metric_lookup import RUN_TIME, loss_functions, recorded_names
 
 __all__ = [
     "TOO_FEW_EPOCHS",

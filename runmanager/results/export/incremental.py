@@ -14,16 +14,15 @@ from runmanager.records.run.measurement import MEASUREMENTS, OUTCOMES, RUN_FACTS
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.settings.values import flatten
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.load.logged_values import (
+from runmanager.results.load.run_summary import (
     last_metrics,
+    measured_epochs,
     summary_metrics,
     unit_names,
     unit_rate,
     unit_rates,
 )
-from runmanager.results.load.run_summary import measured_epochs
-from runmanager.results.table_model.columns import FIXED_COLUMNS
-from runmanager.results.table_model.logged_columns import LoggedColumns, logged_columns
+from runmanager.results.table_model.columns import FIXED_COLUMNS, LoggedColumns, logged_columns
 from runmanager.text import pluralize
 
 __all__ = [

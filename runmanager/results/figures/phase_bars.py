@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from runmanager.records.run.run_record import PHASES
 from runmanager.results.figures.axes import needs_log_scale, set_number_scale
-from runmanager.results.figures.cell_grid import GridCell, grid_cells
-from runmanager.results.figures.figure import SweepFigure, join_names, sample_evenly, sample_note
+from runmanager.results.figures.figure import GridCell, SweepFigure, grid_cells, join_names, sample_evenly, sample_note
 from runmanager.results.figures.style import GREY, MAX_ROWS, PAGE, add_legend_below, new_row_figure, series_style
 from runmanager.results.table_model.columns import Table
 from runmanager.results.table_model.formatting import number

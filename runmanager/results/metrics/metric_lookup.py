@@ -8,7 +8,10 @@ from runmanager.errors import UsageError
 from runmanager.records.run.measurement import COMPARED, LOSSES, OUTCOMES, Measurement, Taken, named
 from runmanager.records.run.metric_direction import MAX
 from runmanager.records.run.metric_names import by_preference
+from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
+from runmanager.records.settings.signature import LATER
+from runmanager.records.settings.values import flatten
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.load.run_summary import OVERALL_RATE, measured_epochs, overall_rate
 from runmanager.results.metrics.logged_metrics import (
@@ -20,18 +23,17 @@ from runmanager.results.metrics.logged_metrics import (
     time_to_accuracy,
     unit_rate_metric,
 )
-from runmanager.results.metrics.loss_functions import loss_functions
 from runmanager.results.metrics.metric import LAST, THROUGHPUT, At, Metric
-from runmanager.results.table_model.directions import Directions
-from runmanager.results.table_model.logged_columns import LoggedColumns, logged_columns
+from runmanager.results.table_model.columns import Directions, LoggedColumns, logged_columns
+from runmanager.text import format_value
 from runmanager.validation import did_you_mean, fault
 
 __all__ = [
-    *("METRIC_NAMES", "RUN_TIME", "SPEEDS"),
-    *("any_direction", "default_metrics", "find_metric", "finished_without_metrics", "has_metrics"),
-    "known_metrics",
-    *("recorded_names", "requested_metric", "undirected_names"),
+    *("METRIC_NAMES", "RUN_TIME", "SPEEDS", "any_direction", "default_metrics", "find_metric"),
+    *("finished_without_metrics", "has_metrics", "known_metrics", "loss_functions", "recorded_names"),
+    *("requested_metric", "undirected_names"),
 ]
+
 
 _TIME_TO_ACCURACY = "time_to_accuracy"
 
@@ -242,3 +244,23 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         return math.nan
+
+
+_TARGET = "_target_"
+
+
+def loss_functions(records: Sequence[RunRecord]) -> list[str]:
+    """Return the distinct losses of runs as texts: the target, and in brackets its settings.
+
+    Runs of programs that do not set a loss by its target have the one of the built-in job's default.
+    """
+    settings = {id(loss): loss for record in records if (loss := record.config.get("loss")) is not None}
+    texts = {_text(loss): None for loss in settings.values() if isinstance(loss, Mapping) and _TARGET in loss}
+    if texts and any("loss" not in record.config for record in records):
+        texts.setdefault(str(LATER[f"loss.{_TARGET}"]), None)
+    return list(texts)
+
+
+def _text(loss: Mapping[str, object]) -> str:
+    others = [f"{name}={format_value(value)}" for name, value in sorted(flatten(loss).items()) if name != _TARGET]
+    return f"{loss[_TARGET]}({', '.join(others)})" if others else str(loss[_TARGET])

@@ -15,14 +15,11 @@ from runmanager.records.run.measurement import RUN_FACTS, Measurement, Unit
 from runmanager.records.run.run_record import PHASES, TRAINING_PHASES, EpochRecord, RunRecord, counted_word
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.findings.roofline import work_of
-from runmanager.results.load.logged_values import last_metrics, metric_names
-from runmanager.results.load.run_summary import logged_values, measured_epochs
+from runmanager.results.load.run_summary import last_metrics, logged_values, measured_epochs, metric_names
 from runmanager.results.stats.descriptive import median
-from runmanager.results.table_model.environment_text import FACTS
-from runmanager.results.table_model.formatting import human, with_unit_prefix
-from runmanager.results.table_model.headings import in_words
-from runmanager.results.table_model.logged_columns import rate_name
-from runmanager.results.table_model.sections import Section
+from runmanager.results.table_model.columns import rate_name
+from runmanager.results.table_model.formatting import human, in_words, with_unit_prefix
+from runmanager.results.table_model.sections import FACTS, Section
 from runmanager.text import format_value, shell_command
 
 __all__ = ["run_headline", "run_sections", "tail"]

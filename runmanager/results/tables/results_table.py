@@ -15,14 +15,15 @@ from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.caveats import hidden_cost_notes
 from runmanager.results.load.cells import CellsWith, continued_runs, gather_cells
 from runmanager.results.load.contention import contention
-from runmanager.results.load.logged_values import metric_names, unit_names
 from runmanager.results.load.run_summary import (
     OVERALL_RATE,
     SUMMARY_COLUMNS,
     RunSummary,
     SweepSummary,
     damage_notes,
+    metric_names,
     summarize,
+    unit_names,
 )
 from runmanager.results.table_model.columns import (
     BASE_SETTINGS,
@@ -30,13 +31,14 @@ from runmanager.results.table_model.columns import (
     MISSING,
     RESULT_COLUMNS,
     RUN_COLUMNS,
+    Directions,
+    LoggedColumns,
     Row,
     Table,
     column_of,
+    logged_columns,
     setting_of,
 )
-from runmanager.results.table_model.directions import Directions
-from runmanager.results.table_model.logged_columns import LoggedColumns, logged_columns
 from runmanager.results.tables.labelled import label_notes, labelled
 from runmanager.text import pluralize
 

@@ -19,12 +19,10 @@ from runmanager.results.load.cells import CellsWith, CellWith
 from runmanager.results.load.disk_size import SizeMemory, sweep_size
 from runmanager.results.load.loader import read_summary
 from runmanager.results.load.run_summary import SUMMARY_COLUMNS, RunSummary, damage_notes
-from runmanager.results.load.several_sweeps import SWEEP, NamedSweep
+from runmanager.results.load.several_sweeps import SWEEP, NamedSweep, find_sweeps
 from runmanager.results.load.summary_cache import SummaryMemory
-from runmanager.results.load.sweep_search import find_sweeps
 from runmanager.results.stats.descriptive import mean
-from runmanager.results.table_model.columns import Row, Table
-from runmanager.results.table_model.directions import Directions
+from runmanager.results.table_model.columns import Directions, Row, Table
 from runmanager.results.tables.labelled import NOTE, TAGS, join_tags
 from runmanager.results.tables.results_table import declared_directions
 from runmanager.text import shell_command

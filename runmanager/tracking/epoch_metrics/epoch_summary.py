@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from runmanager.records.run.measurement import LOSSES, METRICS
-from runmanager.records.run.run_record import EpochRecord
+from runmanager.records.run.run_record import TRAINING_PHASES, EpochRecord
 from runmanager.tracking.epoch_metrics.epoch_meter import EpochMeter
 from runmanager.tracking.epoch_metrics.epoch_totals import EpochTotals
 from runmanager.tracking.epoch_metrics.logged_metrics import EpochMetrics
@@ -79,7 +79,7 @@ def epoch_record(number: int, totals: EpochTotals) -> EpochRecord:
     """Return the record of an epoch that has measured `totals`."""
     train, evaluated, seconds = totals.train, totals.evaluated, totals.seconds
     least = 0.0 if totals.seen else None
-    data, transfer, compute = (seconds.get(name, least) for name in ("data", "transfer", "compute"))
+    data, transfer, compute = (seconds.get(name, least) for name in TRAINING_PHASES)
     if train.samples and "transfer" not in seconds:
         transfer = None  # the loop does not tell it from `data`
     rest = seconds.get(TRAINING, 0.0)

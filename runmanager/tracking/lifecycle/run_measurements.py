@@ -20,7 +20,7 @@ from runmanager.tracking.device.devices import (
 from runmanager.tracking.environment.code_hashes import LateImports
 from runmanager.tracking.environment.environment import find_peaks, load_average
 from runmanager.tracking.epoch import Epoch
-from runmanager.tracking.introspect.example_call import NetworkCall
+from runmanager.tracking.introspect.call_recorder import NetworkCall
 from runmanager.tracking.introspect.isolation import looking
 from runmanager.tracking.lifecycle.step_work import StepWork
 from runmanager.tracking.monitoring.gpu_meter import open_gpu_meter

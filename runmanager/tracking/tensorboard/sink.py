@@ -35,22 +35,29 @@ from torch.utils.tensorboard import summary as protos
 from runmanager.records.run.measurement import TAGS
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.storage.reader import read_epochs
-from runmanager.results.load.logged_values import metric_names, unit_names
-from runmanager.results.table_model.logged_columns import rate_name
+from runmanager.results.load.run_summary import metric_names, unit_names
+from runmanager.results.table_model.columns import rate_name
 from runmanager.text import error_line, pluralize
 from runmanager.tracking.epoch_metrics.evaluation import Evaluation
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses, sum_type
-from runmanager.tracking.introspect.example_call import NetworkCall, example_call
+from runmanager.tracking.introspect.call_recorder import NetworkCall, example_call
 from runmanager.tracking.introspect.isolation import looking
 from runmanager.tracking.introspect.loader_inspection import batch_images, batch_inputs, describe_tensor
-from runmanager.tracking.introspect.sharded_parameters import is_sharded, local_part
+from runmanager.tracking.introspect.model_copy import is_sharded, local_part
 from runmanager.tracking.options import TensorBoardOptions
 from runmanager.tracking.sinks import EpochDetails, LogSink, RunStart, Sink, units_per_second
-from runmanager.tracking.tensorboard.chart_layout import CHARTS, Charts, charts_of, scalar_layout
 from runmanager.tracking.tensorboard.evaluation_pictures import EvaluationPictures
 from runmanager.tracking.tensorboard.event_writer import EventWriter, rewritten_events
 from runmanager.tracking.tensorboard.graph import draw_graph
-from runmanager.tracking.tensorboard.hparams import metric_tag, session_end, session_start
+from runmanager.tracking.tensorboard.hparams import (
+    CHARTS,
+    Charts,
+    charts_of,
+    metric_tag,
+    scalar_layout,
+    session_end,
+    session_start,
+)
 
 __all__ = ["TensorBoardSink", "default_sinks", "with_settings"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from runmanager.text import pluralize
-from runmanager.tracking.device.rng import random_states, restore_random_states
+from runmanager.tracking.device.devices import random_states, restore_random_states
 from runmanager.tracking.lifecycle.outcome import is_out_of_memory
 from runmanager.tracking.torch_internals import InstanceNormBase, NormBase
 from runmanager.training.criteria.loss import Loss
