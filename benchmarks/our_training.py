@@ -12,7 +12,7 @@ from runmanager.app.run_cell import train_cell
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.storage.reader import read_record
-from runmanager.tracking.lifecycle.active_runs import last_run_begun_here
+from runmanager.tracking.lifecycle.finalizers import last_run_begun_here
 from runmanager.tracking.sinks import EpochDetails, RunStart, Sink
 
 __all__ = [

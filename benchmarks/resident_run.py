@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from runmanager.app.run_cell import train_cell
 from runmanager.records.files.paths import SweepPaths
-from runmanager.tracking.device.devices import peak_host_bytes, peak_memory_bytes
+from runmanager.tracking.device.devices import peak_host_bytes, peak_memory
 from runmanager.training.datasets.array_dataset import ArrayDataset, as_floats
 from runmanager.training.datasets.registry import Data, load_dataset
 from runmanager.training.models.builtin_models import build_model
@@ -103,7 +103,7 @@ def main() -> None:
         _plain_loop(load_dataset(_SETS[args.set], data_root=Path("unused"), seed=0), device)
     else:
         _run(args.loader, _SETS[args.set], args.device)
-    print(peak_host_bytes() if device.type == "cpu" else peak_memory_bytes(device))
+    print(peak_host_bytes() if device.type == "cpu" else peak_memory(device))
 
 
 if __name__ == "__main__":

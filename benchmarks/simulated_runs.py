@@ -13,7 +13,7 @@ from runmanager.records.run.run_record import Environment, EpochRecord, RunRecor
 from runmanager.records.run.status import Status
 from runmanager.records.settings.signature import signature
 from runmanager.records.storage.reader import StoredRun, SweepContents
-from runmanager.results.compare.options import CompareOptions
+from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.compare.verdict import verdict
 from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.stats.descriptive import Estimate

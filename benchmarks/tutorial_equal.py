@@ -31,7 +31,7 @@ from benchmarks.tutorial import (
     tutorial_loader,
 )
 from runmanager.records.run.run_record import EpochRecord
-from runmanager.tracking.device.rng import seed_everything
+from runmanager.tracking.device.devices import seed_everything
 from runmanager.training.datasets.splits import random_subset
 from runmanager.training.loading.batch_sampler import epoch_seed
 from runmanager.training.models.builtin_models import Network

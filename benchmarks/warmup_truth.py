@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.noise_models import Floats, autoregressive
 from benchmarks.page import MEASUREMENT, write_section
 from runmanager.records.run.run_record import EpochRecord
-from runmanager.tracking.timing.warmup import Warmup, has_settled
+from runmanager.tracking.lifecycle.run_epochs import Warmup, has_settled
 
 _STEPS = 40
 _BATCH = 32

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from runmanager.errors import UsageError
 from runmanager.launching.options import LocalOptions
 from runmanager.launching.slurm.options import SlurmOptions
-from runmanager.results.compare.options import CompareOptions
+from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.tracking.options import EarlyStopOptions, RunOptions
 from runmanager.training.options.groups import OPTION_TYPES
 from runmanager.training.options.job import CheckpointOptions, TrainingOptions

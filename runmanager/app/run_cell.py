@@ -20,6 +20,8 @@ from runmanager.launching.local.turns import current_turn_client
 from runmanager.launching.plan import Resume
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS
+from runmanager.records.run.measurement import OUTCOMES
+from runmanager.records.run.metric_names import by_preference
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.settings.signature import signature
@@ -36,8 +38,7 @@ from runmanager.tracking.sinks import Sink, format_run_end
 from runmanager.training.criteria.metrics import declare_directions
 from runmanager.training.job import train_run
 from runmanager.training.options.groups import PairedOptions
-from runmanager.training.options.job import TrainingOptions
-from runmanager.training.options.step import Precision
+from runmanager.training.options.job import Precision, TrainingOptions
 from runmanager.training.step.amp import float32_precision
 
 __all__ = ["run_cell", "train_cell"]
@@ -133,11 +134,8 @@ def _write_tables(sweep: SweepPaths) -> None:
         _log.warning("the tables could not be written", exc_info=True)
 
 
-_METRICS = ("val_accuracy", "val_loss", "accuracy", "loss")
-
-
 def _final_metric(folder: RunPaths) -> float | None:
-    """The first of `_METRICS` that the last epoch has; None if it has none, and for a skipped run.
+    """The preferred metric of those that the last epoch has; None if it has none, and for a skipped run.
 
     Raises `RunFailedError` if the run ended badly.
     """
@@ -146,7 +144,7 @@ def _final_metric(folder: RunPaths) -> float | None:
         raise RunFailedError(f"run {record.name} {format_run_end(record)}")
     if not epochs:
         return None
-    return next((value for name in _METRICS if (value := getattr(epochs[-1], name)) is not None), None)
+    return next((value for name in by_preference(OUTCOMES) if (value := getattr(epochs[-1], name)) is not None), None)
 
 
 def _refuse_other_cell(folder: RunPaths, settings: Mapping[str, Any]) -> None:

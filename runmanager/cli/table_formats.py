@@ -46,7 +46,7 @@ def print_table(table: "Table", format_: TableFormat, *, title: str) -> None:
         case TableFormat.LATEX:
             print_text(writers.to_latex(table))
         case TableFormat.HTML:
-            from runmanager.results.report.html_pages import to_html
+            from runmanager.results.report.html_table import to_html
 
             print_exact(to_html(table, title=title))
         case _:

@@ -13,15 +13,13 @@ from runmanager.records.run.metric_names import column_of_metric
 from runmanager.records.settings.values import plain_settings
 from runmanager.tracking.environment.cell_process import RUN_VARIABLE
 from runmanager.tracking.epoch import Epoch
-from runmanager.tracking.lifecycle.active_runs import last_run_begun_here
+from runmanager.tracking.lifecycle.finalizers import last_run_begun_here
 from runmanager.tracking.program.start_run import start_run_of_framework
 from runmanager.tracking.run import ActiveRun, InactiveRun
 from runmanager.tracking.timing.driven_loop import DrivenLoop
 
 __all__ = ["FrameworkRun", "missing_package", "settings_of_hyperparameters"]
 
-
-_VALIDATION = ("val_loss", "val_accuracy")
 
 _left_open: "FrameworkRun | None" = None
 """The bridge of this process that has started a run and not ended it."""
@@ -213,7 +211,7 @@ class FrameworkRun:
         column = column_of_metric(name)
         if column is None or (column == "loss" and self._has_loss):
             return name
-        if not (self._is_loop_over or column in _VALIDATION or name.endswith("_epoch")):
+        if not (self._is_loop_over or column.startswith("val_") or name.endswith("_epoch")):
             return name
         is_fraction = isinstance(value, int | float) and 0 <= value <= 1
         return column if is_fraction or not column.endswith("accuracy") else name

@@ -7,9 +7,7 @@ from runmanager.race.heat import Factor
 from runmanager.text import format_value
 from runmanager.tracking.options import CAPTURING_DEVICES, STREAMING_DEVICES
 from runmanager.training.options.groups import DataLoaderOptions
-from runmanager.training.options.job import TrainingOptions
-from runmanager.training.options.step import AUTO, OutOfMemory, Precision
-from runmanager.training.options.unused import unused_settings
+from runmanager.training.options.job import AUTO, OutOfMemory, Precision, TrainingOptions, unused_settings
 from runmanager.validation import GroupOptions
 
 __all__ = ["PRECISION", "RACED", "THREADS", "Conditions", "setting_now", "speed_factors"]

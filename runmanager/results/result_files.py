@@ -15,7 +15,7 @@ from runmanager.results.figures.figure import FigureFormat, SweepFigure, render
 from runmanager.results.findings.crossover import crossover_lines
 from runmanager.results.load.loader import CachedReader, read_results
 from runmanager.results.load.several_sweeps import common_root, read_sweeps
-from runmanager.results.report.html_pages import to_html
+from runmanager.results.report.html_table import to_html
 from runmanager.results.sweep_snapshot import SweepSnapshot
 from runmanager.results.table_model.columns import Table
 from runmanager.results.tables.cross_sweep import cross_sweep_rows

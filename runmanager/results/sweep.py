@@ -18,8 +18,7 @@ from runmanager.results.compare.comparison import CompareOptions, compare
 from runmanager.results.findings.answer_sentences import answers
 from runmanager.results.findings.best import BestCell, find_best
 from runmanager.results.metrics.metric import LAST, At
-from runmanager.results.report.html_pages import render_template
-from runmanager.results.report.html_table import build_html_table
+from runmanager.results.report.html_table import build_html_table, render_template
 from runmanager.results.sweep_snapshot import SweepSnapshot
 from runmanager.results.table_model.columns import Table
 from runmanager.results.table_model.formatting import Spread, human_columns

@@ -21,10 +21,12 @@ from runmanager.tracking.epoch_metrics.logged_metrics import (
     checked_numbers,
     checked_units,
     checked_values,
+    num_samples,
+    require_64_bits,
+    whole_number,
 )
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
 from runmanager.tracking.epoch_metrics.prediction_task import IGNORED, PredictionOptions, Task
-from runmanager.tracking.epoch_metrics.sample_count import num_samples, require_64_bits, whole_number
 from runmanager.tracking.epoch_metrics.step_values import Reduce
 from runmanager.tracking.epoch_part import EpochPart
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat

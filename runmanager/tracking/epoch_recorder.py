@@ -19,8 +19,7 @@ from runmanager.tracking.epoch_part import EpochPart, LoggedState
 from runmanager.tracking.lifecycle.open_run import begin_again
 from runmanager.tracking.lifecycle.run_epochs import EpochHistory
 from runmanager.tracking.lifecycle.run_measurements import RunMeasurements
-from runmanager.tracking.lifecycle.run_notes import RunNotes
-from runmanager.tracking.lifecycle.run_sinks import RunSinks
+from runmanager.tracking.lifecycle.run_sinks import RunNotes, RunSinks
 from runmanager.tracking.lifecycle.run_values import RunValues
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 from runmanager.tracking.options import Checkpointer, Progress, RunOptions
@@ -28,8 +27,8 @@ from runmanager.tracking.ranks.run_ranks import RunRanks
 from runmanager.tracking.sinks import EpochDetails
 from runmanager.tracking.step_interval import StepInterval
 from runmanager.tracking.tensorboard.event_writer import truncate_events
+from runmanager.tracking.timing.interleaving import RunClock
 from runmanager.tracking.timing.phases import TimingNotes
-from runmanager.tracking.timing.run_clock import RunClock
 from runmanager.tracking.timing.timer import PhaseTimer
 from runmanager.tracking.torch_internals import version_notes
 

@@ -29,7 +29,7 @@ from runmanager.records.sweep.sweep_record import (
     varying_settings,
     write_cells,
 )
-from runmanager.tracking.checkpoint.loop_checkpoint import loop_checkpointer
+from runmanager.tracking.checkpoint.training_state import loop_checkpointer
 from runmanager.tracking.device.devices import resolve_device
 from runmanager.tracking.environment.code_hashes import hash_user_code
 from runmanager.tracking.environment.environment import capture_environment, command_line, hydra_choices

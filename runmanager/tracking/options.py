@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from runmanager.errors import UsageError
+from runmanager.records.run.measurement import METRICS
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.turn_record import Grant
 from runmanager.tracking.epoch_part import EpochPart, LoggedState
@@ -16,7 +17,6 @@ from runmanager.validation import allowed, field_faults, limits
 
 __all__ = [
     "CAPTURING_DEVICES",
-    "METRICS",
     "RECORDED",
     "STREAMING_DEVICES",
     "Checkpointer",
@@ -34,9 +34,6 @@ CAPTURING_DEVICES = ("cuda",)
 """Device types that can capture the work of a step and replay it."""
 STREAMING_DEVICES = ("cuda", "xpu")
 """Device types that can copy on one stream while they compute on another."""
-
-METRICS = {"loss": -1, "accuracy": 1, "val_loss": -1, "val_accuracy": 1}
-"""The metrics of an epoch that have a field of its record, and which way is better: 1 up, -1 down."""
 
 RECORDED = f"null, {', '.join(METRICS)}, or what `metrics` records"
 """The metrics that a setting of a run may name, in words."""

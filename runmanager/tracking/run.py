@@ -17,23 +17,20 @@ from runmanager.records.run.status import Outcome
 from runmanager.records.storage.run_end import end_own_run
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.signals import sigchld_ignored
-from runmanager.tracking.device.devices import device_in_use, peak_memory_bytes
+from runmanager.tracking.device.devices import device_in_use, peak_memory
 from runmanager.tracking.epoch import Epoch
-from runmanager.tracking.epoch_metrics.sample_count import whole_number
+from runmanager.tracking.epoch_metrics.logged_metrics import whole_number
 from runmanager.tracking.epoch_recorder import EpochRecorder
 from runmanager.tracking.inactive_run import InactiveRun
 from runmanager.tracking.introspect.isolation import looking
 from runmanager.tracking.introspect.loader_inspection import peek_batch
-from runmanager.tracking.introspect.sharded_parameters import num_parameters
-from runmanager.tracking.lifecycle.active_runs import register, unregister
-from runmanager.tracking.lifecycle.finalizers import end_run_when_dropped
+from runmanager.tracking.introspect.model_copy import num_parameters
+from runmanager.tracking.lifecycle.finalizers import end_run_when_dropped, register, unregister
 from runmanager.tracking.lifecycle.outcome import asked_to_stop, outcome_of, write_traceback
 from runmanager.tracking.lifecycle.run_epochs import OpenEpoch
 from runmanager.tracking.lifecycle.run_measurements import RunMeasurements
-from runmanager.tracking.lifecycle.run_media import RunMedia
-from runmanager.tracking.lifecycle.run_notes import RunNotes
-from runmanager.tracking.lifecycle.run_sinks import RunSinks
-from runmanager.tracking.lifecycle.run_values import RunValues
+from runmanager.tracking.lifecycle.run_sinks import RunNotes, RunSinks
+from runmanager.tracking.lifecycle.run_values import RunMedia, RunValues
 from runmanager.tracking.lifecycle.stop_policy import StopPolicy
 from runmanager.tracking.metric_definitions import RunDirections
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
@@ -43,8 +40,7 @@ from runmanager.tracking.ranks.run_ranks import RunRanks
 from runmanager.tracking.run_calls import JobCalls, LoopCalls
 from runmanager.tracking.sinks import Sink
 from runmanager.tracking.step_loop import StepLoop
-from runmanager.tracking.timing.interleaving import RunTurns
-from runmanager.tracking.timing.run_clock import RunClock
+from runmanager.tracking.timing.interleaving import RunClock, RunTurns
 from runmanager.tracking.timing.timer import PhaseTimer, clock_for
 
 __all__ = ["ActiveRun", "InactiveRun"]
@@ -129,7 +125,7 @@ class ActiveRun(LoopCalls, JobCalls):
             ranks=ranks,
         )
         if ranks is not None:
-            memory = partial(self._measurements.peak_memory_bytes, self.record)
+            memory = partial(self._measurements.peak_memory, self.record)
             ranks.attach(note=self._notes.note_deviation, memory=memory)
         self._steps = StepLoop(folder, self._epochs, self._open, end=self.end_epoch)
         self._media = RunMedia(self._sinks, self._values.media_steps)
@@ -282,7 +278,7 @@ class ActiveRun(LoopCalls, JobCalls):
 
     def _end(self, error: BaseException | None) -> RunRecord:
         outcome, run_seconds = self._outcome(error), self._clock.seconds()  # before pictures are drawn
-        memory = self._measurements.peak_memory_bytes(self.record)
+        memory = self._measurements.peak_memory(self.record)
         if self._ranks is not None:
             self._leave_ranks(self._ranks, error)
             memory = self._ranks.largest_memory or memory
@@ -342,7 +338,7 @@ class ActiveRun(LoopCalls, JobCalls):
         stop = asked_to_stop(self.paths, self.record.attempt) or seen.stop
         if error is None:
             return judge(replace(seen, stop=stop))
-        batch_size, peak = self.record.config.get("batch_size"), peak_memory_bytes(self.device)
+        batch_size, peak = self.record.config.get("batch_size"), peak_memory(self.device)
         outcome = outcome_of(error, batch_size=batch_size, memory_bytes=peak)
         if self._ranks is not None:
             outcome = self._ranks.outcome(error, outcome)

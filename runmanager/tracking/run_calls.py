@@ -14,17 +14,14 @@ from runmanager.records.run.run_record import RANK_0_ALONE, EpochRecord
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.tracking.epoch import Epoch
-from runmanager.tracking.epoch_metrics.logged_metrics import checked_values
+from runmanager.tracking.epoch_metrics.logged_metrics import checked_values, whole_number
 from runmanager.tracking.epoch_metrics.prediction_task import IGNORED, Task
-from runmanager.tracking.epoch_metrics.sample_count import whole_number
 from runmanager.tracking.epoch_metrics.step_values import Reduce
 from runmanager.tracking.epoch_recorder import EpochRecorder
 from runmanager.tracking.lifecycle.run_epochs import OpenEpoch
 from runmanager.tracking.lifecycle.run_measurements import RunMeasurements
-from runmanager.tracking.lifecycle.run_media import RunMedia
-from runmanager.tracking.lifecycle.run_notes import RunNotes
-from runmanager.tracking.lifecycle.run_sinks import RunSinks
-from runmanager.tracking.lifecycle.run_values import RunValues, Summary
+from runmanager.tracking.lifecycle.run_sinks import RunNotes, RunSinks
+from runmanager.tracking.lifecycle.run_values import RunMedia, RunValues, Summary
 from runmanager.tracking.lifecycle.stop_policy import StopPolicy
 from runmanager.tracking.ranks.run_ranks import RunRanks
 from runmanager.tracking.step_loop import StepLoop

@@ -14,10 +14,11 @@ from runmanager.records.files.file_errors import explain_disk_full
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.standard_streams import show_line
 from runmanager.records.run.environment_changes import describe_attempts
+from runmanager.records.run.measurement import METRICS
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.tracking.epoch_metrics.evaluation import Evaluation
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses
-from runmanager.tracking.introspect.example_call import NetworkCall
+from runmanager.tracking.introspect.call_recorder import NetworkCall
 
 __all__ = [
     "ConsoleSink",
@@ -144,13 +145,8 @@ def format_epoch(record: EpochRecord, planned: int | None, *, first_step: int | 
     """Format an epoch, or an interval of steps from `first_step`, as one readable line."""
     of = f"/{planned}" if planned else ""
     parts = [f"epoch {record.epoch}{of}" if first_step is None else f"steps {first_step} to {record.epoch}"]
-    for name, value in (
-        ("loss", record.loss),
-        ("accuracy", record.accuracy),
-        ("val_loss", record.val_loss),
-        ("val_accuracy", record.val_accuracy),
-    ):
-        if value is not None:
+    for name in METRICS:
+        if (value := getattr(record, name)) is not None:
             parts.append(f"{name} {value:.4f}" if abs(value) < _FIXED_POINT_LIMIT else f"{name} {value:.4g}")
     parts += _format_metrics(record.metrics or {})
     if record.epoch_seconds is not None:

@@ -13,8 +13,8 @@ from runmanager.records.run.run_record import UNKNOWN_WORK
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.text import error_line, pluralize
 from runmanager.tracking.checkpoint.training_state import TrainingState
+from runmanager.tracking.device.devices import preserve_random_states, seed_everything
 from runmanager.tracking.device.prefetch import BatchCopier, SideStream, prefetch
-from runmanager.tracking.device.rng import preserve_random_states, seed_everything
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.introspect.isolation import quiet_thread
 from runmanager.tracking.introspect.step_cost import count_step_cost
@@ -30,8 +30,7 @@ from runmanager.training.loading.loaders import EpochLoader, Loaders, build_load
 from runmanager.training.loop import evaluate_epoch, tracker, train_epoch
 from runmanager.training.models.builtin_models import build_model
 from runmanager.training.options.groups import DataLoaderOptions, PairedOptions
-from runmanager.training.options.job import TrainingOptions
-from runmanager.training.options.step import AUTO, Precision
+from runmanager.training.options.job import AUTO, Precision, TrainingOptions
 from runmanager.training.step.allocator import keep_freed_memory
 from runmanager.training.step.compiled import CompiledNetwork
 from runmanager.training.step.cuda_graphs import graph_device
@@ -271,8 +270,7 @@ def build_components(run: NewRun, options: TrainingOptions) -> Components:
 
 def _chosen(options: TrainingOptions, stepper: Stepper) -> dict[str, bool | int | None]:
     """What the step's settings of `auto` became."""
-    now = {"channels_last": stepper.channels_last, "micro_batch": stepper.piece_size}
-    return {name: value for name, value in now.items() if getattr(options, name) == AUTO}
+    return {name: value for name, value in stepper.choices.items() if getattr(options, name) == AUTO}
 
 
 def _run_epochs(run: ActiveRun, options: TrainingOptions, components: Components) -> None:

@@ -18,7 +18,7 @@ from runmanager.records.storage.reader import StoredRun, read_record
 from runmanager.records.sweep.lookup import find_run
 from runmanager.text import error_line, truncated
 from runmanager.tracking.checkpoint.checkpoint_file import read_state
-from runmanager.tracking.device.rng import preserve_random_states
+from runmanager.tracking.device.devices import preserve_random_states
 from runmanager.training.custom_targets import known_network, refuse_foreign_targets, resolve_target
 from runmanager.training.models.builtin_models import build_model
 from runmanager.training.options.groups import OPTION_TYPES

@@ -14,15 +14,13 @@ from typing import Any
 import torch
 
 from runmanager.records.run.turn_record import Grant
-from runmanager.tracking.device.devices import resolve_device
-from runmanager.tracking.device.rng import seed_everything
+from runmanager.tracking.device.devices import resolve_device, seed_everything
 from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.options import TurnSource
 from runmanager.tracking.timing.interleaving import RunTurns
 from runmanager.tracking.timing.timer import PhaseTimer, clock_for
 from runmanager.training.job import build_components, train_in_turns
-from runmanager.training.options.job import TrainingOptions
-from runmanager.training.options.step import Precision
+from runmanager.training.options.job import Precision, TrainingOptions
 from runmanager.training.step.allocator import keep_freed_memory
 from runmanager.training.step.amp import float32_precision
 from runmanager.training.step.known_networks import draws_numbers

@@ -31,7 +31,7 @@ from runmanager.training.options.groups import (
     ResidentOptions,
     SgdOptions,
 )
-from runmanager.training.options.step import Precision
+from runmanager.training.options.job import Precision
 from runmanager.training.speed_race import train_contender
 from runmanager.training.step.amp import float32_precision, precision_faults, scaler_for
 from runmanager.training.step.cuda_graphs import CudaGraphs

@@ -6,7 +6,7 @@ import pytest
 
 from runmanager import Sweep
 from runmanager.records.storage.reader import SweepContents
-from runmanager.results.compare.options import CompareOptions
+from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.findings.best import find_best
 from runmanager.results.gate.sweep_pairs import read_two_sweeps
 from runmanager.results.load.several_sweeps import cells_of_sweeps, read_sweeps

@@ -18,7 +18,7 @@ from runmanager.records.storage.reader import read_run, read_sweep
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.storage.versioned_file import encode_record
 from runmanager.results.tables.results_table import result_rows
-from runmanager.tracking.lifecycle.active_runs import last_run_begun_here
+from runmanager.tracking.lifecycle.finalizers import last_run_begun_here
 from runmanager.tracking.options import EarlyStopOptions
 from runmanager.tracking.sinks import LogSink, MemorySink
 from runmanager.tracking.tensorboard.sink import TensorBoardSink

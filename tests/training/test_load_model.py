@@ -14,7 +14,7 @@ from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import read_run
 from runmanager.tracking.checkpoint.checkpoint_file import read_state
-from runmanager.tracking.lifecycle.active_runs import last_run_begun_here
+from runmanager.tracking.lifecycle.finalizers import last_run_begun_here
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.sinks import MemorySink
 from runmanager.training.datasets.registry import load_dataset

@@ -22,7 +22,7 @@ from runmanager.records.settings.seeds import is_seed
 from runmanager.records.settings.signature import UNSIGNED, short_signature, signature
 from runmanager.records.settings.values import flatten
 from runmanager.training.options.groups import PairedOptions
-from runmanager.training.options.unused import unused_setting_faults
+from runmanager.training.options.job import unused_setting_faults
 
 __all__ = ["Grid", "parse_overrides", "prepare_cells", "prepare_job_cells"]
 

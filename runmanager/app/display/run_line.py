@@ -9,7 +9,7 @@ from rich.text import Text
 from runmanager.records.run.run_record import EpochRecord, RunRecord, counted_word
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.load.logged_values import last_metrics
+from runmanager.results.load.run_summary import last_metrics
 from runmanager.results.table_model.formatting import human
 from runmanager.text import printable_line
 from runmanager.validation import did_you_mean

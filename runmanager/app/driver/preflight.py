@@ -17,7 +17,7 @@ from runmanager.launching.plan import Action, Cell, PlannedRun
 from runmanager.records.files.file_errors import require_creatable, require_writable
 from runmanager.records.host.gpus import is_device_missing
 from runmanager.records.settings.secrets import masked_names
-from runmanager.training.options.step import Precision
+from runmanager.training.options.job import Precision
 
 __all__ = [
     "check_cells",

@@ -8,7 +8,7 @@ from typing import Any
 from runmanager.errors import DeviceUnavailableError, RunManagerError
 from runmanager.records.host.limits import format_gib, free_memory
 from runmanager.training.options.groups import TorchvisionModelOptions
-from runmanager.training.options.step import Precision
+from runmanager.training.options.job import Precision
 from runmanager.validation import fault
 
 __all__ = ["Parts", "PreflightRequest", "missing_devices", "run_preflight"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from urllib.parse import quote, urlencode
 
-from runmanager.results.report.html_pages import render_template
+from runmanager.results.report.html_table import render_template
 
 __all__ = ["LivePage", "address_of", "compare_address", "live_page"]
 

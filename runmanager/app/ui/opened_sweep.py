@@ -11,6 +11,7 @@ from runmanager.app.ui.drawing import DrawnPage
 from runmanager.app.ui.live_page import LivePage, address_of, compare_address, live_page
 from runmanager.app.ui.sweep_board import BoardSweep
 from runmanager.app.ui.sweep_pages import ALL_SWEEPS
+from runmanager.records.run.measurement import OUTCOMES
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.messages import Message, read_messages
@@ -20,7 +21,7 @@ from runmanager.results.load.loader import CachedReader
 from runmanager.results.report.html_table import HtmlTable, build_html_table
 from runmanager.results.report.report import render_report
 from runmanager.results.sweep_snapshot import SweepSnapshot
-from runmanager.results.table_model.columns import OUTCOMES, Row
+from runmanager.results.table_model.columns import Row
 from runmanager.results.tables.results_table import result_rows
 
 __all__ = ["OpenedSweep", "Reading"]

@@ -15,8 +15,7 @@ from runmanager.app.ui.sweep_board import BoardSweep, SweepBoard
 from runmanager.app.ui.sweep_pages import comparison_page, listing_page, message_page
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.results.gate.sweep_pairs import TwoSweeps
-from runmanager.results.report.html_pages import render_template
-from runmanager.results.report.html_table import HtmlTable
+from runmanager.results.report.html_table import HtmlTable, render_template
 from runmanager.text import pluralize, printable_line
 
 __all__ = ["Pages", "View"]

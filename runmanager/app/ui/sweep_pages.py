@@ -8,12 +8,11 @@ from runmanager.app.ui.live_page import LivePage, address_of, compare_address, l
 from runmanager.app.ui.sweep_board import BoardState, BoardSweep
 from runmanager.errors import UsageError
 from runmanager.results.compare.comparison import with_numbered_reasons
-from runmanager.results.compare.options import CompareOptions
+from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.findings.comparison_findings import comparison_answers
 from runmanager.results.gate.sweep_pairs import TwoSweeps
 from runmanager.results.load.several_sweeps import SWEEP
-from runmanager.results.report.html_pages import render_template
-from runmanager.results.report.html_table import HtmlTable, build_html_table
+from runmanager.results.report.html_table import HtmlTable, build_html_table, render_template
 from runmanager.results.table_model.columns import Row, Table
 from runmanager.results.tables.omitted_rows import without_shorter_runs
 from runmanager.results.tables.sweep_listing import listing

@@ -24,13 +24,13 @@ from runmanager.cli.printing import console, print_rendered, print_text, print_w
 from runmanager.cli.table_formats import DATA_FORMATS, TableFormat, max_text_rows, print_table
 from runmanager.errors import UsageError
 from runmanager.records.host.standard_streams import print_line
+from runmanager.records.run.measurement import COMPARED, named
 from runmanager.records.sweep.lookup import find_sweep, typed_name
 from runmanager.text import in_backticks, printable_line, shell_join
 
 if TYPE_CHECKING:
-    from runmanager.results.compare.comparison_table import ComparisonTable
+    from runmanager.results.compare.comparison_table import CompareOptions, ComparisonTable
     from runmanager.results.compare.matched_pairs import Matches
-    from runmanager.results.compare.options import CompareOptions
 
 __all__ = ["compare"]
 
@@ -38,12 +38,14 @@ __all__ = ["compare"]
 if TYPE_CHECKING:
     from runmanager.records.storage.reader import SweepContents
     from runmanager.records.sweep.sweep_record import SweepRecord
-    from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
+    from runmanager.results.compare.comparison_table import CompareOptions, ComparisonRow, ComparisonTable
     from runmanager.results.compare.matched_pairs import Matches
-    from runmanager.results.compare.options import CompareOptions
     from runmanager.results.gate.sweep_pairs import TwoSweeps
 
 __all__ = ["OneSweep", "SweepPair"]
+
+_SPEEDS = named(each for each in COMPARED if each.effect == "speedup")
+_OTHERS = ", ".join(name for name in named(COMPARED) if name not in _SPEEDS)
 
 
 @dataclass(frozen=True)
@@ -204,11 +206,10 @@ def compare(
     metric: Annotated[
         str | None,
         typer.Option(
-            help="The metric to compare: samples_per_second, overall_samples_per_second, epoch_seconds, "
-            "wall_seconds, run_seconds, time_to_accuracy=0.95, accuracy, val_accuracy, loss, val_loss, "
-            "peak_memory_bytes, any logged metric and the time to it (time_to_val/f1=0.8), and tokens_per_second for "
-            "any counted unit. Default: samples_per_second; in text the outcome, such as val_accuracy, where nothing "
-            "was timed, and where only settings such as lr or optimizer vary and that has an answer.",
+            help=f"The metric to compare: {', '.join(_SPEEDS)}, time_to_accuracy=0.95, {_OTHERS}, any logged metric "
+            "and the time to it (time_to_val/f1=0.8), and tokens_per_second for any counted unit. Default: "
+            "samples_per_second; in text the outcome, such as val_accuracy, where nothing was timed, and where only "
+            "settings such as lr or optimizer vary and that has an answer.",
             show_default=False,
             autocompletion=complete_metrics,
         ),
@@ -262,7 +263,7 @@ def compare(
     Of two sweeps, commit, library versions, host and device may differ: they are what is compared.
     """
     from runmanager.app.programs.metric_advice import advice_without_metrics
-    from runmanager.results.compare.options import CompareOptions
+    from runmanager.results.compare.comparison_table import CompareOptions
     from runmanager.results.compare.sweep_question import with_metric_of_untimed
     from runmanager.results.findings.crossover import crossover_answers
     from runmanager.results.gate.fail_if import parse_condition
@@ -315,7 +316,7 @@ def compare(
         _show_pairs(shown, sentences, answers, show_all=show_all)
         print_text("".join(f"{printable_line(line)}\n" for line in verdict.lines))  # not wrapped: they hold commands
     elif format_ is CompareFormat.GITHUB:
-        from runmanager.results.gate.github_comment import github_comment
+        from runmanager.results.report.markdown_summary import github_comment
 
         found = pairing.answers(pairs, options)
         print_text(github_comment(pairs, pairing.title, found, verdict.lines, verdict.status))

@@ -23,8 +23,7 @@ from runmanager.text import in_backticks, printable_line, shell_join
 
 if TYPE_CHECKING:
     from runmanager.race.duel import DuelRequest
-    from runmanager.results.compare.comparison_table import ComparisonTable
-    from runmanager.results.compare.options import CompareOptions
+    from runmanager.results.compare.comparison_table import CompareOptions, ComparisonTable
     from runmanager.results.gate.fail_if import Condition
 
 __all__ = ["DuelCommand", "DuelFormat", "duel"]
@@ -162,7 +161,7 @@ def _own_words(given: list[str]) -> tuple[dict[str, str], list[str]]:
 
 def _answer(pairs: OneSweep | SweepPair, conditions: "list[Condition]", format_: DuelFormat) -> Verdict:
     """Answer from the sweep of a duel of settings, or from both sweeps of one of commits or environments."""
-    from runmanager.results.compare.options import CompareOptions
+    from runmanager.results.compare.comparison_table import CompareOptions
     from runmanager.results.findings.answer_sentences import duel_answers
 
     is_of_code = isinstance(pairs, SweepPair)
@@ -182,7 +181,7 @@ def _answer(pairs: OneSweep | SweepPair, conditions: "list[Condition]", format_:
     duel = longer if is_of_code else pairs.duel
     verdict = answer_conditions(conditions, options, comparison_by, pairs.contents, duel)
     if format_ is DuelFormat.GITHUB:
-        from runmanager.results.gate.github_comment import github_comment
+        from runmanager.results.report.markdown_summary import github_comment
 
         print_text(github_comment(table, pairs.title, answers, verdict.lines, verdict.status))
         return verdict

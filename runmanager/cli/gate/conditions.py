@@ -11,8 +11,7 @@ from runmanager.errors import UsageError
 
 if TYPE_CHECKING:
     from runmanager.records.storage.reader import StoredRun, SweepContents
-    from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
-    from runmanager.results.compare.options import CompareOptions
+    from runmanager.results.compare.comparison_table import CompareOptions, ComparisonRow, ComparisonTable
     from runmanager.results.gate.fail_if import Condition, GateStatus
 
 __all__ = ["FailIfOption", "Verdict", "answer_conditions", "options_of_table"]

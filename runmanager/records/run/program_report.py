@@ -36,12 +36,13 @@ class ProgramReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     num_records: Int64 | msgspec.UnsetType = msgspec.UNSET
 
 
-_SCALARS = (
-    *("num_parameters", "epochs_planned", "interval", "peak_memory_bytes", "run_seconds", "world_size"),
-    "num_records",
-)
+_OF_REPORT = ("schema_version", "attempt", "outcome")  # itself
 _LINES = ("notes", "deviations")
 _MAPPINGS = ("better", "summary")
+_STRUCTS = ("environment", "measurements")
+_SCALARS = tuple(
+    name for name in ProgramReport.__struct_fields__ if name not in (*_OF_REPORT, *_LINES, *_MAPPINGS, *_STRUCTS)
+)
 
 _Facts = TypeVar("_Facts", Environment, Measurements)
 

@@ -16,6 +16,7 @@ __all__ = [
     "PHASES",
     "RANK_0_ALONE",
     "SCHEMA_VERSION",
+    "TRAINING_PHASES",
     "UNKNOWN_WORK",
     "Attempt",
     "Environment",
@@ -31,6 +32,7 @@ SCHEMA_VERSION = 1
 
 PHASES = ("data", "transfer", "compute", "eval", "tracking")
 """The parts of an epoch's wall time, in the order of their columns (`data_seconds`, …)."""
+TRAINING_PHASES = PHASES[:3]
 
 UNKNOWN_WORK = "the work of a step is not known"
 """Beginning of the note that explains why the work of a run's step could not be counted."""

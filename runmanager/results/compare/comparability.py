@@ -10,14 +10,14 @@ from runmanager.records.run.environment_changes import (
     describe_files,
     facts_of,
 )
+from runmanager.records.run.measurement import LOSSES
 from runmanager.records.run.program_kind import ProgramKind, kind_of_program
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.comparison_side import Side
-from runmanager.results.compare.options import CompareOptions, enough_seeds
+from runmanager.results.compare.comparison_table import CompareOptions, enough_seeds
 from runmanager.results.metrics.logged_metrics import TIME_TO
-from runmanager.results.metrics.loss_functions import OF_THE_LOSS, loss_functions
-from runmanager.results.metrics.metric_lookup import MEMORY, RUN_TIME, recorded_names
+from runmanager.results.metrics.metric_lookup import RUN_TIME, loss_functions, recorded_names
 
 __all__ = [
     "TOO_FEW_EPOCHS",
@@ -45,9 +45,9 @@ def obstacles(sides: tuple[Side, Side], options: CompareOptions) -> list[str]:
         return unfinished
     metric, counts = sides[0].metric, count_values(sides)
     found = [*_untimed(sides), *_invalid_values(sides), *disagreements(sides), *_hidden_compilation(sides)]
-    if metric.name in OF_THE_LOSS:
+    if metric.name in LOSSES:
         found += _different_losses(sides)
-    if metric == MEMORY:
+    if metric.effect == "ratio":
         found += differences(sides, [_MEMORY_KIND])
     if metric == RUN_TIME and any(side.paired for side in sides):
         found.append("run_seconds of paired runs include their rounds, which take both sides equally long")

@@ -8,17 +8,15 @@ from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.lookup import typed_name
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.cell_pairing import Axis, varying_axes
-from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
+from runmanager.results.compare.comparison_table import CompareOptions, ComparisonRow, ComparisonTable
 from runmanager.results.compare.matched_pairs import Match, Matches, match_sides, paired_axes
-from runmanager.results.compare.options import CompareOptions
 from runmanager.results.compare.sweep_question import with_metric_of_sweep
 from runmanager.results.compare.verdict import Judgement, judge
 from runmanager.results.load.cells import continued_runs
 from runmanager.results.load.contention import contention, exposure_of
 from runmanager.results.load.run_summary import damage_notes
 from runmanager.results.metrics.metric import LAST, THROUGHPUT, Metric
-from runmanager.results.table_model.columns import MISSING, column_of, setting_name
-from runmanager.results.table_model.directions import Directions
+from runmanager.results.table_model.columns import MISSING, Directions, column_of, setting_name
 from runmanager.text import in_backticks, shell_join
 
 __all__ = ["CompareOptions", "compare", "compare_matches", "compare_with_stand_in", "with_numbered_reasons"]

@@ -1,14 +1,84 @@
-"""The table of a comparison: its rows, with the measured effect of each pair."""
+"""The options of a comparison, and its table: the rows, with the measured effect of each pair."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any, get_args
 
+from runmanager.records.run.metric_direction import BETTER
+from runmanager.records.settings.seeds import SEED
 from runmanager.results.compare.comparison_side import label_of
-from runmanager.results.metrics.metric import Metric
+from runmanager.results.metrics.metric import LAST, At, Metric
 from runmanager.results.stats.descriptive import Estimate
 from runmanager.results.table_model.columns import Row, Table
+from runmanager.text import format_value
+from runmanager.validation import field_faults, limits
 
-__all__ = ["ComparisonRow", "ComparisonTable", "MeasuredEffect", "rows_by_sides"]
+__all__ = [
+    *("ANY_AXIS", "CompareOptions", "ComparisonRow", "ComparisonTable", "MeasuredEffect", "enough_seeds"),
+    "rows_by_sides",
+]
+
+
+ANY_AXIS = "any"
+
+_DEFAULT_MARGIN = 0.03  # of a ratio: smaller effects are rarely worth a decision
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    """The options of a comparison.
+
+    `axis` is the compared setting or group, several joined by `+`, or `any` for each one that varies (None: the
+    axis along which paired runs took turns, else `device`, which another axis stands in for where no two devices
+    can be compared); `baseline` is its value to compare against (None: `cpu` for `device`, else the first given).
+    `metric` is one of `METRIC_NAMES`, or one that the epochs recorded. Of metrics of epochs, `at` chooses the
+    `last` or the `best` epoch of each run, and `better` is the direction, `max` or `min` (None: as declared, else
+    by the name). `drift` is the share by which a machine may drift while one side runs after the other, in 95 of
+    100 cases: the interval includes it. `paired_drift` is what a ratio of interleaved measurements must exceed.
+    `margin` is the largest negligible effect: a share for ratios (None: 3%), for differences in the metric's own
+    unit (None: no effect is negligible, and no verdict is `no difference`). Pairs below `min_epochs` measured
+    epochs a side are not measured, nor those below `min_seeds` runs a side for metrics with one value a run.
+    """
+
+    axis: str | None = None
+    baseline: Any = None
+    metric: str = "samples_per_second"
+    drift: float = field(default=0.10, metadata=limits(ge=0, lt=1, key="--drift", way_out="0.1 means 10%"))
+    paired_drift: float = field(default=0.01, metadata=limits(ge=0, lt=1, way_out="0.1 means 10%"))
+    margin: float | None = field(
+        default=None, metadata=limits(gt=0, key="--margin", way_out="0.03 means 3% of a ratio")
+    )
+    min_epochs: int = field(default=5, metadata=limits(ge=1))
+    min_seeds: int = field(default=3, metadata=limits(ge=2))
+    better: str | None = field(default=None, metadata=limits(choices=BETTER, key="--better"))
+    at: At = field(default=LAST, metadata=limits(choices=get_args(At), key="--at"))
+
+    def margin_of(self, effect: str) -> float | None:
+        """Return the margin for this kind of effect; None for no margin."""
+        return self.margin if self.margin is not None or effect == "difference" else _DEFAULT_MARGIN
+
+    def words(self) -> list[str]:
+        """Return the words of a command that asks for these options, without the metric."""
+        named = ("axis", "baseline", "better", "at", "drift", "margin")
+        given = {name: getattr(self, name) for name in named if getattr(self, name) != getattr(CompareOptions, name)}
+        return [word for name, value in given.items() for word in (f"--{name}", format_value(value))]
+
+    def faults(self) -> list[str]:
+        """Return the errors in these options, one line each."""
+        faults = field_faults(self)
+        if self.axis == ANY_AXIS and self.baseline is not None:
+            faults.append(
+                f"`--baseline` must belong to one axis, got {self.baseline!r} with `--axis any`; name the axis."
+            )
+        return faults
+
+
+def enough_seeds(seeds: Sequence[str]) -> str:
+    """Return the setting that makes enough runs of each cell to compare metrics with one value a run.
+
+    `seeds` are those that the cells have.
+    """
+    return f"{seeds[0] if seeds else SEED}={','.join(map(str, range(CompareOptions.min_seeds)))}"
 
 
 @dataclass(frozen=True)

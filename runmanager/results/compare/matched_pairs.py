@@ -21,7 +21,7 @@ from runmanager.results.compare.cell_pairing import (
 )
 from runmanager.results.compare.comparability import obstacles
 from runmanager.results.compare.comparison_side import Side, label_of
-from runmanager.results.compare.options import ANY_AXIS, CompareOptions
+from runmanager.results.compare.comparison_table import ANY_AXIS, CompareOptions
 from runmanager.results.load.cells import Cell, Cells, gather_cells
 from runmanager.results.metrics.metric import Metric
 from runmanager.results.metrics.metric_lookup import find_metric

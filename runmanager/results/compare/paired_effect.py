@@ -8,8 +8,7 @@ from runmanager.records.run.turn_record import WARMUP_TURNS
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.comparability import describe_unfinished, disagreements
 from runmanager.results.compare.comparison_side import Side
-from runmanager.results.compare.comparison_table import MeasuredEffect
-from runmanager.results.compare.options import CompareOptions
+from runmanager.results.compare.comparison_table import CompareOptions, MeasuredEffect
 from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.stats.paired_speedup import (
     MAX_SESSIONS,

@@ -8,8 +8,8 @@ from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.cell_pairing import JOINT, varying_axes
 from runmanager.results.compare.comparability import obstacles
+from runmanager.results.compare.comparison_table import ANY_AXIS, CompareOptions
 from runmanager.results.compare.matched_pairs import MAX_STAND_IN_PAIRS, Matches, match_sides, paired_axes
-from runmanager.results.compare.options import ANY_AXIS, CompareOptions
 from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.metrics.metric_lookup import default_metrics, recorded_names, requested_metric
 

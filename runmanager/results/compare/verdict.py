@@ -4,6 +4,7 @@ import dataclasses
 import datetime
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from runmanager.records.run.attempts import measured_since, session_of_epoch
 from runmanager.records.settings.seeds import seed_text
@@ -11,8 +12,7 @@ from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.caveats import ContentionCauses, contention_caveats, hidden_cost_caveats, pair_caveats
 from runmanager.results.compare.comparability import compared_environments, count_values, obstacles
 from runmanager.results.compare.comparison_side import Side, resolution_of
-from runmanager.results.compare.comparison_table import MeasuredEffect
-from runmanager.results.compare.options import CompareOptions
+from runmanager.results.compare.comparison_table import CompareOptions, MeasuredEffect
 from runmanager.results.compare.paired_effect import paired_effect, paired_obstacles, paired_rates
 from runmanager.results.metrics.metric import THROUGHPUT, Metric
 from runmanager.results.stats.descriptive import Estimate, Interval, median
@@ -40,13 +40,33 @@ __all__ = [
     "verdict_on",
 ]
 
-NOT_MEASURED = "not measured"
-NO_DIFFERENCE = "no difference"
-INCONCLUSIVE = "inconclusive"
+
+class Look(NamedTuple):
+    """How a verdict is shown: its style in a terminal, and in figures the number of its colour (None: grey) and mark.
+
+    The mark points to the side of the interval; it is hollow where that shows no difference.
+    """
+
+    style: str
+    colour: int | None
+    mark: str
+
+    @property
+    def is_hollow(self) -> bool:
+        return self.colour is None
+
+
 AHEAD, BEHIND = ("faster", "better"), ("slower", "worse")  # by speed, and by any other metric
 DIFFERENT = tuple(word for pair in zip(AHEAD, BEHIND, strict=True) for word in pair)
-VERDICTS = (*DIFFERENT, NO_DIFFERENCE, INCONCLUSIVE)
-"""The verdicts on measured pairs."""
+NO_DIFFERENCE, INCONCLUSIVE, NOT_MEASURED = "no difference", "inconclusive", "not measured"
+
+_AHEAD_LOOK, _BEHIND_LOOK = Look("green", 0, ">"), Look("magenta", 3, "<")
+VERDICTS = {
+    **{word: _AHEAD_LOOK if word in AHEAD else _BEHIND_LOOK for word in DIFFERENT},
+    NO_DIFFERENCE: Look("", None, "o"),
+    INCONCLUSIVE: Look("yellow", None, "d"),
+}
+"""The verdicts on measured pairs, in the order in which they are told."""
 
 Sides = tuple[Side, Side]
 

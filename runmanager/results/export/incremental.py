@@ -10,19 +10,19 @@ from typing import Any
 import msgspec
 
 from runmanager.errors import UsageError
-from runmanager.records.run.run_record import PHASES, EpochRecord
+from runmanager.records.run.measurement import MEASUREMENTS, OUTCOMES, RUN_FACTS, named
+from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.settings.values import flatten
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.load.logged_values import (
+from runmanager.results.load.run_summary import (
     last_metrics,
+    measured_epochs,
     summary_metrics,
     unit_names,
     unit_rate,
     unit_rates,
 )
-from runmanager.results.load.run_summary import measured_epochs
-from runmanager.results.table_model.columns import FIXED_COLUMNS, OUTCOMES
-from runmanager.results.table_model.logged_columns import LoggedColumns, logged_columns
+from runmanager.results.table_model.columns import FIXED_COLUMNS, LoggedColumns, logged_columns
 from runmanager.text import pluralize
 
 __all__ = [
@@ -35,18 +35,15 @@ __all__ = [
     "final_metrics",
     "import_optional",
     "names_elsewhere",
+    "run_facts",
     "run_fingerprint",
     "summary_values",
     "sync_runs",
 ]
 
-_EPOCH_METRICS = (
-    *("loss", "accuracy", "val_loss", "val_accuracy", "epoch_seconds", "wall_seconds", "run_seconds"),
-    *("samples_per_second", *(f"{phase}_seconds" for phase in PHASES)),
-)
+_EPOCH_METRICS = named(each for each in MEASUREMENTS if each.is_of_epochs)
 """The fixed metrics exported for each epoch, by the column names of epochs.csv."""
 
-_RUN_METRICS = ("num_parameters", "peak_memory_bytes")
 _RUN_FACTS = ("folder", "deviations")  # names of exported values of a whole run that have no column
 _MAX_NAMED = 10
 
@@ -173,7 +170,7 @@ def exported_metrics(run: StoredRun) -> list[str]:
     """The names of all metrics that are exported of a run."""
     names = exported_names(run)
     in_columns = [name for name in run.record.summary or {} if name in OUTCOMES]
-    return [*_EPOCH_METRICS, *_RUN_METRICS, *in_columns, *names.metrics.values(), *names.rates.values()]
+    return [*_EPOCH_METRICS, *named(RUN_FACTS), *in_columns, *names.metrics.values(), *names.rates.values()]
 
 
 def epoch_metrics(epoch: EpochRecord, names: LoggedColumns) -> dict[str, float]:
@@ -195,6 +192,11 @@ def summary_values(run: StoredRun, names: LoggedColumns) -> dict[str, float | No
     """The metrics of a run's summary, which no epoch has: those that its program returned or printed, for example."""
     in_columns = {name: value for name, value in (run.record.summary or {}).items() if name in OUTCOMES}
     return in_columns | {names.metrics[name]: value for name, value in summary_metrics(run.record).items()}
+
+
+def run_facts(run: StoredRun) -> dict[str, float | None]:
+    """The numbers that are not those of epochs: parameters, memory."""
+    return {name: getattr(run.record, name) for name in named(RUN_FACTS)}
 
 
 def sync_runs(

@@ -18,6 +18,7 @@ from runmanager.results.export.incremental import (
     exported_names,
     import_optional,
     names_elsewhere,
+    run_facts,
     run_fingerprint,
     summary_values,
     sync_runs,
@@ -119,8 +120,7 @@ def _write(client: Any, experiment: str, run: StoredRun, elsewhere: NamesElsewhe
         for name, value in epoch_metrics(epoch, names).items()
     ]
     last, end = run.epochs[-1].epoch if run.epochs else 0, _milliseconds(record.ended_at or record.started_at)
-    facts = {"num_parameters": record.num_parameters, "peak_memory_bytes": record.peak_memory_bytes}
-    run_metrics: dict[str, float | None] = {**facts, **summary_values(run, names)}
+    run_metrics = run_facts(run) | summary_values(run, names)
     metrics += [
         Metric(elsewhere.metrics[name], value, end, last) for name, value in run_metrics.items() if value is not None
     ]

@@ -18,6 +18,7 @@ from runmanager.results.export.incremental import (
     final_metrics,
     import_optional,
     names_elsewhere,
+    run_facts,
     run_fingerprint,
     sync_runs,
 )
@@ -105,8 +106,7 @@ def _write(wandb: Any, project: str, run: StoredRun, folder: Path, elsewhere: Na
     summary = {
         "status": record.status.value,
         "reason": record.reason.value if record.reason else None,
-        "num_parameters": record.num_parameters,
-        "peak_memory_bytes": record.peak_memory_bytes,
+        **run_facts(run),
         "folder": str(run.paths.root.resolve()),
         "deviations": "\n".join(record.deviations) or None,
     }

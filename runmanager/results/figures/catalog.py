@@ -9,7 +9,7 @@ from runmanager.results.compare.comparison_table import ComparisonTable
 from runmanager.results.figures.axes import set_number_scale
 from runmanager.results.figures.figure import SweepFigure, numbered_names
 from runmanager.results.figures.learning_curves import learning_curve_figures
-from runmanager.results.figures.paired_rounds import round_figures
+from runmanager.results.figures.paired_rounds import Rounds, round_figures
 from runmanager.results.figures.parallel_coordinates import parallel_figures
 from runmanager.results.figures.phase_bars import phase_figures
 from runmanager.results.figures.speedups import speedup_figures
@@ -17,7 +17,6 @@ from runmanager.results.figures.style import GREY, add_legend_below, label_text,
 from runmanager.results.figures.throughput import throughput_figures
 from runmanager.results.figures.throughput_by_axis import throughput_by_axis_figures
 from runmanager.results.findings.crossover import Crossover, crossover_lines
-from runmanager.results.findings.paired_rounds import Rounds
 from runmanager.results.table_model.columns import Table
 from runmanager.results.table_model.formatting import number
 from runmanager.results.tables.omitted_rows import without_shorter_runs

@@ -1,4 +1,4 @@
-"""A figure of a sweep with its texts, rendered as SVG or PNG, and helpers for captions."""
+"""A figure of a sweep with its texts, rendered as SVG or PNG, helpers for captions, and the cells that figures show."""
 
 import io
 import re
@@ -7,24 +7,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
+from runmanager.records.run.status import Status
 from runmanager.results.figures.style import PAGE, TEXT, fixed_style, shades, shades_on_dark
-from runmanager.text import printable
+from runmanager.results.findings.comparison_findings import named_settings
+from runmanager.results.stats.descriptive import mean
+from runmanager.results.table_model.columns import Row, Table
+from runmanager.results.tables.seeds import seed_groups
+from runmanager.text import pluralize, printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "FIGURE_FORMATS",
-    "FigureFormat",
-    "SweepFigure",
-    "inline_svg",
-    "join_names",
-    "numbered_names",
-    "render",
-    "sample_evenly",
-    "sample_note",
-    "top_note",
+    *("FIGURE_FORMATS", "FigureFormat", "GridCell", "SweepFigure", "grid_cells", "inline_svg", "join_names"),
+    *("numbered_names", "render", "sample_evenly", "sample_note", "top_note", "varying_columns"),
 ]
+
 
 _T = TypeVar("_T")
 
@@ -140,3 +138,49 @@ def join_names(names: Sequence[str]) -> str:
 def numbered_names(name: str, figures: Sequence[Any]) -> list[str]:
     """Names for several figures of one kind: `rounds`, `rounds-2`, `rounds-3`."""
     return [name if number == 1 else f"{name}-{number}" for number in range(1, len(figures) + 1)]
+
+
+@dataclass(frozen=True)
+class GridCell:
+    """The rows of the results table that differ only in the seed."""
+
+    label: str
+    rows: Sequence[Row]
+
+    @property
+    def finished(self) -> list[Row]:
+        """The rows of finished runs."""
+        return [row for row in self.rows if row["status"] == Status.FINISHED]
+
+    def mean(self, column: str) -> float | None:
+        """The mean of a measured column over the finished runs that have it."""
+        return self.mean_of(lambda row: row[column])
+
+    def mean_of(self, value_of: Callable[[Row], float | None]) -> float | None:
+        """The mean of a value of each row over the finished runs that have it."""
+        known = [value for row in self.finished if (value := value_of(row)) is not None]
+        return mean(known) if known else None
+
+    def has(self, setting: str) -> bool:
+        """Whether the cell has the setting, possibly set to null."""
+        return setting not in self.rows[0].absent_settings
+
+    def value(self, setting: str) -> Any:
+        """The value of a setting in all runs of the cell."""
+        return self.rows[0][setting]
+
+
+def varying_columns(results: Table) -> list[str]:
+    """The columns of the settings that differ between runs, without the seed."""
+    return [name for name in results.settings if name in results.shown and name not in results.seeds]
+
+
+def grid_cells(results: Table) -> list[GridCell]:
+    """All cells in the order of their first rows."""
+    return [GridCell(_label(rows, results), rows) for rows in seed_groups(results)]
+
+
+def _label(rows: Sequence[Row], results: Table) -> str:
+    """The settings that distinguish a cell; for a single cell, the run's name or the number of seeds."""
+    settings = named_settings(rows[0], results, without=results.seeds)
+    return settings or (str(rows[0]["run"]) if len(rows) == 1 else pluralize(len(rows), "seed"))

@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Any
 from runmanager.records.settings.values import hashable
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.figures.axes import is_drawable, is_log_spaced, is_numeric, needs_log_scale
-from runmanager.results.figures.cell_grid import GridCell, grid_cells, varying_columns
-from runmanager.results.figures.figure import SweepFigure, join_names, sample_evenly, sample_note
+from runmanager.results.figures.figure import (
+    GridCell,
+    SweepFigure,
+    grid_cells,
+    join_names,
+    sample_evenly,
+    sample_note,
+    varying_columns,
+)
 from runmanager.results.figures.style import (
     PAGE,
     TEXT,
@@ -24,8 +31,7 @@ from runmanager.results.figures.style import (
 from runmanager.results.findings.outcomes import outcomes
 from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.table_model.columns import Row, Table, setting_name
-from runmanager.results.table_model.formatting import number
-from runmanager.results.table_model.headings import metric_in_words
+from runmanager.results.table_model.formatting import metric_in_words, number
 from runmanager.results.tables.sorting import sorted_values
 from runmanager.text import format_value, pluralize
 

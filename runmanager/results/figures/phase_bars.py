@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from runmanager.records.run.run_record import PHASES
 from runmanager.results.figures.axes import needs_log_scale, set_number_scale
-from runmanager.results.figures.cell_grid import GridCell, grid_cells
-from runmanager.results.figures.figure import SweepFigure, join_names, sample_evenly, sample_note
+from runmanager.results.figures.figure import GridCell, SweepFigure, grid_cells, join_names, sample_evenly, sample_note
 from runmanager.results.figures.style import GREY, MAX_ROWS, PAGE, add_legend_below, new_row_figure, series_style
-from runmanager.results.table_model.columns import PHASE_COLUMNS, Table
+from runmanager.results.table_model.columns import Table
 from runmanager.results.table_model.formatting import number
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def phase_figures(results: Table) -> list[SweepFigure]:
 
 
 def _bar(cell: GridCell) -> _Bar | None:
-    means = {phase: cell.mean(column) for phase, column in zip(PHASES, PHASE_COLUMNS, strict=True)}
+    means = {phase: cell.mean(f"{phase}_seconds") for phase in PHASES}
     seconds = {phase: mean for phase, mean in means.items() if mean is not None}
     wall_seconds = cell.mean("wall_seconds") or 0.0
     rest = wall_seconds - sum(seconds.values())

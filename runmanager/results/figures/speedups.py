@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from runmanager.results.compare.comparison_side import label_of
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
-from runmanager.results.compare.verdict import AHEAD, BEHIND, DIFFERENT, INCONCLUSIVE, NO_DIFFERENCE, VERDICTS
+from runmanager.results.compare.verdict import VERDICTS
 from runmanager.results.figures.axes import set_number_scale
 from runmanager.results.figures.figure import SweepFigure, sample_evenly, sample_note
 from runmanager.results.figures.style import GREY, MAX_ROWS, add_legend_below, new_row_figure, series_style, wrapped
@@ -20,18 +20,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["VERDICT_MARKS", "effect_limits", "measured_pairs", "speedup_figures"]
+__all__ = ["VERDICT_COLOURS", "effect_limits", "measured_pairs", "speedup_figures"]
 
 _LABEL_CHARACTERS = 40  # of the x label, as the row labels make the frame narrow
 _MAX_REACH = 10.0  # of a ratio's interval, in times the outermost ratios: few runs give limits that hide all others
 
-VERDICT_MARKS = {
-    **dict.fromkeys(AHEAD, (series_style(0).colour, ">")),
-    **dict.fromkeys(BEHIND, (series_style(3).colour, "<")),
-    NO_DIFFERENCE: (GREY, "o"),
-    INCONCLUSIVE: (GREY, "d"),
+VERDICT_COLOURS = {
+    verdict: GREY if look.colour is None else series_style(look.colour).colour for verdict, look in VERDICTS.items()
 }
-"""By verdict: its colour, and a marker that points to the side of its interval."""
 
 
 def speedup_figures(comparison: ComparisonTable) -> list[SweepFigure]:
@@ -133,8 +129,8 @@ def _draw(rows: Sequence[ComparisonRow], labels: Sequence[str]) -> "Figure":
     for at, row in enumerate(rows):
         if row.effect is not None and (reach := row.effect.tolerance):
             axes.barh(at, 2 * reach, left=no_effect - reach, height=1.0, color=GREY, alpha=0.25, linewidth=0)
-    for verdict, (colour, marker) in VERDICT_MARKS.items():
-        _draw_verdict(axes, rows, verdict, colour, marker)
+    for verdict in VERDICTS:
+        _draw_verdict(axes, rows, verdict)
     if _exceeds_limits(rows):
         axes.set_xlim(*effect_limits(rows))
     set_number_scale(axes, "x", log=not is_difference)
@@ -143,13 +139,14 @@ def _draw(rows: Sequence[ComparisonRow], labels: Sequence[str]) -> "Figure":
     return figure
 
 
-def _draw_verdict(axes: "Axes", rows: Sequence[ComparisonRow], verdict: str, colour: str, marker: str) -> None:
+def _draw_verdict(axes: "Axes", rows: Sequence[ComparisonRow], verdict: str) -> None:
     """Draw the pairs of one verdict together, so that the legend has it once."""
     at = [place for place, row in enumerate(rows) if row["verdict"] == verdict]
     if at:
         values = [rows[place][rows[0].metric.effect] for place in at]
         below = [max(0.0, value - rows[place]["ci_low"]) for place, value in zip(at, values, strict=True)]
         above = [max(0.0, rows[place]["ci_high"] - value) for place, value in zip(at, values, strict=True)]
-        drawn = axes.errorbar(values, at, xerr=[below, above], fmt=marker, color=colour, capsize=3, label=verdict)
-        if verdict not in DIFFERENT:
+        look, colour = VERDICTS[verdict], VERDICT_COLOURS[verdict]
+        drawn = axes.errorbar(values, at, xerr=[below, above], fmt=look.mark, color=colour, capsize=3, label=verdict)
+        if look.is_hollow:
             drawn.lines[0].set_markerfacecolor("none")

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.figures.axes import needs_log_scale, set_number_scale
-from runmanager.results.figures.cell_grid import GridCell, grid_cells
-from runmanager.results.figures.figure import SweepFigure, sample_evenly, top_note
+from runmanager.results.figures.figure import GridCell, SweepFigure, grid_cells, sample_evenly, top_note
 from runmanager.results.figures.style import MAX_ROWS, add_legend_below, label_text, new_row_figure, series_style
 from runmanager.results.stats.descriptive import mean, quantile
 from runmanager.results.table_model.columns import Table

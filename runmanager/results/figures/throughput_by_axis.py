@@ -10,8 +10,7 @@ from runmanager.records.settings.values import hashable
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.comparison_side import label_of
 from runmanager.results.figures.axes import AxisPositions, is_numeric, needs_log_scale, set_number_scale
-from runmanager.results.figures.cell_grid import GridCell, grid_cells, varying_columns
-from runmanager.results.figures.figure import SweepFigure, join_names
+from runmanager.results.figures.figure import GridCell, SweepFigure, grid_cells, join_names, varying_columns
 from runmanager.results.figures.style import add_legend_below, label_text, new_figure, series_style, wrapped
 from runmanager.results.stats.descriptive import quantile
 from runmanager.results.stats.effects import typical_interval

@@ -10,12 +10,12 @@ from statistics import NormalDist
 from typing import Any
 
 from runmanager.errors import UsageError
+from runmanager.records.run.measurement import OUTCOMES
 from runmanager.records.settings.values import hashable
 from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.comparison_side import Side
-from runmanager.results.compare.comparison_table import MeasuredEffect
-from runmanager.results.compare.options import CompareOptions
+from runmanager.results.compare.comparison_table import CompareOptions, MeasuredEffect
 from runmanager.results.compare.verdict import DIFFERENT, NOT_MEASURED, Judgement, judge
 from runmanager.results.load.cells import Cell, Cells, gather_cells
 from runmanager.results.load.contention import contention, exposure_of
@@ -33,8 +33,7 @@ from runmanager.results.stats.descriptive import median
 from runmanager.results.stats.effects import error_of_first
 from runmanager.results.stats.noise_model import critical_value
 from runmanager.results.stats.samples import make_sample
-from runmanager.results.table_model.columns import OUTCOMES, setting_name
-from runmanager.results.table_model.directions import Directions
+from runmanager.results.table_model.columns import Directions, setting_name
 from runmanager.results.table_model.formatting import Spread
 from runmanager.text import format_value, printable_line
 from runmanager.validation import fault

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.reader import StoredRun
+from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.compare.matched_pairs import Matches
-from runmanager.results.compare.options import CompareOptions
 from runmanager.results.findings.roofline import WorkKind, full_batches, num_devices, work_of
 from runmanager.results.load.run_summary import measured_epochs
 from runmanager.results.stats.descriptive import median

@@ -4,12 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from runmanager.records.run.measurement import OUTCOMES
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.metrics.metric import Metric
 from runmanager.results.metrics.metric_lookup import default_metrics, find_metric, requested_metric
-from runmanager.results.table_model.columns import OUTCOMES, Row, Table
+from runmanager.results.table_model.columns import Row, Table
 from runmanager.results.table_model.formatting import Spread
 
 __all__ = ["Outcome", "outcomes"]

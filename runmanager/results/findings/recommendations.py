@@ -9,8 +9,7 @@ from runmanager.records.run.status import Reason, Status
 from runmanager.records.storage.reader import StoredRun
 from runmanager.records.sweep.lookup import OUTPUT_ROOT, command_on
 from runmanager.results.compare.comparability import TOO_FEW_EPOCHS
-from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
-from runmanager.results.compare.options import CompareOptions, enough_seeds
+from runmanager.results.compare.comparison_table import CompareOptions, ComparisonRow, ComparisonTable, enough_seeds
 from runmanager.results.compare.verdict import INCONCLUSIVE
 from runmanager.results.findings.answer_sentences import best_row, finished_cells
 from runmanager.results.table_model.columns import Row, Table, setting_name

@@ -13,9 +13,8 @@ from runmanager.results.load.cells import gather_cells
 from runmanager.results.metrics.logged_metrics import unit_rate_metric
 from runmanager.results.metrics.metric import THROUGHPUT
 from runmanager.results.stats.descriptive import median
-from runmanager.results.table_model.columns import MISSING, Row, Table, column_of
+from runmanager.results.table_model.columns import MISSING, Row, Table, column_of, rate_name
 from runmanager.results.table_model.formatting import with_unit_prefix
-from runmanager.results.table_model.logged_columns import rate_name
 
 __all__ = ["Work", "WorkKind", "full_batches", "num_devices", "roofline_lines", "roofline_rows", "work_of"]
 

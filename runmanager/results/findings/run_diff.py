@@ -9,13 +9,10 @@ import msgspec
 from runmanager.records.run.environment_changes import changed_files
 from runmanager.records.run.run_record import Environment
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.load.logged_values import last_metrics
-from runmanager.results.load.run_summary import SUMMARY_COLUMNS, logged_values, summarize_run
-from runmanager.results.table_model.columns import MISSING
-from runmanager.results.table_model.environment_text import CODE, MACHINE, PYTHON
+from runmanager.results.load.run_summary import SUMMARY_COLUMNS, last_metrics, logged_values, summarize_run
+from runmanager.results.table_model.columns import MISSING, rate_name
 from runmanager.results.table_model.formatting import human
-from runmanager.results.table_model.logged_columns import rate_name
-from runmanager.results.table_model.sections import Section
+from runmanager.results.table_model.sections import CODE, MACHINE, PYTHON, Section
 from runmanager.text import format_value
 
 __all__ = ["Difference", "diff_environments", "diff_runs", "difference_sections", "difference_to_json"]

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from runmanager.records.storage.reader import SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.comparison_side import Side
+from runmanager.results.compare.comparison_table import ANY_AXIS, CompareOptions, enough_seeds
 from runmanager.results.compare.matched_pairs import Match, Matches, match_sides
-from runmanager.results.compare.options import ANY_AXIS, CompareOptions, enough_seeds
 from runmanager.results.compare.sweep_question import other_metric, was_timed
 from runmanager.results.compare.verdict import detectable_text, residuals_of_pairs, took_turns
 from runmanager.results.findings.recommendations import MIN_EPOCHS

@@ -6,16 +6,15 @@ from typing import Any
 
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths
+from runmanager.records.settings.signature import CHANGED_DEFAULTS
 from runmanager.records.settings.values import hashable
 from runmanager.records.storage.reader import SweepContents
-from runmanager.records.sweep.changed_defaults import CHANGED_DEFAULTS
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.cell_pairing import Axis, Pair, pair_cells
 from runmanager.results.compare.comparison import compare_matches
 from runmanager.results.compare.comparison_side import Side, label_of
-from runmanager.results.compare.comparison_table import ComparisonTable
+from runmanager.results.compare.comparison_table import CompareOptions, ComparisonTable
 from runmanager.results.compare.matched_pairs import Match, Matches
-from runmanager.results.compare.options import CompareOptions
 from runmanager.results.load.cells import Cell, Cells, gather_cells, independent_settings
 from runmanager.results.load.loader import read_results
 from runmanager.results.metrics.metric import Metric

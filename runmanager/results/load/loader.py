@@ -30,8 +30,14 @@ from runmanager.records.storage.reader import (
     readable_names,
 )
 from runmanager.records.sweep.sweep_record import SweepRecord, read_sweep_record
-from runmanager.results.load.logged_values import LoggedNames, LoggedNamesTable
-from runmanager.results.load.run_summary import RunSummary, SweepSummary, planned_signatures, summarize_run
+from runmanager.results.load.run_summary import (
+    LoggedNames,
+    LoggedNamesTable,
+    RunSummary,
+    SweepSummary,
+    planned_signatures,
+    summarize_run,
+)
 from runmanager.results.load.summary_cache import CachedRun, RunStamps, is_settled, read_cache, stamps_of, write_cache
 
 __all__ = ["CachedReader", "read_results", "read_summary"]

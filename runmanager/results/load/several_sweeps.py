@@ -1,4 +1,4 @@
-"""Reading several sweeps for one table: each with a name that tells it from the others."""
+"""All sweeps below a folder, and several of them read for one table: each with a name that tells it from the others."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -8,15 +8,17 @@ from typing import Any
 
 import msgspec
 
+from runmanager.records.files.folders import folders_below
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.settings.values import differing_settings
-from runmanager.records.storage.reader import Damage, StoredRun
+from runmanager.records.storage.reader import Damage, StoredRun, run_names
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.load.cells import Cell, Cells, CellsWith, CellWith, gather_cells
 from runmanager.results.load.loader import read_results, read_summary
 from runmanager.results.load.run_summary import RunSummary, SweepSummary
 
-__all__ = ["SWEEP", "NamedSweep", "cells_of_sweeps", "common_root", "name_sweeps", "read_sweeps"]
+__all__ = ["SWEEP", "NamedSweep", "cells_of_sweeps", "common_root", "find_sweeps", "name_sweeps", "read_sweeps"]
+
 
 SWEEP = "sweep"
 """The column, and for the best cell the setting, with the name of a row's sweep."""
@@ -90,3 +92,22 @@ def common_root(sweeps: Sequence[SweepPaths]) -> Path:
     """Return the folder that all these sweeps are in, relative to the current one where it is below that."""
     common = Path(os.path.commonpath([each.root.absolute().parent for each in sweeps]))
     return common.relative_to(Path.cwd()) if common.is_relative_to(Path.cwd()) else common
+
+
+def find_sweeps(root: Path, notes: list[str]) -> list[SweepPaths]:
+    """Return the sweeps below a folder, or the folder itself if it is one, by name; hidden folders are not searched.
+
+    `notes` gets a line for each folder that cannot be read.
+    """
+    found: list[SweepPaths] = []
+    for folder, subfolders, files in folders_below(root, notes):
+        paths = SweepPaths(folder)
+        if paths.record.name in files or (paths.runs.name in subfolders and _has_records(paths)):
+            found.append(paths)
+            subfolders.clear()  # a sweep holds no other
+    return found
+
+
+def _has_records(paths: SweepPaths) -> bool:
+    """Whether a `runs` folder is one of ours: other programs have such folders too."""
+    return any(paths.run(name).record.exists() for name in run_names(paths))

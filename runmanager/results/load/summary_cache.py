@@ -21,8 +21,7 @@ from runmanager.records.files.file_errors import UNREADABLE
 from runmanager.records.files.paths import EPOCHS, RECORD, SweepPaths
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.load.logged_values import LoggedNames, LoggedNamesTable
-from runmanager.results.load.run_summary import RunSummary
+from runmanager.results.load.run_summary import LoggedNames, LoggedNamesTable, RunSummary
 
 __all__ = ["CachedRun", "RunStamps", "SummaryMemory", "is_settled", "read_cache", "stamps_of", "write_cache"]
 

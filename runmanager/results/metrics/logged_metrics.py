@@ -6,7 +6,7 @@ from itertools import accumulate
 
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.load.logged_values import (
+from runmanager.results.load.run_summary import (
     last_with_outcome,
     metric_names,
     summary_metrics,

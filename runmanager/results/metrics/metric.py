@@ -4,15 +4,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from runmanager.records.run.measurement import Effect
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.turn_record import Turn
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.table_model.columns import COMPARISON_COLUMNS
 from runmanager.results.table_model.formatting import human
 
-__all__ = ["LAST", "THROUGHPUT", "At", "Effect", "Metric"]
+__all__ = ["LAST", "THROUGHPUT", "At", "Metric"]
 
-Effect = Literal["speedup", "ratio", "difference"]
 At = Literal["last", "best"]
 LAST: At = "last"
 """The epoch whose value counts for a run, where another one is not requested."""

@@ -5,8 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from runmanager.errors import UsageError
+from runmanager.records.run.measurement import COMPARED, LOSSES, OUTCOMES, Measurement, Taken, named
+from runmanager.records.run.metric_direction import MAX
 from runmanager.records.run.metric_names import by_preference
+from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
+from runmanager.records.settings.signature import LATER
+from runmanager.records.settings.values import flatten
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.load.run_summary import OVERALL_RATE, measured_epochs, overall_rate
 from runmanager.results.metrics.logged_metrics import (
@@ -18,28 +23,20 @@ from runmanager.results.metrics.logged_metrics import (
     time_to_accuracy,
     unit_rate_metric,
 )
-from runmanager.results.metrics.loss_functions import OF_THE_LOSS, loss_functions
 from runmanager.results.metrics.metric import LAST, THROUGHPUT, At, Metric
-from runmanager.results.table_model.columns import OUTCOMES
-from runmanager.results.table_model.directions import Directions
-from runmanager.results.table_model.logged_columns import LoggedColumns, logged_columns
+from runmanager.results.table_model.columns import Directions, LoggedColumns, logged_columns
+from runmanager.text import format_value
 from runmanager.validation import did_you_mean, fault
 
 __all__ = [
-    *("MEMORY", "METRIC_NAMES", "RUN_TIME", "SPEEDS"),
-    *("any_direction", "default_metrics", "find_metric", "finished_without_metrics", "has_metrics"),
-    *("known_metrics", "printed_notes"),
-    *("recorded_names", "requested_metric", "undirected_names"),
+    *("METRIC_NAMES", "RUN_TIME", "SPEEDS", "any_direction", "default_metrics", "find_metric"),
+    *("finished_without_metrics", "has_metrics", "known_metrics", "loss_functions", "printed_notes"),
+    "recorded_names",
+    *("requested_metric", "undirected_names"),
 ]
 
+
 _TIME_TO_ACCURACY = "time_to_accuracy"
-
-
-def _each_epoch(name: str, *, more_is_better: bool) -> Metric:
-    def values(run: StoredRun) -> list[float]:
-        return [value for epoch in run.epochs if not epoch.warmup and (value := getattr(epoch, name))]
-
-    return Metric(name, "speedup", values, True, more_is_better, f"no {name}")
 
 
 def _run_time(run: StoredRun) -> list[float]:
@@ -51,31 +48,37 @@ def _run_time(run: StoredRun) -> list[float]:
     return [seconds - (run.record.measurements.compile_seconds or 0.0)] if seconds else []
 
 
-def _peak_memory(run: StoredRun) -> list[float]:
-    return [run.record.peak_memory_bytes] if run.record.peak_memory_bytes else []
-
-
 def _overall(run: StoredRun) -> list[float]:
     rate = overall_rate(measured_epochs(run))
     return [] if rate is None else [rate]
 
 
-OVERALL_THROUGHPUT = Metric(OVERALL_RATE, "speedup", _overall, False, True, f"no {OVERALL_RATE}")
-RUN_TIME = Metric("run_seconds", "speedup", _run_time, False, False, "no run_seconds")
-MEMORY = Metric("peak_memory_bytes", "ratio", _peak_memory, False, False, "no peak_memory_bytes")
+_COMPUTED = {OVERALL_RATE: _overall, "run_seconds": _run_time}
 
-SPEEDS = (
-    *(THROUGHPUT, OVERALL_THROUGHPUT, _each_epoch("epoch_seconds", more_is_better=False)),
-    *(_each_epoch("wall_seconds", more_is_better=False), RUN_TIME),
-)
+
+def _metric_of(measured: Measurement) -> Metric:
+    """Return the metric of what has a value for each measured epoch, or one for the run."""
+    name, is_per_epoch = measured.name, measured.taken is Taken.MEDIAN
+
+    def of_epochs(run: StoredRun) -> list[float]:
+        return [value for epoch in run.epochs if not epoch.warmup and (value := getattr(epoch, name))]
+
+    def of_record(run: StoredRun) -> list[float]:
+        return [value] if (value := getattr(run.record, name)) else []
+
+    values = _COMPUTED.get(name, of_epochs if is_per_epoch else of_record)
+    return Metric(name, measured.effect, values, is_per_epoch, measured.better == MAX, f"no {name}")
+
+
+_PLAIN_METRICS = named(COMPARED)
+"""The metrics that any run may have."""
+
+_BY_NAME = {each.name: _metric_of(each) for each in COMPARED if each.name not in OUTCOMES}
+_BY_NAME[THROUGHPUT.name] = THROUGHPUT
+SPEEDS = tuple(metric for metric in _BY_NAME.values() if metric.effect == "speedup")
 """Throughput and times."""
 
-_BY_NAME = {metric.name: metric for metric in (*SPEEDS, MEMORY)}
-_PLAIN_METRICS: Sequence[str] = (
-    *(metric.name for metric in SPEEDS),
-    *("accuracy", "val_accuracy", "loss", "val_loss", MEMORY.name),
-)
-"""The metrics that any run may have."""
+RUN_TIME = _BY_NAME["run_seconds"]
 
 METRIC_NAMES: Sequence[str] = (*_PLAIN_METRICS, f"{_TIME_TO_ACCURACY}=SHARE")
 
@@ -137,7 +140,7 @@ def default_metrics(runs: Sequence[StoredRun]) -> Iterator[str]:
     directions = Directions.of_runs(runs)
 
     def counts(column: str, name: str) -> bool:
-        return directions.known(name) is not None and (column not in OF_THE_LOSS or len(_losses(runs)) < 2)
+        return directions.known(name) is not None and (column not in LOSSES or len(_losses(runs)) < 2)
 
     first = [name for name in by_preference(OUTCOMES) if name.startswith("val_")]
     yield from (name for name in first if counts(name, name))
@@ -248,3 +251,23 @@ def printed_notes(name: str, runs: Sequence[StoredRun]) -> list[str]:
     """Say that a metric which decides something was printed, where runs have it from nowhere else."""
     is_printed = any((run.record.origins or {}).get(name) == "printed" for run in runs)
     return [f"{name} is what the program printed; it did not log it."] if is_printed else []
+
+
+_TARGET = "_target_"
+
+
+def loss_functions(records: Sequence[RunRecord]) -> list[str]:
+    """Return the distinct losses of runs as texts: the target, and in brackets its settings.
+
+    Runs of programs that do not set a loss by its target have the one of the built-in job's default.
+    """
+    settings = {id(loss): loss for record in records if (loss := record.config.get("loss")) is not None}
+    texts = {_text(loss): None for loss in settings.values() if isinstance(loss, Mapping) and _TARGET in loss}
+    if texts and any("loss" not in record.config for record in records):
+        texts.setdefault(str(LATER[f"loss.{_TARGET}"]), None)
+    return list(texts)
+
+
+def _text(loss: Mapping[str, object]) -> str:
+    others = [f"{name}={format_value(value)}" for name, value in sorted(flatten(loss).items()) if name != _TARGET]
+    return f"{loss[_TARGET]}({', '.join(others)})" if others else str(loss[_TARGET])

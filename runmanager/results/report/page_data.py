@@ -8,25 +8,25 @@ from typing import Any
 
 import msgspec
 
+from runmanager.records.run.measurement import OUTCOMES
 from runmanager.records.run.run_record import EpochRecord, counted_word
 from runmanager.records.storage.reader import StoredRun
 from runmanager.records.sweep.sweep_record import SweepRecord
+from runmanager.results.compare.verdict import VERDICTS
 from runmanager.results.figures.axes import is_drawable
-from runmanager.results.figures.cell_grid import grid_cells, varying_columns
-from runmanager.results.figures.figure import sample_evenly
+from runmanager.results.figures.figure import grid_cells, sample_evenly, varying_columns
 from runmanager.results.figures.learning_curves import METRIC_LABELS
-from runmanager.results.figures.speedups import VERDICT_MARKS, effect_limits, measured_pairs
+from runmanager.results.figures.speedups import VERDICT_COLOURS, effect_limits, measured_pairs
 from runmanager.results.figures.style import series_style, shades, shades_on_dark
 from runmanager.results.figures.throughput import rate_quartiles
 from runmanager.results.findings.outcomes import outcomes
-from runmanager.results.load.logged_values import metric_names
+from runmanager.results.load.run_summary import metric_names
 from runmanager.results.metrics.metric_lookup import SPEEDS
 from runmanager.results.program_files.metric_curves import metrics_by_step
 from runmanager.results.report.run_details import tail
 from runmanager.results.sweep_snapshot import SweepSnapshot
-from runmanager.results.table_model.columns import OUTCOMES, Row, Table, effect_column
-from runmanager.results.table_model.directions import Directions
-from runmanager.results.table_model.headings import in_figures, metric_in_words
+from runmanager.results.table_model.columns import Directions, Row, Table, effect_column
+from runmanager.results.table_model.formatting import in_figures, metric_in_words
 from runmanager.results.tables.omitted_rows import without_shorter_runs
 from runmanager.text import format_value, printable, printable_line, printable_value, shell_command
 
@@ -377,7 +377,10 @@ def _styles() -> dict[str, Any]:
     styles = [series_style(index) for index in range(_NUM_STYLES)]
     return {
         "series": [{"colour": style.colour, "marker": style.marker, "dash": style.dash} for style in styles],
-        "verdicts": {verdict: {"colour": colour, "marker": mark} for verdict, (colour, mark) in VERDICT_MARKS.items()},
+        "verdicts": {
+            verdict: {"colour": VERDICT_COLOURS[verdict], "marker": look.mark, "isHollow": look.is_hollow}
+            for verdict, look in VERDICTS.items()
+        },
         "shades": shades(),
         "shadesOnDark": shades_on_dark(),
     }

@@ -20,18 +20,16 @@ from runmanager.results.compare.comparison_table import ComparisonTable
 from runmanager.results.figures.figure import SweepFigure, inline_svg
 from runmanager.results.findings.bottleneck import bottleneck_notes
 from runmanager.results.findings.crossover import crossover_lines
-from runmanager.results.findings.headlines import headlines
 from runmanager.results.findings.recommendations import next_steps
 from runmanager.results.findings.roofline import roofline_rows
 from runmanager.results.findings.sample_size import detectable_by_more_runs
-from runmanager.results.report.html_pages import render_template
-from runmanager.results.report.html_table import HtmlTable, build_html_table
+from runmanager.results.report.html_table import HtmlTable, build_html_table, render_template
+from runmanager.results.report.markdown_summary import headlines
 from runmanager.results.report.page_data import encode_page_data, page_data, pair_runs, run_places
 from runmanager.results.sweep_snapshot import SweepSnapshot
 from runmanager.results.table_model.columns import Row, Table
-from runmanager.results.table_model.environment_text import FACTS
-from runmanager.results.table_model.formatting import human
-from runmanager.results.table_model.headings import in_words
+from runmanager.results.table_model.formatting import human, in_words
+from runmanager.results.table_model.sections import FACTS
 from runmanager.results.tables.omitted_rows import pairs_with_answer, without_shorter_runs
 from runmanager.results.tables.results_table import has_times
 from runmanager.results.tables.seeds import collapse_seeds, seed_groups

@@ -11,18 +11,16 @@ import msgspec
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.device_peaks import DevicePeaks
 from runmanager.records.run.environment_changes import describe_attempts, describe_files
-from runmanager.records.run.run_record import PHASES, EpochRecord, RunRecord, counted_word
+from runmanager.records.run.measurement import RUN_FACTS, Measurement, Unit
+from runmanager.records.run.run_record import PHASES, TRAINING_PHASES, EpochRecord, RunRecord, counted_word
 from runmanager.records.storage.reader import StoredRun, read_sweep
 from runmanager.results.findings.roofline import work_of
 from runmanager.results.findings.shared_files import shared_file_lines
-from runmanager.results.load.logged_values import last_metrics, metric_names
-from runmanager.results.load.run_summary import logged_values, measured_epochs
+from runmanager.results.load.run_summary import last_metrics, logged_values, measured_epochs, metric_names
 from runmanager.results.stats.descriptive import median
-from runmanager.results.table_model.environment_text import FACTS
-from runmanager.results.table_model.formatting import human, with_unit_prefix
-from runmanager.results.table_model.headings import in_words
-from runmanager.results.table_model.logged_columns import rate_name
-from runmanager.results.table_model.sections import Section
+from runmanager.results.table_model.columns import rate_name
+from runmanager.results.table_model.formatting import human, in_words, with_unit_prefix
+from runmanager.results.table_model.sections import FACTS, Section
 from runmanager.text import format_value, shell_command
 
 __all__ = ["run_headline", "run_sections", "tail"]
@@ -34,7 +32,6 @@ _ERROR_LINES = 20
 _TAIL_BYTES = 1 << 16
 _CURSOR = re.compile(r"(\n|\r|\x1b\[\d*[AF])")
 _CURSOR_UP = re.compile(r"\x1b\[(\d*)[AF]")
-_TRAINING_PHASES = ("data", "transfer", "compute")
 _EPOCH_COLUMNS = ("epoch", "loss", "accuracy", "val_loss", "val_accuracy", "epoch_seconds")
 
 
@@ -87,15 +84,16 @@ def _run_rows(run: StoredRun) -> list[tuple[str, str]]:
         ("ended", record.ended_at),
         (_records(run), f"{num_done}{planned}"),
         ("seconds", None if record.run_seconds is None else human(record.run_seconds, "run_seconds")),
-        ("parameters", None if record.num_parameters is None else f"{record.num_parameters:,}"),
-        ("peak memory", _bytes(record.peak_memory_bytes)),
+        *((each.heading or each.label, _fact(getattr(record, each.name), each)) for each in RUN_FACTS),
         ("command", shell_command(record.environment.command) or None),
     ]
     return [(name, value) for name, value in rows if value is not None]
 
 
-def _bytes(count: int | None) -> str | None:
-    return None if count is None else human(count, "peak_memory_bytes")
+def _fact(value: float | None, measured: Measurement) -> str | None:
+    if value is None:
+        return None
+    return f"{value:,}" if measured.unit is Unit.COUNT else human(value, measured.name)
 
 
 def _epoch_rows(epochs: Sequence[EpochRecord], counted: str) -> tuple[list[list[str]], list[str]]:
@@ -151,7 +149,7 @@ def _phase_rows(measured: Sequence[EpochRecord]) -> tuple[list[list[str]], list[
 
     wall = median_of("wall_seconds")
     phases = {phase: median_of(f"{phase}_seconds") for phase in PHASES}
-    if all(phases[phase] is None for phase in _TRAINING_PHASES):
+    if all(phases[phase] is None for phase in TRAINING_PHASES):
         phases = {"training": median_of("epoch_seconds"), **phases}
     rows = []
     for phase, seconds in phases.items():

@@ -1,26 +1,24 @@
-"""Values formatted for people: rounded, with units, with the spread over seeds or the number of runs."""
+"""Values formatted for people: rounded, with units, with the spread over seeds; and names of columns in words."""
 
 import math
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
 
+from runmanager.records.run.measurement import MEASUREMENTS, Unit, named
+from runmanager.records.run.status import Reason
 from runmanager.results.stats.descriptive import mean, median
-from runmanager.results.table_model.columns import EFFECTS, MISSING, PHASE_COLUMNS, Row, Table
+from runmanager.results.table_model.columns import EFFECTS, MISSING, Row, Table, setting_name
 from runmanager.text import printable_value
 
 __all__ = [
-    "Median",
-    "Spread",
-    "human",
-    "human_columns",
-    "human_field",
-    "is_number",
-    "number",
-    "with_unit_prefix",
+    *("Median", "Spread", "heading", "human", "human_columns", "human_field", "in_figures", "in_words", "is_number"),
+    *("metric_in_words", "number", "with_unit_prefix"),
 ]
 
-_ACCURACIES = ("accuracy", "val_accuracy")
+
+_ACCURACIES = named(each for each in MEASUREMENTS if each.unit is Unit.FRACTION)
 _BYTES = "_bytes"
 _SHARE = "_share"
 _LARGEST = sys.float_info.max  # a whole number may be larger
@@ -171,9 +169,8 @@ def _with_deviation(mean: str, value: Spread) -> str:
 
 # Settings are shown exactly; only measurements are rounded.
 _MEASURED = frozenset(
-    {"loss", "val_loss", "epoch_seconds", "epoch_seconds_iqr", "wall_seconds", "run_seconds", "samples_per_second"}
-    | {"overall_samples_per_second"}
-    | {*PHASE_COLUMNS, *EFFECTS, "ci_low", "ci_high", "baseline_samples_per_second", "candidate_samples_per_second"}
+    {*named(each for each in MEASUREMENTS if each.unit in (Unit.LOSS, Unit.SECONDS, Unit.RATE)), *EFFECTS}
+    | {"ci_low", "ci_high", "baseline_samples_per_second", "candidate_samples_per_second"}
     | {"baseline_value", "candidate_value"}
 )
 
@@ -205,3 +202,60 @@ def number(value: float) -> str:
     """Format three digits, for a description."""
     rounded = float(f"{value:.3g}")
     return f"{rounded:,.0f}" if 100 <= abs(rounded) < _SCIENTIFIC else f"{rounded:g}"
+
+
+_WORDS = {each.name: each.label for each in MEASUREMENTS if each.label}
+_IN_HEADINGS = _WORDS | {
+    **{each.name: each.heading for each in MEASUREMENTS if each.heading},
+    "ci_low": "95% interval from",
+    "ci_high": "95% interval to",
+    "baseline_samples_per_second": "baseline: samples per second",
+    "candidate_samples_per_second": "candidate: samples per second",
+    "flop_per_step": "FLOP per step",
+    "flop_per_second": "FLOP per second",
+    "flop_share": "FLOP, share of the best",
+    "bytes_per_second": "bytes per second",
+    "bytes_share": "bytes, share of the best",
+    "operations_per_step": "operations per step",
+    "operations_per_second": "operations per second",
+    "operations_share": "operations, share of the best",
+}
+_IN_SENTENCES = _WORDS | {reason: reason.replace("_", " ") for reason in Reason if "_" in reason}
+_IN_SENTENCE = re.compile(rf"\b({'|'.join(_IN_SENTENCES)})\b")
+
+
+def heading(column: str, table: Table) -> str:
+    """Return the heading of a table's column: words for what was measured.
+
+    Settings have the name that a command takes, and what other programs measured or logged the name that they gave.
+    """
+    if column in table.settings:
+        return setting_name(column)
+    if column in table.logged or column in table.foreign:
+        return column
+    return _IN_HEADINGS.get(column) or column.removesuffix(_BYTES).replace("_", " ")
+
+
+def in_figures(column: str, table: Table) -> str:
+    """Return the name of a column for figures, whose numbers are without the units that tables print."""
+    text = heading(column, table)
+    return f"{text}, bytes" if column.endswith(_BYTES) and text != column else text
+
+
+def metric_in_words(name: str) -> str:
+    """Return the words for a metric that this program measures; that of another has the name that it gave."""
+    return _WORDS.get(name, name)
+
+
+def in_words(text: str) -> str:
+    """Return a sentence with words in place of reasons and the names of columns.
+
+    Code between backticks is kept, unless it is the name of a column.
+    """
+    parts = re.split(r"(`+[^`]*`+)", text)
+    return "".join(
+        _IN_HEADINGS.get(part.strip("`"), part)
+        if part.startswith("`")
+        else _IN_SENTENCE.sub(lambda name: _IN_SENTENCES[name[0]], part)
+        for part in parts
+    )

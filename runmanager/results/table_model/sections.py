@@ -1,11 +1,11 @@
-"""Titled sections of named values, as aligned text for people."""
+"""Titled sections of named values, as aligned text for people, and the labels of a run's environment."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from runmanager.text import padded, printable, printable_line, text_width
 
-__all__ = ["Section", "format_sections"]
+__all__ = ["CODE", "FACTS", "MACHINE", "PYTHON", "Section", "format_sections"]
 
 
 @dataclass(frozen=True)
@@ -40,3 +40,34 @@ def _section_text(section: Section) -> str:
             *(f"  {printable_line(line.expandtabs())}" for line in section.lines),
         ]
     )
+
+
+MACHINE = (
+    ("host", "Host"),
+    ("cpu_model", "CPU"),
+    ("cores_text", "Cores"),
+    ("torch_threads", "Torch threads"),
+    ("device_name", "Devices used"),
+    ("compute_capability", "Compute capability"),
+    ("driver", "Driver"),
+    ("cuda", "CUDA"),
+    ("cudnn", "cuDNN"),
+    ("cudnn_benchmark", "cuDNN benchmark"),
+    ("cudnn_deterministic", "cuDNN deterministic"),
+    ("tf32_matmul", "TF32 in matrix products"),
+    ("tf32_cudnn", "TF32 in cuDNN"),
+)
+"""The fields of an `Environment` about the machine and its use, each with its label."""
+
+PYTHON = (("python", "Python"),)
+
+CODE = (("commit_text", "Commit"), ("commit_clean", "No uncommitted changes"))
+
+_LOAD = (
+    ("load_at_start", "Load at the start"),
+    ("load_at_end", "Load at the end"),
+    ("steal_share", "CPU time stolen (share)"),
+    ("outside_cpu_share", "CPU time of others (share)"),
+)
+
+FACTS = (*MACHINE, *PYTHON, *CODE, *_LOAD)

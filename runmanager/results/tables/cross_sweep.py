@@ -9,9 +9,16 @@ from runmanager.records.storage.bulk_reading import gc_paused
 from runmanager.results.load.cells import CellsWith
 from runmanager.results.load.run_summary import RunSummary, damage_notes
 from runmanager.results.load.several_sweeps import SWEEP, NamedSweep
-from runmanager.results.table_model.columns import BASE_SETTINGS, RESULT_COLUMNS, Row, Table, column_of
-from runmanager.results.table_model.directions import Directions
-from runmanager.results.table_model.logged_columns import LoggedColumns, logged_columns
+from runmanager.results.table_model.columns import (
+    BASE_SETTINGS,
+    RESULT_COLUMNS,
+    Directions,
+    LoggedColumns,
+    Row,
+    Table,
+    column_of,
+    logged_columns,
+)
 from runmanager.results.tables.labelled import label_notes, labelled
 from runmanager.results.tables.results_table import (
     labels_of,

@@ -5,6 +5,7 @@ from itertools import zip_longest
 from typing import Any
 
 from runmanager.records.files.paths import folder_name
+from runmanager.records.run.measurement import MEASUREMENTS, OUTCOMES, Taken, by_unit, named
 from runmanager.records.run.program_kind import restored_with
 from runmanager.records.run.status import Status
 from runmanager.records.storage.bulk_reading import gc_paused
@@ -14,29 +15,30 @@ from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.caveats import hidden_cost_notes
 from runmanager.results.load.cells import CellsWith, continued_runs, gather_cells
 from runmanager.results.load.contention import contention
-from runmanager.results.load.logged_values import metric_names, unit_names
 from runmanager.results.load.run_summary import (
     OVERALL_RATE,
     SUMMARY_COLUMNS,
     RunSummary,
     SweepSummary,
     damage_notes,
+    metric_names,
     summarize,
+    unit_names,
 )
 from runmanager.results.table_model.columns import (
     BASE_SETTINGS,
     EPOCH_COLUMNS,
     MISSING,
-    OUTCOMES,
     RESULT_COLUMNS,
     RUN_COLUMNS,
+    Directions,
+    LoggedColumns,
     Row,
     Table,
     column_of,
+    logged_columns,
     setting_of,
 )
-from runmanager.results.table_model.directions import Directions
-from runmanager.results.table_model.logged_columns import LoggedColumns, logged_columns
 from runmanager.results.tables.labelled import label_notes, labelled
 from runmanager.text import pluralize
 
@@ -58,10 +60,11 @@ _TIMES_LEGEND = (
     "time settles) do not count."
 )
 _LOGGED_LEGEND = "A logged metric is the value of the last epoch that has it."
-_SHOWN_OUTCOMES = ("status", "reason", "epochs", "accuracy", "val_accuracy", "loss", "val_loss")
-_SHOWN_TIMES = ("epoch_seconds", "samples_per_second")
-_SHOWN_REST = ("peak_memory_bytes", "contended")
-_SHOWN_EPOCHS = ("run", "epoch", "loss", "accuracy", "val_loss", "val_accuracy")
+_SHOWN = [each for each in MEASUREMENTS if each.spare is not None]
+_SHOWN_OUTCOMES = ("status", "reason", "epochs", *named(by_unit(each for each in _SHOWN if each.name in OUTCOMES)))
+_SHOWN_TIMES = named(each for each in _SHOWN if each.taken is Taken.MEDIAN)
+_SHOWN_REST = tuple(name for name in named(_SHOWN) if name not in (*_SHOWN_OUTCOMES, *_SHOWN_TIMES))
+_SHOWN_EPOCHS = EPOCH_COLUMNS[:6]  # up to the outcomes
 _SHOWN_EPOCH_TIMES = ("epoch_seconds", "warmup")
 _MAX_NAMED = 5
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from runmanager.errors import UsageError
+from runmanager.records.run.measurement import LOSSES, MEASUREMENTS, OUTCOMES, named
 from runmanager.records.run.metric_names import by_preference
 from runmanager.records.run.status import Status
-from runmanager.results.metrics.loss_functions import OF_THE_LOSS
-from runmanager.results.table_model.columns import OUTCOMES, Row, Table
+from runmanager.results.table_model.columns import Row, Table
 from runmanager.results.table_model.formatting import Spread, human_columns
 from runmanager.results.tables.labelled import NOTE
 from runmanager.results.tables.seeds import SEEDS
@@ -23,7 +23,7 @@ __all__ = [
 
 _OF_DEVICES = ("device", "device_name")
 OMITTED_FIRST = (
-    *("peak_memory_bytes", "val_loss", "loss", "accuracy", "contended", "epochs"),
+    *named(sorted((each for each in MEASUREMENTS if each.spare), key=lambda each: each.spare or 0)),
     *("candidate_samples_per_second", "baseline_samples_per_second"),
     *("precision", "flop_per_step", "operations_per_step", "operations_per_second", "bytes_per_second"),
 )
@@ -57,7 +57,7 @@ def ranked_column(table: Table) -> str | None:
     asked = [name for name in (f"metrics.{table.metric}", table.metric) if table.metric and name in table.columns]
     of_loss = [name for name in table.settings if name.removeprefix("settings.").partition(".")[0] == "loss"]
     has_several_losses = any(len({sort_key(row[name]) for row in table.rows}) > 1 for name in of_loss)
-    outcomes = [name for name in OUTCOMES if name in table.columns and not (has_several_losses and name in OF_THE_LOSS)]
+    outcomes = [name for name in OUTCOMES if name in table.columns and not (has_several_losses and name in LOSSES)]
     for name in (*asked, *by_preference([*outcomes, *table.logged])):
         if table.directions.known(name) is not None and any(_is_result(row, name) for row in table.rows):
             return name

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.measurement import LOSSES, OUTCOMES
 from runmanager.records.run.metric_names import by_preference
 from runmanager.records.run.status import Status
 from runmanager.records.settings.values import hashable
@@ -18,13 +19,10 @@ from runmanager.results.load.cells import CellsWith, CellWith
 from runmanager.results.load.disk_size import SizeMemory, sweep_size
 from runmanager.results.load.loader import read_summary
 from runmanager.results.load.run_summary import SUMMARY_COLUMNS, RunSummary, damage_notes
-from runmanager.results.load.several_sweeps import SWEEP, NamedSweep
+from runmanager.results.load.several_sweeps import SWEEP, NamedSweep, find_sweeps
 from runmanager.results.load.summary_cache import SummaryMemory
-from runmanager.results.load.sweep_search import find_sweeps
-from runmanager.results.metrics.loss_functions import OF_THE_LOSS
 from runmanager.results.stats.descriptive import mean
-from runmanager.results.table_model.columns import OUTCOMES, Row, Table
-from runmanager.results.table_model.directions import Directions
+from runmanager.results.table_model.columns import Directions, Row, Table
 from runmanager.results.tables.labelled import NOTE, TAGS, join_tags
 from runmanager.results.tables.results_table import declared_directions
 from runmanager.text import shell_command
@@ -181,7 +179,7 @@ def _metrics(sweep: NamedSweep, names: Sequence[str]) -> Iterator[tuple[str, boo
     directions = declared_directions(sweep.summary)
     logged = dict.fromkeys(name for each in sweep.summary.logged_names for name in each.metrics)
     has_several_losses = any(name == "loss" or name.startswith("loss.") for name in names)
-    outcomes = [name for name in OUTCOMES if not (has_several_losses and name in OF_THE_LOSS)]
+    outcomes = [name for name in OUTCOMES if not (has_several_losses and name in LOSSES)]
     every = by_preference([*outcomes, *logged])
     asked = [name for name in every if sweep.plan is not None and name == sweep.plan.metric]
     for name in dict.fromkeys([*asked, *every]):

@@ -9,15 +9,16 @@ from typing import Any, Protocol
 import msgspec
 import torch
 
+from runmanager.errors import UsageError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.tracking.checkpoint.checkpoint_file import CheckpointError, read_state, write_state
 from runmanager.tracking.checkpoint.custom_state import CustomState, plain_copy
-from runmanager.tracking.device.rng import random_states, restore_random_states
+from runmanager.tracking.device.devices import random_states, restore_random_states
 from runmanager.tracking.metric_definitions import larger_is_better
-from runmanager.tracking.options import Progress, is_better, metric_value
+from runmanager.tracking.options import Progress, RunOptions, is_better, metric_value
 
-__all__ = ["TrainingState"]
+__all__ = ["TrainingState", "loop_checkpointer"]
 
 
 class _Part(Protocol):
@@ -170,3 +171,28 @@ class TrainingState:
         if self._random is not None:
             restore_random_states(self._random, self._device)
             self._random = None
+
+
+def loop_checkpointer(
+    network: torch.nn.Module | None,
+    loader: Any,
+    state: Mapping[str, Any] | None,
+    *,
+    optimizer: torch.optim.Optimizer | None,
+    options: RunOptions,
+    allows_none: bool = False,
+) -> TrainingState | None:
+    """Return what saves and restores `state` with the network, and the best weights; None if neither is asked for.
+
+    Where it `allows_none`, a state may come without a network.
+
+    Raises `UsageError` for a state that cannot be stored, a metric of unknown direction, or without a network.
+    """
+    if state is None and options.keep_best is None:
+        return None
+    if network is None and (state is None or options.keep_best is not None or not allows_none):
+        given = "state" if options.keep_best is None else "keep_best"
+        raise UsageError(f"`{given}` must come with a network, got none; pass the network to the same call.")
+    custom = None if state is None else CustomState(state, optimizer=optimizer, loader=loader)
+    parts = {} if network is None else {"model": network}
+    return TrainingState(parts, keep_best=options.keep_best, only_best=state is None, custom=custom)

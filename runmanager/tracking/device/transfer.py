@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from runmanager.tracking.device.devices import default_device
-from runmanager.tracking.device.rng import accelerator_in_use
+from runmanager.tracking.device.devices import accelerator_in_use, default_device
 from runmanager.tracking.torch_internals import device_of
 
 __all__ = ["PINNING_DEVICES", "DeviceDataLoader", "Packed", "get_default_device", "to_device"]

@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from runmanager.records.run.run_record import EpochRecord
+from runmanager.records.run.measurement import LOSSES, METRICS
+from runmanager.records.run.run_record import TRAINING_PHASES, EpochRecord
 from runmanager.tracking.epoch_metrics.epoch_meter import EpochMeter
 from runmanager.tracking.epoch_metrics.epoch_totals import EpochTotals
 from runmanager.tracking.epoch_metrics.logged_metrics import EpochMetrics
@@ -15,10 +16,6 @@ from runmanager.tracking.epoch_part import EpochPart
 from runmanager.tracking.timing.timer import TRAINING
 
 __all__ = ["EpochParts", "epoch_record"]
-
-
-_LOSSES = ("loss", "val_loss")
-_COLUMNS = (*_LOSSES, "accuracy", "val_accuracy")
 
 
 class EpochParts:
@@ -82,7 +79,7 @@ def epoch_record(number: int, totals: EpochTotals) -> EpochRecord:
     """Return the record of an epoch that has measured `totals`."""
     train, evaluated, seconds = totals.train, totals.evaluated, totals.seconds
     least = 0.0 if totals.seen else None
-    data, transfer, compute = (seconds.get(name, least) for name in ("data", "transfer", "compute"))
+    data, transfer, compute = (seconds.get(name, least) for name in TRAINING_PHASES)
     if train.samples and "transfer" not in seconds:
         transfer = None  # the loop does not tell it from `data`
     rest = seconds.get(TRAINING, 0.0)
@@ -112,8 +109,8 @@ def _with_metrics(record: EpochRecord, values: Mapping[str, float], units: Mappi
     Values with the name of a column fill it, unless the run computed its own. Those that are not finite become None,
     except that of a loss, as it means that the run diverged.
     """
-    columns = {name: values[name] for name in _COLUMNS if name in values and getattr(record, name) is None}
-    filled = {name: value if name in _LOSSES else _finite(value) for name, value in columns.items()}
+    columns = {name: values[name] for name in METRICS if name in values and getattr(record, name) is None}
+    filled = {name: value if name in LOSSES else _finite(value) for name, value in columns.items()}
     metrics = {name: _finite(value) for name, value in values.items() if name not in columns}
     return msgspec.structs.replace(
         record, **filled, metrics=metrics or msgspec.UNSET, units=dict(units) or msgspec.UNSET

@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from runmanager.records.run.run_record import TRAINING_PHASES
 from runmanager.tracking.timing.timer import TRAINING
 
 __all__ = ["EpochTotals", "MeterTotals", "ShareTotals", "add_totals"]
 
-_TRAINED = ("data", "transfer", "compute", TRAINING)
+_TRAINED = (*TRAINING_PHASES, TRAINING)
 _COMBINED: Mapping[str, Callable[[Sequence[float]], float]] = {"sum": sum, "min": min, "max": max}
 
 

@@ -20,7 +20,7 @@ import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from runmanager.text import error_line
-from runmanager.tracking.device.rng import preserve_random_states
+from runmanager.tracking.device.devices import preserve_random_states
 from runmanager.tracking.torch_internals import CALL_HOOK_TABLES, GLOBAL_HOOK_TABLES, module_hooks
 
 __all__ = ["UNSEEN_BATCH", "SharedModuleError", "global_hooks_disabled", "isolated", "looking", "quiet_thread"]

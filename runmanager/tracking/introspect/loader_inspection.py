@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, Subset
 
-from runmanager.tracking.device.rng import preserve_random_states
+from runmanager.tracking.device.devices import preserve_random_states
 from runmanager.tracking.device.transfer import DeviceDataLoader
 from runmanager.tracking.introspect.isolation import quiet_thread
 from runmanager.tracking.torch_internals import as_plain

@@ -6,22 +6,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from runmanager.tracking.introspect.isolation import SharedModuleError
-from runmanager.tracking.introspect.sharded_parameters import has_sharded_parameters
 from runmanager.tracking.torch_internals import (
     CALL_HOOK_TABLES,
     STATE_DICT_HOOK_TABLES,
     compiled_module,
+    flat_parameters,
     module_hooks,
     tree_leaves,
 )
 
-__all__ = ["copy_to_meta", "copy_with_data", "iter_tensors", "replace_tensors", "unwrap"]
+__all__ = [
+    *("copy_to_meta", "copy_with_data", "has_sharded_parameters", "is_sharded", "iter_tensors", "local_part"),
+    *("num_parameters", "replace_tensors", "unwrap"),
+]
+
 
 _ON_META: dict[str, Any] = {"device": torch.device("meta")}  # torch's types omit the argument for lazy buffers
 _IMMUTABLE_TYPES = frozenset({str, bytes, int, float, bool, type(None)})
@@ -194,3 +198,33 @@ def _parts(value: Any) -> Iterable[Any]:
         return value
     # Attributes of functions, classes and modules are not part of the value.
     return () if callable(value) else getattr(value, "__dict__", {}).values()
+
+
+def num_parameters(network: torch.nn.Module) -> int | None:
+    """Return the number of parameters of the whole network, frozen ones included.
+
+    None while a lazy module has unknown shapes.
+    """
+    parameters = list(network.parameters())
+    if any(torch.nn.parameter.is_lazy(parameter) for parameter in parameters):
+        return None
+    flattened = flat_parameters(network)
+    held = {id(each) for flat in flattened for each in flat.held}
+    count = sum(parameter.numel() for parameter in parameters if id(parameter) not in held)  # a DTensor's is global
+    return count + sum(flat.num_values for flat in flattened)
+
+
+def local_part(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the part of a tensor that this rank holds: what reads the others would wait for all ranks."""
+    to_local: Any = getattr(tensor, "to_local", None)
+    return tensor if to_local is None else cast(torch.Tensor, to_local())
+
+
+def has_sharded_parameters(network: torch.nn.Module) -> bool:
+    """Return whether other ranks may have parts of the network's parameters: a call of it waits for them."""
+    return bool(flat_parameters(network)) or any(map(is_sharded, network.parameters()))
+
+
+def is_sharded(tensor: torch.Tensor) -> bool:
+    """Return whether the tensor may have parts in other ranks, as a `DTensor` has."""
+    return hasattr(tensor, "to_local")

@@ -1,17 +1,19 @@
-"""Finalizers: record the end of a dropped run, and write the tables of a dropped manager."""
+"""Active runs, and finalizers: record the end of a dropped run, and write the tables of a dropped manager."""
 
 import contextlib
 import os
 import shutil
 import sys
 import tempfile
+import threading
+import weakref
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from multiprocessing.util import Finalize
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from runmanager.errors import RecordError
+from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.standard_streams import show_line
 from runmanager.records.run.status import Outcome, Reason, Status
@@ -20,7 +22,52 @@ from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.sweep.lookup import command_on
 from runmanager.tracking.monitoring.heartbeat_writer import Heartbeat
 
-__all__ = ["end_run_when_dropped", "temporary_folder", "write_tables_if_begun", "write_tables_when_dropped"]
+if TYPE_CHECKING:
+    from runmanager.tracking.run import ActiveRun
+
+__all__ = [
+    *("end_run_when_dropped", "last_run_begun_here", "open_run_of_thread", "register", "temporary_folder"),
+    *("unregister", "write_tables_if_begun", "write_tables_when_dropped"),
+]
+
+
+_lock = threading.RLock()  # a signal may come while its own thread holds it
+_open: list[tuple[int, int, "weakref.ref[ActiveRun]"]] = []  # process, thread, run; in order of their beginning
+
+
+def register(run: "ActiveRun") -> None:
+    """Add a run that this thread begins."""
+    with _lock:
+        _open.append((os.getpid(), threading.get_ident(), weakref.ref(run)))
+
+
+def unregister(run: "ActiveRun") -> None:
+    """Remove a run that has ended."""
+    with _lock:
+        _open[:] = [entry for entry in _open if entry[2]() not in (run, None)]
+
+
+def last_run_begun_here() -> "ActiveRun | None":
+    """Return the last open run that this thread of this process began."""
+    here = os.getpid(), threading.get_ident()
+    with _lock:
+        known = [run for process, thread, ref in _open if (process, thread) == here and (run := ref()) is not None]
+    return known[-1] if known else None
+
+
+def open_run_of_thread() -> "ActiveRun | None":
+    """Return the last run that this thread began, else the only open one of this process, or of the one it forked from.
+
+    Raises `UsageError` if other threads have several.
+    """
+    if (own := last_run_begun_here()) is not None:
+        return own
+    with _lock:
+        known = [run for _, _, ref in _open if (run := ref()) is not None]
+    if len(known) > 1:
+        raise UsageError(f"log() must be called in a thread that has a run, got {len(known)} runs of other threads.")
+    return known[0] if known else None
+
 
 _RUNS_FIRST, _OTHERS, _LAST = 20, 10, 5
 _NEVER_ENDED = Outcome(Status.KILLED, Reason.INTERRUPTED, "begun and never ended")

@@ -12,6 +12,7 @@ from typing import Any
 
 from runmanager.records.files.atomic_files import replace_file
 from runmanager.records.files.paths import RunPaths
+from runmanager.records.run.measurement import LOSSES
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.settings.secrets import redacted
@@ -35,8 +36,8 @@ _OUT_OF_MEMORY_SIGNS = (
 
 def divergence_of(record: EpochRecord, *, counted: str = "epoch") -> Outcome | None:
     """Return the failure of an epoch with a NaN or infinite loss, or of what its number has `counted`; else None."""
-    for name, loss in (("loss", record.loss), ("val_loss", record.val_loss)):
-        if loss is not None and not math.isfinite(loss):
+    for name in LOSSES:
+        if (loss := getattr(record, name)) is not None and not math.isfinite(loss):
             message = f"{name} is {loss} in {counted} {record.epoch}; try a smaller lr"
             return Outcome(Status.FAILED, Reason.DIVERGED, message)
     return None

@@ -13,14 +13,14 @@ from runmanager.records.run.run_record import Environment, EpochRecord, Measurem
 from runmanager.tracking.device.devices import (
     device_facts,
     peak_host_bytes,
-    peak_memory_bytes,
+    peak_memory,
     peak_reserved_bytes,
     reset_peak_memory,
 )
 from runmanager.tracking.environment.code_hashes import LateImports
 from runmanager.tracking.environment.environment import find_peaks, load_average
 from runmanager.tracking.epoch import Epoch
-from runmanager.tracking.introspect.example_call import NetworkCall
+from runmanager.tracking.introspect.call_recorder import NetworkCall
 from runmanager.tracking.introspect.isolation import looking
 from runmanager.tracking.lifecycle.step_work import StepWork
 from runmanager.tracking.monitoring.gpu_meter import open_gpu_meter
@@ -207,7 +207,7 @@ class RunMeasurements:
         joules = [each for epoch, each in self._joules.items() if epoch not in self.warmup]
         return msgspec.structs.replace(
             self._known,
-            peak_allocated_bytes=None if on_cpu else peak_memory_bytes(self._device),
+            peak_allocated_bytes=None if on_cpu else peak_memory(self._device),
             peak_reserved_bytes=peak_reserved_bytes(self._device),
             peak_host_bytes=peak_host_bytes(),
             gpu_utilization=gpu.utilization,
@@ -218,10 +218,10 @@ class RunMeasurements:
             gpu_others_share=gpu.others_share,
         )
 
-    def peak_memory_bytes(self, record: RunRecord) -> int | None:
+    def peak_memory(self, record: RunRecord) -> int | None:
         """Return the peak memory of training; that of `record` in a process that has trained no epoch."""
         known = None if self.has_trained else record.peak_memory_bytes
-        return known or peak_memory_bytes(self._device)
+        return known or peak_memory(self._device)
 
     def environment_at_end(self, environment: Environment, *, device: torch.device | None = None) -> Environment:
         """Return the environment with the load at the end and code that was loaded later.

@@ -9,8 +9,13 @@ import torch
 from runmanager.records.run.run_record import UNKNOWN_WORK
 from runmanager.text import error_line
 from runmanager.tracking.epoch import Epoch
-from runmanager.tracking.introspect.call_recorder import CallRecorder, RecordedCall, RecordedStep
-from runmanager.tracking.introspect.example_call import NetworkCall, recorded_call
+from runmanager.tracking.introspect.call_recorder import (
+    CallRecorder,
+    NetworkCall,
+    RecordedCall,
+    RecordedStep,
+    recorded_call,
+)
 from runmanager.tracking.introspect.step_cost import StepCost, count_call_costs, count_update_cost
 from runmanager.tracking.torch_internals import is_compiled
 

@@ -11,7 +11,7 @@ import torch
 
 from runmanager.errors import UsageError
 from runmanager.tracking.epoch_metrics.step_values import Reduce
-from runmanager.tracking.lifecycle.active_runs import last_run_begun_here, open_run_of_thread
+from runmanager.tracking.lifecycle.finalizers import last_run_begun_here, open_run_of_thread
 from runmanager.tracking.run import ActiveRun, InactiveRun
 
 __all__ = [

@@ -25,7 +25,7 @@ from runmanager.records.storage.reader import read_record
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.records.storage.versioned_file import encode_record
 from runmanager.text import error_line, truncated
-from runmanager.tracking.checkpoint.loop_checkpoint import loop_checkpointer
+from runmanager.tracking.checkpoint.training_state import loop_checkpointer
 from runmanager.tracking.device.devices import device_in_use, resolve_device
 from runmanager.tracking.environment.cell_process import RUN_VARIABLE
 from runmanager.tracking.environment.code_hashes import hash_user_code

@@ -14,7 +14,7 @@ from tensorboard.compat.proto.versions_pb2 import VersionDef
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 
-from runmanager.tracking.introspect.example_call import NetworkCall
+from runmanager.tracking.introspect.call_recorder import NetworkCall
 from runmanager.tracking.introspect.isolation import isolated
 from runmanager.tracking.introspect.model_copy import copy_to_meta, copy_with_data, iter_tensors, unwrap
 from runmanager.tracking.torch_internals import tree_map_only

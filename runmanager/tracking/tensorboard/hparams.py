@@ -1,10 +1,15 @@
-"""Summaries for TensorBoard's HParams tab: settings and end of each run, and the columns for all runs."""
+"""TensorBoard's HParams and Custom Scalars tabs: settings and end of each run, the columns of all runs, the charts."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+from tensorboard.compat.proto.tensor_pb2 import TensorProto
+from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
+from tensorboard.compat.proto.types_pb2 import DT_STRING
+from tensorboard.plugins.custom_scalar.layout_pb2 import Category, Chart, Layout, MultilineChartContent
 from tensorboard.plugins.hparams.api_pb2 import (
     DATA_TYPE_BOOL,
     DATA_TYPE_FLOAT64,
@@ -21,19 +26,15 @@ from tensorboard.plugins.hparams.api_pb2 import (
 )
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionEndInfo, SessionStartInfo
 
+from runmanager.records.run.measurement import TAGS
 from runmanager.records.run.run_record import PHASES, EpochRecord
 from runmanager.records.settings.values import differing_settings
 from runmanager.records.storage.reader import StoredRun
+from runmanager.results.table_model.columns import rate_name
 
 __all__ = [
-    "METRICS",
-    "Metric",
-    "experiment_summary",
-    "metric_columns",
-    "metric_tag",
-    "mixed_type_settings",
-    "session_end",
-    "session_start",
+    *("CHARTS", "MAX_CHARTS", "METRICS", "Charts", "Metric", "charts_of", "experiment_summary", "metric_columns"),
+    *("metric_tag", "mixed_type_settings", "scalar_layout", "session_end", "session_start"),
 ]
 
 
@@ -50,23 +51,21 @@ class Metric:
     dataset: Any = DATASET_UNKNOWN
 
 
+def _column(name: str, shown: str = "") -> Metric:
+    tag = TAGS[name]
+    dataset = DATASET_VALIDATION if tag.startswith("val/") else DATASET_TRAINING
+    return Metric(tag, name, shown or tag.replace("/", " "), dataset)
+
+
 METRICS = (
-    Metric("val/accuracy", "val_accuracy", "val accuracy", DATASET_VALIDATION),
-    Metric("val/loss", "val_loss", "val loss", DATASET_VALIDATION),
-    Metric("train/loss", "loss", "train loss", DATASET_TRAINING),
-    Metric("throughput/samples_per_second", "samples_per_second", "samples/s", DATASET_TRAINING),
-    Metric("time/epoch_seconds", "epoch_seconds", "epoch seconds", DATASET_TRAINING),
-    Metric("train/accuracy", "accuracy", "train accuracy", DATASET_TRAINING),
+    *(_column("val_accuracy"), _column("val_loss"), _column("loss"), _column("samples_per_second", "samples/s")),
+    *(_column("epoch_seconds", "epoch seconds"), _column("accuracy")),
 )
 """In the order of the columns: the tab shows the first five by default."""
 
 _FIELDS = {metric.field for metric in METRICS}
 
-_OWN_TAGS = {
-    *(metric.tag for metric in METRICS),
-    *(f"time/{name}_seconds" for name in PHASES),
-    *("optim/lr", "step/loss", "config/text_summary"),
-}
+_OWN_TAGS = {*TAGS.values(), "optim/lr", "step/loss", "config/text_summary"}
 _OWN_GROUPS = ("step", "metrics", "throughput", "weights", "gradients", "_hparams_")  # whose tags have the user's names
 
 
@@ -184,3 +183,64 @@ def _type(value: Any) -> Any:
 def _summary(part: str, data: HParamsPluginData) -> Summary:
     plugin = SummaryMetadata.PluginData(plugin_name="hparams", content=data.SerializeToString())
     return Summary(value=[Summary.Value(tag=f"_hparams_/{part}", metadata=SummaryMetadata(plugin_data=plugin))])
+
+
+Charts = Mapping[str, Mapping[str, tuple[str, ...]]]
+
+CHARTS: Charts = {
+    "Learning": {
+        "loss": (TAGS["loss"], TAGS["val_loss"]),
+        "accuracy": (TAGS["accuracy"], TAGS["val_accuracy"]),
+    },
+    "Speed": {
+        "seconds an epoch, by phase": tuple(TAGS[f"{phase}_seconds"] for phase in PHASES[:-1]),
+        "seconds an epoch": (TAGS["epoch_seconds"],),
+        "samples a second": (TAGS["samples_per_second"],),
+    },
+}
+"""The tags of each chart, by category and title."""
+
+MAX_CHARTS = 100
+"""Logged metrics beyond these have no chart: a program may make up names without end."""
+
+_PARTS_OF_DATA = ("train", "val", "eval", "test")
+_PREFIX = re.compile(rf"^({'|'.join(_PARTS_OF_DATA)})[_/](?=.)")
+
+
+def charts_of(metrics: Iterable[str], units: Iterable[str] = ()) -> Charts:
+    """Return the charts, with one for each logged metric and one for the rate of each unit.
+
+    `f1`, `train_f1`, `val_f1` and `val/f1` have one chart, `f1`. It lists all of these tags whichever of them a run
+    has, so that the charts of different runs are equal, and TensorBoard shows each of them once.
+    """
+    names = list(dict.fromkeys(_PREFIX.sub("", name, count=1) for name in metrics))[:MAX_CHARTS]
+    learning = {f"{name} (logged)" if name in CHARTS["Learning"] else name: _tags(name) for name in names}
+    rates = {f"{unit} a second": (f"throughput/{rate_name(unit)}",) for unit in units}
+    return {"Learning": {**CHARTS["Learning"], **learning}, "Speed": {**CHARTS["Speed"], **rates}}
+
+
+def _tags(name: str) -> tuple[str, ...]:
+    prefixes = ["", *(f"{part}{sign}" for part in _PARTS_OF_DATA for sign in "_/")]
+    return tuple(metric_tag(f"{prefix}{name}") for prefix in prefixes)
+
+
+def scalar_layout(charts: Charts = CHARTS) -> Summary:
+    """Build the layout summary. Every run's file has one, of which the last counts.
+
+    TensorBoard merges the layouts of all runs, and shows equal charts once.
+    """
+    layout = Layout(
+        category=[
+            Category(title=category, chart=[_chart(title, tags) for title, tags in of_category.items()])
+            for category, of_category in charts.items()
+        ]
+    )
+    metadata = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="custom_scalars"))
+    tensor = TensorProto(dtype=DT_STRING, string_val=[layout.SerializeToString()], tensor_shape=TensorShapeProto())
+    return Summary(value=[Summary.Value(tag="custom_scalars__config__", tensor=tensor, metadata=metadata)])
+
+
+def _chart(title: str, tags: tuple[str, ...]) -> Chart:
+    # The tags are patterns, matched at the start of a tag.
+    exact = [f"^{re.escape(tag)}$" for tag in tags]
+    return Chart(title=title, multiline=MultilineChartContent(tag=exact))

@@ -32,24 +32,32 @@ import torch
 from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary
 from torch.utils.tensorboard import summary as protos
 
-from runmanager.records.run.run_record import PHASES, EpochRecord, RunRecord
+from runmanager.records.run.measurement import TAGS
+from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.storage.reader import read_epochs
-from runmanager.results.load.logged_values import metric_names, unit_names
-from runmanager.results.table_model.logged_columns import rate_name
+from runmanager.results.load.run_summary import metric_names, unit_names
+from runmanager.results.table_model.columns import rate_name
 from runmanager.text import error_line, pluralize
 from runmanager.tracking.epoch_metrics.evaluation import Evaluation
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses, sum_type
-from runmanager.tracking.introspect.example_call import NetworkCall, example_call
+from runmanager.tracking.introspect.call_recorder import NetworkCall, example_call
 from runmanager.tracking.introspect.isolation import looking
 from runmanager.tracking.introspect.loader_inspection import batch_images, batch_inputs, describe_tensor
-from runmanager.tracking.introspect.sharded_parameters import is_sharded, local_part
+from runmanager.tracking.introspect.model_copy import is_sharded, local_part
 from runmanager.tracking.options import TensorBoardOptions
 from runmanager.tracking.sinks import EpochDetails, LogSink, RunStart, Sink, units_per_second
-from runmanager.tracking.tensorboard.chart_layout import CHARTS, Charts, charts_of, scalar_layout
 from runmanager.tracking.tensorboard.evaluation_pictures import EvaluationPictures
 from runmanager.tracking.tensorboard.event_writer import EventWriter, rewritten_events
 from runmanager.tracking.tensorboard.graph import draw_graph
-from runmanager.tracking.tensorboard.hparams import METRICS, metric_tag, session_end, session_start
+from runmanager.tracking.tensorboard.hparams import (
+    CHARTS,
+    Charts,
+    charts_of,
+    metric_tag,
+    scalar_layout,
+    session_end,
+    session_start,
+)
 
 __all__ = ["TensorBoardSink", "default_sinks", "with_settings"]
 
@@ -329,7 +337,7 @@ def _image_grid(batch: Any, notes: list[str]) -> Summary | None:
 
 def _result_tag(name: str) -> str:
     """Return the tag of a metric of the whole run: that of its column in the HParams tab, if it has one."""
-    return next((metric.tag for metric in METRICS if metric.field == name), metric_tag(name))
+    return TAGS.get(name) or metric_tag(name)
 
 
 def _as_proto(histogram: Histogram) -> HistogramProto:
@@ -346,14 +354,8 @@ def _as_proto(histogram: Histogram) -> HistogramProto:
 
 def epoch_scalars(record: EpochRecord, learning_rate: float | None) -> dict[str, float]:
     """Return one epoch's scalars by tag, without what was not measured."""
-    seconds = {f"time/{name}_seconds": getattr(record, f"{name}_seconds") for name in ("epoch", *PHASES[:-1])}
     values: Mapping[str, float | None] = {
-        "train/loss": record.loss,
-        "train/accuracy": record.accuracy,
-        "val/loss": record.val_loss,
-        "val/accuracy": record.val_accuracy,
-        **seconds,
-        "throughput/samples_per_second": record.samples_per_second,
+        **{tag: getattr(record, name) for name, tag in TAGS.items()},
         **{f"throughput/{rate_name(unit)}": rate for unit, rate in units_per_second(record).items()},
         "optim/lr": learning_rate,
         **{metric_tag(name): value for name, value in (record.metrics or {}).items()},

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from runmanager.records.run.run_record import TRAINING_PHASES
 from runmanager.tracking.timing.timer import TRAINING, PhaseTimer
 
 __all__ = ["PhaseTimes", "PhaseTracker", "Span", "TimingNotes"]
 
-_TRAINING_PHASES = ("data", "transfer", "compute")
 _NOTED_SHARE = 0.01  # of the epochs' time: the phases sum up to the wall time within that
 _LEAST_NOTED_SECONDS = 0.05  # on a busy machine any two lines of a loop may lie some hundredths of a second apart
 _UNMARKED = (
@@ -119,7 +119,7 @@ class PhaseTracker:
 
     def marked(self, phase: str) -> Span:
         """Return a span for a `with` block of the user; parts of training within an evaluation are evaluation."""
-        return Span(self, "eval" if self.is_in_evaluation and phase in _TRAINING_PHASES else phase, is_marked=True)
+        return Span(self, "eval" if self.is_in_evaluation and phase in TRAINING_PHASES else phase, is_marked=True)
 
     def enter(self, span: Span) -> None:
         """Open `span`: the time that follows belongs to it."""

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import torch
 
+from runmanager.records.run.run_record import TRAINING_PHASES
 from runmanager.tracking.device.devices import synchronize
 
 __all__ = ["TRAINING", "Clock", "EventClock", "HostClock", "PhaseTimer", "clock_for"]
@@ -21,7 +22,7 @@ TRAINING = "training"
 
 _FOLD_AT = 4096  # marks held before passed ones are summed up, so that a long epoch holds few events
 
-_STEP = ("data", "transfer", "compute", TRAINING)
+_STEP = (*TRAINING_PHASES, TRAINING)
 
 
 class Clock(Protocol):

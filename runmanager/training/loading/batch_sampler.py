@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler, get_worker_info
 
-from runmanager.tracking.device.rng import seed_everything
+from runmanager.tracking.device.devices import seed_everything
 from runmanager.training.datasets.array_dataset import ArrayDataset
 from runmanager.training.datasets.splits import derived_seed
 

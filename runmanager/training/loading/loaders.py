@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from runmanager.errors import ConfigurationError, DatasetError, UsageError
-from runmanager.tracking.device.rng import preserve_random_states
+from runmanager.tracking.device.devices import preserve_random_states
 from runmanager.tracking.device.transfer import PINNING_DEVICES, Packed, to_device
 from runmanager.training.datasets.array_dataset import (
     ArrayDataset,

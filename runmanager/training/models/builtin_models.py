@@ -58,15 +58,14 @@ class _MaxPool2x2(torch.autograd.Function):
         left, right = _halves(rows, -1)
         if ctx.needs_input_grad[0]:
             ctx.save_for_backward(top >= bottom, left >= right)
-            is_channels_last = images.is_contiguous(memory_format=torch.channels_last)
-            ctx.memory_format = torch.channels_last if is_channels_last else torch.contiguous_format
+            ctx.layout = images.dim_order()
         return torch.maximum(left, right)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         is_top, is_left = ctx.saved_tensors
-        return _routed(_routed(grad, is_left, -1, ctx.memory_format), is_top, -2, ctx.memory_format)
+        return _routed(_routed(grad, is_left, -1, ctx.layout), is_top, -2, ctx.layout)
 
 
 def _halves(images: Tensor, dim: int) -> tuple[Tensor, Tensor]:
@@ -74,11 +73,11 @@ def _halves(images: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     return (images[..., ::2, :], images[..., 1::2, :]) if dim == -2 else (images[..., ::2], images[..., 1::2])
 
 
-def _routed(grad: Tensor, is_first: Tensor, dim: int, memory_format: torch.memory_format) -> Tensor:
+def _routed(grad: Tensor, is_first: Tensor, dim: int, layout: tuple[int, ...]) -> Tensor:
     """Expand a gradient along a dimension: each value goes to the first or to the second of two positions."""
     shape = list(grad.shape)
     shape[dim] *= 2
-    whole = torch.empty(shape, dtype=grad.dtype, memory_format=memory_format)
+    whole = torch.empty_permuted(shape, layout, dtype=grad.dtype)
     first, second = _halves(whole, dim)
     torch.mul(grad, is_first, out=first)
     torch.sub(grad, first, out=second)

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from runmanager.errors import UsageError
+from runmanager.records.run.measurement import METRICS
 from runmanager.tracking.metric_definitions import check_name
-from runmanager.tracking.options import METRICS
 from runmanager.validation import fault, suggestion
 
 __all__ = [
@@ -43,7 +43,7 @@ def recorded_metrics(loss: Any, metrics: Iterable[str]) -> list[str]:
 def unknown_metric_faults(key: str, value: str | None, known: Iterable[str]) -> list[str]:
     """Check a setting that names a metric; None is allowed, and so is a part of a collection, `val_all/f1`."""
     names = list(known)
-    if value is None or value in names or value.partition("/")[0] in set(names) - METRICS.keys():
+    if value is None or value in names or value.partition("/")[0] in set(names).difference(METRICS):
         return []
     return [fault(key, f"be one of {', '.join(names)}", value, suggestion(value, names))]
 

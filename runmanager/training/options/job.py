@@ -1,20 +1,72 @@
 """Top-level settings of the built-in job, with the checks of their values and combinations. Loads no torch."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
-from runmanager.tracking.options import RECORDED, EarlyStopOptions, TensorBoardOptions
+from runmanager.tracking.options import (
+    CAPTURING_DEVICES,
+    RECORDED,
+    STREAMING_DEVICES,
+    EarlyStopOptions,
+    TensorBoardOptions,
+)
 from runmanager.training.options.criteria import (
     DEFAULT_LOSS,
     criteria_faults,
     recorded_metrics,
     unknown_metric_faults,
 )
-from runmanager.training.options.groups import DataLoaderOptions, MeasureOptions, PairedOptions
-from runmanager.training.options.step import AUTO, OutOfMemory, Precision, step_faults
+from runmanager.training.options.dataset import DiscOptions, FakeOptions
+from runmanager.training.options.groups import (
+    CosineOptions,
+    DataLoaderOptions,
+    LogisticOptions,
+    MeasureOptions,
+    MlpOptions,
+    MlpTowerOptions,
+    MultistepOptions,
+    PairedOptions,
+)
 from runmanager.validation import MAX_COUNT, GroupOptions, allowed, did_you_mean, fault, field_faults, limits
 
-__all__ = ["CheckpointOptions", "TrainingOptions"]
+__all__ = [
+    *("AUTO", "CheckpointOptions", "OutOfMemory", "Precision", "TrainingOptions", "cpu_precision_fault"),
+    *("unused_setting_faults", "unused_settings"),
+]
+
+
+AUTO = "auto"
+
+
+class Precision(StrEnum):
+    """The type in which products are computed.
+
+    `fp32`: the weights' own type; `tf32`: float32 rounded to TF32; `bf16`, `fp16`: autocast to that type.
+    """
+
+    FP32 = "fp32"
+    TF32 = "tf32"
+    BF16 = "bf16"
+    FP16 = "fp16"
+
+    @property
+    def is_cast(self) -> bool:
+        """Whether it differs from the type of the weights."""
+        return self in (Precision.BF16, Precision.FP16)
+
+
+class OutOfMemory(StrEnum):
+    """What to do if a step does not fit the memory: fail the run, or repeat the step in smaller pieces."""
+
+    FAIL = "fail"
+    HALVE = "halve"
+
+
+def cpu_precision_fault(precision: str) -> str:
+    """Fault of a precision that only accelerators support."""
+    return fault("precision", "be fp32 or bf16 on the CPU", precision, "or leave the CPU out")
 
 
 _DEVICES = ("auto", "cpu", "cuda", "mps", "xpu", "hpu", "mtia", "npu")
@@ -94,15 +146,7 @@ class TrainingOptions:
     def faults(self) -> list[str]:
         """Every fault of single values and of their combinations, as lines."""
         faults = field_faults(self) + self._device_faults()
-        faults += step_faults(
-            precision=self.precision,
-            channels_last=self.channels_last,
-            micro_batch=self.micro_batch,
-            on_oom=self.on_oom,
-            device=self.device,
-            compile=self.compile,
-            graphs=self.graphs,
-        )
+        faults += self._step_faults()
         faults += field_faults(self.checkpoint, "checkpoint.") + field_faults(self.early_stop, "early_stop.")
         faults += criteria_faults(self.loss, self.metrics) + self._metric_faults()
         faults += self._combination_faults()
@@ -131,6 +175,27 @@ class TrainingOptions:
             way_out = "NVIDIA's and AMD's GPUs are cuda" if kind.lower() == "gpu" else did_you_mean(kind, _DEVICES)
         return [fault("device", f"be one of {', '.join(_DEVICES)}", repr(self.device), way_out)]
 
+    def _step_faults(self) -> list[str]:
+        faults = []
+        if isinstance(self.channels_last, str) and self.channels_last != AUTO:
+            rule, way_out = "be true, false or auto", "auto chooses by device and model"
+            faults.append(fault("channels_last", rule, repr(self.channels_last), way_out))
+        if isinstance(self.micro_batch, str) and self.micro_batch != AUTO:
+            rule, way_out = "be null, auto or a number of samples", "null computes the whole batch at once"
+            faults.append(fault("micro_batch", rule, repr(self.micro_batch), way_out))
+        if self.device == "cpu" and self.precision in (Precision.TF32, Precision.FP16):
+            faults.append(cpu_precision_fault(self.precision))
+        if isinstance(self.graphs, str) and self.graphs != AUTO:
+            return [
+                *faults,
+                fault("graphs", "be true, false or auto", repr(self.graphs), "auto replays steps where it is safe"),
+            ]
+        for name in (name for name, value in (("compile", self.compile), ("graphs", self.graphs is True)) if value):
+            if self.on_oom == OutOfMemory.HALVE:
+                way_out = "smaller pieces change the step; set a size that fits with `micro_batch`"
+                faults.append(fault("on_oom", f"be fail with `{name}=true`", self.on_oom, way_out))
+        return faults
+
     def _metric_faults(self) -> list[str]:
         known = recorded_metrics(self.loss, self.metrics)
         faults = unknown_metric_faults("early_stop.metric", self.early_stop.metric, known)
@@ -158,3 +223,135 @@ class TrainingOptions:
             way_out = "the disc's samples are points; use `model=mlp_tower`, mlp or logistic"
             faults.append(fault("model", "take points with `dataset=disc`", model, way_out))
         return faults
+
+
+_FLAT_MODELS = (LogisticOptions, MlpOptions, MlpTowerOptions)
+
+
+def unused_settings(cell: TrainingOptions) -> dict[str, str]:
+    """Settings without effect in this cell, by dotted name, each with its fault as a line."""
+    return {
+        **_unused_of_loader(cell),
+        **_unused_of_early_stop(cell),
+        **_unused_of_scheduler(cell),
+        **_unused_of_tensorboard(cell),
+        **_unused_of_step(cell),
+    }
+
+
+def unused_setting_faults(cells: Iterable[TrainingOptions], given: Iterable[str]) -> list[str]:
+    """Check that every value of the `given` settings has an effect in at least one cell: one fault for each other.
+
+    A grid may contain cells in which a setting has no effect, as `num_workers=0,1 loader.prefetch_factor=4` does.
+    Settings of a preset that are not given may be without effect, so that every setting of a preset can be changed.
+    """
+    unused = [(cell, unused_settings(cell)) for cell in cells]
+    faults: dict[str, None] = {}
+    for name in given:
+        if not any(name in lines for _, lines in unused):
+            continue
+        used_values = {repr(_value(cell, name)) for cell, lines in unused if name not in lines}
+        faults |= {
+            lines[name]: None for cell, lines in unused if name in lines and repr(_value(cell, name)) not in used_values
+        }
+    return list(faults)
+
+
+def _value(cell: TrainingOptions, name: str) -> Any:
+    value: Any = cell
+    for part in name.split("."):
+        value = getattr(value, part, None)
+    return value
+
+
+def _unused_of_loader(cell: TrainingOptions) -> dict[str, str]:
+    loader = cell.loader
+    if not isinstance(loader, DataLoaderOptions):
+        return {}
+    unused = {}
+    if cell.num_workers == 0:
+        for name in ("loader.prefetch_factor", "loader.persistent_workers"):
+            unused[name] = fault(name, "be given with workers", "`num_workers`=0", "set `num_workers`, or leave it out")
+    if loader.pin_memory and cell.device == "cpu":
+        way_out = "nothing is copied to a device; null pins if the device benefits"
+        unused["loader.pin_memory"] = fault("loader.pin_memory", "be false or null with `device=cpu`", "true", way_out)
+    if loader.prefetch_to_device and cell.device.partition(":")[0] not in ("auto", *STREAMING_DEVICES):
+        name, way_out = "loader.prefetch_to_device", "only cuda and xpu copy a batch while they compute"
+        unused[name] = fault(name, f"be false with `device={cell.device}`", "true", way_out)
+    return unused
+
+
+def _unused_of_early_stop(cell: TrainingOptions) -> dict[str, str]:
+    stop = cell.early_stop
+    if stop.metric is None:
+        way_out = "set it, or leave this out"
+        return {
+            name: fault(name, "be given with `early_stop.metric`", "no metric", way_out)
+            for name in ("early_stop.patience", "early_stop.min_delta")
+        }
+    if stop.patience < cell.epochs:
+        return {}
+    rule = f"be below `epochs`={cell.epochs} for a run to stop early"
+    line = fault("early_stop.patience", rule, stop.patience)
+    return dict.fromkeys(("early_stop.metric", "early_stop.patience", "early_stop.min_delta"), line)
+
+
+def _unused_of_scheduler(cell: TrainingOptions) -> dict[str, str]:
+    scheduler = cell.scheduler
+    if isinstance(scheduler, CosineOptions) and cell.epochs == 1:
+        line = fault("epochs", "be at least 2 with `scheduler=cosine`", 1, "the rate changes only between epochs")
+        return dict.fromkeys(("scheduler", "scheduler.min_lr"), line)
+    if not isinstance(scheduler, MultistepOptions):
+        return {}
+    late = [epoch for epoch in scheduler.milestones if epoch >= cell.epochs]
+    if not late:
+        return {}
+    way_out = "training ends after the last epoch"
+    line = fault("scheduler.milestones", f"be below `epochs`={cell.epochs}", late, way_out)
+    names = ["scheduler.milestones"]
+    return dict.fromkeys(names if late != scheduler.milestones else [*names, "scheduler", "scheduler.gamma"], line)
+
+
+def _unused_of_tensorboard(cell: TrainingOptions) -> dict[str, str]:
+    options = cell.tensorboard
+    if options.enabled:
+        if not isinstance(cell.dataset, DiscOptions):
+            return {}
+        rule, way_out = "be false with `dataset=disc`", "the disc's samples are points"
+        names = [f"tensorboard.{name}" for name in ("images", "predictions") if getattr(options, name)]
+        return {name: fault(name, rule, "true", way_out) for name in names}
+    way_out = "without an event file it has no effect; leave one of the two out"
+    unused = {
+        f"tensorboard.{name}": fault(
+            f"tensorboard.{name}", "be false with `tensorboard.enabled=false`", "true", way_out
+        )
+        for name in ("images", "graph", "histograms", "predictions", "confusion_matrix")
+        if getattr(options, name)
+    }
+    if cell.log_every:
+        unused["log_every"] = fault("log_every", "be 0 with `tensorboard.enabled=false`", cell.log_every, way_out)
+    return unused
+
+
+def _unused_of_step(cell: TrainingOptions) -> dict[str, str]:
+    unused = {}
+    if cell.channels_last is True and (reason := _no_channels(cell)):
+        way_out = "its inputs have no channels"
+        unused["channels_last"] = fault("channels_last", f"be false with {reason}", "true", way_out)
+    if cell.graphs is True and cell.device.partition(":")[0] not in ("auto", *CAPTURING_DEVICES):
+        unused["graphs"] = fault(
+            "graphs", f"be false or auto with `device={cell.device}`", "true", "only cuda captures steps"
+        )
+    largest = max(cell.batch_size, cell.eval_batch_size or 0)
+    if isinstance(cell.micro_batch, int) and cell.micro_batch >= largest:
+        unused["micro_batch"] = fault("micro_batch", f"be below the batch size, {largest}", cell.micro_batch)
+    return unused
+
+
+def _no_channels(cell: TrainingOptions) -> str:
+    """The setting because of which the model's inputs are not images; empty if they may be images."""
+    if isinstance(cell.dataset, DiscOptions):
+        return "`dataset=disc`"
+    if isinstance(cell.dataset, FakeOptions) and len(cell.dataset.in_shape) != 3:
+        return f"`dataset.in_shape`={cell.dataset.in_shape}"
+    return f"`model={cell.model.name}`" if isinstance(cell.model, _FLAT_MODELS) else ""

@@ -7,7 +7,7 @@ from typing import Any, cast
 import torch
 
 from runmanager.tracking.torch_internals import scale_tensor
-from runmanager.training.options.step import Precision, cpu_precision_fault
+from runmanager.training.options.job import Precision, cpu_precision_fault
 from runmanager.validation import fault
 
 __all__ = ["CountingScaler", "autocast", "float32_precision", "precision_faults", "scaler_for", "weight_faults"]

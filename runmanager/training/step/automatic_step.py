@@ -21,8 +21,7 @@ from runmanager.tracking.introspect.isolation import isolated
 from runmanager.tracking.introspect.model_copy import copy_to_meta
 from runmanager.tracking.torch_internals import storage_id
 from runmanager.training.criteria.loss import Loss
-from runmanager.training.options.job import TrainingOptions
-from runmanager.training.options.step import AUTO, Precision
+from runmanager.training.options.job import AUTO, Precision, TrainingOptions
 from runmanager.training.step.allocator import LARGEST_KEPT_BYTES
 from runmanager.training.step.known_networks import draws_by_layout, draws_numbers, is_known, takes_any_batch
 from runmanager.training.step.micro_batches import needs_whole_batches

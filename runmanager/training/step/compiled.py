@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from runmanager.errors import ConfigurationError
-from runmanager.tracking.device.devices import synchronize
-from runmanager.tracking.device.rng import preserve_random_states
+from runmanager.tracking.device.devices import preserve_random_states, synchronize
 from runmanager.tracking.device.transfer import to_device
 from runmanager.tracking.lifecycle.outcome import is_out_of_memory
 from runmanager.training.loading.loaders import EpochLoader

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 
 from runmanager.text import pluralize
-from runmanager.tracking.device.rng import random_states, restore_random_states
+from runmanager.tracking.device.devices import random_states, restore_random_states
 from runmanager.tracking.lifecycle.outcome import is_out_of_memory
 from runmanager.tracking.torch_internals import InstanceNormBase, NormBase
 from runmanager.training.criteria.loss import Loss
-from runmanager.training.options.step import OutOfMemory
+from runmanager.training.options.job import OutOfMemory
 from runmanager.validation import fault
 
 __all__ = ["MicroBatches", "Share", "needs_whole_batches", "piece_faults"]

@@ -9,8 +9,7 @@ import torch
 from runmanager.errors import ConfigurationError, TensorMismatchError
 from runmanager.text import pluralize
 from runmanager.training.criteria.loss import Loss
-from runmanager.training.options.job import TrainingOptions
-from runmanager.training.options.step import OutOfMemory, Precision
+from runmanager.training.options.job import OutOfMemory, Precision, TrainingOptions
 from runmanager.training.step.amp import CountingScaler, autocast, precision_faults, scaler_for, weight_faults
 from runmanager.training.step.automatic_step import resolved_channels_last, resolved_micro_batch
 from runmanager.training.step.cuda_graphs import GraphDevice, GraphedSteps
@@ -280,9 +279,9 @@ class Stepper:
             self._scaler.update()
 
     @property
-    def channels_last(self) -> bool:
-        """Whether weights and images are stored with their channels last."""
-        return self._forward.channels_last
+    def choices(self) -> dict[str, bool | int | None]:
+        """What the settings that may be `auto` are now."""
+        return {"channels_last": self._forward.channels_last, "micro_batch": self.piece_size}
 
     @property
     def piece_size(self) -> int | None:
@@ -297,11 +296,12 @@ class Stepper:
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run needs to continue as an uninterrupted one would."""
         scaler = {} if self._scaler is None else self._scaler.state_dict()
-        return {"channels_last": self.channels_last, "micro_batch": self._pieces.size, "scaler": scaler}
+        return {**self.choices, "scaler": scaler}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned."""
-        self._forward.channels_last = state.get("channels_last", self.channels_last)  # older versions did not store it
+        # Older versions did not store the layout.
+        self._forward.channels_last = state.get("channels_last", self._forward.channels_last)
         self._pieces.size = state["micro_batch"]
         if self._scaler is not None and state["scaler"]:
             self._scaler.load_state_dict(state["scaler"])

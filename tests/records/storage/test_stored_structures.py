@@ -26,7 +26,7 @@ from runmanager.records.storage.labels import SweepLabels, read_labels
 from runmanager.records.storage.reader import read_epochs, read_record, read_report
 from runmanager.records.storage.versioned_file import encode_record
 from runmanager.records.sweep.sweep_record import SweepRecord, read_sweep_record
-from runmanager.results.load.logged_values import LoggedNames, LoggedNamesTable
+from runmanager.results.load.run_summary import LoggedNames, LoggedNamesTable
 from runmanager.results.load.summary_cache import CachedRun, read_cache, write_cache
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from runmanager.errors import UsageError
 from runmanager.records.settings.values import flatten
 from runmanager.results.compare.cell_pairing import find_axis, pair_cells, varying_axes
+from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.compare.matched_pairs import match_sides
-from runmanager.results.compare.options import CompareOptions
 from runmanager.results.load.cells import gather_cells
 
 configs = st.fixed_dictionaries(

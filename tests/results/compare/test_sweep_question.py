@@ -6,7 +6,7 @@ import pytest
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.sweep.sweep_record import add_cells
 from runmanager.results.compare.comparison import compare, compare_with_stand_in
-from runmanager.results.compare.options import CompareOptions
+from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.compare.sweep_question import other_metric, with_metric_of_sweep
 from runmanager.results.findings.answer_sentences import answers
 from runmanager.results.findings.recommendations import next_steps

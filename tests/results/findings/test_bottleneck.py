@@ -5,8 +5,8 @@ import pytest
 
 from runmanager.records.host.device_peaks import DevicePeaks
 from runmanager.records.run.run_record import Measurements
+from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.compare.matched_pairs import match_sides
-from runmanager.results.compare.options import CompareOptions
 from runmanager.results.findings.bottleneck import bottleneck_notes, find_bottleneck
 
 CONFIG = {

@@ -5,8 +5,8 @@ import pytest
 from runmanager.errors import UsageError
 from runmanager.records.run.status import Reason, Status
 from runmanager.results.compare.comparison import compare, compare_matches
+from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.compare.matched_pairs import match_sides
-from runmanager.results.compare.options import CompareOptions
 from runmanager.results.findings.crossover import (
     crossover_answers,
     crossovers,

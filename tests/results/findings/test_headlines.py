@@ -3,7 +3,7 @@
 import msgspec
 
 from runmanager.results.compare.comparison import compare
-from runmanager.results.findings.headlines import headlines
+from runmanager.results.report.markdown_summary import headlines
 from runmanager.results.tables.results_table import result_rows
 
 

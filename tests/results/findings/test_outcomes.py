@@ -7,9 +7,9 @@ import pytest
 
 from runmanager.results.compare.comparison import compare
 from runmanager.results.findings.answer_sentences import answers, best_row
-from runmanager.results.findings.headlines import headlines
 from runmanager.results.findings.outcomes import outcomes
 from runmanager.results.findings.recommendations import next_steps
+from runmanager.results.report.markdown_summary import headlines
 from runmanager.results.tables.results_table import result_rows
 
 COLUMNS = dict.fromkeys(("loss", "accuracy", "val_loss", "val_accuracy"))

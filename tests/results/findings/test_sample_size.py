@@ -9,8 +9,8 @@ from runmanager.records.run.status import Status
 from runmanager.records.settings.signature import signature
 from runmanager.records.sweep.sweep_record import add_cells, plan_cell
 from runmanager.results.compare.comparison import compare
+from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.compare.matched_pairs import match_sides
-from runmanager.results.compare.options import CompareOptions
 from runmanager.results.findings.recommendations import next_steps
 from runmanager.results.findings.sample_size import (
     detectable_before_running,

@@ -5,9 +5,9 @@ import pytest
 
 from runmanager.errors import UsageError
 from runmanager.results.compare.comparison import compare
-from runmanager.results.compare.options import CompareOptions
+from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.findings.best import find_best
-from runmanager.results.metrics.loss_functions import loss_functions
+from runmanager.results.metrics.metric_lookup import loss_functions
 
 MSE = {"_target_": "torch.nn.MSELoss"}
 CROSS_ENTROPY = {"_target_": "torch.nn.CrossEntropyLoss"}

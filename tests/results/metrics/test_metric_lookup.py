@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from runmanager.errors import UsageError
+from runmanager.records.run.measurement import OUTCOMES
 from runmanager.results.compare.verdict import verdict
 from runmanager.results.metrics.metric_lookup import (
     METRIC_NAMES,
@@ -14,7 +15,6 @@ from runmanager.results.metrics.metric_lookup import (
     requested_metric,
 )
 from runmanager.results.stats.descriptive import Interval
-from runmanager.results.table_model.columns import OUTCOMES
 
 
 @pytest.fixture

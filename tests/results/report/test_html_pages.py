@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from runmanager.results.report.html_pages import to_html
+from runmanager.results.report.html_table import to_html
 from runmanager.results.table_model.columns import Row, Table
 
 

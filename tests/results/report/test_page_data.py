@@ -7,6 +7,7 @@ from pathlib import Path
 
 from runmanager.records.run.run_record import EpochRecord, Measurements
 from runmanager.records.run.status import Reason, Status
+from runmanager.results.compare.verdict import DIFFERENT, VERDICTS
 from runmanager.results.report.page_data import encode_page_data, page_data
 from runmanager.results.sweep_snapshot import SweepSnapshot
 
@@ -94,3 +95,14 @@ def test_the_library_is_built_from_its_sources():
 
 def test_the_lock_file_names_no_host():
     assert "resolved" not in (ROOT / "web" / "package-lock.json").read_text()
+
+
+def test_the_page_gets_the_looks_of_the_verdicts_and_names_none(sweep):
+    sweep.run({"lr": 0.1, "device": "cpu", "seed": 1}, [EpochRecord(epoch=1)])
+    looks = data_of(sweep)["styles"]["verdicts"]
+    assert list(looks) == list(VERDICTS)
+    assert {verdict: look["isHollow"] for verdict, look in looks.items()} == {
+        verdict: verdict not in DIFFERENT for verdict in VERDICTS
+    }
+    scripts = "\n".join(path.read_text() for path in (TEMPLATES / "charts").glob("*.js"))
+    assert not [word for word in DIFFERENT if word != "better" and word in scripts]  # `better` is a direction too

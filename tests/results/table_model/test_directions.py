@@ -3,7 +3,7 @@
 import pytest
 
 from runmanager.errors import UsageError
-from runmanager.results.table_model.directions import Directions
+from runmanager.results.table_model.columns import Directions
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 
 from runmanager.results.table_model.columns import Table
-from runmanager.results.table_model.headings import heading, in_figures, in_words
+from runmanager.results.table_model.formatting import heading, in_figures, in_words
 
 TABLE = Table(
     ["optimizer.name", "settings.loss", "batch_size", "val_f1", "ipc_rate"],

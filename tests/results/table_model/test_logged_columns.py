@@ -4,8 +4,7 @@ import itertools
 
 import pytest
 
-from runmanager.results.table_model.columns import FIXED_COLUMNS
-from runmanager.results.table_model.logged_columns import logged_columns
+from runmanager.results.table_model.columns import FIXED_COLUMNS, logged_columns
 
 
 def test_names_are_columns_in_order_of_appearance() -> None:

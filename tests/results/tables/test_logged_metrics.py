@@ -14,7 +14,7 @@ from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import SweepContents
 from runmanager.results.load.loader import read_results
-from runmanager.results.report.html_pages import to_html
+from runmanager.results.report.html_table import to_html
 from runmanager.results.table_model.columns import Table
 from runmanager.results.table_model.formatting import human_columns, human_field
 from runmanager.results.tables import text_formats

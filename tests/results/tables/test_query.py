@@ -12,7 +12,7 @@ from runmanager.errors import UsageError
 from runmanager.records.run.run_record import Environment
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import SweepContents
-from runmanager.results.report.html_pages import to_html
+from runmanager.results.report.html_table import to_html
 from runmanager.results.table_model.columns import Row, Table
 from runmanager.results.table_model.formatting import human_field
 from runmanager.results.tables import text_formats as writers

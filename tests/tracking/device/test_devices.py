@@ -9,7 +9,7 @@ from runmanager.errors import DeviceUnavailableError, UsageError
 from runmanager.tracking.device.devices import (
     device_facts,
     peak_host_bytes,
-    peak_memory_bytes,
+    peak_memory,
     peak_reserved_bytes,
     reset_peak_memory,
     resolve_device,
@@ -43,7 +43,7 @@ def test_device_facts_of_the_cpu() -> None:
     facts = device_facts(torch.device("cpu"), cpu_model="a processor")
     assert facts["device_name"] == "a processor"
     assert {"cuda", "cudnn_benchmark", "tf32_matmul"} <= set(facts)
-    peak = peak_memory_bytes(torch.device("cpu"))
+    peak = peak_memory(torch.device("cpu"))
     assert peak is not None and peak > 50 * 2**20
     assert 50 * 2**20 < peak <= peak_host_bytes()
     assert peak_reserved_bytes(torch.device("cpu")) is None
@@ -58,8 +58,8 @@ def test_an_accelerators_memory_comes_from_its_backend(monkeypatch: pytest.Monke
     )
     monkeypatch.setattr(torch, "get_device_module", lambda device: counts)
     device = torch.device("cuda:1")
-    assert (peak_memory_bytes(device), peak_reserved_bytes(device)) == (3, 4)
+    assert (peak_memory(device), peak_reserved_bytes(device)) == (3, 4)
     reset_peak_memory(device)
     assert calls == [device]
     monkeypatch.setattr(torch, "get_device_module", lambda device: SimpleNamespace())
-    assert (peak_memory_bytes(device), peak_reserved_bytes(device)) == (None, None)
+    assert (peak_memory(device), peak_reserved_bytes(device)) == (None, None)

@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from runmanager.tracking.device.rng import preserve_random_states, random_states, restore_random_states, seed_everything
+from runmanager.tracking.device.devices import (
+    preserve_random_states,
+    random_states,
+    restore_random_states,
+    seed_everything,
+)
 
 
 def draw() -> tuple[float, ...]:

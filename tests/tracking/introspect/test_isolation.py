@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from runmanager.tracking.introspect.example_call import NetworkCall
+from runmanager.tracking.introspect.call_recorder import NetworkCall
 from runmanager.tracking.introspect.isolation import SharedModuleError, global_hooks_disabled, isolated, quiet_thread
 from runmanager.tracking.introspect.model_copy import copy_to_meta
 from runmanager.tracking.introspect.step_cost import StepCost, count_step_cost

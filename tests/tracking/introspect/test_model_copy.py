@@ -13,7 +13,7 @@ from torch.nn.utils import parametrizations, prune
 from torch.utils.data import DataLoader
 
 from runmanager import RunManager
-from runmanager.tracking.introspect.example_call import NetworkCall
+from runmanager.tracking.introspect.call_recorder import NetworkCall
 from runmanager.tracking.introspect.isolation import isolated
 from runmanager.tracking.introspect.model_copy import copy_to_meta, copy_with_data
 from runmanager.tracking.introspect.step_cost import count_step_cost

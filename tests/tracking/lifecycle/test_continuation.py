@@ -18,7 +18,7 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.storage.reader import read_run
 from runmanager.results.load.contention import exposure_of
 from runmanager.tracking.lifecycle import continuation
-from runmanager.tracking.lifecycle.active_runs import last_run_begun_here
+from runmanager.tracking.lifecycle.finalizers import last_run_begun_here
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.options import EarlyStopOptions, RunOptions
 from runmanager.tracking.sinks import LogSink, MemorySink

@@ -17,7 +17,7 @@ from runmanager import RunManager
 from runmanager.errors import UsageError
 from runmanager.records.storage.reader import StoredRun, read_run
 from runmanager.tracking.epoch_metrics.step_values import StepValues
-from runmanager.tracking.lifecycle.run_media import image_pixels
+from runmanager.tracking.lifecycle.run_values import image_pixels
 
 OnlyRun = Callable[[], StoredRun]
 REDUCED = {"last": 2.0, "mean": 3.0, "sum": 9.0, "min": 1.0, "max": 6.0}

@@ -16,7 +16,7 @@ from tensorboard.compat.proto.graph_pb2 import GraphDef
 from tensorboard.compat.proto.node_def_pb2 import NodeDef
 from torch import nn
 
-from runmanager.tracking.introspect.example_call import example_call
+from runmanager.tracking.introspect.call_recorder import example_call
 from runmanager.tracking.tensorboard import graph
 from runmanager.tracking.tensorboard.graph import DrawnGraph, draw_graph
 

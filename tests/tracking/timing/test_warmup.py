@@ -12,9 +12,9 @@ import torch
 from benchmarks.warmup_truth import SHAPES, Shape, warm_epochs
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.storage.reader import read_epochs
+from runmanager.tracking.lifecycle.run_epochs import Warmup, has_settled, is_still_warming
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.options import Progress
-from runmanager.tracking.timing.warmup import Warmup, has_settled, is_still_warming
 
 STEADY = [1.0] * 40
 GETTING_FASTER = [2.0] * 20 + [1.0] * 20

@@ -14,7 +14,7 @@ from runmanager.training.options.groups import (
     MultistepOptions,
     ResidentOptions,
 )
-from runmanager.training.options.unused import unused_setting_faults, unused_settings
+from runmanager.training.options.job import unused_setting_faults, unused_settings
 
 from ...job_options import job_options
 

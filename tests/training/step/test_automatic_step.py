@@ -135,7 +135,7 @@ def test_auto_computes_the_same_as_the_plain_way(monkeypatch: pytest.MonkeyPatch
     plain, _ = losses(make(), in_shape, channels_last=False, micro_batch=None)
     small_blocks(monkeypatch, make(), in_shape, samples=4)
     found, stepper = losses(make(), in_shape)
-    assert (stepper.channels_last, stepper.piece_size is not None) == (channels_last, splits)
+    assert (stepper.choices["channels_last"], stepper.piece_size is not None) == (channels_last, splits)
     assert found == pytest.approx(plain, rel=1e-9, abs=1e-9)
     if not (channels_last or splits):
         assert found == plain
@@ -159,7 +159,7 @@ def test_a_loss_that_is_no_mean_over_samples_keeps_its_batch_whole(monkeypatch: 
     plain, _ = losses(convolutions(), IMAGES, loss=Loss(Contrast()), channels_last=False, micro_batch=None)
     small_blocks(monkeypatch, convolutions(), IMAGES, samples=4)
     found, stepper = losses(convolutions(), IMAGES, loss=Loss(Contrast()))
-    assert (stepper.channels_last, stepper.piece_size) == (True, None)
+    assert (stepper.choices["channels_last"], stepper.piece_size) == (True, None)
     assert found == pytest.approx(plain, rel=1e-9)
 
 
@@ -236,12 +236,12 @@ def test_a_resumed_stepper_keeps_the_memory_format_and_the_piece_size(monkeypatc
         return bool(network[2].weight.is_contiguous(memory_format=torch.channels_last))
 
     chosen, plain = stepper(), stepper(channels_last=False, micro_batch=None)
-    assert (chosen[0].channels_last, chosen[0].piece_size, is_last(chosen[1])) == (True, 4, True)
+    assert (chosen[0].choices["channels_last"], chosen[0].piece_size, is_last(chosen[1])) == (True, 4, True)
     for here, there in ((chosen, plain), (plain, chosen)):
         state = there[0].state_dict()
-        resumed, network = stepper(channels_last=here[0].channels_last, micro_batch=here[0].piece_size)
+        resumed, network = stepper(channels_last=here[0].choices["channels_last"], micro_batch=here[0].piece_size)
         resumed.load_state_dict(state)
-        assert resumed.state_dict() == state and is_last(network) is there[0].channels_last
+        assert resumed.state_dict() == state and is_last(network) is there[0].choices["channels_last"]
     older = {key: value for key, value in plain[0].state_dict().items() if key != "channels_last"}
     chosen[0].load_state_dict(older)  # of a version that did not store it
-    assert chosen[0].channels_last
+    assert chosen[0].choices["channels_last"]

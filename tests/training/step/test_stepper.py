@@ -15,8 +15,7 @@ from torch import nn
 from runmanager.errors import ConfigurationError, TensorMismatchError
 from runmanager.training.models.builtin_models import build_model
 from runmanager.training.options.groups import CnnOptions
-from runmanager.training.options.job import TrainingOptions
-from runmanager.training.options.step import Precision
+from runmanager.training.options.job import Precision, TrainingOptions
 from runmanager.training.step.amp import CountingScaler, float32_precision, precision_faults
 from runmanager.training.step.micro_batches import MicroBatches, needs_whole_batches
 from runmanager.training.step.stepper import Forward, Stepper, build_stepper

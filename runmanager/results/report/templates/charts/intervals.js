@@ -22,8 +22,8 @@ const speedups = {
     const dots = drawn.map((row, at) => ({
       ...row,
       at,
-      style: data.styles.verdicts[row.verdict] ?? { colour: GREY, marker: "o" },
-      isHollow: !/faster|slower|better|worse/.test(row.verdict),
+      style: data.styles.verdicts[row.verdict],
+      isHollow: data.styles.verdicts[row.verdict].isHollow,
     }));
     const option = {
       ...intervalOption(
@@ -54,7 +54,6 @@ const speedups = {
         key: verdict,
         label: verdict,
         ...style,
-        isHollow: !/faster|slower|better|worse/.test(verdict),
       }));
     const sample = inSelection.length > MAX_ROWS ? ` (${MAX_ROWS} of ${inSelection.length}, at even steps)` : "";
     return {
