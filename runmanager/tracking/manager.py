@@ -3,7 +3,7 @@
 import datetime
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 import torch
@@ -34,6 +34,9 @@ from runmanager.tracking.device.devices import resolve_device
 from runmanager.tracking.environment.code_hashes import hash_user_code
 from runmanager.tracking.environment.environment import capture_environment, command_line, hydra_choices
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
+from runmanager.tracking.epoch import Epoch
+from runmanager.tracking.epoch_metrics.prediction_task import PredictionOptions
+from runmanager.tracking.introspect.loader_inspection import count_samples
 from runmanager.tracking.lifecycle.continuation import continue_run, find_shorter
 from runmanager.tracking.lifecycle.finalizers import write_tables_if_begun, write_tables_when_dropped
 from runmanager.tracking.lifecycle.open_run import open_run
@@ -43,7 +46,6 @@ from runmanager.tracking.ranks.run_ranks import RunRanks
 from runmanager.tracking.run import ActiveRun, InactiveRun
 from runmanager.tracking.sinks import ConsoleSink, Sink
 from runmanager.tracking.tensorboard.sink import default_sinks, with_settings
-from runmanager.tracking.tutorial_calls import TutorialCalls
 
 if TYPE_CHECKING:
     from runmanager.results.result_files import TableUpdater
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
 __all__ = ["RunManager"]
 
 
-class RunManager(TutorialCalls):
+class RunManager:
     """Times and records the runs of one sweep folder, in a custom training loop.
 
     ```
@@ -100,7 +102,9 @@ class RunManager(TutorialCalls):
         require_creatable("`root`", place, way_out="give another one")
         self.paths = fresh_sweep_folder(place) if root is None else SweepPaths(place)
         self._overwrite = overwrite
-        super().__init__(tensorboard)
+        self._tensorboard = tensorboard
+        self._active: ActiveRun | InactiveRun | None = None  # of the tutorials' calls, and its epoch
+        self._epoch: Epoch | None = None
         self._console = console
         self._own_sinks = sinks
         self._heartbeat_timeout = heartbeat_timeout
@@ -146,6 +150,79 @@ class RunManager(TutorialCalls):
             unsigned=unsigned,
             on_enter=None if network is None else lambda run: run.begin(network, loader, **given),
         )
+
+    def begin_run(self, run: Any, network: torch.nn.Module, loader: Any) -> bool:
+        """Begin a run with the settings `run`, a named tuple from `RunBuilder.get_runs`.
+
+        Histograms of weights and gradients are on, unless the manager was given `tensorboard` options.
+        Returns False if the run is finished already or its device is missing: the other calls are then still allowed,
+        and record nothing.
+        """
+        if self._active is not None:
+            raise UsageError("begin_run() must come after the end_run() of the run before, got none; call end_run().")
+        if self._tensorboard is None:
+            self._tensorboard = TensorBoardOptions(histograms=True)
+        begun = self.run(run)
+        try:
+            begun.begin(network, loader)
+        except BaseException as error:
+            begun.end(error)
+            raise
+        self._active = begun
+        return isinstance(begun, ActiveRun)
+
+    def begin_epoch(self) -> None:
+        """Start the clock of the next epoch."""
+        run = self._running("begin_epoch")
+        self._between_epochs("begin_epoch")
+        self._epoch = run.begin_epoch(is_all_training=True)
+
+    def track_loss(self, loss: torch.Tensor, batch: Any, *, samples: int | None = None) -> None:
+        """Count a step's mean loss; `batch` is (images, labels), and the length of images is the number of samples.
+
+        A batch of another kind is counted where its tensors leave no doubt (see `count_samples`), or by `samples`; else
+        the epoch has no number of samples, and a note says so.
+        """
+        epoch = self._running_epoch("track_loss")
+        epoch.show_first_batch(batch)
+        epoch.track_loss(loss, count_samples(batch) if samples is None else samples)
+
+    def track_num_correct(
+        self, preds: torch.Tensor, labels: torch.Tensor, **options: Unpack[PredictionOptions]
+    ) -> None:
+        """Count the correct predictions: logits (batch, classes) for labels (batch,).
+
+        `task`, `class_dim` and `ignore_index` select other layouts, as in `Epoch.track`.
+        """
+        self._running_epoch("track_num_correct").track_predictions(preds, labels, **options)
+
+    def end_epoch(self) -> None:
+        """Stop the clock and record the epoch."""
+        epoch = self._running_epoch("end_epoch")
+        self._epoch = None
+        self._running("end_epoch").end_epoch(epoch)
+
+    def end_run(self) -> None:
+        """Record the run's end and write the sweep's tables."""
+        run = self._running("end_run")
+        self._between_epochs("end_run")
+        self._active = None
+        run.end()
+
+    def _running(self, call: str) -> ActiveRun | InactiveRun:
+        if self._active is None:
+            raise UsageError(f"{call}() must come between begin_run() and end_run(), got no run; call begin_run().")
+        return self._active
+
+    def _between_epochs(self, call: str) -> None:
+        if self._epoch is not None:
+            raise UsageError(f"{call}() must come after the end_epoch() of the epoch before; call end_epoch() first.")
+
+    def _running_epoch(self, call: str) -> Epoch:
+        self._running(call)
+        if self._epoch is None:
+            raise UsageError(f"{call}() must come between begin_epoch() and end_epoch(); call begin_epoch() first.")
+        return self._epoch
 
     def _open(
         self,

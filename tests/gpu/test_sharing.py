@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from runmanager.tracking.monitoring.gpu_meter import open_gpu_meter
+from runmanager.tracking.monitoring.resource_sampler import open_gpu_meter
 
 from .gpu_device import DEVICE, needs_cuda, needs_device
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from runmanager.app.follow.sweep_state import SweepReader
 from runmanager.records.files.folders import folder_entries
 from runmanager.records.files.paths import EPOCHS, RECORD, SweepPaths
-from runmanager.results.load.disk_size import SizeMemory
-from runmanager.results.load.several_sweeps import find_sweeps
+from runmanager.results.load.several_sweeps import SizeMemory, find_sweeps
 from runmanager.results.load.summary_cache import CachedRun, SummaryMemory, stamps_of
 from runmanager.results.tables.sweep_listing import ListedSweep, list_sweep, sweep_name
 from runmanager.results.write_throttle import WriteThrottle

@@ -14,7 +14,7 @@ from runmanager.results.gate.sweep_pairs import TwoSweeps
 from runmanager.results.load.several_sweeps import SWEEP
 from runmanager.results.report.html_table import HtmlTable, build_html_table, render_template
 from runmanager.results.table_model.columns import Row, Table
-from runmanager.results.tables.omitted_rows import without_shorter_runs
+from runmanager.results.tables.seeds import without_shorter_runs
 from runmanager.results.tables.sweep_listing import listing
 
 __all__ = ["ALL_SWEEPS", "comparison_page", "listing_page", "message_page"]

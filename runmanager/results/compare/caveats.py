@@ -10,8 +10,7 @@ from runmanager.results.compare.comparability import differences
 from runmanager.results.compare.comparison_side import Side
 from runmanager.results.load.run_summary import OVERALL_RATE, measured_epochs, overall_rate
 from runmanager.results.metrics.metric_lookup import RUN_TIME
-from runmanager.results.stats.descriptive import median
-from runmanager.results.stats.samples import geometric_mean
+from runmanager.results.stats.descriptive import geometric_mean, median
 from runmanager.results.table_model.columns import Row
 from runmanager.text import format_value, pluralize
 

@@ -14,8 +14,7 @@ from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.load.cells import Cell
 from runmanager.results.metrics.metric import THROUGHPUT, Metric
-from runmanager.results.stats.descriptive import mean, median
-from runmanager.results.stats.samples import geometric_mean
+from runmanager.results.stats.descriptive import geometric_mean, mean, median
 from runmanager.text import format_value
 
 __all__ = ["Side", "label_of", "resolution_of"]

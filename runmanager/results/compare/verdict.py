@@ -15,12 +15,11 @@ from runmanager.results.compare.comparison_side import Side, resolution_of
 from runmanager.results.compare.comparison_table import CompareOptions, MeasuredEffect
 from runmanager.results.compare.paired_effect import paired_effect, paired_obstacles, paired_rates
 from runmanager.results.metrics.metric import THROUGHPUT, Metric
-from runmanager.results.stats.descriptive import Estimate, Interval, median
+from runmanager.results.stats.descriptive import Estimate, Interval, Sample, make_sample, median
 from runmanager.results.stats.effects import ROUNDING, Contrast, assumed_share, pooled_residuals, simultaneous_estimates
 from runmanager.results.stats.noise_model import CONFIDENCE, Residuals
 from runmanager.results.stats.paired_speedup import log_ratios_by_session, paired_speedup
 from runmanager.results.stats.power import likely_deviations, smallest_detectable
-from runmanager.results.stats.samples import Sample, make_sample
 
 __all__ = [
     "AHEAD",

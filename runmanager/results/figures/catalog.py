@@ -19,7 +19,7 @@ from runmanager.results.figures.throughput_by_axis import throughput_by_axis_fig
 from runmanager.results.findings.crossover import Crossover, crossover_lines
 from runmanager.results.table_model.columns import Table
 from runmanager.results.table_model.formatting import number
-from runmanager.results.tables.omitted_rows import without_shorter_runs
+from runmanager.results.tables.seeds import without_shorter_runs
 
 __all__ = ["sweep_figures"]
 

@@ -12,9 +12,8 @@ from runmanager.results.compare.comparison_side import label_of
 from runmanager.results.figures.axes import AxisPositions, is_numeric, needs_log_scale, set_number_scale
 from runmanager.results.figures.figure import GridCell, SweepFigure, grid_cells, join_names, varying_columns
 from runmanager.results.figures.style import add_legend_below, label_text, new_figure, series_style, wrapped
-from runmanager.results.stats.descriptive import quantile
+from runmanager.results.stats.descriptive import geometric_mean, quantile
 from runmanager.results.stats.effects import typical_interval
-from runmanager.results.stats.samples import geometric_mean
 from runmanager.results.table_model.columns import Table, setting_name
 from runmanager.results.table_model.formatting import number
 from runmanager.results.tables.sorting import sorted_values

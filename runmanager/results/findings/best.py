@@ -29,10 +29,9 @@ from runmanager.results.metrics.metric_lookup import (
     requested_metric,
     undirected_names,
 )
-from runmanager.results.stats.descriptive import median
+from runmanager.results.stats.descriptive import make_sample, median
 from runmanager.results.stats.effects import error_of_first
 from runmanager.results.stats.noise_model import critical_value
-from runmanager.results.stats.samples import make_sample
 from runmanager.results.table_model.columns import Directions, setting_name
 from runmanager.results.table_model.formatting import Spread
 from runmanager.text import format_value, printable_line

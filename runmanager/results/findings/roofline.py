@@ -10,8 +10,7 @@ from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.compare.matched_pairs import Matches
 from runmanager.results.load.cells import gather_cells
-from runmanager.results.metrics.logged_metrics import unit_rate_metric
-from runmanager.results.metrics.metric import THROUGHPUT
+from runmanager.results.metrics.metric import THROUGHPUT, unit_rate_metric
 from runmanager.results.stats.descriptive import median
 from runmanager.results.table_model.columns import MISSING, Row, Table, column_of, rate_name
 from runmanager.results.table_model.formatting import with_unit_prefix

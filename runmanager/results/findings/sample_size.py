@@ -13,9 +13,9 @@ from runmanager.results.compare.sweep_question import other_metric, was_timed
 from runmanager.results.compare.verdict import detectable_text, residuals_of_pairs, took_turns
 from runmanager.results.findings.recommendations import MIN_EPOCHS
 from runmanager.results.metrics.metric import THROUGHPUT
+from runmanager.results.stats.descriptive import make_sample
 from runmanager.results.stats.noise_model import Residuals
 from runmanager.results.stats.power import MAX_RUNS, likely_deviations, power, runs_needed, smallest_detectable
-from runmanager.results.stats.samples import make_sample
 
 __all__ = ["detectable_before_running", "detectable_by_more_runs", "too_little_to_compare"]
 

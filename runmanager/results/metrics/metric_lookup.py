@@ -14,8 +14,12 @@ from runmanager.records.settings.signature import LATER
 from runmanager.records.settings.values import flatten
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.load.run_summary import OVERALL_RATE, measured_epochs, overall_rate
-from runmanager.results.metrics.logged_metrics import (
+from runmanager.results.metrics.metric import (
+    LAST,
+    THROUGHPUT,
     TIME_TO,
+    At,
+    Metric,
     epoch_metric,
     recorded_metrics,
     recorded_units,
@@ -23,7 +27,6 @@ from runmanager.results.metrics.logged_metrics import (
     time_to_accuracy,
     unit_rate_metric,
 )
-from runmanager.results.metrics.metric import LAST, THROUGHPUT, At, Metric
 from runmanager.results.table_model.columns import Directions, LoggedColumns, logged_columns
 from runmanager.text import format_value
 from runmanager.validation import did_you_mean, fault

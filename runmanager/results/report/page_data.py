@@ -27,7 +27,7 @@ from runmanager.results.report.run_details import tail
 from runmanager.results.sweep_snapshot import SweepSnapshot
 from runmanager.results.table_model.columns import Directions, Row, Table, effect_column
 from runmanager.results.table_model.formatting import in_figures, metric_in_words
-from runmanager.results.tables.omitted_rows import without_shorter_runs
+from runmanager.results.tables.seeds import without_shorter_runs
 from runmanager.text import format_value, printable, printable_line, printable_value, shell_command
 
 __all__ = ["encode_page_data", "page_data", "pair_runs", "run_places"]

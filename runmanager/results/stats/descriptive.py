@@ -1,10 +1,30 @@
-"""Descriptive statistics (means, medians, spreads), and an estimate with its interval. Pure functions."""
+"""Descriptive statistics (means, medians, spreads), estimates, and the samples of runs. Pure functions."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 
-__all__ = ["Estimate", "Interval", "iqr", "mean", "median", "quantile", "ratio_factor"]
+from runmanager.errors import UsageError
+from runmanager.results.stats.noise_model import Residuals
+
+__all__ = [
+    "Estimate",
+    "Interval",
+    "RunValue",
+    "Runs",
+    "Sample",
+    "geometric_mean",
+    "iqr",
+    "make_sample",
+    "mean",
+    "median",
+    "quantile",
+    "ratio_factor",
+    "residuals",
+]
+
 
 _MAX_HALF_WIDTH = 300.0  # in logarithms: what a float can hold
 
@@ -74,3 +94,110 @@ def iqr(values: Sequence[float]) -> float | None:
 def ratio_factor(half_width: float) -> float:
     """Return the factor from a ratio to the ends of its interval, given the half-width in logarithms."""
     return math.exp(min(half_width, _MAX_HALF_WIDTH))
+
+
+Runs = Sequence[Sequence[float]]
+"""The values of a side: for each run those of its measured epochs, or its single value."""
+
+_MAX_AUTOCORRELATION = 0.9  # of neighbouring epochs: a short series cannot show more
+
+
+@dataclass(frozen=True)
+class RunValue:
+    """The value of a run: the median of its epochs, the same on the scale of the contrast, and its variance.
+
+    `scaled` is the logarithm of the median for a ratio, else the median; `variance` is what the epochs give `scaled`.
+    """
+
+    median: float
+    scaled: float
+    variance: float
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The runs of one side. Samples with an equal `key` are the same runs; None is that of no other.
+
+    `times` are when the runs were measured, in seconds since any moment; empty where that is not known.
+    """
+
+    runs: Sequence[RunValue]
+    is_ratio: bool
+    key: Hashable = None
+    times: Sequence[float] = ()
+
+    @cached_property
+    def values(self) -> list[float]:
+        """The values of the runs on the scale of the contrast: logarithms for a ratio."""
+        return [run.scaled for run in self.runs]
+
+    @property
+    def residuals(self) -> Residuals:
+        """The noise between the runs."""
+        return residuals(self.values)
+
+    @property
+    def typical(self) -> float:
+        """The geometric mean over runs for a ratio, else the mean."""
+        medians = [run.median for run in self.runs]
+        return geometric_mean(medians) if self.is_ratio else mean(medians)
+
+    @property
+    def least_variance(self) -> float:
+        """The variance of the mean over runs that their epochs alone explain."""
+        return mean([run.variance for run in self.runs]) / len(self.runs)
+
+
+def make_sample(
+    runs: Runs, *, is_ratio: bool, name: str = "side", key: Hashable = None, times: Sequence[float] = ()
+) -> Sample:
+    """Return the sample of a side's runs; `name` is that of the side in errors.
+
+    Raises `UsageError` for a side without runs, a run without values, and for values that cannot be compared.
+    """
+    if not runs or not all(runs):
+        raise UsageError(f"The {name} of a comparison must have a measured value in each run, got {list(runs)}.")
+    return Sample([_run_value(run, is_ratio, name) for run in runs], is_ratio, key, times)
+
+
+def _run_value(run: Sequence[float], is_ratio: bool, name: str) -> RunValue:
+    for value in run:
+        if not math.isfinite(value):
+            raise UsageError(f"Values of the {name} must be finite, got {value}.")
+        if is_ratio and value <= 0:
+            raise UsageError(f"Values of the {name} must be above 0 to have a ratio, got {value}.")
+    middle = median(run)
+    assert middle is not None  # a run without values is rejected
+    return RunValue(middle, math.log(middle) if is_ratio else middle, _variance_of_median(run, is_ratio))
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Return the geometric mean of at least one value above 0; that of equal values is exactly the value."""
+    first = values[0]
+    return first * math.exp(mean([math.log(value / first) for value in values]))
+
+
+def residuals(values: Sequence[float], *, share: float = 1.0) -> Residuals:
+    """Return the residuals about the mean; `share` of the squares is one run's part."""
+    middle = mean(values)
+    return Residuals(share * math.fsum((value - middle) ** 2 for value in values), len(values) - 1.0)
+
+
+def _variance_of_median(values: Sequence[float], is_ratio: bool) -> float:
+    """Return the variance of a run's median that its epochs explain, of its logarithm for a ratio; 0 for one epoch.
+
+    Under normal noise the median has π/2 times the variance of the mean (David and Nagaraja, *Order Statistics*, 2003),
+    and that of the mean grows by (1 + r) / (1 - r) where neighbours have the correlation r (Bartlett, *JRSS* 8, 1946).
+    """
+    count = len(values)
+    if count < 2:
+        return 0.0
+    middle = math.fsum(values) / count
+    deviations = [value - middle for value in values]
+    squares = math.fsum([each * each for each in deviations])
+    if not squares:
+        return 0.0
+    autocorrelation = math.fsum([one * other for one, other in pairwise(deviations)]) / squares
+    r = min(max(autocorrelation, 0.0), _MAX_AUTOCORRELATION)
+    variance = math.pi / 2 * squares / (count - 1) / count * (1 + r) / (1 - r)
+    return variance / middle**2 if is_ratio else variance

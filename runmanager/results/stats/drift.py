@@ -4,9 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runmanager.results.stats.descriptive import mean
+from runmanager.results.stats.descriptive import Sample, mean, residuals
 from runmanager.results.stats.noise_model import Residuals
-from runmanager.results.stats.samples import Sample, residuals
 
 __all__ = ["Trend", "drift_variance", "fit_trend"]
 

@@ -5,7 +5,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from runmanager.results.stats.descriptive import Estimate, ratio_factor
+from runmanager.results.stats.descriptive import Estimate, Runs, Sample, make_sample, ratio_factor, residuals
 from runmanager.results.stats.drift import drift_variance, fit_trend
 from runmanager.results.stats.noise_model import (
     CONFIDENCE,
@@ -17,7 +17,6 @@ from runmanager.results.stats.noise_model import (
     Residuals,
     critical_value,
 )
-from runmanager.results.stats.samples import Runs, Sample, make_sample, residuals
 
 __all__ = [
     "ROUNDING",

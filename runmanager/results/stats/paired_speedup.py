@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from runmanager.records.run.environment_changes import sessions_in_other_environments
 from runmanager.records.storage.reader import StoredRun
-from runmanager.results.stats.descriptive import Estimate, mean, ratio_factor
+from runmanager.results.stats.descriptive import Estimate, mean, ratio_factor, residuals
 from runmanager.results.stats.noise_model import Difference, LearntNoise, Prior, critical_value
-from runmanager.results.stats.samples import residuals
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,10 +9,9 @@ would cover the truth in 85% to 95% of races.
 import math
 from collections.abc import Collection, Mapping, Sequence
 
-from runmanager.results.stats.descriptive import Estimate, ratio_factor
+from runmanager.results.stats.descriptive import Estimate, ratio_factor, residuals
 from runmanager.results.stats.noise_model import critical_value
 from runmanager.results.stats.paired_speedup import MIN_ROUNDS, log_ratios, paired_speedup
-from runmanager.results.stats.samples import residuals
 
 __all__ = ["LEAST_ROUNDS", "Sessions", "beaten", "fastest_of", "is_settled", "race_speedup"]
 

@@ -19,8 +19,9 @@ from runmanager.results.table_model.columns import (
     column_of,
     logged_columns,
 )
-from runmanager.results.tables.labelled import label_notes, labelled
 from runmanager.results.tables.results_table import (
+    label_notes,
+    labelled,
     labels_of,
     result_rows,
     results_legend,

@@ -1,5 +1,6 @@
-"""The results table (one row per run) and the epochs table (one row per epoch) of a stored sweep."""
+"""The results table (one row per run, with its labels) and the epochs table of a stored sweep."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
@@ -39,20 +40,25 @@ from runmanager.results.table_model.columns import (
     logged_columns,
     setting_of,
 )
-from runmanager.results.tables.labelled import label_notes, labelled
 from runmanager.text import pluralize
 
 __all__ = [
+    "NOTE",
+    "TAGS",
     "Table",
     "declared_directions",
     "epoch_rows",
     "has_times",
+    "join_tags",
+    "label_notes",
+    "labelled",
     "labels_of",
     "result_rows",
     "results_legend",
     "row_notes",
     "shown_columns",
 ]
+
 
 _LEGEND = f"{MISSING} is not measured."
 _TIMES_LEGEND = (
@@ -338,3 +344,40 @@ def _unobserved_notes(runs: Sequence[RunSummary]) -> list[str]:
     more = f" and {len(unobserved) - _MAX_NAMED} more" if len(unobserved) > _MAX_NAMED else ""
     names = f"{', '.join(unobserved[:_MAX_NAMED])}{more}"
     return [f"Running on another host, as recorded: {names}. `runmanager watch` checks whether they are alive."]
+
+
+TAGS, NOTE = "tags", "note"
+_PREFIX = "labels."  # of a column whose name another one has, such as a setting `tags`
+
+
+def join_tags(labels: Labels) -> str | None:
+    """Return the tags as one text; None where there are none."""
+    return ", ".join(labels.tags) or None
+
+
+def labelled(table: Table, labels: Sequence[Labels]) -> Table:
+    """The table with the labels of each of its rows, in columns after all others; only for labels that a row has."""
+    values = {TAGS: [join_tags(each) for each in labels], NOTE: [each.note or None for each in labels]}
+    names = {kind: _free_name(kind, table.columns) for kind, texts in values.items() if any(texts)}
+    rows = list(table.rows)
+    for kind, name in names.items():
+        rows = [
+            Row({**row.values, name: text}, row.absent_settings, row.is_continued)
+            for row, text in zip(rows, values[kind], strict=True)
+        ]
+    columns = tuple(names.values())
+    return dataclasses.replace(
+        table, columns=[*table.columns, *columns], rows=rows, labels=columns, shown=(*table.shown, *columns)
+    )
+
+
+def _free_name(name: str, columns: Sequence[str]) -> str:
+    while name in columns:
+        name = f"{_PREFIX}{name}"
+    return name
+
+
+def label_notes(labels: Labels) -> list[str]:
+    """The labels of a whole sweep as notes on its table."""
+    tags = [f"Tags of the sweep: {', '.join(labels.tags)}."] if labels.tags else []
+    return [*tags, *([f"Note on the sweep: {labels.note}"] if labels.note else [])]

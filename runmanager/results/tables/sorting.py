@@ -11,7 +11,7 @@ from runmanager.records.run.metric_names import by_preference
 from runmanager.records.run.status import Status
 from runmanager.results.table_model.columns import Row, Table
 from runmanager.results.table_model.formatting import Spread, human_columns
-from runmanager.results.tables.labelled import NOTE
+from runmanager.results.tables.results_table import NOTE
 from runmanager.results.tables.seeds import SEEDS
 from runmanager.text import format_value
 from runmanager.validation import fault

@@ -16,15 +16,13 @@ from runmanager.records.run.status import Status
 from runmanager.records.settings.values import hashable
 from runmanager.records.sweep.sweep_record import SweepRecord
 from runmanager.results.load.cells import CellsWith, CellWith
-from runmanager.results.load.disk_size import SizeMemory, sweep_size
 from runmanager.results.load.loader import read_summary
 from runmanager.results.load.run_summary import SUMMARY_COLUMNS, RunSummary, damage_notes
-from runmanager.results.load.several_sweeps import SWEEP, NamedSweep, find_sweeps
+from runmanager.results.load.several_sweeps import SWEEP, NamedSweep, SizeMemory, find_sweeps, sweep_size
 from runmanager.results.load.summary_cache import SummaryMemory
 from runmanager.results.stats.descriptive import mean
 from runmanager.results.table_model.columns import Directions, Row, Table
-from runmanager.results.tables.labelled import NOTE, TAGS, join_tags
-from runmanager.results.tables.results_table import declared_directions
+from runmanager.results.tables.results_table import NOTE, TAGS, declared_directions, join_tags
 from runmanager.text import shell_command
 
 __all__ = ["ListedSweep", "list_sweep", "list_sweeps", "listing", "sweep_name"]

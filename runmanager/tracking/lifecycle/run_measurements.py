@@ -23,8 +23,7 @@ from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.introspect.call_recorder import NetworkCall
 from runmanager.tracking.introspect.isolation import looking
 from runmanager.tracking.lifecycle.step_work import StepWork
-from runmanager.tracking.monitoring.gpu_meter import open_gpu_meter
-from runmanager.tracking.monitoring.resource_sampler import ResourceSampler
+from runmanager.tracking.monitoring.resource_sampler import ResourceSampler, open_gpu_meter
 from runmanager.tracking.options import StepObserver
 from runmanager.tracking.step_interval import StepInterval
 from runmanager.tracking.torch_internals import compilation_seconds

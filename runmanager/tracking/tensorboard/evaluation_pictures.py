@@ -21,8 +21,14 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.text import error_line, pluralize
-from runmanager.tracking.epoch_metrics.evaluation import Evaluation, Scores
-from runmanager.tracking.epoch_metrics.predictions import Prediction, confusion_matrix, count_correct, least_confident
+from runmanager.tracking.epoch_metrics.evaluation import (
+    Evaluation,
+    Prediction,
+    Scores,
+    confusion_matrix,
+    count_correct,
+    least_confident,
+)
 from runmanager.tracking.introspect.loader_inspection import batch_images, class_names, read_samples
 from runmanager.tracking.options import TensorBoardOptions
 

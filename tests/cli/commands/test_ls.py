@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runmanager.records.files.paths import SweepPaths
-from runmanager.results.load.disk_size import sweep_size
+from runmanager.results.load.several_sweeps import sweep_size
 
 from ..conftest import rows_of, write_sweep
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from runmanager.errors import UsageError
+from runmanager.results.stats.descriptive import make_sample
 from runmanager.results.stats.drift import drift_variance
 from runmanager.results.stats.effects import (
     Contrast,
@@ -19,7 +20,6 @@ from runmanager.results.stats.effects import (
     simultaneous_estimates,
     typical_interval,
 )
-from runmanager.results.stats.samples import make_sample
 
 rates = st.floats(min_value=0.01, max_value=1e7)
 sides = st.lists(st.lists(rates, min_size=1, max_size=6), min_size=1, max_size=4)

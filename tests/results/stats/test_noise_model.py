@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from runmanager.results.stats.descriptive import residuals
 from runmanager.results.stats.noise_model import (
     DIFFERENCES,
     RATIOS,
@@ -15,7 +16,6 @@ from runmanager.results.stats.noise_model import (
     Residuals,
     critical_value,
 )
-from runmanager.results.stats.samples import residuals
 
 
 def reach_alone(seen, prior, **how):

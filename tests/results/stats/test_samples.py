@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from runmanager.results.stats.samples import geometric_mean, make_sample, residuals
+from runmanager.results.stats.descriptive import geometric_mean, make_sample, residuals
 
 
 def runs_of(values, *, is_ratio):

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from runmanager.tracking.epoch_metrics import evaluation as module
-from runmanager.tracking.epoch_metrics.evaluation import Evaluation
+from runmanager.tracking.epoch_metrics.evaluation import Evaluation, confusion_matrix
 from runmanager.tracking.epoch_metrics.prediction_task import resolve_format
-from runmanager.tracking.epoch_metrics.predictions import confusion_matrix
 
 
 def add(evaluation: Evaluation, preds: torch.Tensor, labels: torch.Tensor, **options: Any) -> None:

@@ -4,8 +4,7 @@ import pytest
 import torch
 from sklearn import metrics
 
-from runmanager.tracking.epoch_metrics.evaluation import Scores
-from runmanager.tracking.epoch_metrics.predictions import confusion_matrix, count_correct, least_confident
+from runmanager.tracking.epoch_metrics.evaluation import Scores, confusion_matrix, count_correct, least_confident
 
 
 def random_scores(count: int = 200, classes: int = 5) -> Scores:

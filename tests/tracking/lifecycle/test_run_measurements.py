@@ -22,7 +22,7 @@ from runmanager.tracking.epoch import Epoch
 from runmanager.tracking.introspect.step_cost import count_step_cost
 from runmanager.tracking.lifecycle import run_measurements
 from runmanager.tracking.lifecycle.run_measurements import RunMeasurements, precision_of
-from runmanager.tracking.monitoring.gpu_meter import GpuReading
+from runmanager.tracking.monitoring.resource_sampler import GpuReading
 from runmanager.tracking.sinks import EpochDetails, MemorySink, RunStart
 
 from ..conftest import Body, images

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from runmanager.tracking.monitoring.gpu_meter import GpuReading, NvmlMeter, open_gpu_meter
+from runmanager.tracking.monitoring.resource_sampler import GpuReading, NvmlMeter, open_gpu_meter
 
 HANDLE = object()
 

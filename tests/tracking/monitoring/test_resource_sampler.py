@@ -7,8 +7,7 @@ import psutil
 import pytest
 
 from runmanager.tracking.monitoring import resource_sampler as module
-from runmanager.tracking.monitoring.gpu_meter import GpuReading
-from runmanager.tracking.monitoring.resource_sampler import CpuTimes, GpuMeans, ResourceSampler
+from runmanager.tracking.monitoring.resource_sampler import CpuTimes, GpuMeans, GpuReading, ResourceSampler
 
 
 @dataclass
