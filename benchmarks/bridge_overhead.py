@@ -28,7 +28,7 @@ from runmanager.integrations.lightning import RunManagerLogger
 from runmanager.integrations.transformers import RunManagerCallback
 from runmanager.training.models.builtin_models import build_model
 from runmanager.training.options.groups import CnnOptions
-from runmanager.training.step.allocator import keep_freed_memory
+from runmanager.training.step.micro_batches import keep_freed_memory
 
 __all__ = ["in_parts", "measure"]
 

@@ -17,12 +17,12 @@ from benchmarks.mnist_sides import serve_our_epochs
 from benchmarks.our_training import CNN_ON_MNIST, FASTEST, PLAIN_STEPS
 from benchmarks.side_processes import Turns
 from benchmarks.tutorial import LEARNING_RATE, TutorialNetwork, training_set, tutorial_loader
+from runmanager.training.datasets.array_dataset import random_subset
 from runmanager.training.datasets.registry import load_dataset
-from runmanager.training.datasets.splits import random_subset
 from runmanager.training.loading.loaders import ResidentLoader
 from runmanager.training.models.builtin_models import Network
 from runmanager.training.options.dataset import MnistOptions
-from runmanager.training.step.allocator import keep_freed_memory
+from runmanager.training.step.micro_batches import keep_freed_memory
 
 __all__ = ["BATCH_SIZE", "NUM_SAMPLES", "SIDES"]
 

@@ -19,7 +19,7 @@ from benchmarks.side_processes import Turns
 from benchmarks.trackers import OURS, PEERS, UNTRACKED, Tracker, start_tracker
 from benchmarks.tutorial import LEARNING_RATE, TutorialNetwork
 from runmanager.tracking.timing.timer import clock_for
-from runmanager.training.step.allocator import keep_freed_memory
+from runmanager.training.step.micro_batches import keep_freed_memory
 
 __all__ = ["BATCH_SIZE", "NUM_STEPS", "PARTS"]
 

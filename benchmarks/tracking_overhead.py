@@ -33,7 +33,7 @@ from runmanager.tracking.device.devices import resolve_device, synchronize
 from runmanager.tracking.options import RunOptions, TensorBoardOptions
 from runmanager.training.models.builtin_models import build_model
 from runmanager.training.options.groups import CnnOptions
-from runmanager.training.step.allocator import keep_freed_memory
+from runmanager.training.step.micro_batches import keep_freed_memory
 
 __all__ = ["RunOverheads", "Trainer", "Work", "background_cpu_seconds", "measure", "tracked_parts", "untracked_parts"]
 

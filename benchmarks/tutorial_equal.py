@@ -32,7 +32,7 @@ from benchmarks.tutorial import (
 )
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.tracking.device.devices import seed_everything
-from runmanager.training.datasets.splits import random_subset
+from runmanager.training.datasets.array_dataset import random_subset
 from runmanager.training.loading.batch_sampler import epoch_seed
 from runmanager.training.models.builtin_models import Network
 from runmanager.training.step.automatic_step import fast_piece_size

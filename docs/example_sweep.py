@@ -14,8 +14,7 @@ from runmanager.records.files.paths import RunPaths, SweepPaths, folder_name
 from runmanager.records.run.run_record import Environment, EpochRecord, RunRecord
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.settings.grid import expand_grid
-from runmanager.records.settings.naming import readable_name
-from runmanager.records.settings.signature import short_signature, signature
+from runmanager.records.settings.signature import readable_name, short_signature, signature
 from runmanager.records.settings.values import flatten
 from runmanager.records.storage.ownership import claim_run
 from runmanager.records.sweep.sweep_record import plan_cell, write_cells

@@ -11,8 +11,7 @@ from typing import Any, Literal, get_args, get_origin
 from typer.models import ArgumentInfo, OptionInfo
 
 import runmanager
-from runmanager.app.reference.option_fields import Setting
-from runmanager.app.reference.settings_reference import Section, sections
+from runmanager.app.reference.settings_reference import Section, Setting, sections
 from runmanager.cli.commands.sweep import DemoCommand, SweepCommand
 from runmanager.cli.main import app
 from runmanager.text import in_backticks

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from runmanager.tracking.program.start_run import start_run
     from runmanager.training.load_model import load_model
     from runmanager.training.loop import evaluate, fit
-    from runmanager.training.step.allocator import keep_freed_memory
+    from runmanager.training.step.micro_batches import keep_freed_memory
 
 __all__ = [
     "ConfigurationError",
@@ -96,7 +96,7 @@ _HOMES = {
     "expand_grid": "runmanager.records.settings.grid",
     "fit": "runmanager.training.loop",
     "get_default_device": "runmanager.tracking.device.transfer",
-    "keep_freed_memory": "runmanager.training.step.allocator",
+    "keep_freed_memory": "runmanager.training.step.micro_batches",
     "load_model": "runmanager.training.load_model",
     "log": "runmanager.tracking.program.current_run",
     "run_sweep": "runmanager.app.python_api",

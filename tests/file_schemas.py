@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from runmanager.cli.commands.schema import FileKind, file_schema
+from runmanager.cli.commands.ls import FileKind, file_schema
 
 __all__ = ["breaches", "check_sweep_files"]
 

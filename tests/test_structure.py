@@ -93,7 +93,7 @@ def test_the_map_names_modules() -> None:
 PRINTING = {
     "records/host/standard_streams.py": "lines for any stream",
     "cli/printing.py": "what commands print",
-    "app/display/output_console.py": "consoles for tables and live displays",
+    "app/display/output.py": "consoles for tables and live displays",
 }
 """The only modules that write to a standard stream, after `printable`; others call their functions."""
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any
 
-from runmanager.app.display.error_line import print_error, show_first_words
+from runmanager.app.display.output import print_error, show_first_words
 from runmanager.app.request.command import HYDRA_OPTIONS, MULTIRUN, RERUN, Command, take_value
 from runmanager.app.request.command_reader import read_words
 from runmanager.app.request.override_quoting import quote_raw
@@ -166,7 +166,7 @@ def _run_hydra(command: _JobCommand, called: Sequence[str], task: Callable[[Any]
     require_current_folder()  # Hydra asks for it without a word on what is wrong
     if command.runs_something and not command.request.quiet:
         show_first_words()
-    from runmanager.app.compose.user_presets import preset_faults
+    from runmanager.app.compose.saved_preset import preset_faults
 
     refuse_masks(command.words)
     if faults := [*command.faults(), *preset_faults(command.words)]:
@@ -200,8 +200,8 @@ def _run_hydra(command: _JobCommand, called: Sequence[str], task: Callable[[Any]
 
 
 def _register() -> None:
+    from runmanager.app.compose.saved_preset import UserPresets
     from runmanager.app.compose.schema import register_schema
-    from runmanager.app.compose.user_presets import UserPresets
     from runmanager.app.programs.grid_sweeper import register_sweeper
     from runmanager.launching.hydra_launcher import register_plugin
     from runmanager.launching.launchers import register_launchers

@@ -15,14 +15,14 @@ from runmanager.app.request.override_quoting import format_override
 from runmanager.errors import ConfigurationError, UsageError
 from runmanager.records.host.gpus import gpu_names
 from runmanager.records.host.process import usable_core_time, usable_cores
-from runmanager.records.run.program_kind import GROUPS, ProgramKind, kind_of_program
+from runmanager.records.run.program_report import GROUPS, ProgramKind, kind_of_program
 from runmanager.records.run.run_record import Environment, RunRecord
+from runmanager.records.settings.grid import seed_grid, with_seeds
 from runmanager.records.settings.secrets import MASK, masked_names
-from runmanager.records.settings.seeds import seed_grid, with_seeds
 from runmanager.records.settings.signature import short_signature, signature, with_later_settings
 from runmanager.records.settings.values import flatten, plain_settings
 from runmanager.text import format_value, full_command, shell_command
-from runmanager.tracking.device.cpu_model import cpu_model
+from runmanager.tracking.device.devices import cpu_model
 from runmanager.tracking.environment.code_hashes import rehash_code
 from runmanager.tracking.environment.commit import commit_of
 from runmanager.tracking.environment.environment import library_versions

@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 
 from runmanager import __version__
 from runmanager.records.files.paths import cache_folder, device_peaks_file
-from runmanager.records.host.device_peaks import read_device_peaks
+from runmanager.records.host.gpus import read_device_peaks
 from runmanager.records.host.process import cpu_quota, usable_cores
 from runmanager.text import pluralize
 

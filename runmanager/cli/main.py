@@ -12,6 +12,7 @@ import typer
 
 from runmanager import __version__
 from runmanager.app.request.command_reader import split_fixed
+from runmanager.cli.arguments import FixedArgumentsCommand, UniqueOptionsCommand
 from runmanager.cli.commands.adopt import adopt
 from runmanager.cli.commands.best import best
 from runmanager.cli.commands.compare import compare
@@ -19,15 +20,11 @@ from runmanager.cli.commands.doctor import doctor
 from runmanager.cli.commands.duel import DuelCommand, duel
 from runmanager.cli.commands.export import export
 from runmanager.cli.commands.help import help_
-from runmanager.cli.commands.labels import note, tag
-from runmanager.cli.commands.ls import ls
-from runmanager.cli.commands.mv import mv
+from runmanager.cli.commands.ls import diff, ls, schema, show
 from runmanager.cli.commands.report import report
 from runmanager.cli.commands.reproduce import reproduce
-from runmanager.cli.commands.rm import rm
+from runmanager.cli.commands.rm import mv, note, rm, tag
 from runmanager.cli.commands.scalars import scalars
-from runmanager.cli.commands.schema import schema
-from runmanager.cli.commands.show import diff, show
 from runmanager.cli.commands.sweep import HELP_FLAGS, PROGRAM_METAVAR, DemoCommand, SweepCommand, demo, run, sweep
 from runmanager.cli.commands.table import table
 from runmanager.cli.commands.tensorboard import tensorboard
@@ -36,7 +33,6 @@ from runmanager.cli.commands.ui import ui
 from runmanager.cli.commands.watch import watch
 from runmanager.cli.hydra_application import PASS_THROUGH
 from runmanager.cli.printing import print_error
-from runmanager.cli.repeated_options import FixedArgumentsCommand, UniqueOptionsCommand
 from runmanager.errors import ConfigurationError, RunManagerError, UsageError
 from runmanager.records.files.file_errors import require_current_folder
 from runmanager.records.files.paths import name_length_fault

@@ -2,21 +2,28 @@
 
 import sys
 from collections.abc import Iterable
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from runmanager.app.display.error_line import print_error
+from runmanager.app.display.output import print_error
 from runmanager.records.host.standard_streams import print_line
 from runmanager.text import fitted, printable, printable_json, printable_line, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from runmanager.results.table_model.columns import Table
+
+
 __all__ = [
+    "DATA_FORMATS",
+    "TableFormat",
     "console",
+    "max_text_rows",
     "print_error",
-    "print_exact",
     "print_json",
     "print_rendered",
+    "print_table",
     "print_text",
     "print_warning",
     "warn_damaged",
@@ -26,7 +33,7 @@ __all__ = [
 
 def console() -> "Console":
     """Return a console on stdout; in a pipe nothing is cut."""
-    from runmanager.app.display.output_console import TextConsole, width_of_output
+    from runmanager.app.display.output import TextConsole, width_of_output
 
     return TextConsole(width=width_of_output())
 
@@ -76,3 +83,45 @@ def warn_damaged(damaged: Iterable[str]) -> None:
 def print_warning(line: str) -> None:
     """Print a warning on stderr."""
     print_line(f"warning: {printable_line(line)}", sys.stderr)
+
+
+_MAX_TERMINAL_ROWS = 50
+
+
+def max_text_rows(*, show_all: bool) -> int | None:
+    """Return how many rows of a table are printed, None for all: those to a file or a pipe are whole."""
+    return None if show_all or not sys.stdout.isatty() else _MAX_TERMINAL_ROWS
+
+
+class TableFormat(StrEnum):
+    """Output formats of tables."""
+
+    TEXT = "text"
+    CSV = "csv"
+    JSON = "json"
+    MARKDOWN = "markdown"
+    LATEX = "latex"
+    HTML = "html"
+
+
+DATA_FORMATS = (TableFormat.CSV, TableFormat.JSON)
+"""Formats that hold rows only: notes and warnings go to stderr."""
+
+
+def print_table(table: "Table", format_: TableFormat, *, title: str) -> None:
+    """Print `table` as a file of the given format contains it."""
+    from runmanager.results.tables import text_formats as writers
+
+    match format_:
+        case TableFormat.CSV:
+            print_exact(writers.to_csv(table))
+        case TableFormat.JSON:
+            print_json(writers.to_json(table))
+        case TableFormat.LATEX:
+            print_text(writers.to_latex(table))
+        case TableFormat.HTML:
+            from runmanager.results.report.html_table import to_html
+
+            print_exact(to_html(table, title=title))
+        case _:
+            print_text(writers.to_markdown(table))

@@ -28,13 +28,11 @@ from runmanager.launching.launcher import CellJob, CellLauncher, Place, Trait, n
 from runmanager.launching.local.engine import Job, Listener, LocalEngine, ProcessExit
 from runmanager.launching.local.gpus import EVERY_GPU, GpuRequest, GpuSlots
 from runmanager.launching.local.job_loop import Retries
-from runmanager.launching.local.jobs import outcome_of_exit
-from runmanager.launching.local.time_limits import Limits
+from runmanager.launching.local.jobs import Limits, outcome_of_exit
 from runmanager.launching.local.turns import Turns
 from runmanager.launching.local.worker import Raised, Returned
 from runmanager.launching.options import LocalOptions, OnError
-from runmanager.launching.task_reference import TaskReference
-from runmanager.launching.work import Work, do_work
+from runmanager.launching.work import TaskReference, Work, do_work
 from runmanager.records.host.gpus import find_gpus
 from runmanager.validation import fault
 

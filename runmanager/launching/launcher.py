@@ -20,8 +20,7 @@ from runmanager.launching.local.turns import Turns
 from runmanager.launching.plan import PlannedRun, stored_record
 from runmanager.launching.work import Work
 from runmanager.records.files.paths import SweepPaths
-from runmanager.records.host.limits import free_memory
-from runmanager.records.host.process import usable_cores
+from runmanager.records.host.process import free_memory, usable_cores
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.run_end import end_gone_run
 from runmanager.text import error_line

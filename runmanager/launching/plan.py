@@ -1,7 +1,7 @@
 """The plan of a sweep: for each cell what to do and why, given what is stored of its run."""
 
 import datetime
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -10,13 +10,12 @@ from typing import Any
 import msgspec
 
 from runmanager.errors import RecordError
-from runmanager.records.files.folders import refuse_linked_run
-from runmanager.records.files.paths import RunPaths, SweepPaths, folder_name
-from runmanager.records.run.environment_changes import changed_files, describe_files, is_same_code
+from runmanager.records.files.paths import RunPaths, SweepPaths, folder_name, refuse_linked_run
+from runmanager.records.run.environment_changes import changed_files, describe_files, is_digest, is_same_code
 from runmanager.records.run.run_record import Environment, RunRecord
 from runmanager.records.run.status import Reason, Status
-from runmanager.records.run.variables import is_digest
 from runmanager.records.settings.signature import UNSIGNED, short_signature
+from runmanager.records.settings.values import flatten, hashable
 from runmanager.records.storage.reader import Damage, StoredRun, read_record, require_epochs
 from runmanager.records.sweep.sweep_record import PlannedCell, plan_cell
 
@@ -28,6 +27,7 @@ __all__ = [
     "PlannedCells",
     "PlannedRun",
     "Resume",
+    "derived_settings",
     "is_still_to_run",
     "lost_epochs",
     "needs_epochs",
@@ -36,7 +36,6 @@ __all__ = [
     "stored_record",
     "was_cut_short",
 ]
-
 
 RERUN_CHANGED = "rerun_changed=true"
 """What a command of the built-in job adds to run finished cells again whose code or versions have changed."""
@@ -364,3 +363,35 @@ def changes_since(then: Environment, now: Environment) -> str:
         if earlier is not None and earlier != version:
             changes.append(f"{name} {earlier}, now {version}")
     return "; ".join(changes)
+
+
+_ELEMENT = "["  # begins the index in the name of a list's element
+
+
+def derived_settings(cells: Sequence[Cell], axes: Collection[str] = ()) -> frozenset[str]:
+    """Return the settings that are interpolations in all cells that have them, without the `axes` of the command.
+
+    A list with interpolations is one of them if all else in it is the same in all cells.
+    """
+    lists = frozenset(name.partition(_ELEMENT)[0] for cell in cells for name in cell.derived if _ELEMENT in name)
+    found = {*lists, *(name for cell in cells for name in cell.derived if _ELEMENT not in name)}.difference(axes)
+    for cell in cells:
+        if given := found - cell.derived - {name.partition(_ELEMENT)[0] for name in cell.derived}:
+            found -= given & flatten(cell.config).keys()
+    return frozenset(name for name in found if name not in lists or _has_one_rest(name, cells))
+
+
+def _has_one_rest(name: str, cells: Sequence[Cell]) -> bool:
+    """Whether a list has the same values in all cells but for those that are interpolations."""
+    settings = ((flatten(cell.config), cell.derived) for cell in cells)
+    return len({hashable(_rest(flat[name], name, derived)) for flat, derived in settings if name in flat}) <= 1
+
+
+def _rest(value: Any, name: str, derived: Collection[str]) -> Any:
+    if name in derived:
+        return None
+    if isinstance(value, list):
+        return [_rest(each, f"{name}{_ELEMENT}{index}]", derived) for index, each in enumerate(value)]
+    if isinstance(value, Mapping):
+        return {key: _rest(each, f"{name}.{key}", derived) for key, each in value.items()}
+    return value

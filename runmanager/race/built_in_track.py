@@ -17,8 +17,8 @@ from runmanager.race.contender import Seen, run_contender
 from runmanager.race.heat import Heat, Settings, label_of
 from runmanager.race.keeper import Round, TurnKeeper
 from runmanager.records.host.process import usable_cores
+from runmanager.records.run.run_record import WARMUP_TURNS
 from runmanager.records.run.status import Outcome, Reason, Status
-from runmanager.records.run.turn_record import WARMUP_TURNS
 from runmanager.results.stats.paired_speedup import MIN_ROUNDS
 from runmanager.results.stats.race import LEAST_ROUNDS, beaten, fastest_of, is_settled, race_speedup
 from runmanager.training.options.job import TrainingOptions

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from types import SimpleNamespace
 
 from runmanager.launching.local.turns import TurnClient, Turns, message_of, received
-from runmanager.records.run.turn_record import WARMUP_TURNS, Grant
+from runmanager.records.run.run_record import WARMUP_TURNS, Grant
 
 __all__ = ["Round", "TurnKeeper"]
 

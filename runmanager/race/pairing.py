@@ -9,8 +9,8 @@ from runmanager.launching.launcher import CellLauncher, Trait
 from runmanager.launching.plan import Action, PlannedRun, plan_of
 from runmanager.launching.plan import Cell as CellOfGrid
 from runmanager.race.sessions import DuelAddress, PairedSessions, RemoteSessions, Sides, duel_address
-from runmanager.records.run.turn_record import WARMUP_TURNS
-from runmanager.records.settings.seeds import is_seed, seeds_among
+from runmanager.records.run.run_record import WARMUP_TURNS
+from runmanager.records.settings.grid import is_seed, seeds_among
 from runmanager.results.compare.cell_pairing import JOINT, default_baseline, find_axis, pair_cells
 from runmanager.results.load.cells import Cell, Cells, independent_settings
 from runmanager.results.stats.paired_speedup import MIN_ROUNDS

@@ -37,19 +37,11 @@ if TYPE_CHECKING:
 __all__ = ["Sweep"]
 
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from runmanager.results.figures.figure import SweepFigure
-
 __all__ = ["choose_figure", "draw_for_notebook", "sweep_as_html", "sweep_as_text"]
 
 _MAX_ROWS = 20
 _MAX_FAILURES = 10
 
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["to_dataframe"]
 

@@ -13,7 +13,7 @@ from runmanager.results.compare.comparison import CompareOptions, compare, compa
 from runmanager.results.compare.comparison_table import ComparisonTable
 from runmanager.results.compare.matched_pairs import Matches, match_sides
 from runmanager.results.compare.sweep_question import with_metric_of_sweep
-from runmanager.results.figures.paired_rounds import Rounds, paired_rounds
+from runmanager.results.figures.catalog import Rounds, paired_rounds
 from runmanager.results.findings.crossover import Crossover, notable_crossovers, skipped_crossover_notes
 from runmanager.results.load.loader import read_results
 from runmanager.results.table_model.columns import Table

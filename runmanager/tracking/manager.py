@@ -16,9 +16,8 @@ from runmanager.records.host.standard_streams import show_line
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver, timeout_faults
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
-from runmanager.records.settings.naming import readable_name
 from runmanager.records.settings.secrets import declare_secrets
-from runmanager.records.settings.signature import short_signature, signature
+from runmanager.records.settings.signature import readable_name, short_signature, signature
 from runmanager.records.settings.values import flatten, plain_settings
 from runmanager.records.storage.reader import Damage, read_epochs, read_record, read_sweep, read_tolerantly, run_name
 from runmanager.records.storage.run_folder import RunFolder

@@ -9,8 +9,7 @@ import msgspec
 
 from runmanager.errors import UsageError
 from runmanager.records.run.measurement import METRICS
-from runmanager.records.run.run_record import EpochRecord
-from runmanager.records.run.turn_record import Grant
+from runmanager.records.run.run_record import EpochRecord, Grant
 from runmanager.tracking.epoch_part import EpochPart, LoggedState
 from runmanager.tracking.metric_definitions import larger_is_better
 from runmanager.validation import allowed, field_faults, limits

@@ -11,9 +11,8 @@ import torch
 
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.run.judge import judge
 from runmanager.records.run.run_record import EpochRecord, RunRecord, counted_word
-from runmanager.records.run.status import Outcome
+from runmanager.records.run.status import Outcome, judge
 from runmanager.records.storage.run_end import end_own_run
 from runmanager.records.storage.run_folder import RunFolder
 from runmanager.signals import sigchld_ignored

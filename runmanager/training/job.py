@@ -31,9 +31,9 @@ from runmanager.training.loop import evaluate_epoch, tracker, train_epoch
 from runmanager.training.models.builtin_models import build_model
 from runmanager.training.options.groups import DataLoaderOptions, PairedOptions
 from runmanager.training.options.job import AUTO, Precision, TrainingOptions
-from runmanager.training.step.allocator import keep_freed_memory
 from runmanager.training.step.compiled import CompiledNetwork
 from runmanager.training.step.cuda_graphs import graph_device
+from runmanager.training.step.micro_batches import keep_freed_memory
 from runmanager.training.step.optimizers import build_optimizer, build_scheduler
 from runmanager.training.step.stepper import Stepper, build_stepper
 

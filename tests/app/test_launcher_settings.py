@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runmanager.launching.local.time_limits import LimitWatch
+from runmanager.launching.local.jobs import LimitWatch
 
 from ..processes import time_since
 

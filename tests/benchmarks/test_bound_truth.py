@@ -13,7 +13,7 @@ from benchmarks.bound_truth import CASES, report
 from benchmarks.bound_workloads import SlowSamples, SlowTransfers
 from runmanager.app.run_cell import train_cell
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.host.device_peaks import DevicePeaks
+from runmanager.records.host.gpus import DevicePeaks
 from runmanager.records.storage.reader import StoredRun, read_run
 from runmanager.results.findings.bottleneck import Bottleneck, find_bottleneck
 from runmanager.results.findings.roofline import full_batches, work_of

@@ -16,7 +16,7 @@ from benchmarks.stored_sweep import write_stored_sweep
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.run.status import Reason, Status
-from runmanager.records.settings.naming import readable_name
+from runmanager.records.settings.signature import readable_name
 from runmanager.records.storage.ownership import claim_run
 from runmanager.results.result_files import write_tables
 from runmanager.text import printable_value

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from runmanager.cli import device_calibration
-from runmanager.cli.device_calibration import peak_rows
+from runmanager.cli import torch_checks
 from runmanager.cli.machine_checks import device_peaks_check
-from runmanager.records.host.device_peaks import DevicePeaks, read_device_peaks
+from runmanager.cli.torch_checks import peak_rows
+from runmanager.records.host.gpus import DevicePeaks, read_device_peaks
 from runmanager.tracking.monitoring import calibration
 
 GPU = DevicePeaks(
@@ -25,7 +25,7 @@ GPU = DevicePeaks(
 @pytest.fixture(autouse=True)
 def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(device_calibration, "SECONDS", 0.0)
+    monkeypatch.setattr(torch_checks, "SECONDS", 0.0)
     monkeypatch.setattr(calibration, "_MIN_PRODUCT_SECONDS", 0.0)
     monkeypatch.setattr(calibration, "_COPY_BYTES", 2**20)
 

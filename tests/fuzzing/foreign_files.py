@@ -11,10 +11,9 @@ import google_crc32c
 from runmanager.app.adopt.adopt_folder import adopted_epochs, adopted_record, describe_early_ends
 from runmanager.app.adopt.found_runs import find_runs, settings_of_name
 from runmanager.app.compose.grid_rules import read_points
-from runmanager.records.settings.naming import readable_name
-from runmanager.records.settings.signature import signature
+from runmanager.records.settings.signature import readable_name, signature
 from runmanager.records.settings.values import flatten
-from runmanager.records.storage.versioned_file import encode_record
+from runmanager.records.storage.driven_sweep import encode_record
 from runmanager.results.tables.text_formats import to_csv
 from runmanager.results.tfevents.table import event_rows, read_event_folders
 

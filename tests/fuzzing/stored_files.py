@@ -14,18 +14,17 @@ from runmanager.app.follow.sweep_feed import SweepFeed
 from runmanager.app.follow.sweep_state import SweepReader
 from runmanager.launching.job_registry import jobs_folder, read_job_registry
 from runmanager.records.files.paths import RunPaths, SweepPaths
-from runmanager.records.host.device_peaks import DevicePeaks, find_device_peaks
+from runmanager.records.host.gpus import DevicePeaks, find_device_peaks
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import Beat, HeartbeatObserver, describe_last_heartbeat, read_beat, write_beat
 from runmanager.records.run.program_report import ProgramReport
-from runmanager.records.run.run_record import Attempt, Environment, EpochRecord, Measurements
+from runmanager.records.run.run_record import Attempt, Environment, EpochRecord, Measurements, Turn
 from runmanager.records.run.status import Outcome, Status
-from runmanager.records.run.turn_record import Turn
-from runmanager.records.storage.claims import claim_attempt, release_claim
+from runmanager.records.storage.driven_sweep import encode_record
 from runmanager.records.storage.labels import Labels, SweepLabels
 from runmanager.records.storage.reader import read_last_sign_of_life, read_record
-from runmanager.records.storage.versioned_file import encode_record
-from runmanager.records.sweep.messages import Messages
+from runmanager.records.storage.run_folder import claim_attempt, release_claim
+from runmanager.records.sweep.lookup import Messages
 from runmanager.results.findings.answer_sentences import answers
 from runmanager.results.findings.roofline import roofline_rows
 from runmanager.results.load.loader import read_results, read_summary

@@ -1,7 +1,6 @@
 """Which settings of a grid follow from others."""
 
-from runmanager.launching.derived_settings import derived_settings
-from runmanager.launching.plan import Cell
+from runmanager.launching.plan import Cell, derived_settings
 
 
 def cell(derived: set[str], **config: object) -> Cell:

@@ -9,8 +9,7 @@ import pytest
 
 from runmanager.errors import RecordError
 from runmanager.launching.plan import Action, Cell, PlannedRun, Resume, is_still_to_run, plan_runs
-from runmanager.records.files.folders import refuse_linked_run
-from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.files.paths import RunPaths, SweepPaths, refuse_linked_run
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import Environment, EpochRecord, RunRecord
 from runmanager.records.run.status import Reason, Status

@@ -11,8 +11,7 @@ import pytest
 from runmanager.launching.local.engine import Job, LocalEngine, ProcessExit
 from runmanager.launching.local.gpus import GpuRequest, GpuSlots
 from runmanager.launching.local.job_loop import Retries
-from runmanager.launching.local.jobs import Listener, outcome_of_exit
-from runmanager.launching.local.time_limits import Limits, LimitWatch
+from runmanager.launching.local.jobs import Limits, LimitWatch, Listener, outcome_of_exit
 from runmanager.launching.local.worker import Returned
 from runmanager.records.run.heartbeat import read_beat
 from runmanager.records.run.status import Outcome, Reason, Status

@@ -12,8 +12,7 @@ from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import Environment, EpochRecord, RunRecord
 from runmanager.records.run.status import Status
-from runmanager.records.settings.naming import readable_name
-from runmanager.records.settings.signature import short_signature, signature
+from runmanager.records.settings.signature import readable_name, short_signature, signature
 from runmanager.records.settings.values import differing_settings, flatten
 from runmanager.records.storage.ownership import claim_run
 from runmanager.records.storage.reader import StoredRun, SweepContents

@@ -6,8 +6,8 @@ from runmanager.app.run_cell import train_cell
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.attempts import session_of_epoch, sessions_of
+from runmanager.records.run.run_record import Grant
 from runmanager.records.run.status import Reason, Status
-from runmanager.records.run.turn_record import Grant
 from runmanager.records.storage.reader import read_run
 from runmanager.tracking.options import EarlyStopOptions
 from runmanager.tracking.sinks import LogSink

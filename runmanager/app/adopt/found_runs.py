@@ -12,10 +12,8 @@ import yaml
 
 from runmanager.errors import RecordError
 from runmanager.records.files.atomic_files import read_bytes
-from runmanager.records.files.file_errors import damaged_file_error
-from runmanager.records.files.folders import folders_below
-from runmanager.records.files.paths import RunPaths, SweepPaths
-from runmanager.records.files.yaml_size import require_few_values
+from runmanager.records.files.file_errors import damaged_file_error, require_few_values
+from runmanager.records.files.paths import RunPaths, SweepPaths, folders_below
 from runmanager.records.settings.values import choices_of_groups, flatten, plain_settings
 from runmanager.records.storage.reader import read_record, run_names
 from runmanager.results.program_files.folder_metrics import ProgramMetrics, is_metrics_file, read_metrics

@@ -12,14 +12,13 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.grid_rules import GridRules, KnownSettings
 from runmanager.app.compose.override_grid import OverrideGrid, parse_overrides, read_override_grid
+from runmanager.app.compose.saved_preset import PRESETS
 from runmanager.app.compose.schema import CellReader, Config, read_config, unknown_settings
-from runmanager.app.compose.user_presets import PRESETS
 from runmanager.errors import ConfigurationError
 from runmanager.launching.plan import Cell
-from runmanager.records.settings.naming import readable_name
+from runmanager.records.settings.grid import is_seed
 from runmanager.records.settings.secrets import is_secret, without_secrets
-from runmanager.records.settings.seeds import is_seed
-from runmanager.records.settings.signature import UNSIGNED, short_signature, signature
+from runmanager.records.settings.signature import UNSIGNED, readable_name, short_signature, signature
 from runmanager.records.settings.values import flatten
 from runmanager.training.options.groups import PairedOptions
 from runmanager.training.options.job import unused_setting_faults

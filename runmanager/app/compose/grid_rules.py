@@ -16,9 +16,8 @@ from omegaconf import OmegaConf
 from runmanager.app.request.override_quoting import format_override, quote_text
 from runmanager.app.request.sweep_request import SweepRequest
 from runmanager.errors import ConfigurationError, UsageError
-from runmanager.records.files.yaml_size import require_few_values
-from runmanager.records.settings.grid import size_fault
-from runmanager.records.settings.seeds import unknown_seed_names
+from runmanager.records.files.file_errors import require_few_values
+from runmanager.records.settings.grid import size_fault, unknown_seed_names
 from runmanager.text import first_line, pluralize
 from runmanager.validation import fault, suggestion
 

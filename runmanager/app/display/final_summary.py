@@ -2,22 +2,32 @@
 
 import dataclasses
 import itertools
+import logging
+import socket
+import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich import table as rich_table
+from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from runmanager.app.display.output_console import line_of
+from runmanager.app.display.live_table import duration
+from runmanager.app.display.output import line_of
 from runmanager.app.display.run_line import has_instead, has_metric, run_label
+from runmanager.app.display.run_times import RunTimes, sweep_seconds_left
+from runmanager.launching.plan import Action, PlannedRun
 from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.host.standard_streams import print_line
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Reason, Status
 from runmanager.records.settings.signature import short_signature
-from runmanager.records.storage.reader import StoredRun
+from runmanager.records.storage.reader import StoredRun, read_sweep
 from runmanager.records.sweep.lookup import command_on, typed_name
-from runmanager.text import in_backticks, pluralize, shell_command
+from runmanager.text import in_backticks, pluralize, printable_line, shell_command, wrapped
+from runmanager.validation import fault
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,7 +35,8 @@ if TYPE_CHECKING:
     from runmanager.results.compare.comparison_table import ComparisonTable
     from runmanager.results.table_model.columns import Table
 
-__all__ = ["show_duel", "show_results"]
+
+__all__ = ["announce_end", "notification_faults", "plan_table", "ring", "show_duel", "show_results"]
 
 _MAX_ROWS = (10, 5, 3)  # of each table: in a low terminal fewer, so that all of the end is on the screen
 _MAX_CAUSES, _MAX_CAUSE = 2, 300  # of bad ends, and the characters of one
@@ -207,3 +218,134 @@ def _side_by_side(console: Console, *parts: str) -> list[str]:
     """The parts in one line where the terminal is wide enough, else each in its own, so none is broken."""
     line = "   ".join(parts)
     return [line] if len(line) <= console.width or not console.is_terminal else list(parts)
+
+
+def notification_faults(url: str | None, *, option: str, is_detached: bool) -> list[str]:
+    """Messages on a `url` that no notification can be sent to. The URL may hold a secret, so none repeats it."""
+    if url is None:
+        return []
+    if is_detached:
+        return [fault(option, "be left out where the command does not wait for its cells", "it")]
+    try:
+        service = _service(url)
+    except ImportError:
+        way_out = "pip install 'torch-runmanager[notify]'"
+        return [fault(option, "be left out without the package apprise, which is not installed", "it", way_out)]
+    way_out = "https://appriseit.com/services lists them"
+    return [] if service else [fault(option, "be a URL of a service that apprise knows", _scheme(url), way_out)]
+
+
+def announce_end(url: str, sweep: SweepPaths, runs: Sequence[RunRecord | None], *, interrupted: bool) -> None:
+    """Send how the sweep of the `runs` ended to `url`; None stands for one that did not begin.
+
+    A failure is a warning on stderr: the sweep itself has ended.
+    """
+    title = _title(sweep, runs)
+    folder = printable_line(str(sweep.root.absolute()))
+    body = f"{folder} on {socket.gethostname()}" + ("; interrupted" if interrupted else "")
+    try:
+        is_sent = _service(url).notify(title=title, body=body)
+    except Exception:  # of the service's own client
+        is_sent = False
+    if not is_sent:
+        print_line(f"warning: the notification could not be sent to {_scheme(url)}.", sys.stderr)
+
+
+def ring(console: Console, sweep: SweepPaths, runs: Sequence[RunRecord | None]) -> None:
+    """Ring the terminal's bell, and show how the sweep ended as its title."""
+    if console.is_terminal and not console.is_dumb_terminal and sys.stdout.isatty():
+        console.bell()
+        console.set_window_title(_title(sweep, runs))
+
+
+def _title(sweep: SweepPaths, runs: Sequence[RunRecord | None]) -> str:
+    """The sweep's name and how many of its cells ended how: `first: 11 finished, 1 failed`."""
+    counts = Counter("not run" if run is None else str(run.status) for run in runs)
+    return f"{printable_line(sweep.name)}: {', '.join(f'{count:,} {status}' for status, count in counts.items())}"
+
+
+def _service(url: str) -> Any:
+    """Return what sends to `url`; false for one that apprise does not know. Raises `ImportError` without apprise."""
+    import apprise  # an extra, and slow to import
+
+    logging.getLogger("apprise").addHandler(logging.NullHandler())  # its lines would show the URL
+    service = apprise.Apprise()
+    return service if service.add(url) else None
+
+
+def _scheme(url: str) -> str:
+    scheme, separator, _ = url.partition("://")
+    return f"{scheme}://…" if separator else "one without a scheme"
+
+
+_GAPS = 4  # between three columns
+_WHOLE = 10_000  # characters, wider than any line
+
+
+def plan_table(
+    plan: Sequence[PlannedRun],
+    sweep: SweepPaths | None,
+    *,
+    workers: int = 1,
+    to_find: Sequence[str] = (),
+    limit: int | None = None,
+    is_duel: bool = False,
+    width: int = _WHOLE,
+) -> RenderableType:
+    """Return the planned action of each cell with its reason, the counts, the folder and an estimate of the time.
+
+    `workers` run at once. `to_find`: sentences on what a comparison of the cells can detect. More rows than `limit` are
+    folded into a line. The sides of a duel take as long as they may, so their time is not estimated. Lines below the
+    table are wrapped at `width`.
+    """
+    shown = [(printable_line(run.name), str(run.action), printable_line(run.why)) for run in plan[:limit]]
+    table = rich_table.Table(box=None, pad_edge=False)
+    name, action = (max(map(len, texts), default=0) for texts in ([name for name, *_ in shown], Action))
+    name = min(name, width * 3 // 5)
+    table.add_column("run", overflow="fold", min_width=name)
+    table.add_column("plan", overflow="fold")
+    table.add_column("why", overflow="fold", max_width=width - name - action - _GAPS)  # a reason is broken first
+    for fields in shown:
+        table.add_row(*map(Text, fields))
+    counts = Counter(str(run.action) for run in plan)
+    summary = ", ".join(f"{number} {action}" for action, number in counts.items())
+    where = f"Where: {sweep.runs}" if sweep else "Where: a fresh folder"
+    noun = "side" if is_duel else "cell"
+    lines = [f"{pluralize(len(plan), noun)}: {summary}", where, "" if is_duel else _estimate(plan, sweep, workers)]
+    lines += [*_not_here(plan), *to_find]
+    rest = (
+        [f"… and {len(plan) - len(shown):,} more; the same command with `| cat` shows all."]
+        if len(shown) < len(plan)
+        else []
+    )
+    return Group(table, *rest, "", *(Text(wrapped(printable_line(line), width)) for line in lines if line))
+
+
+def _not_here(plan: Sequence[PlannedRun]) -> list[str]:
+    """Say which devices the comparison will lack."""
+    devices = dict.fromkeys(str(run.cell.device) for run in plan if run.action is Action.SKIP)
+    if not devices:
+        return []
+    return [f"Nothing can be said of {' and '.join(devices)}, which this machine lacks: those cells are skipped."]
+
+
+def _estimate(plan: Sequence[PlannedRun], sweep: SweepPaths | None, workers: int) -> str:
+    """How long the runs take that are to come, by those that have finished."""
+    to_run = [run for run in plan if run.is_to_run]
+    if not to_run:
+        return ""
+    times = RunTimes()
+    for run in read_sweep(sweep, epochs_of=lambda _: False).runs if sweep else ():
+        times.note_stored(run.paths, run.record)
+    waiting = [times.expected(times.to_come(run, sweep)) for run in to_run]
+    known = [seconds for seconds in waiting if seconds is not None]
+    if not known:
+        return "No run like these is measured in this sweep yet, so the time cannot be estimated."
+    at_once = min(workers, len(known))
+    how = "one after the other" if at_once == 1 else f"with {at_once} at once"
+    about = f"About {duration(sweep_seconds_left([], waiting=known, at_once=at_once) or 0.0)} {how}"
+    by = "judging by the runs of this sweep"
+    if len(known) == len(to_run):
+        return f"{about}, {by}."
+    some = f"{len(known)} of the {len(to_run)} runs"
+    return f"{about} for {some}, {by}; no run like the others is measured yet."

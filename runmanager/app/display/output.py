@@ -1,18 +1,90 @@
 """Where a display is shown: permanent lines, and below them a region that is redrawn; a terminal or a notebook cell."""
 
 import io
+import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.live import Live
+from rich.segment import Segment
+from rich.text import Text
 
-from runmanager.app.display.output_console import TextConsole, make_console
-from runmanager.text import pluralize, printable
+from runmanager.records.host.standard_streams import print_line
+from runmanager.records.settings.secrets import redacted
+from runmanager.text import pluralize, printable, printable_line, wrapped
 
-__all__ = ["CellOutput", "ConsoleOutput", "PausableLive", "output_of_process"]
+__all__ = [
+    "ConsoleOutput",
+    "PausableLive",
+    "TextConsole",
+    "line_of",
+    "make_console",
+    "output_of_process",
+    "print_error",
+    "show_first_words",
+    "width_of_output",
+]
+
+_WHOLE = 10_000  # characters, wider than any table
+
+
+class TextConsole(Console):
+    """A console for text as it is: without rich's markup, and nothing in it that a terminal obeys."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, highlight=False, **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield the segments of a renderable; colours and the moves of the cursor are not part of their text."""
+        for each in super().render(renderable, options):
+            yield each if each.control else Segment(printable(each.text), each.style)
+
+
+def make_console(environment: Mapping[str, str] = os.environ) -> TextConsole:
+    """Return the console of this process, plain if the output is shown in a notebook.
+
+    A kernel gives a `!command` a pseudo-terminal and forces colours, but redrawn lines pile up in the cell.
+    """
+    if is_in_notebook(environment):
+        return TextConsole(force_terminal=False, no_color=True)
+    # FORCE_COLOR forces colours without a terminal, as in a log, where lines still cannot be redrawn.
+    interactive = None if sys.stdout.isatty() else False
+    return TextConsole(force_interactive=interactive, width=width_of_output(environment))
+
+
+def line_of(text: str, console: Console) -> Text:
+    """Return a line wrapped between words, and not in a command, in a terminal; unwrapped in a log."""
+    line = printable_line(text)
+    return Text(wrapped(line, console.width) if console.is_terminal else line)
+
+
+def width_of_output(environment: Mapping[str, str] = os.environ) -> int | None:
+    """Return the width of what is printed: that of the terminal as None, and elsewhere one in which nothing is cut.
+
+    The environment variable `COLUMNS` is the width of either.
+    """
+    return None if sys.stdout.isatty() or "COLUMNS" in environment else _WHOLE
+
+
+def is_in_notebook(environment: Mapping[str, str]) -> bool:
+    """Whether a notebook kernel started this process, judged by the environment variables that it sets."""
+    return "JPY_PARENT_PID" in environment or "matplotlib_inline" in environment.get("MPLBACKEND", "")
+
+
+def print_error(line: str) -> None:
+    """Print an error as one line, in a terminal wrapped at words, without secrets and control characters."""
+    print_line(f"error: {printable_line(redacted(line))}", sys.stderr)
+
+
+def show_first_words() -> None:
+    """Print on a terminal that the command has begun; elsewhere nothing, as output in files begins with the plan."""
+    if sys.stdout.isatty():
+        print("Checking the cells...", flush=True)
+
 
 _REDRAWS_PER_SECOND = 4  # each takes the driver a millisecond
 _COLUMNS = 100  # fits next to a notebook's margin in a window of 1,200 pixels

@@ -11,8 +11,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from runmanager.app.display.live_table import Layout, LiveLayout, footer
-from runmanager.app.display.output import ConsoleOutput
-from runmanager.app.display.output_console import line_of
+from runmanager.app.display.output import ConsoleOutput, line_of
 from runmanager.app.display.run_line import (
     end_reason,
     error_excerpt,

@@ -16,7 +16,7 @@ from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.attempts import epochs_of_other_runs
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.run.status import Status
-from runmanager.records.settings.seeds import is_seed
+from runmanager.records.settings.grid import is_seed
 from runmanager.records.settings.values import hashable
 from runmanager.records.storage.reader import read_epochs, read_record
 

@@ -7,8 +7,7 @@ from rich.console import Console
 
 from runmanager.errors import RunManagerError, SweepError, UsageError
 from runmanager.records.files.file_errors import require_current_folder
-from runmanager.records.files.folders import FolderIdentity
-from runmanager.records.files.paths import SweepPaths
+from runmanager.records.files.paths import FolderIdentity, SweepPaths
 
 __all__ = ["DriverFaults", "require_sweep_folder", "write_and_show_results"]
 

@@ -14,22 +14,24 @@ from omegaconf import DictConfig, open_dict
 
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.compose_cells import parse_overrides, prepare_job_cells
-from runmanager.app.compose.grid_size import count_cells
+from runmanager.app.compose.override_grid import count_cells
 from runmanager.app.display.final_summary import show_results
-from runmanager.app.display.output import ConsoleOutput
-from runmanager.app.display.output_console import make_console
+from runmanager.app.display.output import ConsoleOutput, make_console
 from runmanager.app.display.progress import RunDisplay
 from runmanager.app.driver.driver_faults import DriverFaults, require_sweep_folder, write_and_show_results
-from runmanager.app.driver.host_capacity import check_host_capacity
-from runmanager.app.driver.preflight import check_cells, refuse_literal_secrets, require_output_root
+from runmanager.app.driver.preflight import (
+    check_cells,
+    check_host_capacity,
+    refuse_literal_secrets,
+    require_output_root,
+)
 from runmanager.app.follow.sweep_feed import SweepFeed
 from runmanager.app.follow.sweep_state import SweepReader
 from runmanager.errors import ConfigurationError, RecordError, RunFailedError, SweepError, UsageError
-from runmanager.launching.derived_settings import derived_settings
 from runmanager.launching.hydra_internals import job_exception
 from runmanager.launching.launcher import BatchLauncher, CellLauncher, with_traits
-from runmanager.records.files.folders import FolderIdentity
-from runmanager.records.files.paths import SweepPaths
+from runmanager.launching.plan import derived_settings
+from runmanager.records.files.paths import FolderIdentity, SweepPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.settings.values import differing_settings
 from runmanager.records.storage.reader import read_record, run_names

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from runmanager.errors import DeviceUnavailableError, RunManagerError
-from runmanager.records.host.limits import format_gib, free_memory
+from runmanager.records.host.process import format_gib, free_memory
 from runmanager.training.options.groups import TorchvisionModelOptions
 from runmanager.training.options.job import Precision
 from runmanager.validation import fault

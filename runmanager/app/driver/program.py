@@ -11,9 +11,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from runmanager.launching.derived_settings import derived_settings
 from runmanager.launching.launcher import CellLauncher
-from runmanager.launching.plan import RERUN_CHANGED, Cell, PlannedRun, Resume
+from runmanager.launching.plan import RERUN_CHANGED, Cell, PlannedRun, Resume, derived_settings
 from runmanager.launching.work import Work
 from runmanager.records.files.paths import RunPaths, SweepPaths, storage_faults
 from runmanager.records.run.run_record import RunRecord

@@ -21,13 +21,11 @@ from runmanager.launching.local.engine import Job, Listener, ProcessExit
 from runmanager.launching.local.jobs import outcome_of_exit
 from runmanager.launching.local.worker import Raised, Returned
 from runmanager.launching.plan import Action, PlannedRun, is_still_to_run, stored_record, was_cut_short
-from runmanager.records.files.folders import FolderIdentity
-from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.files.paths import FolderIdentity, RunPaths, SweepPaths
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Outcome, Reason, Status
-from runmanager.records.storage.run_end import RunEnd, end_gone_run, end_silent_run, find_end, write_end
-from runmanager.records.storage.stops import note_stop
+from runmanager.records.storage.run_end import RunEnd, end_gone_run, end_silent_run, find_end, note_stop, write_end
 from runmanager.records.sweep.lookup import command_on
 from runmanager.results.write_throttle import WriteThrottle
 from runmanager.signals import INTERRUPTED_STATUS

@@ -11,9 +11,8 @@ from pathlib import Path
 from hydra.core.utils import JobReturn
 from rich.console import Console
 
-from runmanager.app.display.final_summary import show_duel, show_results
-from runmanager.app.display.output_console import line_of, make_console
-from runmanager.app.display.sweep_end import announce_end, notification_faults, ring
+from runmanager.app.display.final_summary import announce_end, notification_faults, ring, show_duel, show_results
+from runmanager.app.display.output import line_of, make_console
 from runmanager.app.driver.preflight import (
     predict_skipped,
     refuse_literal_secrets,
@@ -204,7 +203,7 @@ class SweepDriver:
         ]
 
     def _show(self, plan: Sequence[PlannedRun], sweep: SweepPaths | None, grid: CellGrid) -> None:
-        from runmanager.app.display.plan_table import plan_table
+        from runmanager.app.display.final_summary import plan_table
         from runmanager.results.findings.sample_size import detectable_before_running
 
         existing = [each for each in plan if each.action is not Action.SKIP]

@@ -22,7 +22,7 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.run_record import Environment
-from runmanager.records.settings.naming import MAX_NAME_BYTES, readable_name
+from runmanager.records.settings.signature import MAX_NAME_BYTES, readable_name
 from runmanager.records.storage.ownership import silent_runs
 from runmanager.records.storage.reader import StoredRun, read_sweep
 from runmanager.records.storage.run_end import end_silent_run

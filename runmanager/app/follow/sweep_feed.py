@@ -12,7 +12,7 @@ from runmanager.records.files.atomic_files import FileStamp, file_stamp
 from runmanager.records.files.paths import RunPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
-from runmanager.records.sweep.messages import Message, Messages, read_messages
+from runmanager.records.sweep.lookup import Message, Messages, read_messages
 from runmanager.text import pluralize
 
 __all__ = ["Began", "Change", "Ended", "Said", "SweepFeed", "Waits"]

@@ -15,10 +15,10 @@ from runmanager.records.files.atomic_files import locked_folder
 from runmanager.records.files.paths import RunPaths, SweepPaths, folder_name_fault, is_folder_name
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import HeartbeatObserver
-from runmanager.records.run.program_kind import ProgramKind, kind_of_program
-from runmanager.records.storage.claims import release_claim
+from runmanager.records.run.program_report import ProgramKind, kind_of_program
 from runmanager.records.storage.ownership import claim_next_attempt
 from runmanager.records.storage.reader import read_record, run_names
+from runmanager.records.storage.run_folder import release_claim
 from runmanager.records.sweep.sweep_record import fresh_sweep_folder, mark_removed, read_sweep_record
 from runmanager.text import shell_join
 from runmanager.validation import fault

@@ -11,8 +11,7 @@ from runmanager.app.compose.compose_cells import Grid, prepare_cells
 from runmanager.app.compose.grid_rules import GridRules, excluded_notes
 from runmanager.app.compose.override_grid import read_override_grid
 from runmanager.app.compose.schema import Config
-from runmanager.app.driver.host_capacity import check_host_capacity
-from runmanager.app.driver.preflight import check_cells
+from runmanager.app.driver.preflight import check_cells, check_host_capacity
 from runmanager.app.driver.program import Can, CellGrid, Program, Storage
 from runmanager.app.programs.sweep_settings import run_folder_overrides
 from runmanager.app.request.override_quoting import quote_text
@@ -27,16 +26,51 @@ from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.settings.secrets import secret_axis_notes
-from runmanager.records.settings.signature import with_later_settings
+from runmanager.records.settings.signature import CHANGED_DEFAULTS, with_later_settings
 from runmanager.records.settings.values import flatten
-from runmanager.records.sweep.changed_defaults import defaults_now, kept_defaults, kept_defaults_note
-from runmanager.records.sweep.sweep_record import SweepRecord, read_sweep_record
+from runmanager.records.sweep.sweep_record import SweepRecord, read_sweep_record, settings_of_cells
 from runmanager.text import format_value, pluralize
 from runmanager.training.options.groups import PairedOptions, SchedulerOptions
 from runmanager.training.options.job import TrainingOptions
 from runmanager.validation import fault
 
-__all__ = ["BuiltInJob"]
+__all__ = ["BuiltInJob", "defaults_now", "kept_defaults", "kept_defaults_note"]
+
+
+def defaults_now() -> dict[str, Any]:
+    """Return the present defaults of the settings whose default has changed: what a new sweep records."""
+    return {name: change.now for name, change in CHANGED_DEFAULTS.items()}
+
+
+def kept_defaults(record: SweepRecord, cells: Sequence[Mapping[str, Any]], *, given: Collection[str]) -> dict[str, Any]:
+    """Return the earlier defaults that a sweep of the built-in job keeps for a command's `cells`, by setting.
+
+    They are those with which it began and that its cells have. A setting that the command has `given`, or that a preset
+    gives another value, is not kept; nor is one whose present default the sweep has already.
+    """
+    stored = settings_of_cells(record)
+    kept = {}
+    for name, change in CHANGED_DEFAULTS.items():
+        began = (record.defaults or {}).get(name, change.before)
+        is_of_sweep = _any_has(stored, name, began) and not _any_has(stored, name, change.now)
+        if is_of_sweep and name not in given and all(_has(cell, name, change.now) for cell in cells):
+            kept[name] = began
+    return kept
+
+
+def _any_has(cells: Sequence[Mapping[str, Any]], name: str, value: Any) -> bool:
+    return any(_has(cell, name, value) for cell in cells)
+
+
+def _has(cell: Mapping[str, Any], name: str, value: Any) -> bool:
+    return name in cell and type(cell[name]) is type(value) and bool(cell[name] == value)
+
+
+def kept_defaults_note(kept: Mapping[str, Any]) -> str:
+    """Say in one line which earlier defaults a sweep keeps."""
+    then = " ".join(f"{name}={format_value(value)}" for name, value in kept.items())
+    now = " ".join(f"{name}={format_value(CHANGED_DEFAULTS[name].now)}" for name in kept)
+    return f"This sweep began when {then} was the default, and keeps it; the default of a new sweep is {now}."
 
 
 _WARM_UP_FROM = 20  # cells; fewer are composed quickly, and there may be nothing to run

@@ -13,10 +13,9 @@ from rich.console import Console
 
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.compose_cells import parse_overrides, prepare_cells
-from runmanager.app.compose.saved_preset import check_preset_name, preset_text, save_preset
+from runmanager.app.compose.saved_preset import check_preset_name, is_of_package, preset_file, preset_text, save_preset
 from runmanager.app.compose.schema import Config
-from runmanager.app.compose.user_presets import is_of_package, preset_file
-from runmanager.app.display.output_console import make_console
+from runmanager.app.display.output import make_console
 from runmanager.app.driver.preflight import check_cells, require_output_root
 from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_internals import hydra_words

@@ -36,14 +36,12 @@ from runmanager.records.files.paths import RunPaths
 from runmanager.records.host.gpus import find_gpus, is_device_missing
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver
-from runmanager.records.run.judge import Seen, judge
 from runmanager.records.run.program_report import ProgramReport, with_report
 from runmanager.records.run.run_record import Environment, RunRecord
-from runmanager.records.run.status import Outcome, Status
+from runmanager.records.run.status import Outcome, Seen, Status, judge
 from runmanager.records.storage.reader import read_epochs, read_report
-from runmanager.records.storage.run_end import end_own_run, seen_in
+from runmanager.records.storage.run_end import end_own_run, seen_in, stops_noted
 from runmanager.records.storage.run_folder import RunFolder
-from runmanager.records.storage.stops import stops_noted
 from runmanager.signals import handle_signals, sigchld_ignored
 from runmanager.tracking.environment.cell_process import ATTEMPT_VARIABLE, RUN_VARIABLE
 from runmanager.tracking.environment.environment import host_environment

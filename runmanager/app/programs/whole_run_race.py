@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from runmanager.app.display.output_console import make_console
+from runmanager.app.display.output import make_console
 from runmanager.app.driver.program import CellGrid, Program
 from runmanager.app.driver.sweep_driver import DriverOptions, SweepDriver
 from runmanager.errors import ConfigurationError, SweepError

@@ -1,24 +1,108 @@
 """Every setting of a command, in the sections of its reference, and the section or settings that a name means."""
 
+import ast
+import dataclasses
+import inspect
 import re
+import textwrap
+import types
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
 
 from omegaconf import OmegaConf
 
 from runmanager.app.compose.schema import Config, conf_folder, group_choices
-from runmanager.app.reference.option_fields import Setting, field_sentences, settings_of
 from runmanager.app.request.grid_sweeper_options import GridSweeperOptions
 from runmanager.errors import UsageError
 from runmanager.launching.launchers import LAUNCHERS
+from runmanager.text import format_value
 from runmanager.tracking.options import EarlyStopOptions, TensorBoardOptions
 from runmanager.training.options.groups import OPTION_TYPES
 from runmanager.training.options.job import CheckpointOptions
-from runmanager.validation import suggestion
+from runmanager.validation import allowed_values, default_words, suggestion
 
-__all__ = ["Section", "find", "sections"]
+__all__ = ["Section", "Setting", "help_of_all", "help_on", "sections"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """One setting as it is described: all fields are text for people; `choice` is the one that has it, or empty."""
+
+    key: str
+    sentence: str
+    type: str
+    default: str
+    values: str = ""
+    choice: str = ""
+
+
+def settings_of(
+    options: type[Any], *, prefix: str = "", choice: str = "", without: frozenset[str] = frozenset()
+) -> list[Setting]:
+    """Describe the fields of an options dataclass, but for `name` of a group and those in `without`.
+
+    Names begin with `prefix`. The sentence of a field is its `help`, or the docstring below it; else it is empty.
+    """
+    hints, sentences = get_type_hints(options), field_sentences(options)
+    return [
+        Setting(
+            key=f"{prefix}{each.name}",
+            sentence=each.metadata.get("help") or sentences.get(each.name, ""),
+            type=_type_name(hints[each.name]),
+            default=default_words(each) or format_value(_default(each)),
+            values=allowed_values(each) or ("true, false" if hints[each.name] is bool else ""),
+            choice=choice,
+        )
+        for each in dataclasses.fields(options)
+        if each.name not in without
+    ]
+
+
+def field_sentences(options: type[Any]) -> dict[str, str]:
+    """Return the docstring below each field of a class, those of its bases included, by the field's name."""
+    found: dict[str, str] = {}
+    for each in reversed(options.__mro__):
+        if dataclasses.is_dataclass(each):
+            found |= _own_sentences(each)
+    return found
+
+
+def _own_sentences(options: type[Any]) -> dict[str, str]:
+    """The docstrings of a class's own fields: Python does not keep them, so they are read from the source, if any."""
+    try:
+        source = inspect.getsource(options)
+    except OSError:
+        return {}
+    (definition,) = ast.parse(textwrap.dedent(source)).body
+    assert isinstance(definition, ast.ClassDef)
+    return {
+        field.target.id: " ".join(inspect.cleandoc(below.value.value).split())
+        for field, below in zip(definition.body, definition.body[1:], strict=False)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(below, ast.Expr)
+        and isinstance(below.value, ast.Constant)
+        and isinstance(below.value.value, str)
+    }
+
+
+def _default(field: "dataclasses.Field[Any]") -> Any:
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
+def _type_name(hint: Any) -> str:
+    """Format a type: `int or null`, `list of str`."""
+    if hint is types.NoneType:
+        return "null"
+    if get_origin(hint) is types.UnionType:
+        return " or ".join(_type_name(each) for each in get_args(hint))
+    if get_origin(hint) is list:
+        return f"list of {_type_name(get_args(hint)[0])}"
+    return "mapping" if get_origin(hint) is dict else str(hint.__name__)
+
 
 _GROUPS = ("dataset", "model", "loss", "metrics", "optimizer", "scheduler", "loader", "measure")
 _PARTS = {"checkpoint": CheckpointOptions, "early_stop": EarlyStopOptions, "tensorboard": TensorBoardOptions}
@@ -184,3 +268,65 @@ def _settings_of_file(group: str, choice: str) -> list[Setting]:
 
 def _sentence(comment: str) -> str:
     return f"{comment[0].upper()}{comment[1:]}."
+
+
+_GAP = 2
+
+
+def help_on(name: str, *, width: int) -> str:
+    """Return the description of a setting or a group. Raises `UsageError` for an unknown name."""
+    section, found = find(name)
+    if not found:
+        return _group_text(section, width)
+    return "\n".join(_setting_text(each, section, width) for each in found)
+
+
+def help_of_all(*, width: int) -> str:
+    """Return every setting with its sentence, in its sections."""
+    parts = []
+    for section in sections():
+        rows = [*_choice_rows(section), *_setting_rows(section)]
+        parts.append("\n".join([section.name or section.sentence, *_columns(rows, width)]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _setting_text(setting: Setting, section: Section, width: int) -> str:
+    facts = {"type": setting.type, "default": setting.default, "values": setting.values}
+    if setting.choice:
+        facts["only with"] = f"{section.group}={setting.choice}"
+    lines = [*_wrapped(f"{setting.key}: {setting.sentence}", width)]
+    return "\n".join([*lines, *_columns(((name, value) for name, value in facts.items() if value), width)]) + "\n"
+
+
+def _group_text(section: Section, width: int) -> str:
+    lines = _wrapped(f"{section.name}: {section.sentence}", width)
+    if section.choices:
+        lines += ["", f"choices (default {section.default})", *_columns(_choice_rows(section), width)]
+    if section.settings:
+        lines += ["", "settings", *_columns(_setting_rows(section), width)]
+    return "\n".join(lines) + "\n"
+
+
+def _choice_rows(section: Section) -> list[tuple[str, str]]:
+    return [(f"{section.group}={choice}", sentence) for choice, sentence in section.choices.items()]
+
+
+def _setting_rows(section: Section) -> list[tuple[str, str]]:
+    return [
+        (each.key, f"({each.choice}) {each.sentence}" if each.choice else each.sentence) for each in section.settings
+    ]
+
+
+def _columns(rows: Iterable[tuple[str, str]], width: int) -> list[str]:
+    """Two columns, the second one wrapped to the width."""
+    pairs = list(rows)
+    first = max((len(name) for name, _ in pairs), default=0) + 2 * _GAP
+    lines: list[str] = []
+    for name, text in pairs:
+        wrapped = textwrap.wrap(text, max(width - first, 20), break_on_hyphens=False) or [""]
+        lines += [f"{' ' * _GAP}{name}".ljust(first) + wrapped[0], *(" " * first + line for line in wrapped[1:])]
+    return lines
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_on_hyphens=False)

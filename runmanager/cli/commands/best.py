@@ -41,7 +41,7 @@ def best(
     format_: RunFormatOption = RunFormat.TEXT,
 ) -> None:
     """Show the best cell by its mean over seeds, how certain that is, its command, and where its weights are."""
-    from runmanager.app.programs.metric_advice import advice_without_metrics
+    from runmanager.app.programs.cell_metrics import advice_without_metrics
     from runmanager.app.reproduce_command import reproduce as command_for
     from runmanager.results.findings.best import NoMetricError
     from runmanager.results.findings.best_text import best_headline, best_sections, best_sentences, best_to_json

@@ -20,8 +20,17 @@ from runmanager.cli.completion import (
 )
 from runmanager.cli.gate.conditions import FailIfOption, Verdict, answer_conditions, options_of_table
 from runmanager.cli.gate.proposed_duel import duel_of_sides, duel_of_sweeps
-from runmanager.cli.printing import console, print_rendered, print_text, print_warning, warn_damaged
-from runmanager.cli.table_formats import DATA_FORMATS, TableFormat, max_text_rows, print_table
+from runmanager.cli.printing import (
+    DATA_FORMATS,
+    TableFormat,
+    console,
+    max_text_rows,
+    print_rendered,
+    print_table,
+    print_text,
+    print_warning,
+    warn_damaged,
+)
 from runmanager.errors import UsageError
 from runmanager.records.host.standard_streams import print_line
 from runmanager.records.run.measurement import COMPARED, named
@@ -29,18 +38,15 @@ from runmanager.records.sweep.lookup import find_sweep, typed_name
 from runmanager.text import in_backticks, printable_line, shell_join
 
 if TYPE_CHECKING:
-    from runmanager.results.compare.comparison_table import CompareOptions, ComparisonTable
-    from runmanager.results.compare.matched_pairs import Matches
-
-__all__ = ["compare"]
-
-
-if TYPE_CHECKING:
     from runmanager.records.storage.reader import SweepContents
     from runmanager.records.sweep.sweep_record import SweepRecord
     from runmanager.results.compare.comparison_table import CompareOptions, ComparisonRow, ComparisonTable
     from runmanager.results.compare.matched_pairs import Matches
     from runmanager.results.gate.sweep_pairs import TwoSweeps
+
+
+__all__ = ["compare"]
+
 
 __all__ = ["OneSweep", "SweepPair"]
 
@@ -262,7 +268,7 @@ def compare(
 
     Of two sweeps, commit, library versions, host and device may differ: they are what is compared.
     """
-    from runmanager.app.programs.metric_advice import advice_without_metrics
+    from runmanager.app.programs.cell_metrics import advice_without_metrics
     from runmanager.results.compare.comparison_table import CompareOptions
     from runmanager.results.compare.sweep_question import with_metric_of_untimed
     from runmanager.results.findings.crossover import crossover_answers

@@ -40,7 +40,7 @@ def doctor(
     if calibrate:
         if format_ is RunFormat.JSON:
             raise UsageError("`--format json` must go without --calibrate, got both; leave one out.")
-        from runmanager.cli.device_calibration import calibrate as calibrate_devices
+        from runmanager.cli.torch_checks import calibrate as calibrate_devices
 
         return calibrate_devices(threads=threads)
     if threads is not None:

@@ -10,12 +10,12 @@ import typer
 
 from runmanager.app.request.command import after_separator
 from runmanager.app.request.sweep_request import options
+from runmanager.cli.arguments import FixedArgumentsCommand, fixed_arguments
 from runmanager.cli.commands.compare import OneSweep, SweepPair
 from runmanager.cli.gate.conditions import FailIfOption, Verdict, answer_conditions
 from runmanager.cli.gate.proposed_duel import could_say
 from runmanager.cli.hydra_application import run_application
 from runmanager.cli.printing import print_text
-from runmanager.cli.repeated_options import FixedArgumentsCommand, fixed_arguments
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import SweepPaths, dated_name
 from runmanager.records.host.standard_streams import print_line

@@ -24,7 +24,7 @@ def help_(
     ] = None,
 ) -> None:
     """Explain a setting: what it does, its type, default and values."""
-    from runmanager.app.reference.help_text import help_of_all, help_on
+    from runmanager.app.reference.settings_reference import help_of_all, help_on
 
     width = shutil.get_terminal_size().columns
     if setting is None:

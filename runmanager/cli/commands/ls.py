@@ -1,19 +1,36 @@
 """`runmanager ls`: all sweeps of a folder."""
 
+import inspect
 import time
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
-from runmanager.cli.arguments import BetterOption
-from runmanager.cli.printing import console, print_rendered, print_warning, warn_damaged
-from runmanager.cli.table_formats import DATA_FORMATS, TableFormat, max_text_rows, print_table
+from runmanager.cli.arguments import BetterOption, RunFormat, RunFormatOption, RunName, RunSettings, read_named_run
+from runmanager.cli.printing import (
+    DATA_FORMATS,
+    TableFormat,
+    console,
+    max_text_rows,
+    print_json,
+    print_rendered,
+    print_table,
+    print_text,
+    print_warning,
+    warn_damaged,
+    wrap_lines,
+)
 from runmanager.errors import UsageError
 from runmanager.records.files.file_errors import require_current_folder
+from runmanager.records.run.run_record import SCHEMA_VERSION, EpochRecord, RunRecord
 from runmanager.records.sweep.lookup import OUTPUT_ROOT
+from runmanager.records.sweep.sweep_record import SweepRecord
+from runmanager.text import printable_line
 
-__all__ = ["ls"]
+__all__ = ["diff", "ls", "schema", "show"]
 
 
 def ls(
@@ -61,3 +78,73 @@ def ls(
         for note in notes:
             print_warning(note)
     print_table(table, format_, title=f"Sweeps in {root}")
+
+
+def diff(one: RunName, other: RunName, format_: RunFormatOption = RunFormat.TEXT) -> None:
+    """Show what differs between two runs: settings, code, packages, hardware, metrics. Equal values are left out."""
+    from runmanager.results.findings.run_diff import diff_runs, difference_sections, difference_to_json
+    from runmanager.results.table_model.sections import format_sections
+
+    sides = read_named_run(one), read_named_run(other)
+    if format_ is RunFormat.JSON:
+        print_json(difference_to_json(*sides))
+        return
+    found = diff_runs(*sides)
+    roots = (printable_line(str(side.paths.root)) for side in sides)
+    first = "\n".join(f"{name}: {root}" for name, root in zip(("one", "other"), roots, strict=True))
+    if not found:
+        print_text(f"{first}\n\nNothing differs.\n")
+        return
+    print_text(format_sections(first, difference_sections(found, names=("one", "other"))))
+    if any(each.is_measured for each in found):
+        caution = "One run each, so a difference may be noise; `runmanager compare` shows which differences are not."
+        print_text(f"\n{wrap_lines(caution)}\n")
+
+
+def show(run: RunName, settings: RunSettings = None) -> None:
+    """Show everything about one run: settings, state, epochs, times, environment, notes, files, log and error."""
+    from runmanager.results.report.run_details import run_headline, run_sections
+    from runmanager.results.table_model.sections import format_sections
+
+    stored = read_named_run(run, settings)
+    print_text(format_sections(run_headline(stored), run_sections(stored)))
+
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+class FileKind(StrEnum):
+    """The files that have a schema; `epochs` is that of each line."""
+
+    RUN = "run"
+    EPOCHS = "epochs"
+    SWEEP = "sweep"
+
+
+_TYPES: dict[FileKind, type[msgspec.Struct]] = {
+    FileKind.RUN: RunRecord,
+    FileKind.EPOCHS: EpochRecord,
+    FileKind.SWEEP: SweepRecord,
+}
+
+
+def file_schema(kind: FileKind) -> dict[str, Any]:
+    """Return the JSON Schema of a file, with its version as `version` and in `$id`.
+
+    Names that it does not know are allowed, as readers ignore them.
+    """
+    (root,), components = msgspec.json.schema_components([_TYPES[kind]], ref_template="#/$defs/{name}")
+    for component in components.values():
+        if "description" in component:
+            component["description"] = inspect.cleandoc(component["description"])
+    identity = {"$schema": _DIALECT, "$id": f"urn:runmanager:{kind}:{SCHEMA_VERSION}", "version": SCHEMA_VERSION}
+    return {**identity, **root, "$defs": components}
+
+
+def schema(
+    kind: Annotated[FileKind, typer.Argument(metavar="run|epochs|sweep", help="run.json, epochs.jsonl or sweep.json.")],
+) -> None:
+    """Print the JSON Schema of a file of sweeps, with its version; that of `epochs` is of each line."""
+    import json
+
+    print_text(json.dumps(file_schema(kind), indent=2) + "\n")

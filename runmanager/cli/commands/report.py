@@ -9,7 +9,7 @@ import typer
 
 from runmanager.cli.arguments import SweepNames
 from runmanager.cli.printing import print_text
-from runmanager.cli.serving.remote_viewing import open_page
+from runmanager.cli.serving.local_server import open_page
 from runmanager.records.files.file_errors import require_writable
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.sweep.lookup import find_sweep

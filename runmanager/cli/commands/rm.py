@@ -6,15 +6,17 @@ from typing import Annotated
 
 import typer
 
+from runmanager.cli.arguments import SweepName, Target
 from runmanager.cli.completion import complete_targets
 from runmanager.cli.printing import print_text
 from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.file_errors import require_writable
 from runmanager.records.files.paths import RunPaths, SweepPaths
-from runmanager.records.sweep.lookup import OUTPUT_ROOT, find_sweep_or_run
+from runmanager.records.storage.labels import Labels, add_tags, remove_tags, set_note
+from runmanager.records.sweep.lookup import OUTPUT_ROOT, find_sweep, find_sweep_or_run
 from runmanager.text import pluralize
 
-__all__ = ["rm"]
+__all__ = ["mv", "note", "rm", "tag"]
 
 
 def rm(
@@ -72,7 +74,7 @@ def _remove(found: SweepPaths | RunPaths, *, yes: bool) -> None:
 
 def _way_back(run: RunPaths) -> str:
     """How the cell of a run that is removed runs again, as the end of a sentence; empty where that is not known."""
-    from runmanager.records.run.program_kind import kind_of_program, restored_with
+    from runmanager.records.run.program_report import kind_of_program, restored_with
     from runmanager.records.storage.reader import read_record
 
     try:
@@ -113,3 +115,54 @@ def _confirm(question: str, *, yes: bool) -> None:
         print_text("\n")
     if answer.strip().lower() not in ("y", "yes"):
         raise UsageError("Nothing was removed; `--yes` does not ask.")
+
+
+def mv(
+    sweep: SweepName, name: Annotated[str, typer.Argument(metavar="NAME", help="The new name, in the same folder.")]
+) -> None:
+    """Rename a sweep. Its command, with the new name, continues it. A sweep that may be alive is not touched."""
+    from runmanager.app.manage.sweep_folders import continued_with, rename_sweep
+    from runmanager.results.result_files import write_tables
+
+    paths = find_sweep(sweep)
+    with require_writable("SWEEP", paths.root.parent, way_out="a sweep is renamed in its folder"):
+        renamed = rename_sweep(paths, name)
+    if renamed.results("csv").exists():
+        write_tables(renamed, report=renamed.report.exists())  # they have the old name
+    again = continued_with(renamed)
+    print_text(f"{paths.root} is now {renamed.root}{'; ' if again else ''}{again}.\n")
+
+
+def tag(
+    target: Target,
+    tags: Annotated[list[str], typer.Argument(metavar="TAG...", help="Words without commas.")],
+    remove: Annotated[bool, typer.Option("--remove", help="Remove these tags.")] = False,
+) -> None:
+    """Add tags to a sweep or a run. They are shown by ls, table and report."""
+    sweep, run = _place(target)
+    change = remove_tags if remove else add_tags
+    with require_writable("SWEEP", sweep.root, way_out="tags are kept next to the runs"):
+        labels = change(sweep, run, tuple(tags))
+    _print(sweep, run, labels)
+
+
+def note(
+    target: Target, text: Annotated[str, typer.Argument(metavar="TEXT", help="One line; an empty one removes it.")]
+) -> None:
+    """Set the note of a sweep or a run, in place of an earlier one. It is shown by ls, table and report."""
+    sweep, run = _place(target)
+    with require_writable("SWEEP", sweep.root, way_out="notes are kept next to the runs"):
+        labels = set_note(sweep, run, text)
+    _print(sweep, run, labels)
+
+
+def _place(target: str) -> tuple[SweepPaths, str | None]:
+    """The sweep of a target, and the name of the run's folder if it is one."""
+    found = find_sweep_or_run(target)
+    return (found.sweep, found.name) if isinstance(found, RunPaths) else (found, None)
+
+
+def _print(sweep: SweepPaths, run: str | None, labels: Labels) -> None:
+    where = sweep.root if run is None else sweep.run(run).root
+    tags = f"tags {', '.join(labels.tags)}" if labels.tags else "no tags"
+    print_text(f"{where}: {tags}; {f'note: {labels.note}' if labels.note else 'no note'}\n")

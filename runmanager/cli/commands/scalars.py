@@ -31,7 +31,7 @@ def scalars(
     The command of the sweep, given again with that `--scalar`, searches the output of finished runs; nothing trains
     again.
     """
-    from runmanager.app.programs.metric_advice import logged_numbers
+    from runmanager.app.programs.cell_metrics import logged_numbers
     from runmanager.records.run.status import Status
     from runmanager.records.storage.reader import read_run, read_sweep
     from runmanager.results.table_model.sections import Section, format_sections

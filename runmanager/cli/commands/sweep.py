@@ -13,8 +13,8 @@ import typer
 from runmanager.app.request.command import Command
 from runmanager.app.request.command_reader import read_words, split_fixed
 from runmanager.app.request.sweep_request import Form, Kind, Option, options
+from runmanager.cli.arguments import UniqueOptionsCommand
 from runmanager.cli.hydra_application import run_cells
-from runmanager.cli.repeated_options import UniqueOptionsCommand
 from runmanager.records.files.paths import dated_name
 
 __all__ = ["HELP_FLAGS", "PROGRAM_METAVAR", "DemoCommand", "SweepCommand", "demo", "run", "sweep"]

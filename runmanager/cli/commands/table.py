@@ -8,8 +8,16 @@ import typer
 
 from runmanager.cli.arguments import BetterOption, SweepNames
 from runmanager.cli.completion import complete_columns
-from runmanager.cli.printing import console, print_rendered, print_warning, warn_damaged
-from runmanager.cli.table_formats import DATA_FORMATS, TableFormat, max_text_rows, print_table
+from runmanager.cli.printing import (
+    DATA_FORMATS,
+    TableFormat,
+    console,
+    max_text_rows,
+    print_rendered,
+    print_table,
+    print_warning,
+    warn_damaged,
+)
 from runmanager.errors import UsageError
 from runmanager.records.sweep.lookup import find_sweep
 

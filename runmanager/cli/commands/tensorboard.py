@@ -10,17 +10,20 @@ import typer
 
 from runmanager.cli.arguments import SweepName
 from runmanager.cli.printing import print_text
-from runmanager.cli.serving.local_server import base_address, exit_on_signals, free_port
-from runmanager.cli.serving.remote_viewing import forwarding_line
-from runmanager.cli.serving.temporary_folders import temporary_folder
+from runmanager.cli.serving.local_server import (
+    base_address,
+    exit_on_signals,
+    forwarding_line,
+    free_port,
+    temporary_folder,
+)
 from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.standard_streams import print_line
 from runmanager.records.sweep.lookup import find_sweep
 
 if TYPE_CHECKING:
-    from runmanager.tracking.tensorboard.board_server import BoardServer
-    from runmanager.tracking.tensorboard.logdir import SweepLogdir
+    from runmanager.tracking.tensorboard.board_server import BoardServer, SweepLogdir
     from runmanager.tracking.tensorboard.sweep_summary import SweepSummaryWriter
 
 __all__ = ["tensorboard"]
@@ -51,7 +54,7 @@ def _serve(paths: SweepPaths, folder: Path, *, host: str, port: int | None) -> N
     from runmanager.tracking.tensorboard.board_server import BoardServer, data_server
 
     with BoardServer() as board:  # imports TensorBoard, which takes longer than the links
-        from runmanager.tracking.tensorboard.logdir import SweepLogdir
+        from runmanager.tracking.tensorboard.board_server import SweepLogdir
         from runmanager.tracking.tensorboard.sweep_summary import SweepSummaryWriter
 
         runs = SweepLogdir(paths, folder)

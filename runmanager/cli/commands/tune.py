@@ -9,9 +9,9 @@ import typer
 
 from runmanager.app.request.command import Command, after_separator, option_words
 from runmanager.app.request.sweep_request import SweepRequest, flag_of
+from runmanager.cli.arguments import fixed_arguments
 from runmanager.cli.completion import complete_setting_names
 from runmanager.cli.hydra_application import run_application
-from runmanager.cli.repeated_options import fixed_arguments
 from runmanager.errors import UsageError
 from runmanager.records.files.paths import dated_name
 

@@ -14,9 +14,13 @@ from typing import Annotated
 import typer
 
 from runmanager.cli.printing import print_text, print_warning
-from runmanager.cli.serving.local_server import base_address, exit_on_signals, listen
-from runmanager.cli.serving.remote_viewing import forwarding_command
-from runmanager.cli.serving.temporary_folders import temporary_folder
+from runmanager.cli.serving.local_server import (
+    base_address,
+    exit_on_signals,
+    forwarding_command,
+    listen,
+    temporary_folder,
+)
 from runmanager.errors import UsageError
 from runmanager.records.files.file_errors import require_current_folder
 from runmanager.records.host.addresses import is_every_address, is_loopback
@@ -64,10 +68,9 @@ def ui(
 
 
 def _serve(root: Path, listening: socket.socket, *, host: str, opens: bool) -> None:
-    from runmanager.app.ui.access import TOKEN_FIELD, Access
     from runmanager.app.ui.pages import Pages
     from runmanager.app.ui.sweep_board import SweepBoard
-    from runmanager.app.ui.web_app import WebApp
+    from runmanager.app.ui.web_app import TOKEN_FIELD, Access, WebApp
     from runmanager.app.ui.web_server import PageServer
 
     sys.setswitchinterval(_SWITCH_SECONDS)

@@ -31,7 +31,7 @@ def watch(
 
     Exit status as the sweep's: 0 if every cell is finished or skipped, 1 if a run ended badly.
     """
-    from runmanager.app.display.output_console import make_console
+    from runmanager.app.display.output import make_console
     from runmanager.app.display.watching import follow_sweep, show_state
     from runmanager.launching.launchers import local_queue
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from runmanager.app.request.command import MULTIRUN, after_separator, option_words
 from runmanager.app.request.command_reader import read_words
 from runmanager.records.host.gpus import is_device_missing
-from runmanager.records.settings.seeds import is_seed, seed_grid, seeds_among, with_seeds
+from runmanager.records.settings.grid import is_seed, seed_grid, seeds_among, with_seeds
 from runmanager.text import format_value, in_backticks, shell_join
 
 if TYPE_CHECKING:

@@ -24,8 +24,7 @@ from runmanager.launching.local.multiprocessing_internals import (
 )
 from runmanager.launching.local.worker import MANY_RUNS_VARIABLE, PRELOAD_VARIABLE, Request, child_main
 from runmanager.records.host.import_path import modules_like_standard
-from runmanager.records.host.limits import address_space_limit, process_limit
-from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.host.process import ProcessIdentity, address_space_limit, process_limit
 
 __all__ = ["MAIN_VARIABLE", "SAFE_PATH", "ProcessStarter", "StartedProcess", "kill_group"]
 

@@ -21,7 +21,7 @@ from runmanager.launching.local.huge_pages import collapse_heap
 from runmanager.launching.local.multiprocessing_internals import MAIN_MODULE_KEYS, import_main_module
 from runmanager.launching.local.parent_death import bind_next_forks, die_with_parent
 from runmanager.launching.local.worker import MANY_RUNS_VARIABLE, PRELOAD_VARIABLE
-from runmanager.records.host.limits import is_out_of_memory_error
+from runmanager.records.host.process import is_out_of_memory_error
 
 _log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from types import SimpleNamespace
 from typing import Any
 
-from runmanager.records.run.turn_record import Grant
+from runmanager.records.run.run_record import Grant
 
 __all__ = ["TurnClient", "Turns", "current_turn_client", "message_of", "received", "set_turn_client"]
 

@@ -16,13 +16,12 @@ import msgspec
 from runmanager.errors import RecordError
 from runmanager.launching.job_registry import jobs_folder
 from runmanager.launching.local.engine import Job, Listener, LocalEngine, ProcessExit
-from runmanager.launching.local.jobs import outcome_of_exit
+from runmanager.launching.local.jobs import Limits, outcome_of_exit
 from runmanager.launching.local.multiprocessing_internals import start_forkserver
-from runmanager.launching.local.time_limits import Limits
 from runmanager.launching.local.worker import RESUMES_VARIABLE, Raised, Returned
 from runmanager.launching.plan import PlannedRun
-from runmanager.launching.sent_work import do_sent_work
 from runmanager.launching.slurm.queue import SlurmQueue
+from runmanager.launching.work import do_sent_work
 from runmanager.records.files.atomic_files import read_bytes, replace_file
 from runmanager.records.files.file_errors import UNREADABLE
 from runmanager.records.files.paths import SweepPaths
@@ -30,8 +29,7 @@ from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.host.standard_streams import print_line
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.reader import read_record
-from runmanager.records.storage.run_end import end_gone_run
-from runmanager.records.storage.stops import ON_REQUEST, note_stop
+from runmanager.records.storage.run_end import ON_REQUEST, end_gone_run, note_stop
 from runmanager.text import pluralize
 
 __all__ = ["Report", "SlurmRequest", "owner_note", "run_slurm_job"]

@@ -7,16 +7,28 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+import yaml
 
 from runmanager.errors import NoRoomError, RecordError, UsageError, error_chain
 from runmanager.records.files.paths import name_length_fault
 
 __all__ = [
-    *("UNDECODABLE", "UNREADABLE", "creation_obstacle", "damaged_file_error", "explain_disk_full"),
-    *("explain_missing_folder", "require_creatable", "require_current_folder", "require_writable", "was_refused"),
+    "MAX_INT64",
+    "UNDECODABLE",
+    "UNREADABLE",
+    "Int64",
+    "creation_obstacle",
+    "damaged_file_error",
+    "explain_disk_full",
+    "explain_missing_folder",
+    "require_creatable",
+    "require_current_folder",
+    "require_few_values",
+    "require_writable",
+    "was_refused",
 ]
 
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -184,3 +196,37 @@ def require_creatable(what: str, folder: Path, *, way_out: str) -> None:
 
 def _unwritable(what: str, folder: Path, problem: str, way_out: str) -> str:
     return f"{what} must be a folder that can be written, got '{folder}': {problem}; {way_out}."
+
+
+def require_few_values(document: yaml.Node | None, *, most: int) -> None:
+    """Check a composed document before its values are built; what is shared counts each time.
+
+    Raises `ValueError` for more than `most` values, and for a value that contains itself.
+    """
+    if document is not None and _num_values(document, {}) > most:
+        raise ValueError(f"it must hold at most {most:,} values, got more")
+
+
+def _num_values(node: yaml.Node, known: dict[int, int | None]) -> int:
+    number = known.setdefault(id(node), None)
+    if number is not None:
+        return number
+    parts: list[yaml.Node] = []
+    if isinstance(node, yaml.MappingNode):
+        parts = [
+            each for pair in node.value for each in pair if each is pair[1] or isinstance(each, yaml.CollectionNode)
+        ]
+    elif isinstance(node, yaml.SequenceNode):
+        parts = node.value
+    number = 1
+    for part in parts:
+        if known.get(id(part), 0) is None:
+            raise ValueError("a value must not contain itself")
+        number += _num_values(part, known)
+    known[id(node)] = number
+    return number
+
+
+MAX_INT64 = 2**63 - 1
+
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=MAX_INT64)]

@@ -1,5 +1,6 @@
 """States of a run, their reasons, and outcomes."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
@@ -7,7 +8,7 @@ import msgspec
 from runmanager.records.settings.secrets import redacted
 from runmanager.text import truncated
 
-__all__ = ["Outcome", "Reason", "Status"]
+__all__ = ["Outcome", "Reason", "Seen", "Status", "judge", "seen_from_outside"]
 
 
 class Status(StrEnum):
@@ -61,3 +62,51 @@ class Outcome(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "message", truncated(redacted(self.message)))
+
+
+_STOPS = (Reason.INTERRUPTED, Reason.TIMEOUT, Reason.STALLED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What was seen of the end of a run.
+
+    `of_place` is what the place says where it took the process: a lost host, or no memory for it. `stop` is the outcome
+    of a stop that was asked for, or of a limit. `error` is what ended the program: an exception, an exit status, a
+    signal. `own_end` is how the program itself ended its run, `own_end_is_first` whether that was recorded before the
+    stop, and `is_complete` whether every planned epoch is recorded. `lost_metric` is a loss that is not finite.
+    """
+
+    of_place: Outcome | None = None
+    stop: Outcome | None = None
+    error: Outcome | None = None
+    own_end: Outcome | None = None
+    own_end_is_first: bool = False
+    is_complete: bool = False
+    lost_metric: str | None = None
+
+
+def judge(seen: Seen) -> Outcome:
+    """Return the outcome of a run: by its place, a stop, an error, its own end, and a lost metric, in this order.
+
+    A run that ends after its stop was asked for has the reason of the stop, whatever its handlers do and return, and
+    whichever error they raise. Its end is its own where it came first, or where every planned epoch is recorded.
+    """
+    if seen.of_place is not None:
+        return seen.of_place
+    if seen.stop is not None and not (seen.own_end_is_first or seen.is_complete):
+        return seen.stop
+    if seen.stop is None and seen.error is not None:
+        return seen.error
+    if seen.own_end is not None and not seen.own_end.status.is_success:
+        return seen.own_end
+    if seen.lost_metric is not None:
+        return Outcome(Status.FAILED, Reason.DIVERGED, f"{seen.lost_metric} is not finite")
+    return seen.own_end or Outcome(Status.FINISHED)
+
+
+def seen_from_outside(outcome: Outcome) -> Seen:
+    """Return what was seen where only `outcome` is known of an end, from outside of the run's process."""
+    if outcome.reason in _STOPS:
+        return Seen(stop=outcome)
+    return Seen(of_place=outcome) if outcome.status is Status.CRASHED else Seen(error=outcome)

@@ -12,17 +12,14 @@ import msgspec
 from runmanager.errors import RecordError, RunBusyError, UsageError
 from runmanager.records.files.atomic_files import make_folder, new_folder, remove_left_over, replace_file, sync_folder
 from runmanager.records.files.file_errors import explain_disk_full
-from runmanager.records.files.folders import refuse_linked_run
-from runmanager.records.files.paths import RunPaths
+from runmanager.records.files.paths import RunPaths, refuse_linked_run
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import Beat, HeartbeatObserver, read_beat
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status
-from runmanager.records.storage.claims import claim_attempt, release_claim
-from runmanager.records.storage.driven_sweep import require_driven_sweep
+from runmanager.records.storage.driven_sweep import encode_record, require_driven_sweep
 from runmanager.records.storage.reader import read_record, with_known_report
-from runmanager.records.storage.run_folder import RunFolder
-from runmanager.records.storage.versioned_file import encode_record
+from runmanager.records.storage.run_folder import RunFolder, claim_attempt, release_claim
 
 __all__ = ["claim_next_attempt", "claim_run", "silent_runs"]
 

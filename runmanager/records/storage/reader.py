@@ -16,12 +16,11 @@ from runmanager.records.files.paths import EPOCHS, RECORD, RunPaths, SweepPaths
 from runmanager.records.run.attempts import last_sign_of_life
 from runmanager.records.run.heartbeat import Beat, HeartbeatObserver, read_beat
 from runmanager.records.run.program_report import ProgramReport, with_report
-from runmanager.records.run.run_record import EpochRecord, RunRecord
+from runmanager.records.run.run_record import EpochRecord, RunRecord, Turn, read_turns
 from runmanager.records.run.status import Status
-from runmanager.records.run.turn_record import Turn, read_turns
 from runmanager.records.storage.bulk_reading import PARTIAL_DECODER, SharedParts, gc_paused
+from runmanager.records.storage.driven_sweep import decode_file
 from runmanager.records.storage.labels import NO_LABELS, SweepLabels
-from runmanager.records.storage.versioned_file import decode_file
 from runmanager.text import encodable
 
 __all__ = [

@@ -10,24 +10,26 @@ a driver on another host            `end_silent_run`
 ==================================  ==================================================
 """
 
+import contextlib
 import datetime
-from collections.abc import Sequence
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
 from runmanager.errors import RecordError, RunBusyError
-from runmanager.records.files.atomic_files import make_folder, replace_file
-from runmanager.records.files.folders import refuse_linked_run
-from runmanager.records.files.paths import RunPaths
+from runmanager.records.files.atomic_files import make_folder, read_bytes, replace_file
+from runmanager.records.files.file_errors import UNREADABLE
+from runmanager.records.files.paths import RunPaths, refuse_linked_run
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import HeartbeatObserver
-from runmanager.records.run.judge import Seen, judge, seen_from_outside
 from runmanager.records.run.program_report import ProgramReport
 from runmanager.records.run.run_record import EpochRecord, RunRecord
-from runmanager.records.run.status import Outcome, Reason, Status
-from runmanager.records.storage.claims import release_claim
+from runmanager.records.run.status import Outcome, Reason, Seen, Status, judge, seen_from_outside
+from runmanager.records.storage.driven_sweep import encode_record
 from runmanager.records.storage.ownership import claim_next_attempt
 from runmanager.records.storage.reader import (
     read_epochs,
@@ -36,20 +38,72 @@ from runmanager.records.storage.reader import (
     read_report,
     with_known_report,
 )
-from runmanager.records.storage.run_folder import RunFolder
-from runmanager.records.storage.stops import noted_stop
-from runmanager.records.storage.versioned_file import encode_record
+from runmanager.records.storage.run_folder import RunFolder, release_claim
+from runmanager.signals import noting_signals
 
 __all__ = [
+    "ON_REQUEST",
     "RunEnd",
+    "Stop",
     "end_gone_run",
     "end_own_run",
     "end_silent_run",
     "find_end",
+    "note_stop",
+    "noted_stop",
     "seen_in",
     "skipped_record",
+    "stops_noted",
     "write_end",
 ]
+
+ON_REQUEST = Outcome(Status.KILLED, Reason.INTERRUPTED, "stopped on request")
+"""The outcome of a run that a user or its driver has asked to stop."""
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """A stop that was asked for, with its `outcome`; `is_after_end`: the program had recorded the run's end before."""
+
+    outcome: Outcome
+    is_after_end: bool = False
+
+
+def note_stop(paths: RunPaths, attempt: int, outcome: Outcome = ON_REQUEST) -> None:
+    """Note that this attempt of a run is asked to stop. The first stop counts. Never raises: the disk may be full."""
+    try:
+        report = read_report(paths)
+    except RecordError:
+        report = None
+    has_ended = report is not None and report.attempt == attempt and report.outcome is not None
+    with contextlib.suppress(OSError):
+        handle = os.open(paths.stop(attempt), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        os.write(handle, msgspec.json.encode(Stop(outcome, has_ended)))
+        os.close(handle)
+
+
+def noted_stop(paths: RunPaths, attempt: int) -> Stop | None:
+    """Return the stop of this attempt; None if none was asked for."""
+    try:
+        return msgspec.json.decode(read_bytes(paths.stop(attempt)), type=Stop)
+    except FileNotFoundError:
+        return None
+    except UNREADABLE:
+        return Stop(ON_REQUEST)  # a full disk
+
+
+@contextlib.contextmanager
+def stops_noted(paths: RunPaths, attempt: Callable[[], int | None]) -> Iterator[None]:
+    """Note each SIGTERM and Ctrl-C of this process as a stop of the run, whatever its program does with the signal.
+
+    `attempt` returns None as long as the run has not begun.
+    """
+
+    def note() -> None:
+        if (number := attempt()) is not None:
+            note_stop(paths, number)
+
+    with noting_signals((signal.SIGTERM, signal.SIGINT), note):
+        yield
 
 
 def end_own_run(folder: RunFolder, outcome: Outcome, **facts: Any) -> RunRecord:

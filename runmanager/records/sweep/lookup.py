@@ -1,19 +1,38 @@
 """Finding sweeps and runs by folder or by name under outputs/."""
 
 import contextlib
+import datetime
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Annotated
+
+import msgspec
 
 from runmanager.errors import RecordError, UsageError
+from runmanager.records.files.atomic_files import whole_lines
+from runmanager.records.files.file_errors import UNREADABLE
 from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.settings.secrets import redacted
 from runmanager.records.storage.reader import read_record, run_name, run_names
 from runmanager.records.sweep.sweep_record import open_sweep, read_sweep_record
-from runmanager.text import format_value, shell_join
+from runmanager.text import encodable, format_value, shell_join
 from runmanager.validation import did_you_mean
 
 __all__ = [
-    *("OUTPUT_ROOT", "command_on", "find_run", "find_sweep", "find_sweep_or_run", "known_runs", "known_sweeps"),
-    *("newest_sweeps", "typed_name"),
+    "OUTPUT_ROOT",
+    "Message",
+    "Messages",
+    "command_on",
+    "find_run",
+    "find_sweep",
+    "find_sweep_or_run",
+    "known_runs",
+    "known_sweeps",
+    "newest_sweeps",
+    "read_messages",
+    "typed_name",
 ]
 
 OUTPUT_ROOT = Path("outputs")
@@ -225,3 +244,50 @@ def _with_sweep(run: RunPaths, name: str) -> str:
 def _join_names(names: Sequence[str]) -> str:
     more = len(names) - _MAX_NAMED
     return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """A sentence of a driver, and when it said it.
+
+    `retried` is the folder of a run that is tried again, if the sentence tells its last end.
+    """
+
+    line: str
+    at: Annotated[datetime.datetime, msgspec.Meta(tz=True)]
+    driver: ProcessIdentity
+    retried: str = ""
+
+
+_DECODER = msgspec.json.Decoder(Message)
+_APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # no link, no pipe
+
+
+class Messages:
+    """Appends what this process says. On a full disk a sentence is kept, and written with the next one."""
+
+    def __init__(self, sweep: SweepPaths) -> None:
+        self._path = sweep.messages
+        self._driver = ProcessIdentity.current()
+        self._unwritten = b""
+
+    def say(self, line: str, *, retried: str = "") -> None:
+        """Append a sentence; never raises."""
+        now = datetime.datetime.now(datetime.UTC)
+        message = Message(line=encodable(redacted(line)), at=now, driver=self._driver, retried=retried)
+        self._unwritten += b"\n" + msgspec.json.encode(message) + b"\n"  # what is torn before costs itself alone
+        with contextlib.suppress(OSError):
+            handle = os.open(self._path, _APPENDING, 0o666)
+            try:
+                self._unwritten = self._unwritten[os.write(handle, self._unwritten) :]
+            finally:
+                os.close(handle)
+
+
+def read_messages(sweep: SweepPaths) -> list[Message]:
+    """Return what was said, in order, without what cannot be read."""
+    messages = []
+    with contextlib.suppress(*UNREADABLE):
+        for line in filter(None, whole_lines(sweep.messages).split(b"\n")):
+            with contextlib.suppress(*UNREADABLE):
+                messages.append(_DECODER.decode(line))
+    return messages

@@ -11,16 +11,15 @@ import msgspec
 
 from runmanager.errors import RecordError, UsageError
 from runmanager.records.files.atomic_files import locked_folder, make_folder, replace_file, sync_folder
-from runmanager.records.files.folders import refuse_linked_runs
-from runmanager.records.files.paths import SweepPaths, dated_name, is_folder_name
-from runmanager.records.files.whole_numbers import Int64
+from runmanager.records.files.file_errors import Int64
+from runmanager.records.files.paths import SweepPaths, dated_name, is_folder_name, refuse_linked_runs
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.run_record import SCHEMA_VERSION
-from runmanager.records.settings.seeds import seeds_among
+from runmanager.records.settings.grid import seeds_among
 from runmanager.records.settings.signature import UNSIGNED, with_later_settings, without_unsigned
 from runmanager.records.settings.values import differing_settings, flatten, hashable
+from runmanager.records.storage.driven_sweep import decode_file, encode_record
 from runmanager.records.storage.reader import run_names
-from runmanager.records.storage.versioned_file import decode_file, encode_record
 from runmanager.records.sweep.start_order import Order, order_of
 from runmanager.text import truncated
 

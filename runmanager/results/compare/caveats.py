@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from runmanager.records.run.run_record import RunRecord
-from runmanager.records.settings.seeds import seed_text
+from runmanager.records.settings.grid import seed_text
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.comparability import differences
 from runmanager.results.compare.comparison_side import Side

@@ -11,7 +11,7 @@ from runmanager.records.run.environment_changes import (
     facts_of,
 )
 from runmanager.records.run.measurement import LOSSES
-from runmanager.records.run.program_kind import ProgramKind, kind_of_program
+from runmanager.records.run.program_report import ProgramKind, kind_of_program
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.comparison_side import Side

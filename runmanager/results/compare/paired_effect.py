@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from runmanager.records.run.attempts import session_seconds
-from runmanager.records.run.turn_record import WARMUP_TURNS
+from runmanager.records.run.run_record import WARMUP_TURNS
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.comparability import describe_unfinished, disagreements
 from runmanager.results.compare.comparison_side import Side

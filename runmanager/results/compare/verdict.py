@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from runmanager.records.run.attempts import measured_since, session_of_epoch
-from runmanager.records.settings.seeds import seed_text
+from runmanager.records.settings.grid import seed_text
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.compare.caveats import ContentionCauses, contention_caveats, hidden_cost_caveats, pair_caveats
 from runmanager.results.compare.comparability import compared_environments, count_values, obstacles

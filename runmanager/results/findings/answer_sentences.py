@@ -12,6 +12,7 @@ from runmanager.records.sweep.lookup import typed_name
 from runmanager.results.compare.comparison_side import label_of
 from runmanager.results.compare.comparison_table import ComparisonRow, ComparisonTable
 from runmanager.results.compare.verdict import INCONCLUSIVE
+from runmanager.results.findings.best import Outcome, outcomes
 from runmanager.results.findings.comparison_findings import (
     caution_text,
     comparison_answers,
@@ -20,7 +21,6 @@ from runmanager.results.findings.comparison_findings import (
     stand_in_answer,
     without_contention,
 )
-from runmanager.results.findings.outcomes import Outcome, outcomes
 from runmanager.results.findings.shared_files import shared_file_lines
 from runmanager.results.metrics.metric_lookup import printed_notes, undirected_names
 from runmanager.results.table_model.columns import Row, Table

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from runmanager.records.host.device_peaks import DevicePeaks
+from runmanager.records.host.gpus import DevicePeaks
 from runmanager.records.run.run_record import RANK_0_ALONE, UNKNOWN_WORK, Measurements
 from runmanager.records.storage.reader import StoredRun, SweepContents
 from runmanager.records.sweep.sweep_record import SweepRecord

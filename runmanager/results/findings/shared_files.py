@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from runmanager.records.run.attempts import process_spans
-from runmanager.records.run.program_kind import ProgramKind, kind_of_program
+from runmanager.records.run.program_report import ProgramKind, kind_of_program
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.settings.values import differing_settings
 from runmanager.records.storage.reader import StoredRun

@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from runmanager.records.run.status import Status
-from runmanager.records.settings.seeds import seeds_among
+from runmanager.records.settings.grid import seeds_among
 from runmanager.records.settings.values import differing_settings, hashable, package_of
 from runmanager.records.storage.reader import Damage, StoredRun
 from runmanager.records.sweep.sweep_record import PlannedCell, SweepRecord

@@ -12,7 +12,7 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.environment_changes import describe_attempts
 from runmanager.records.run.heartbeat import describe_last_heartbeat
 from runmanager.records.run.measurement import MEASUREMENTS, OUTCOMES, Taken, named
-from runmanager.records.run.program_kind import ProgramKind, kind_of_program
+from runmanager.records.run.program_report import ProgramKind, kind_of_program
 from runmanager.records.run.run_record import EpochRecord, RunRecord
 from runmanager.records.storage.labels import NO_LABELS, SweepLabels
 from runmanager.records.storage.reader import Damage, StoredRun, SweepContents

@@ -11,8 +11,7 @@ import msgspec
 
 from runmanager.records.files.atomic_files import read_bytes, replace_file
 from runmanager.records.files.file_errors import UNREADABLE
-from runmanager.records.files.folders import folder_entries, folders_below
-from runmanager.records.files.paths import SweepPaths
+from runmanager.records.files.paths import SweepPaths, folder_entries, folders_below
 from runmanager.records.settings.values import differing_settings
 from runmanager.records.storage.reader import Damage, StoredRun, run_names
 from runmanager.records.sweep.sweep_record import SweepRecord

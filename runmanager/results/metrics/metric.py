@@ -7,8 +7,7 @@ from itertools import accumulate
 from typing import Any, Literal
 
 from runmanager.records.run.measurement import Effect
-from runmanager.records.run.run_record import EpochRecord
-from runmanager.records.run.turn_record import Turn
+from runmanager.records.run.run_record import EpochRecord, Turn
 from runmanager.records.storage.reader import StoredRun
 from runmanager.results.load.run_summary import (
     last_with_outcome,

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from runmanager.errors import RecordError
-from runmanager.records.files.folders import files_below
-from runmanager.records.files.paths import ELSEWHERE, EVENT_WRITER
+from runmanager.records.files.paths import ELSEWHERE, EVENT_WRITER, files_below
 from runmanager.results.program_files.metric_naming import ADD_HPARAMS, EVENT_FILE, ProgramMetric, name_metrics
 from runmanager.results.program_files.metric_series import MetricSeries
 from runmanager.results.program_files.metric_tables import METRICS_CSV, TABLES, newest_state, read_table

@@ -16,10 +16,9 @@ from runmanager.results.compare.verdict import VERDICTS
 from runmanager.results.figures.axes import is_drawable
 from runmanager.results.figures.figure import grid_cells, sample_evenly, varying_columns
 from runmanager.results.figures.learning_curves import METRIC_LABELS
-from runmanager.results.figures.speedups import VERDICT_COLOURS, effect_limits, measured_pairs
 from runmanager.results.figures.style import series_style, shades, shades_on_dark
-from runmanager.results.figures.throughput import rate_quartiles
-from runmanager.results.findings.outcomes import outcomes
+from runmanager.results.figures.throughput import VERDICT_COLOURS, effect_limits, measured_pairs, rate_quartiles
+from runmanager.results.findings.best import outcomes
 from runmanager.results.load.run_summary import metric_names
 from runmanager.results.metrics.metric_lookup import SPEEDS
 from runmanager.results.program_files.metric_curves import metrics_by_step

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from runmanager.records.files.paths import RunPaths
-from runmanager.records.host.device_peaks import DevicePeaks
+from runmanager.records.host.gpus import DevicePeaks
 from runmanager.records.run.environment_changes import describe_attempts, describe_files
 from runmanager.records.run.measurement import RUN_FACTS, Measurement, Unit
 from runmanager.records.run.run_record import PHASES, TRAINING_PHASES, EpochRecord, RunRecord, counted_word

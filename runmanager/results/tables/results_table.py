@@ -7,7 +7,7 @@ from typing import Any
 
 from runmanager.records.files.paths import folder_name
 from runmanager.records.run.measurement import MEASUREMENTS, OUTCOMES, Taken, by_unit, named
-from runmanager.records.run.program_kind import restored_with
+from runmanager.records.run.program_report import restored_with
 from runmanager.records.run.status import Status
 from runmanager.records.storage.bulk_reading import gc_paused
 from runmanager.records.storage.labels import Labels, SweepLabels

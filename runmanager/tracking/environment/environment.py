@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from runmanager.records.files.paths import device_peaks_file
-from runmanager.records.host.device_peaks import DevicePeaks, find_device_peaks
+from runmanager.records.host.gpus import DevicePeaks, find_device_peaks
 from runmanager.records.host.process import usable_core_time, usable_cores
 from runmanager.records.run.run_record import Environment
 from runmanager.records.settings.secrets import SECRETS_VARIABLE, masked_words
 from runmanager.records.settings.values import choices_of_groups, flatten
 from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE
-from runmanager.tracking.device.cpu_model import cpu_model
+from runmanager.tracking.device.devices import cpu_model
 from runmanager.tracking.environment.cell_process import of_cells_alone
 from runmanager.tracking.environment.commit import COMMIT_VARIABLE, commit_of
 

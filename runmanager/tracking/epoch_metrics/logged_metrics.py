@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 
 from runmanager.errors import UsageError
-from runmanager.records.files.whole_numbers import MAX_INT64
+from runmanager.records.files.file_errors import MAX_INT64
 from runmanager.tracking.epoch_metrics.loss_buffer import LoggedLosses, LossBuffer, sum_type, zeros
 from runmanager.tracking.epoch_metrics.step_values import Reduce, StepValues
 from runmanager.tracking.epoch_part import MeanState, SeriesState

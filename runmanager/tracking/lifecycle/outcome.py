@@ -16,7 +16,7 @@ from runmanager.records.run.measurement import LOSSES
 from runmanager.records.run.run_record import EpochRecord
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.settings.secrets import redacted
-from runmanager.records.storage.stops import noted_stop
+from runmanager.records.storage.run_end import noted_stop
 from runmanager.text import encodable, error_line, first_line, full_message
 from runmanager.tracking.environment.cell_process import ATTEMPT_VARIABLE, RUN_VARIABLE
 

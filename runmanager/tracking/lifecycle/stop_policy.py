@@ -4,10 +4,9 @@ end.
 
 from collections.abc import Sequence
 
-from runmanager.records.run.judge import Seen
 from runmanager.records.run.measurement import METRICS
 from runmanager.records.run.run_record import EpochRecord
-from runmanager.records.run.status import Outcome, Reason, Status
+from runmanager.records.run.status import Outcome, Reason, Seen, Status
 from runmanager.tracking.lifecycle.outcome import divergence_of
 from runmanager.tracking.options import EarlyStopOptions, is_better, metric_value
 

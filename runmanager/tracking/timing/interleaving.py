@@ -11,8 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from runmanager.records.files.atomic_files import LineAppender
-from runmanager.records.run.run_record import EpochRecord
-from runmanager.records.run.turn_record import Grant, Turn
+from runmanager.records.run.run_record import EpochRecord, Grant, Turn
 from runmanager.tracking.options import TurnSource
 from runmanager.tracking.timing.timer import PhaseTimer
 

@@ -12,7 +12,7 @@ from runmanager.tracking.epoch_metrics.logged_metrics import as_number
 from runmanager.tracking.metric_definitions import define_metric, larger_is_better
 from runmanager.training.criteria.loss import Loss
 from runmanager.training.custom_targets import call_target, check_arguments, parameter_names, resolve_target
-from runmanager.training.options.criteria import metric_column
+from runmanager.training.options.dataset import metric_column
 from runmanager.validation import fault
 
 __all__ = ["EvaluationMetrics", "build_metrics", "declare_directions", "direction_faults", "metric_argument_faults"]

@@ -12,8 +12,7 @@ from torch.utils.data import Dataset, IterableDataset
 from runmanager.errors import ConfigurationError, DatasetError
 from runmanager.tracking.epoch_metrics.prediction_task import IGNORED
 from runmanager.training.custom_targets import call_target, parameter_names, resolve_target
-from runmanager.training.datasets.array_dataset import ArrayDataset, as_arrays, base_dataset
-from runmanager.training.datasets.splits import hold_out, random_subset
+from runmanager.training.datasets.array_dataset import ArrayDataset, as_arrays, base_dataset, hold_out, random_subset
 from runmanager.training.options.dataset import holdout_faults
 from runmanager.validation import range_faults
 

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from runmanager.records.files.atomic_files import replacement
 from runmanager.records.files.paths import cache_folder
-from runmanager.training.datasets.array_dataset import ArrayDataset
-from runmanager.training.datasets.splits import generator_for
+from runmanager.training.datasets.array_dataset import ArrayDataset, generator_for
 from runmanager.training.options.dataset import DigitsOptions
 
 __all__ = ["build_digits", "digits_are_cached", "digits_sets"]

@@ -14,12 +14,17 @@ from runmanager.errors import UsageError
 from runmanager.records.files.file_errors import creation_obstacle
 from runmanager.tracking.epoch_metrics.prediction_task import IGNORED
 from runmanager.training.custom_targets import resolve_target
-from runmanager.training.datasets.array_dataset import ArrayDataset
+from runmanager.training.datasets.array_dataset import ArrayDataset, generator_for
 from runmanager.training.datasets.custom_dataset import custom_sets
 from runmanager.training.datasets.digits import digits_are_cached, digits_sets
-from runmanager.training.datasets.download import download, report_missing, unwritable_folder
-from runmanager.training.datasets.splits import generator_for
-from runmanager.training.datasets.torchvision_files import SOURCES, missing_files, vision_sets
+from runmanager.training.datasets.torchvision_files import (
+    SOURCES,
+    download,
+    missing_files,
+    report_missing,
+    unwritable_folder,
+    vision_sets,
+)
 from runmanager.training.options.dataset import DigitsOptions, DiscOptions, FakeOptions, VisionOptions
 
 __all__ = ["Data", "download_faults", "load_dataset", "must_be_downloaded", "prepare_dataset"]

@@ -15,8 +15,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, Sampler, get_worker_info
 
 from runmanager.tracking.device.devices import seed_everything
-from runmanager.training.datasets.array_dataset import ArrayDataset
-from runmanager.training.datasets.splits import derived_seed
+from runmanager.training.datasets.array_dataset import ArrayDataset, derived_seed
 
 __all__ = [
     "ArrayBatches",

@@ -12,13 +12,14 @@ from runmanager.tracking.options import (
     EarlyStopOptions,
     TensorBoardOptions,
 )
-from runmanager.training.options.criteria import (
+from runmanager.training.options.dataset import (
     DEFAULT_LOSS,
+    DiscOptions,
+    FakeOptions,
     criteria_faults,
     recorded_metrics,
     unknown_metric_faults,
 )
-from runmanager.training.options.dataset import DiscOptions, FakeOptions
 from runmanager.training.options.groups import (
     CosineOptions,
     DataLoaderOptions,

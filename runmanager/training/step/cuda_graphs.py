@@ -24,7 +24,7 @@ from runmanager.errors import ConfigurationError
 from runmanager.tracking.lifecycle.outcome import is_out_of_memory
 from runmanager.tracking.options import CAPTURING_DEVICES
 from runmanager.tracking.torch_internals import clean_up_failed_capture
-from runmanager.training.options.criteria import is_of_torch
+from runmanager.training.options.dataset import is_of_torch
 from runmanager.training.options.job import AUTO, OutOfMemory, TrainingOptions
 from runmanager.validation import fault
 

@@ -4,7 +4,7 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from runmanager.app.display.output_console import make_console
+from runmanager.app.display.output import make_console
 
 
 @pytest.mark.parametrize(

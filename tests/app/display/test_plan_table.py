@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from runmanager.app.display.plan_table import plan_table
+from runmanager.app.display.final_summary import plan_table
 from runmanager.cli.main import run_command
 from runmanager.launching.plan import Action, Cell, PlannedRun
 from runmanager.records.files.paths import SweepPaths

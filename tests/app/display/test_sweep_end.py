@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from runmanager.app.display.sweep_end import announce_end, notification_faults, ring
+from runmanager.app.display.final_summary import announce_end, notification_faults, ring
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.run_record import RunRecord
 from runmanager.records.run.status import Status

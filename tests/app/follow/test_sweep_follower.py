@@ -30,7 +30,7 @@ from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.ownership import claim_run
 from runmanager.records.storage.reader import read_record
 from runmanager.records.storage.run_folder import RunFolder
-from runmanager.records.sweep.messages import Messages
+from runmanager.records.sweep.lookup import Messages
 from runmanager.records.sweep.sweep_record import leave_sweep, plan_cell, write_cells
 
 ME = ProcessIdentity.current()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from runmanager.records.sweep.changed_defaults import defaults_now
+from runmanager.app.programs.built_in_job import defaults_now
 from runmanager.records.sweep.sweep_record import read_sweep_record
 from runmanager.results.gate.sweep_pairs import read_two_sweeps
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runmanager.app.programs.metric_advice import logged_numbers
+from runmanager.app.programs.cell_metrics import logged_numbers
 from runmanager.app.programs.script.output.scalar_pattern import parse_scalars
 
 

@@ -11,10 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from runmanager.app.ui.access import Access
 from runmanager.app.ui.pages import Pages
 from runmanager.app.ui.sweep_board import SweepBoard
-from runmanager.app.ui.web_app import WebApp
+from runmanager.app.ui.web_app import Access, WebApp
 from runmanager.app.ui.web_server import PageServer
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity

@@ -14,14 +14,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from runmanager.app.ui import opened_sweep, sweep_board
+from runmanager.app.ui import pages, sweep_board
 from runmanager.records.files.paths import SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Reason, Status
+from runmanager.records.storage.driven_sweep import encode_record
 from runmanager.records.storage.reader import read_record, read_sweep
 from runmanager.records.storage.run_folder import RunFolder
-from runmanager.records.storage.versioned_file import encode_record
-from runmanager.records.sweep.messages import Messages
+from runmanager.records.sweep.lookup import Messages
 from runmanager.records.sweep.sweep_record import leave_sweep, plan_cell, write_cells
 from runmanager.results.load import summary_cache
 
@@ -118,8 +118,8 @@ def test_readers_share_one_reading_and_one_drawing(client: Client, monkeypatch: 
 
         return call
 
-    monkeypatch.setattr(opened_sweep, "render_report", counted("reports", opened_sweep.render_report))
-    monkeypatch.setattr(opened_sweep.CachedReader, "read", counted("readings", opened_sweep.CachedReader.read))
+    monkeypatch.setattr(pages, "render_report", counted("reports", pages.render_report))
+    monkeypatch.setattr(pages.CachedReader, "read", counted("readings", pages.CachedReader.read))
     monkeypatch.setattr(sweep_board, "list_sweep", counted("listed", sweep_board.list_sweep))
     with ThreadPoolExecutor(10) as pool:
         answers = list(pool.map(lambda _: client.get("/sweep/first").status, range(40)))

@@ -99,7 +99,7 @@ def test_a_terminal_shows_fifty_rows_and_all_on_request_and_a_pipe_is_whole(
     write_sweep(tmp_path / "many", batch_sizes=range(1, 31), num_epochs=1)
     assert "The first" not in command("table", str(tmp_path / "many"), "--where", "status!=failed").out
     terminal = SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True))
-    monkeypatch.setattr("runmanager.cli.table_formats.sys", terminal)
+    monkeypatch.setattr("runmanager.cli.printing.sys", terminal)
     first = command("table", str(tmp_path / "many"), "--where", "status!=failed").out  # skipped cells among them
     assert "The first 50 of 60 runs; --all shows all." in first
     every = command("table", str(tmp_path / "many"), "--all").out

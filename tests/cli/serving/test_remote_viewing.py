@@ -2,7 +2,7 @@
 
 import pytest
 
-from runmanager.cli.serving.remote_viewing import forwarding_line
+from runmanager.cli.serving.local_server import forwarding_line
 
 
 @pytest.mark.parametrize(

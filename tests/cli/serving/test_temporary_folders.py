@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from runmanager.cli.serving import temporary_folders
-from runmanager.cli.serving.temporary_folders import temporary_folder
+from runmanager.cli.serving import local_server
+from runmanager.cli.serving.local_server import temporary_folder
 
 HOLD = """
 import sys
-from runmanager.cli.serving.temporary_folders import temporary_folder
+from runmanager.cli.serving.local_server import temporary_folder
 with temporary_folder("tensorboard") as folder:
     (folder / "file").touch()
     print(folder, flush=True)
@@ -50,7 +50,7 @@ def test_the_folder_is_in_memory_where_there_is_room(tmp_path: Path, monkeypatch
     abandoned = disk / "runmanager-tensorboard-999999999-1-x"
     abandoned.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(disk))
-    monkeypatch.setattr(temporary_folders, "_IN_MEMORY", str(memory))
+    monkeypatch.setattr(local_server, "_IN_MEMORY", str(memory))
     for name in ("TMPDIR", "TEMP", "TMP"):
         monkeypatch.delenv(name, raising=False)
 
@@ -58,11 +58,11 @@ def test_the_folder_is_in_memory_where_there_is_room(tmp_path: Path, monkeypatch
         with temporary_folder("tensorboard") as folder:
             return folder.parent
 
-    monkeypatch.setattr(temporary_folders, "_LEAST_FREE_BYTES", 1)
+    monkeypatch.setattr(local_server, "_LEAST_FREE_BYTES", 1)
     assert parent() == memory and not abandoned.exists()
-    monkeypatch.setattr(temporary_folders, "_LEAST_FREE_BYTES", 1 << 60)
+    monkeypatch.setattr(local_server, "_LEAST_FREE_BYTES", 1 << 60)
     assert parent() == disk
-    monkeypatch.setattr(temporary_folders, "_LEAST_FREE_BYTES", 1)
+    monkeypatch.setattr(local_server, "_LEAST_FREE_BYTES", 1)
     monkeypatch.setenv("TMPDIR", str(disk))
     assert parent() == disk
     monkeypatch.delenv("TMPDIR")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runmanager.launching.local.time_limits import Limits, LimitWatch
+from runmanager.launching.local.jobs import Limits, LimitWatch
 from runmanager.records.run.heartbeat import Beat, write_beat
 from runmanager.records.run.status import Outcome, Reason, Status
 

@@ -8,7 +8,7 @@ import pytest
 
 from runmanager.errors import RunManagerError, UsageError
 from runmanager.launching.job_registry import jobs_folder
-from runmanager.launching.local.time_limits import Limits
+from runmanager.launching.local.jobs import Limits
 from runmanager.launching.slurm.job import SlurmRequest
 from runmanager.launching.slurm.launcher import SlurmLauncher, submit
 from runmanager.launching.slurm.options import SlurmOptions

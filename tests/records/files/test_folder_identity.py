@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runmanager.records.files.folders import FolderIdentity
+from runmanager.records.files.paths import FolderIdentity
 
 
 @pytest.fixture

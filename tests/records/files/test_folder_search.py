@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runmanager.records.files.folders import files_below, folder_entries, folders_below
+from runmanager.records.files.paths import files_below, folder_entries, folders_below
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from runmanager.records.files.yaml_size import require_few_values
+from runmanager.records.files.file_errors import require_few_values
 
 
 @pytest.mark.parametrize(

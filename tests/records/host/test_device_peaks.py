@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from runmanager.records.files.paths import cache_folder, device_peaks_file
-from runmanager.records.host.device_peaks import DevicePeaks, find_device_peaks, read_device_peaks, save_device_peaks
+from runmanager.records.host.gpus import DevicePeaks, find_device_peaks, read_device_peaks, save_device_peaks
 
 CPU = DevicePeaks(
     device_name="Zen 4", threads=2, flops_per_second={"fp32": 1e11}, dispatch_seconds=1e-6, torch="2.15.0"

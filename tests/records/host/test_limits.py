@@ -5,7 +5,7 @@ import resource
 
 import pytest
 
-from runmanager.records.host.limits import process_limit
+from runmanager.records.host.process import process_limit
 
 
 def test_the_limit_on_processes_is_named_only_where_it_is_nearly_reached(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from runmanager.records.host.limits import address_space_limit, format_gib, free_memory, is_out_of_memory_error
+from runmanager.records.host.process import address_space_limit, format_gib, free_memory, is_out_of_memory_error
 
 GIB = 2**30
 

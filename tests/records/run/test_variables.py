@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runmanager.records.run.variables import is_digest, recorded_variables
+from runmanager.records.run.environment_changes import is_digest, recorded_variables
 
 
 @pytest.fixture(autouse=True)

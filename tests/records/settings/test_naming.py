@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runmanager.records.settings.naming import readable_name, short_names
+from runmanager.records.settings.signature import readable_name, short_names
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
 

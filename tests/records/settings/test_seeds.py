@@ -2,7 +2,7 @@
 
 import pytest
 
-from runmanager.records.settings.seeds import is_seed, seed_grid, seeds_among, unknown_seed_names, with_seeds
+from runmanager.records.settings.grid import is_seed, seed_grid, seeds_among, unknown_seed_names, with_seeds
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,11 @@ from runmanager.errors import RecordError
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import Beat, write_beat
-from runmanager.records.run.run_record import SCHEMA_VERSION, EpochRecord, RunRecord
+from runmanager.records.run.run_record import SCHEMA_VERSION, EpochRecord, RunRecord, Turn
 from runmanager.records.run.status import Status
-from runmanager.records.run.turn_record import Turn
+from runmanager.records.storage.driven_sweep import encode_record
 from runmanager.records.storage.ownership import claim_run
 from runmanager.records.storage.reader import read_run, read_sweep
-from runmanager.records.storage.versioned_file import encode_record
 
 from ..run_folders import left_by
 

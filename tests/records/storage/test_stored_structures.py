@@ -15,16 +15,15 @@ from msgspec import inspect
 
 from runmanager.launching.job_registry import locked_job_registry, read_job_registry
 from runmanager.records.files.paths import RunPaths, SweepPaths
-from runmanager.records.host.device_peaks import DevicePeaks, read_device_peaks
+from runmanager.records.host.gpus import DevicePeaks, read_device_peaks
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import Beat, read_beat, write_beat
 from runmanager.records.run.program_report import ProgramReport
-from runmanager.records.run.run_record import EpochRecord, RunRecord
-from runmanager.records.run.turn_record import Turn, read_turns
+from runmanager.records.run.run_record import EpochRecord, RunRecord, Turn, read_turns
 from runmanager.records.storage.bulk_reading import SharedParts
+from runmanager.records.storage.driven_sweep import encode_record
 from runmanager.records.storage.labels import SweepLabels, read_labels
 from runmanager.records.storage.reader import read_epochs, read_record, read_report
-from runmanager.records.storage.versioned_file import encode_record
 from runmanager.records.sweep.sweep_record import SweepRecord, read_sweep_record
 from runmanager.results.load.run_summary import LoggedNames, LoggedNamesTable
 from runmanager.results.load.summary_cache import CachedRun, read_cache, write_cache

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from runmanager.records.files.paths import SweepPaths
-from runmanager.records.settings.signature import CHANGED_DEFAULTS, signature
-from runmanager.records.sweep.changed_defaults import (
+from runmanager.app.programs.built_in_job import (
     defaults_now,
     kept_defaults,
     kept_defaults_note,
 )
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.settings.signature import CHANGED_DEFAULTS, signature
 from runmanager.records.sweep.sweep_record import plan_cell, write_cells
 from runmanager.training.options.job import TrainingOptions
 

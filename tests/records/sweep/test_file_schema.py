@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from runmanager.cli.commands.schema import FileKind, file_schema
+from runmanager.cli.commands.ls import FileKind, file_schema
 from runmanager.cli.main import run_command
 from runmanager.records.run.run_record import SCHEMA_VERSION, EpochRecord, RunRecord
 from runmanager.records.run.status import Status

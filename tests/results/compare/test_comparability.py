@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from runmanager.records.run.program_kind import GROUPS
+from runmanager.records.run.program_report import GROUPS
 from runmanager.records.run.run_record import Attempt, Environment, Measurements
 from runmanager.results.compare.comparison import CompareOptions
 from runmanager.results.gate.sweep_pairs import TwoSweeps

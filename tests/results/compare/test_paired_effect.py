@@ -6,8 +6,7 @@ import re
 import msgspec
 import pytest
 
-from runmanager.records.run.run_record import Attempt
-from runmanager.records.run.turn_record import Turn
+from runmanager.records.run.run_record import Attempt, Turn
 from runmanager.results.compare.comparison import CompareOptions, compare
 from runmanager.results.findings.answer_sentences import duel_answers
 

@@ -5,9 +5,8 @@ import dataclasses
 import msgspec
 import pytest
 
-from runmanager.records.run.run_record import Environment
+from runmanager.records.run.run_record import Environment, Turn
 from runmanager.records.run.status import Reason, Status
-from runmanager.records.run.turn_record import Turn
 from runmanager.results.compare.comparison import CompareOptions, compare, compare_with_stand_in
 from runmanager.results.findings.answer_sentences import answers, duel_answers, duel_rates
 from runmanager.results.load.loader import read_results

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from runmanager.records.host.device_peaks import DevicePeaks
+from runmanager.records.host.gpus import DevicePeaks
 from runmanager.records.run.run_record import Measurements
 from runmanager.results.compare.comparison_table import CompareOptions
 from runmanager.results.compare.matched_pairs import match_sides

@@ -8,9 +8,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from runmanager.records.host.device_peaks import DevicePeaks
-from runmanager.records.run.run_record import UNKNOWN_WORK, Measurements
-from runmanager.records.run.turn_record import Turn
+from runmanager.records.host.gpus import DevicePeaks
+from runmanager.records.run.run_record import UNKNOWN_WORK, Measurements, Turn
 from runmanager.results.compare.comparison import CompareOptions
 from runmanager.results.compare.matched_pairs import match_sides
 from runmanager.results.findings.roofline import full_batches, roofline_lines, roofline_rows, work_of

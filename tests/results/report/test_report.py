@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from runmanager.records.host.process import ProcessIdentity
+from runmanager.records.run.run_record import Turn
 from runmanager.records.run.status import Reason, Status
-from runmanager.records.run.turn_record import Turn
 from runmanager.records.sweep.sweep_record import write_cells
 from runmanager.results.compare.comparison import CompareOptions
 from runmanager.results.compare.matched_pairs import match_sides
-from runmanager.results.figures.paired_rounds import paired_rounds
+from runmanager.results.figures.catalog import paired_rounds
 from runmanager.results.load.loader import read_results
 from runmanager.results.report.report import render_report
 from runmanager.results.result_files import write_tables

@@ -9,8 +9,7 @@ import pytest
 from scipy import stats
 
 from benchmarks.paired_simulation import NOISES, Machine, coverage, power
-from runmanager.records.run.run_record import Attempt
-from runmanager.records.run.turn_record import Turn
+from runmanager.records.run.run_record import Attempt, Turn
 from runmanager.results.stats.paired_speedup import (
     PairedSpeedup,
     batch_length,

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from runmanager import RunBuilder, RunManager
 from runmanager.records.files.paths import device_peaks_file
-from runmanager.records.host.device_peaks import DevicePeaks, save_device_peaks
+from runmanager.records.host.gpus import DevicePeaks, save_device_peaks
 from runmanager.records.run.run_record import Environment, EpochRecord, Measurements, RunRecord
 from runmanager.records.run.status import Status
 from runmanager.records.storage.reader import StoredRun

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from runmanager import RunManager, RunOptions
 from runmanager.records.files.paths import SweepPaths, device_peaks_file
-from runmanager.records.host.device_peaks import DevicePeaks, save_device_peaks
+from runmanager.records.host.gpus import DevicePeaks, save_device_peaks
 from runmanager.records.run.run_record import UNKNOWN_WORK
 from runmanager.records.storage.reader import StoredRun, read_sweep
 from runmanager.results.findings.roofline import roofline_rows

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from runmanager.tracking.program.command_line_settings import command_line_settings, parse_settings
+from runmanager.tracking.program.start_run import command_line_settings, parse_settings
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from runmanager.records.files.paths import RunPaths
+from runmanager.records.run.run_record import Grant, Turn, read_turns
 from runmanager.records.run.status import Reason, Status
-from runmanager.records.run.turn_record import Grant, Turn, read_turns
 from runmanager.records.storage.reader import read_run
 from runmanager.tracking.manager import RunManager
 from runmanager.tracking.options import RunOptions

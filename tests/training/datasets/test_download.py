@@ -17,9 +17,8 @@ import pytest
 import torchvision
 
 from runmanager.errors import DatasetError
-from runmanager.training.datasets.download import download
 from runmanager.training.datasets.registry import load_dataset, prepare_dataset
-from runmanager.training.datasets.torchvision_files import SOURCES
+from runmanager.training.datasets.torchvision_files import SOURCES, download
 from runmanager.training.options.dataset import FashionMnistOptions, MnistOptions
 
 

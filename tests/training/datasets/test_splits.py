@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runmanager.errors import DatasetError
-from runmanager.training.datasets.array_dataset import ArrayDataset
-from runmanager.training.datasets.splits import derived_seed, hold_out, num_held_out, random_subset
+from runmanager.training.datasets.array_dataset import ArrayDataset, derived_seed, hold_out, num_held_out, random_subset
 from runmanager.training.options.dataset import num_extra_samples
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from runmanager.training.datasets.array_dataset import generator_for
 from runmanager.training.datasets.registry import disc_points, load_dataset
-from runmanager.training.datasets.splits import generator_for
 from runmanager.training.options.dataset import DiscOptions, FakeOptions
 
 

@@ -19,7 +19,7 @@ from runmanager.app.compose.grid_rules import GridRules, KnownSettings, excluded
 from runmanager.app.compose.override_grid import OverrideGrid, read_override_grid
 from runmanager.app.driver.program import CellGrid, Program, Storage
 from runmanager.app.programs.application.identity import Identity, read_identity
-from runmanager.app.programs.application.supervised_task import SupervisedTask, run_supervised
+from runmanager.app.programs.application.ranked_task import SupervisedTask, run_supervised
 from runmanager.app.programs.cell_supervisor import CellSpec
 from runmanager.app.programs.resume_setting import RUN_DIR, ResumeSetting
 from runmanager.app.programs.sweep_settings import run_folder_overrides
@@ -30,11 +30,10 @@ from runmanager.launching.launcher import CellLauncher, Trait
 from runmanager.launching.plan import Action, Cell, PlannedRun
 from runmanager.launching.work import Work
 from runmanager.records.files.paths import RunPaths, SweepPaths
+from runmanager.records.run.environment_changes import recorded_variables
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS
-from runmanager.records.run.variables import recorded_variables
-from runmanager.records.settings.naming import readable_name
 from runmanager.records.settings.secrets import masked_words, secret_axis_notes, without_secrets
-from runmanager.records.settings.signature import short_signature, signature
+from runmanager.records.settings.signature import readable_name, short_signature, signature
 from runmanager.records.settings.values import choices_of_groups, differing_settings, flatten
 from runmanager.text import message_line, pluralize
 from runmanager.tracking.environment.code_hashes import hash_user_code

@@ -35,7 +35,6 @@ from runmanager.launching.plan import Action, Cell, PlannedRun
 from runmanager.launching.work import Work
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.import_path import modules_like_standard
-from runmanager.records.settings.naming import readable_name
 from runmanager.records.settings.secrets import (
     masked_settings,
     masked_words,
@@ -43,7 +42,7 @@ from runmanager.records.settings.secrets import (
     secrets_from_environment,
     without_secrets,
 )
-from runmanager.records.settings.signature import short_signature, signature
+from runmanager.records.settings.signature import readable_name, short_signature, signature
 from runmanager.records.sweep.sweep_record import read_sweep_record
 from runmanager.text import pluralize
 from runmanager.validation import fault, suggestion

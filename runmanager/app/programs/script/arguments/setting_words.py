@@ -12,7 +12,7 @@ from hydra.core.override_parser.types import Override, OverrideType, QuotedStrin
 from hydra.errors import HydraException
 
 from runmanager.app.compose.grid_rules import GridRules, varying_names
-from runmanager.app.compose.grid_size import axis_fault, axis_values, num_values
+from runmanager.app.compose.override_grid import axis_fault, axis_values, num_values
 from runmanager.app.programs.resume_setting import RUN_DIR
 from runmanager.app.request.override_quoting import format_override, quote_text
 from runmanager.errors import ConfigurationError

@@ -21,14 +21,11 @@ __all__ = ["NamedNumber", "NamedNumbers", "Said"]
 
 
 class Said(StrEnum):
-    """What a line says of a number that it names: of nothing else does it give the name.
-
-    A `MARKED` result stands in a sentence that calls it the best so far; an `UNCERTAIN` number may be a result.
-    """
+    """What a line says of a number that it names: of nothing else does it give the name."""
 
     RESULT = "result"
-    MARKED = "marked"
-    UNCERTAIN = "uncertain"
+    MARKED = "marked"  # a result that the sentence calls the best so far
+    UNCERTAIN = "uncertain"  # it may be a result
 
 
 @dataclass(frozen=True)
@@ -395,9 +392,8 @@ def _is_metric(words: Sequence[str]) -> bool:
     *earlier, last = words
     if earlier and (samples_words(last) == [last] or len(last) == 1):
         return _is_metric(earlier)
-    return (
-        prefers_larger(last) is not None or last.endswith(("_epoch", "_step")) or " ".join(words[-2:]) == "error rate"
-    )
+    is_one = prefers_larger(last) is not None or last.endswith(("_epoch", "_step"))
+    return is_one or list(words[-2:]) == ["error", "rate"]
 
 
 def _escaped(words: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from runmanager.app.programs.script.output.child_process import ScriptEnd
 from runmanager.errors import RecordError
-from runmanager.records.host.limits import address_space_limit
+from runmanager.records.host.process import address_space_limit
 from runmanager.records.run.status import Outcome, Reason, Status
 from runmanager.records.storage.reader import read_report
 from runmanager.records.storage.run_folder import RunFolder
