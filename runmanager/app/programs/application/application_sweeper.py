@@ -95,7 +95,8 @@ class ApplicationSweeper(Sweeper):
             task = SupervisedTask(self._task)
             launcher = self._other_launcher(loader, task)
         elif Trait.HERE in launcher.traits and not request.dry_run:
-            launcher.engine.get_ready(num_jobs=read_override_grid(loader, words, rules).num_cells)
+            grid_size = 1 if request.search else read_override_grid(loader, words, rules).num_cells
+            launcher.engine.get_ready(num_jobs=grid_size)
         # Most of the driver is imported here: while the server, which the first cell waits for, imports what it needs.
         from runmanager.app.programs.application.sweep_application import sweep_application
 

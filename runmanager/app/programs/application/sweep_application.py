@@ -6,6 +6,7 @@ Imported while the server of the cells' processes starts: it needs most of what 
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from hydra.types import TaskFunction
@@ -13,11 +14,11 @@ from omegaconf import DictConfig
 
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.grid_rules import GridRules
-from runmanager.app.compose.override_grid import OverrideGrid, read_override_grid
+from runmanager.app.compose.override_grid import OverrideGrid, read_override_grid, values_of_word
 from runmanager.app.driver.sweep_driver import SweepDriver
 from runmanager.app.programs.application.application import ApplicationOptions, HydraApplication
 from runmanager.app.programs.application.supervised_task import SupervisedTask
-from runmanager.app.programs.sweep_settings import driver_options, request_faults, storage_of
+from runmanager.app.programs.sweep_settings import driver_options, request_faults, search_of, storage_of
 from runmanager.app.request.sweep_request import SweepRequest, setting_of
 from runmanager.errors import ConfigurationError
 from runmanager.launching.launcher import CellLauncher
@@ -49,8 +50,12 @@ def sweep_application(
         raise ConfigurationError(faults)
     if race is not None:  # every cell is a value that races
         request, rules = replace(request, unsigned=[]), GridRules()
+    search = search_of(request, words, partial(values_of_word, loader), key)
+    if search is not None:
+        rules, words = rules.of_search(search.space.keys), search.space.corners()[0]
     options = driver_options(
         request,
+        search=search,
         heartbeat_timeout=heartbeat_timeout,
         key=key,
         named=lambda command, name: (*command, f"{setting_of('name')}={name}"),
