@@ -159,6 +159,11 @@ class Space:
         one_by_one = ([*first[:at], each, *first[at + 1 :]] for at, each in enumerate(ends))
         return [self._words(each) for each in (*one_by_one, [each[-1:] for each in ends])]
 
+    def has(self, name: str) -> bool:
+        """Whether a cell's setting is searched, or follows from a config group that is."""
+        plain = name.replace("-", "_")
+        return any(f"{plain}.".startswith(f"{key.lstrip('+').replace('-', '_')}.") for key in self.keys)
+
     def find(self, settings: Mapping[str, Any]) -> Point | None:
         """Return the point that a cell with these flat settings is; None if it lies outside."""
         names = {name.replace("-", "_"): name for name in reversed(list(settings))} | {name: name for name in settings}

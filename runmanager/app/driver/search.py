@@ -194,13 +194,13 @@ class Search:
     @cached_property
     def _fixed(self) -> dict[str, Any]:
         """The settings that all cells of the space have in common, but for seeds and what follows from others."""
-        cells = [plan_of(cell) for cell in self._corners]
+        cells, space = [plan_of(cell) for cell in self._corners], self._options.space
         first, *others = [each.choices_and_settings for each in cells]
         varying = _seeds_of(cells[0], self._seed_names).union(*(cell.derived for cell in self._corners))
         return {
             name: value
             for name, value in first.items()
-            if name not in varying and all(each.get(name) == value for each in others)
+            if name not in varying and not space.has(name) and all(each.get(name) == value for each in others)
         }
 
     def in_words(self, launcher: CellLauncher) -> list[str]:
