@@ -14,14 +14,20 @@ import yaml
 
 from runmanager.app.compose.grid_rules import GridRules
 from runmanager.app.display.output import print_error
+from runmanager.app.driver.search import SearchOptions
 from runmanager.app.driver.sweep_driver import SweepDriver
 from runmanager.app.programs.resume_setting import ResumeSetting
-from runmanager.app.programs.script.arguments.setting_words import SettingGrid, parse_settings, setting_word
+from runmanager.app.programs.script.arguments.setting_words import (
+    SettingGrid,
+    parse_settings,
+    setting_word,
+    texts_of_word,
+)
 from runmanager.app.programs.script.flag_check import flags_of
 from runmanager.app.programs.script.output.scalar_pattern import parse_scalars
 from runmanager.app.programs.script.script import Script, find_script
 from runmanager.app.programs.script.script_program import ScriptOptions, ScriptProgram
-from runmanager.app.programs.sweep_settings import driver_options, request_faults, storage_of
+from runmanager.app.programs.sweep_settings import driver_options, request_faults, search_of, storage_of
 from runmanager.app.programs.whole_run_race import RacedValues, race_whole_runs
 from runmanager.app.request.command import (
     HYDRA_FLAGS,
@@ -72,11 +78,14 @@ def main(command: Command, *, is_single: bool) -> int:
         return _become_application(script, command)
     _refuse_faults(command, script)
     refuse_masks(command.settings)
-    program = _program_of(command, script)
-    if is_single and program.count_cells() > 1:
+    settings = _settings_of(command)
+    search = search_of(request, settings, texts_of_word, flag_of)
+    program = _program_of(command, script, search)
+    if is_single and search is None and program.count_cells() > 1:
         raise UsageError("A single run must have one value of each setting, got a grid; use `runmanager sweep`.")
     driver = driver_options(
         replace(request, metric=_metric(request)),
+        search=search,
         is_single=is_single,
         named=lambda words, name: (*words[:2], "--name", name, *words[2:]),
     )
@@ -101,10 +110,17 @@ def _refuse_faults(command: Command, script: Script) -> None:
         raise ConfigurationError(faults)
 
 
-def _program_of(command: Command, script: Script) -> ScriptProgram:
-    """Return the script of a command as a program of sweeps."""
-    settings = [word for word in command.settings if word not in MULTIRUN]
-    return ScriptProgram(script, settings, _options(command, script), storage_of(command.request))
+def _settings_of(command: Command) -> list[str]:
+    return [word for word in command.settings if word not in MULTIRUN]
+
+
+def _program_of(command: Command, script: Script, search: SearchOptions | None = None) -> ScriptProgram:
+    """Return the script of a command as a program of sweeps; that of a search has the corners of its space."""
+    settings, options = _settings_of(command), _options(command, script)
+    if search is not None:
+        settings, rules = search.space.corners()[0], options.rules.of_search(search.space.keys)
+        options = replace(options, rules=rules)
+    return ScriptProgram(script, settings, options, storage_of(command.request))
 
 
 def _drive(driver: SweepDriver, *, debug: bool) -> int:

@@ -204,11 +204,11 @@ def checked(options: Any) -> Any:
     return options
 
 
-def require_package(name: str, *, extra: str) -> None:
-    """Raise `UsageError` where a launcher lacks its package; called when it is made, before anything is written."""
+def require_package(name: str, *, extra: str, option: str = "") -> None:
+    """Raise `UsageError` where an option, by default a launcher, lacks its package, before anything is written."""
     if importlib.util.find_spec(name) is None:
         way_out = f"pip install 'torch-runmanager[{extra}]'"
-        raise UsageError(fault(f"hydra/launcher={extra}", f"find the package {name}", "none", way_out))
+        raise UsageError(fault(option or f"hydra/launcher={extra}", f"find the package {name}", "none", way_out))
 
 
 def _gpus_of(options: LocalOptions) -> tuple[str, ...]:

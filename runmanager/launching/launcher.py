@@ -77,6 +77,11 @@ class CellLauncher(Launcher):
     def place(self) -> Place:
         return Place(1, usable_cores(), free_memory())
 
+    @property
+    def num_handed(self) -> int:
+        """How many cells are handed to it before the first of them has ended, where later ones depend on those."""
+        return self.place.at_once
+
     @cached_property
     def engine(self) -> LocalEngine:
         """The engine for what is asked of this machine before the first run."""
@@ -124,6 +129,8 @@ class CellLauncher(Launcher):
 
 class BatchLauncher(CellLauncher):
     """Any other launcher of Hydra: it composes its jobs itself, and leaves their ends to the driver."""
+
+    num_handed = 8  # how many it runs at a time is not known
 
     def __init__(self, launcher: Launcher) -> None:
         self._launcher = launcher

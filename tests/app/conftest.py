@@ -161,6 +161,7 @@ _OWN_ORDER = (
     "measure=",
     "--order",
     "hydra.sweeper.order=",
+    "hydra.sweeper.search=",
     "hydra.sweeper.sides=",
     "--cfg",
     "--help",

@@ -79,3 +79,37 @@ def test_a_job_has_the_surroundings_that_were_asked_for_and_no_others(bench: Any
         "SQUEUE_USERS": "nobody",
     }
     assert "SLURM_NTASKS" not in variables, "it is none of several tasks"
+
+
+SEARCHED = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+print("loss:", (parser.parse_args().lr - 0.3) ** 2)
+"""
+
+
+@pytest.mark.release
+def test_a_search_submits_as_many_cells_as_may_run_and_then_each_by_itself(bench: Any) -> None:
+    (bench.folder / "train.py").write_text(SEARCHED)
+    search = ("--search", "tpe", "--trials", "4", "--slurm", "array_parallelism=2")
+    words = (
+        "sweep",
+        "--name",
+        "found",
+        *SLURM,
+        *search,
+        "--scalar",
+        r"loss=loss: (\S+)",
+        "train.py",
+        "lr=uniform(0,1)",
+    )
+    done = bench.end_of(bench.start_python("-c", MAIN, *words))
+    assert done.status == 0, done.err
+    sweep = bench.sweep("found")
+    assert len({each.config["lr"] for each in sweep.records}) == 4
+    scripts = [script.read_text() for script in (sweep.paths.root / "slurm").glob("*_submission.sh")]
+    arrays = [re.findall(r"^#SBATCH --array=0-(\d+)", script, re.MULTILINE) for script in scripts]
+    assert len(arrays) >= 3 and all(int(last) < 2 for found in arrays for last in found)
+    detached = bench.end_of(bench.start_python("-c", MAIN, *words, "--slurm", "wait=false"))
+    assert detached.status == 2 and "`--search` must be left out where no driver waits" in detached.err

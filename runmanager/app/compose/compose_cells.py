@@ -172,7 +172,7 @@ def _remaining(
     ]
     remaining = [each for each, is_kept in zip(composed, grid.rules.kept(known), strict=True) if is_kept]
     if not remaining:
-        raise ConfigurationError([grid.rules.none_left(len(composed))])
+        raise grid.rules.none_left(len(composed))
     return remaining
 
 

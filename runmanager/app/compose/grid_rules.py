@@ -24,7 +24,7 @@ from runmanager.validation import fault, suggestion
 if TYPE_CHECKING:
     from runmanager.results.tables.where_condition import Condition
 
-__all__ = ["GridRules", "KnownSettings", "excluded_notes", "varying_names"]
+__all__ = ["ExcludedError", "GridRules", "KnownSettings", "varying_names"]
 
 _T = TypeVar("_T")
 
@@ -117,6 +117,10 @@ _READERS: Mapping[str, Callable[[Path], list[tuple[str, ...]]]] = {
 }
 
 
+class ExcludedError(ConfigurationError):
+    """A condition leaves out every cell."""
+
+
 class KnownSettings(NamedTuple):
     """The flat settings of a cell; not `is_whole` if it could not be composed, and only the given ones are known."""
 
@@ -130,8 +134,8 @@ class GridRules:
 
     `zips`: groups of axes that advance together. `points`: the words NAME=VALUE of each explicit point, combined with
     the axes as a grid. `exclude`: the cells for which it holds are left out. `seed_names`: globs of settings that are
-    seeds besides those of the usual names. `key` is how the user names a rule:
-    `zip` is `--zip` in one command, `hydra.sweeper.zip` in another.
+    seeds besides those of the usual names. `searched`: settings that vary although the words of a cell have one value
+    of each. `key` is how the user names a rule: `zip` is `--zip` in one command, `hydra.sweeper.zip` in another.
     """
 
     zips: tuple[tuple[str, ...], ...] = ()
@@ -139,6 +143,7 @@ class GridRules:
     exclude: "Condition | None" = None
     key: Callable[[str], str] = str
     seed_names: tuple[str, ...] = ()
+    searched: frozenset[str] = frozenset()
 
     @classmethod
     def read(cls, request: SweepRequest, key: Callable[[str], str]) -> "GridRules":
@@ -161,6 +166,17 @@ class GridRules:
         if faults:
             raise ConfigurationError(faults)
         return cls(groups, words, condition, key, tuple(request.seed_name))
+
+    def of_search(self, keys: frozenset[str]) -> "GridRules":
+        """Return the rules of a search of these settings. Raises `ConfigurationError` for those of a grid alone."""
+        given = {"zip": self.zips, "points": self.points}
+        if faults := [
+            fault(self.key(name), "be left out of a search, which chooses each setting by itself", "it")
+            for name, value in given.items()
+            if value
+        ]:
+            raise ConfigurationError(faults)
+        return replace(self, searched=keys)
 
     def resolved(self, counts: Mapping[str, int], in_points: Collection[str]) -> "GridRules":
         """Return the rules with the axes as the grid names them, given the number of values of each setting.
@@ -243,14 +259,16 @@ class GridRules:
             return []
         return unknown_seed_names(self.seed_names, dict.fromkeys(settings), self.key("seed_name"))
 
-    def none_left(self, num_cells: int) -> str:
-        """The message that all cells are excluded."""
-        return fault(self.key("exclude"), "leave at least one cell", f"a condition that holds for all {num_cells:,}")
+    def none_left(self, num_cells: int) -> "ExcludedError":
+        """The error that all cells are excluded."""
+        got = f"a condition that holds for all {num_cells:,}"
+        return ExcludedError([fault(self.key("exclude"), "leave at least one cell", got)])
 
-
-def excluded_notes(num_cells: int) -> list[str]:
-    """Return what a command says of the cells that it leaves out."""
-    return [f"{pluralize(num_cells, 'cell of the grid is', 'cells of the grid are')} excluded."] if num_cells else []
+    def excluded_notes(self, num_cells: int) -> list[str]:
+        """Return what a command says of the cells that it leaves out; the corners of a space are none of its own."""
+        if not num_cells or self.searched:
+            return []
+        return [f"{pluralize(num_cells, 'cell of the grid is', 'cells of the grid are')} excluded."]
 
 
 def varying_names(points: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -27,6 +27,7 @@ __all__ = [
     "num_values",
     "parse_overrides",
     "read_override_grid",
+    "values_of_word",
 ]
 
 
@@ -158,7 +159,10 @@ class OverrideGrid:
     def varying(self) -> list[str]:
         """The keys of the settings that vary, in order."""
         texts = [{key: each.get_value_element_as_str() for key, each in point.items()} for point in self.points]
-        return varying_names(texts) + [each.get_key_element() for each in self.overrides if each.is_sweep_override()]
+        axes = {each.get_key_element(): each.is_sweep_override() for each in self.overrides}
+        return varying_names(texts) + [
+            key for key, has_values in axes.items() if has_values or key in self.rules.searched
+        ]
 
     @property
     def given(self) -> list[Override]:
@@ -197,6 +201,12 @@ def read_override_grid(loader: CellLoader, words: Sequence[str], rules: GridRule
     points = [{parsed[word].get_key_element(): parsed[word] for word in point} for point in rules.points]
     in_points = dict.fromkeys(key for point in points for key in point)
     return OverrideGrid(overrides, points, rules.resolved(_counts(overrides), in_points))
+
+
+def values_of_word(loader: CellLoader, word: str) -> list[str]:
+    """Return the values of an override, as they are typed. Raises `ConfigurationError` for an invalid one."""
+    (values,) = OverrideGrid(parse_overrides(loader, [word]), (), GridRules()).values.values()
+    return values
 
 
 def _parse_each(loader: CellLoader, words: Sequence[str]) -> list[Override]:

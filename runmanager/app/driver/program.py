@@ -95,7 +95,8 @@ class Can(StrEnum):
 class Program(Protocol):
     """What a sweep runs: how its cells come from a command's words, and the work of a cell's process.
 
-    The driver calls the methods in this order; `compose` may be called without `count_cells`.
+    The driver calls the methods in this order; `compose` may be called without `count_cells`, and again for cells that
+    a search asks for.
     """
 
     can: frozenset[Can] = frozenset()
@@ -108,8 +109,8 @@ class Program(Protocol):
         """Start early what takes time, as the imports that cells need."""
         ...
 
-    def compose(self) -> CellGrid:
-        """Compose, check, sign and name every cell.
+    def compose(self, words: Sequence[str] | None = None) -> CellGrid:
+        """Compose, check, sign and name every cell: of the command, or of these words in place of its settings.
 
         A cell says what is known of it before it runs: its device, its number of epochs, the settings that do not
         count. Raises `ConfigurationError` with every fault of every cell.

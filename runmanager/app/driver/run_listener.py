@@ -43,8 +43,8 @@ class SweepListener(Listener):
     Other drivers may run cells of the same sweep. Their cells are left to them and followed until they end; `observer`
     judges runs on other hosts. `show` prints the results, `resuming` is the command that resumes the sweep, empty where
     none does. The live table and lines have the requested `metric` first; `without_metrics` says how to get one.
-    `skipped` says of runs why they will be skipped: they are not counted. `can`: what their program can. `faults`
-    collects errors outside the runs.
+    `skipped` says of runs why they will be skipped: they are not counted. `expected` are the labels of runs that are
+    decided later. `can`: what their program can. `plan` has all runs, and `faults` collects errors outside of them.
     """
 
     when_ended = f"{__name__}:write_tables_alone"
@@ -63,10 +63,11 @@ class SweepListener(Listener):
         metric: str | None = None,
         without_metrics: Callable[[RunPaths], str] = lambda _: "",
         skipped: Mapping[str, str] | None = None,
+        expected: Sequence[str] = (),
         can: Container[Can] = frozenset(Can),
     ) -> None:
         self.sweep = sweep
-        self._plan = plan
+        self.plan = list(plan)
         self._to_run = list(to_run)
         self._elsewhere = [each for each in plan if each.action is Action.LEAVE]
         self._console = console
@@ -80,6 +81,7 @@ class SweepListener(Listener):
         self._running: dict[int, PlannedRun] = {}
         self._pids: dict[int, int] = {}
         self._went_well: dict[int, bool] = {}
+        self._left: set[int] = set()  # to other processes
         self._has_new_end = False
         self.is_halted = False
         self._has_next_session: Callable[[], bool] = lambda: False
@@ -95,12 +97,13 @@ class SweepListener(Listener):
             else {}
         )
         shown = [each for each in (*to_run, *self._elsewhere) if each.paths.name not in self._skipped]
-        is_live = console.is_interactive and not quiet and bool(shown)
+        labels = [*(run_label(each.name) for each in shown), *expected]
+        is_live = console.is_interactive and not quiet and bool(labels)
         times = RunTimes.of_plan(plan, sweep) if is_live else RunTimes()
         self._display = RunDisplay(
             ConsoleOutput(console),
             quiet=quiet,
-            labels=[run_label(each.name) for each in shown],
+            labels=labels,
             metric=metric,
             without_metrics=without_metrics,
             to_come={each.paths.name: times.to_come(each, sweep) for each in shown} if is_live else {},
@@ -109,9 +112,9 @@ class SweepListener(Listener):
         )
 
     @contextlib.contextmanager
-    def showing_runs(self) -> Iterator[None]:
-        """A context in which runs are shown, after what is to be done."""
-        for line in self._plan_in_words():
+    def showing_runs(self, lines: Sequence[str] = ()) -> Iterator[None]:
+        """A context in which runs are shown, after what is to be done: `lines`, or the plan in words."""
+        for line in lines or self._plan_in_words():
             said = self._feed.say(line)
             self._display.show(() if self._quiet else said)
         with self._display.redrawn():
@@ -121,8 +124,8 @@ class SweepListener(Listener):
         """What is to be done, and what must be known of some of the cells."""
         counts = [
             (sum(each.action is Action.RESUME for each in self._to_run), "of them resumed"),
-            (sum(each.action is Action.KEEP for each in self._plan), "finished already"),
-            (sum(each.action is Action.REFUSE for each in self._plan), "refused"),
+            (sum(each.action is Action.KEEP for each in self.plan), "finished already"),
+            (sum(each.action is Action.REFUSE for each in self.plan), "refused"),
         ]
         parts = [f"{pluralize(len(self._to_run) - len(self._skipped), 'run')} to do"]
         parts += [f"{number} {what}" for number, what in counts if number]
@@ -130,7 +133,7 @@ class SweepListener(Listener):
             whys = ", ".join(dict.fromkeys(self._skipped.values()))
             parts.append(f"{pluralize(len(self._skipped), 'cell')} skipped ({whys})")
         said: dict[str, list[str]] = {}
-        for each in self._plan:
+        for each in self.plan:
             is_kept_though = each.action is Action.KEEP and (each.changes or each.is_damaged)
             is_special = each.action in (Action.LEAVE, Action.MEASURE, Action.REFUSE) or each.continuation is not None
             if is_special or is_kept_though or each.variables:
@@ -151,6 +154,7 @@ class SweepListener(Listener):
             self._display.show(self._feed.end(run.paths))
         else:
             self._elsewhere.append(run)
+        self._left.add(key)
         return False
 
     def started(self, job: Job, pid: int) -> None:
@@ -177,7 +181,7 @@ class SweepListener(Listener):
         self._display.is_stopping = True
         stops_after_epoch = not self._running or Can.STOP_AFTER_EPOCH in self._can
         line = f"Stopping{' after this epoch' if stops_after_epoch else ': the program is asked to end (SIGTERM)'}"
-        self._say("Stopping at once." if at_once else f"{line}.", here="" if at_once else f"{line}; {_AGAIN}")
+        self.say("Stopping at once." if at_once else f"{line}.", here="" if at_once else f"{line}; {_AGAIN}")
 
     def finalize(self, ending: ProcessExit) -> None:
         require_sweep_folder(self.sweep, self._folder)  # or its end would be written into a folder made for it
@@ -194,7 +198,7 @@ class SweepListener(Listener):
                 write_end(run.paths, record, traceback=traceback)
                 end = RunEnd(end.outcome, is_recorded=True)
             except OSError as error:  # a full disk must not end the other runs
-                self._say(f"The end of {run.name} could not be written: {error} Tried again at the end.")
+                self.say(f"The end of {run.name} could not be written: {error} Tried again at the end.")
                 self._unwritten[run.paths.name] = run.paths, record
         self._ends[key] = end
 
@@ -207,16 +211,17 @@ class SweepListener(Listener):
         self._ends.pop(ending.job.key, None)
         self._unwritten.pop(run.paths.name, None)
         message = f"{outcome.status} ({outcome.reason}): {outcome.message}; retried ({tries + 1} of {of})"
-        self._say(f"{run_label(run.name)}  {message}", retried=run.paths)
+        self.say(f"{run_label(run.name)}  {message}", retried=run.paths)
 
     def halted(self) -> None:
         self.is_halted = True
-        self._say("on_error=stop: no further run is started.")
+        self.say("on_error=stop: no further run is started.")
 
     def ended(self, ending: ProcessExit) -> None:
         run, end = self._running.pop(ending.job.key), self._ends.pop(ending.job.key)
         if end is None:
             self._elsewhere.append(run)
+            self._left.add(ending.job.key)
             return
         outcome = end.outcome
         self._went_well[ending.job.key] = outcome.status.is_success
@@ -226,7 +231,7 @@ class SweepListener(Listener):
         self._between.pop(run.paths.name, None)
         self._display.show(self._feed.end(run.paths))
         if not end.is_recorded:
-            self._say(f"  this time: {outcome.status} ({outcome.reason}): {outcome.message}")
+            self.say(f"  this time: {outcome.status} ({outcome.reason}): {outcome.message}")
         self._has_new_end = True
 
     @contextlib.contextmanager
@@ -266,6 +271,19 @@ class SweepListener(Listener):
         self._to_run += runs
         return len(self._to_run) - len(runs)
 
+    def add(self, plan: Sequence[PlannedRun]) -> tuple[list[PlannedRun], int]:
+        """Add runs that were decided late; return those that are to run, and the key of the first."""
+        self.plan += plan
+        self._elsewhere += [each for each in plan if each.action is Action.LEAVE]
+        to_run = [each for each in plan if each.is_to_run]
+        first = self.take(to_run)
+        self._display.num_runs = max(self._display.num_runs, len(self._to_run))
+        return to_run, first
+
+    def is_over(self, key: int) -> bool:
+        """Whether this driver has nothing more to do with a run: it has ended, or is another's."""
+        return key in self._went_well or key in self._left
+
     def has_claimed(self, key: int) -> bool:
         """Whether the last attempt of a run has claimed its folder."""
         record = stored_record(self._to_run[key])
@@ -277,7 +295,8 @@ class SweepListener(Listener):
         before = [(0 if run.stored is None else run.stored.attempt, stored_record(run)) for run in self._to_run]
         return bool(self._pids) or any(record is not None and record.attempt > attempt for attempt, record in before)
 
-    def _say(self, line: str, *, here: str = "", retried: RunPaths | None = None) -> None:
+    def say(self, line: str, *, here: str = "", retried: RunPaths | None = None) -> None:
+        """Say a sentence, also to those who follow the sweep; `here` is how it is put for the driver's own user."""
         self._display.show(self._feed.say(line, here=here, retried=retried))
 
     def _write_tables_meanwhile(self) -> None:
@@ -285,7 +304,7 @@ class SweepListener(Listener):
         try:
             self._write_tables()
         except Exception as error:  # must not end the runs, whose results are in their records
-            self._say(f"The tables could not be written ({type(error).__name__}: {error}); tried again later.")
+            self.say(f"The tables could not be written ({type(error).__name__}: {error}); tried again later.")
 
     def _write_tables(self) -> None:
         from runmanager.results.result_files import write_tables
@@ -310,7 +329,7 @@ class SweepListener(Listener):
         write_and_show_results(self.sweep, self._console, self.faults, quiet=self._quiet, show=self._show)
         if interrupted:
             return self._interrupted()
-        records = [stored_record(run) for run in self._plan]
+        records = [stored_record(run) for run in self.plan]
         is_good = all(record is not None and record.status.is_success for record in records)
         return 0 if is_good and all(self._went_well.values()) else 1
 

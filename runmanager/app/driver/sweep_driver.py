@@ -21,9 +21,11 @@ from runmanager.app.driver.preflight import (
 )
 from runmanager.app.driver.program import CellGrid, Program
 from runmanager.app.driver.run_listener import SweepListener
+from runmanager.app.driver.search import Search, SearchOptions
 from runmanager.app.driver.sweep_plan import (
     assign_folder,
     end_silent_runs,
+    joined,
     mixing_notices,
     most_measured_epochs,
     named_in_sweep,
@@ -42,7 +44,13 @@ from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObse
 from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE
 from runmanager.records.storage.reader import SweepContents, read_sweep
 from runmanager.records.sweep.start_order import Order
-from runmanager.records.sweep.sweep_record import add_cells, fresh_sweep_folder, leave_sweep, read_sweep_record
+from runmanager.records.sweep.sweep_record import (
+    SweepRecord,
+    add_cells,
+    fresh_sweep_folder,
+    leave_sweep,
+    read_sweep_record,
+)
 from runmanager.signals import INTERRUPTED_STATUS, handle_signals
 from runmanager.text import pluralize
 from runmanager.tracking.environment.cell_process import runs_within, telling_sweep
@@ -66,7 +74,7 @@ class DriverOptions:
     table, and cells are ranked by it; `without_metrics` says how to get one, given a run that recorded none. `resumes`:
     whether the command continues the sweep after an interrupt. `order` is how the new cells of a block of one seed
     start (see `Order`; None: the default, and where cells take turns their own), `order_name` the option's name for
-    users.
+    users. `search`: the cells are not those of a grid, but decided one by one.
     """
 
     is_single: bool = False
@@ -81,6 +89,7 @@ class DriverOptions:
     resumes: bool = True
     order: str | None = None
     order_name: str = "--order"
+    search: SearchOptions | None = None
     metric: str | None = None
     without_metrics: Callable[[RunPaths], str] = lambda _: ""
     named: Callable[[Sequence[str], str], Sequence[str]] = lambda command, name: (*command, f"name={name}")
@@ -108,6 +117,7 @@ class SweepDriver:
         self._console = console or make_console()
         self._pairing: Pairing | None = None
         self._num_ignored_signals = 0
+        self._search: Search | None = None
         self._start_ranks: dict[str, int] = {}
         self._grid_ranks: dict[str, int] = {}
 
@@ -117,10 +127,11 @@ class SweepDriver:
         detached = self._is_detached
         if faults := notification_faults(options.notify, option=options.notify_name, is_detached=detached):
             raise ConfigurationError(faults)
-        self._confirm(num_cells := self._program.count_cells())
+        num_cells = self._program.count_cells() if options.search is None else options.search.trials or 1
+        self._confirm(num_cells)
         if not self._options.dry_run:
             self._program.get_ready(self._launcher, num_cells=num_cells)  # while the cells are composed and checked
-        grid = with_kept_cells(self._program.compose(), restore=options.restore)
+        grid = self._composed() if options.search is None else self._corners(options.search)
         refuse_literal_secrets(self._launcher, grid.cells)
         self._pairing = make_pairing(
             grid.paired, grid.cells, self._launcher, derived=lambda: grid.derived, seed_names=grid.seed_names
@@ -142,12 +153,18 @@ class SweepDriver:
         to_run = [each for each in plan if each.is_to_run]
         batches = self._batches(to_run)
         self._program.check_capacity(self._launcher, batches, take_turns=self._pairing is not None)
-        if self._options.dry_run:
+        if options.dry_run:
             require_creatable_output_root(Path(storage.output_root) if sweep is None else sweep.root)
             self._launcher.check()
             self._program.check(self._launcher, to_run, needs_all=self._needs_all(grid), is_dry_run=True)
             self._print_pairing_notices(grid)
-            self._show(self._predict_skipped(plan, needs_all=self._needs_all(grid)), sweep, grid)
+            if options.search is None:
+                self._show(self._predict_skipped(plan, needs_all=self._needs_all(grid)), sweep, grid)
+            else:
+                for line in self._searching(options.search, sweep or SweepPaths(Path("<new>")), grid).in_words(
+                    self._launcher
+                ):
+                    self._console.print(line_of(line, self._console), soft_wrap=True)
             return []
         if end_silent_runs(plan, self._observer, apart_from=self._queued, say=self._print_line):
             plan = self._planned(grid, sweep)
@@ -157,7 +174,48 @@ class SweepDriver:
         with require_output_root(Path(storage.output_root)):
             sweep = sweep or fresh_sweep_folder(Path(storage.output_root))
         self._print_pairing_notices(grid)
-        return self._run(grid, plan, sweep, skipped)
+        if options.search is None:
+            return self._run(grid, plan, sweep, skipped)
+        self._search = self._searching(options.search, sweep, grid)
+        return self._run(replace(grid, cells=(), axes={}), [], sweep, {})
+
+    def _composed(self, words: Sequence[str] | None = None) -> CellGrid:
+        """The cells of the command, or of these words, that were not removed from the sweep."""
+        grid = self._program.compose() if words is None else self._program.compose(words)
+        return with_kept_cells(grid, restore=self._options.restore)
+
+    def _corners(self, search: SearchOptions) -> CellGrid:
+        """The cells of the corners of a space, which are checked in place of those that are decided later."""
+        grid = joined(self._program.compose(words) for words in search.space.corners())
+        if self._options.restore:
+            with_kept_cells(grid, restore=True)  # which needs a sweep's name
+        search.refuse(grid, self._launcher, is_single=self._options.is_single)
+        return grid
+
+    def _searching(self, options: SearchOptions, sweep: SweepPaths, corners: CellGrid) -> Search:
+        def plan(grids: Sequence[CellGrid]) -> list[PlannedRun]:
+            grid = named_in_sweep(joined(grids), sweep)
+            planned = self._planned(grid, sweep)
+            return self._written(planned, grid, sweep)[0]
+
+        return Search(
+            options,
+            sweep,
+            corners,
+            metric=self._options.metric,
+            restore=self._options.restore,
+            compose=self._composed,
+            plan=plan,
+        )
+
+    def _written(
+        self, plan: Sequence[PlannedRun], grid: CellGrid, sweep: SweepPaths
+    ) -> tuple[list[PlannedRun], SweepRecord]:
+        """Add the cells of a plan to sweep.json; return them with their folders."""
+        driver = ProcessIdentity.current()
+        record = write_plan(sweep, plan, grid, driver, metric=self._options.metric, order=self._order)
+        cells = {cell.signature: cell for cell in record.planned}
+        return [assign_folder(each, sweep, cells) for each in plan], record
 
     def _to_be_skipped(self, to_run: Sequence[PlannedRun]) -> dict[str, str]:
         """Why cells will be skipped, by signature: their processes record it, but there is nothing to do in them.
@@ -250,13 +308,11 @@ class SweepDriver:
         driver = ProcessIdentity.current()
         os.environ[DRIVEN_VARIABLE] = os.path.abspath(sweep.root)  # noqa: PTH100  # keeps links
         with require_output_root(sweep.root.parent):
-            record = write_plan(sweep, plan, grid, driver, metric=self._options.metric, order=self._order)
-        cells = {cell.signature: cell for cell in record.planned}
+            plan, record = self._written(plan, grid, sweep)
         self._start_ranks = {signature: rank for rank, signature in enumerate(record.starts)}
         self._grid_ranks = {each.cell.signature: rank for rank, each in enumerate(plan)}
         detached = self._is_detached
         try:
-            plan = [assign_folder(each, sweep, cells) for each in plan]
             to_run = [run for batch in self._batches([each for each in plan if each.is_to_run]) for run in batch]
             listener = SweepListener(
                 sweep,
@@ -268,6 +324,7 @@ class SweepDriver:
                 metric=self._options.metric,
                 without_metrics=self._options.without_metrics,
                 skipped=skipped,
+                expected=self._search.expected() if self._search else (),
                 show=show_duel if grid.sides else self._show_results,
                 resuming=self._resuming_command(grid, sweep),
                 can=self._program.can,
@@ -278,7 +335,7 @@ class SweepDriver:
                     listener.leave()
                 status = 0 if detached else self._finish(listener, interrupted=interrupted)
                 if not detached:
-                    self._announce_end(sweep, plan, interrupted=status == INTERRUPTED_STATUS)
+                    self._announce_end(sweep, listener.plan, interrupted=status == INTERRUPTED_STATUS)
         finally:
             with contextlib.suppress(OSError):  # a full disk: readers see that this driver's process is gone
                 leave_sweep(sweep, driver)
@@ -325,9 +382,12 @@ class SweepDriver:
         launcher is added to the listener's faults.
         """
         returns: list[JobReturn] = []
-        first = 0
-        with listener.showing_runs():
+        first, search = 0, self._search
+        with listener.showing_runs(search.in_words(self._launcher) if search else ()):
             try:
+                if search is not None:
+                    jobs = search.jobs(listener, self._launcher, lambda *runs: self._jobs(listener, *runs))
+                    returns += self._launcher.run(jobs, listener).values()
                 while True:
                     for batch in self._batches(to_run):
                         if not listener.is_halted:
@@ -363,7 +423,8 @@ class SweepDriver:
 
     @property
     def _order(self) -> str | None:
-        return None if self._pairing is not None else self._options.order or Order.RANDOM
+        has_own = self._pairing is not None or self._options.search is not None
+        return None if has_own else self._options.order or Order.RANDOM
 
     def _launch_batch(self, listener: SweepListener, batch: Sequence[PlannedRun], first: int) -> Sequence[JobReturn]:
         """Run a batch, whose keys count from `first`: once for each session where its runs take turns.
@@ -373,7 +434,7 @@ class SweepDriver:
         run, jobs = self._launcher.run, self._jobs(listener, batch, first)
         if self._pairing is None:
             returns = run(jobs, listener)
-            jobs = sorted(jobs, key=lambda job: self._grid_ranks[batch[job.key - first].cell.signature])
+            jobs = sorted(jobs, key=lambda job: self._grid_ranks.get(batch[job.key - first].cell.signature, 0))
         else:
             sessions = self._pairing.sessions(batch)
             with listener.sessions(lambda: sessions.has_next):

@@ -1,6 +1,6 @@
 """Planning a sweep: what to do with each cell, sweep.json, and the folder of each run."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,15 @@ from runmanager.tracking.environment.commit import commit_of
 from runmanager.tracking.environment.environment import command_line, library_versions
 
 __all__ = [
-    *("assign_folder", "end_silent_runs", "mixing_notices", "most_measured_epochs", "named_in_sweep", "plan_sweep"),
+    *(
+        "assign_folder",
+        "end_silent_runs",
+        "joined",
+        "mixing_notices",
+        "most_measured_epochs",
+        "named_in_sweep",
+        "plan_sweep",
+    ),
     *("with_kept_cells", "write_plan"),
 ]
 
@@ -145,6 +153,16 @@ def _longer_name(name: str, settings: Mapping[str, Any], first: Sequence[str], l
     ]
     longer = ",".join(filter(None, parts))
     return f"{longer}-{digits}" if longer and len(longer.encode()) <= MAX_NAME_BYTES else name
+
+
+def joined(grids: Iterable[CellGrid]) -> CellGrid:
+    """Return the cells of several grids of one program as one grid, as the first says the rest of them."""
+    first, *others = grids
+    axes = {name: list(values) for name, values in first.axes.items()}
+    for each in others:
+        for name, values in each.axes.items():
+            axes[name] = [*axes.get(name, ()), *values]
+    return replace(first, cells=[cell for each in (first, *others) for cell in each.cells], axes=axes)
 
 
 def mixing_notices(grid: CellGrid, sweep: SweepPaths | None) -> list[str]:

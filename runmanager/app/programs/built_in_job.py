@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 
 from runmanager.app.compose.cell_loader import CellLoader
 from runmanager.app.compose.compose_cells import Grid, prepare_cells
-from runmanager.app.compose.grid_rules import GridRules, excluded_notes
+from runmanager.app.compose.grid_rules import GridRules
 from runmanager.app.compose.override_grid import read_override_grid
 from runmanager.app.compose.schema import Config
 from runmanager.app.driver.preflight import check_cells, check_host_capacity
@@ -169,12 +169,14 @@ class BuiltInJob(Program):
         if num_cells >= _WARM_UP_FROM:
             launcher.engine.get_ready(num_jobs=num_cells)
 
-    def compose(self) -> CellGrid:
+    def compose(self, words: Sequence[str] | None = None) -> CellGrid:
+        if words is not None:
+            self._words = list(words)
         grid = self._grid()
         if faults := self._rules.seed_faults(name for cell in grid.cells for name in flatten(cell.config)):
             raise ConfigurationError(faults)
         self._given = grid.given
-        self._configs = {cell.signature: config for cell, config in zip(grid.cells, grid.configs, strict=True)}
+        self._configs |= {cell.signature: config for cell, config in zip(grid.cells, grid.configs, strict=True)}
         first = grid.configs[0]
         return CellGrid(
             grid.cells,
@@ -185,7 +187,7 @@ class BuiltInJob(Program):
             in_epochs=frozenset(name for name, config in self._configs.items() if config.num_workers),
             extension_obstacle=self._extension_obstacle,
             notes=(
-                *excluded_notes(grid.num_excluded),
+                *self._rules.excluded_notes(grid.num_excluded),
                 *secret_axis_notes(grid.secrets),
                 *self._earlier.notes([cell.config for cell in grid.cells]),
             ),

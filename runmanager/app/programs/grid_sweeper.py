@@ -2,6 +2,8 @@
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from hydra.core.plugins import Plugins
@@ -11,11 +13,11 @@ from omegaconf import DictConfig
 
 from runmanager.app.compose.cell_loader import CellLoader, forget_notification
 from runmanager.app.compose.grid_rules import GridRules
-from runmanager.app.compose.override_grid import read_override_grid
+from runmanager.app.compose.override_grid import read_override_grid, values_of_word
 from runmanager.app.compose.saved_preset import save_preset
 from runmanager.app.driver.sweep_driver import SweepDriver
 from runmanager.app.programs.built_in_job import BuiltInJob
-from runmanager.app.programs.sweep_settings import driver_options, request_faults
+from runmanager.app.programs.sweep_settings import driver_options, request_faults, search_of
 from runmanager.app.request.command import unknown_names
 from runmanager.app.request.grid_sweeper_options import GridSweeperOptions
 from runmanager.app.request.sweep_request import CONTINUES, RUN_NAME, flag_of, options, read_node
@@ -92,7 +94,12 @@ class GridSweeper(Sweeper):
                 self._loader, self._master, words, self._launcher, {str(key): each for key, each in self._tune.items()}
             )
         rules = GridRules.read(self._request, flag_of)
-        self._refuse_hidden_grid(words, rules)
+        search = search_of(self._request, words, partial(values_of_word, self._loader), flag_of)
+        if search is not None:
+            rules, words = rules.of_search(search.space.keys), search.space.corners()[0]
+            self._options = replace(self._options, search=search)
+        else:
+            self._refuse_hidden_grid(words, rules)
         program = BuiltInJob(self._loader, self._master, words, sides=self._sides, rules=rules)
         if self._request.save is not None:
             program.compose()  # reports every fault

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from runmanager.app.compose.search_space import read_space
 from runmanager.app.driver.program import Storage
+from runmanager.app.driver.search import SearchOptions
 from runmanager.app.driver.sweep_driver import DriverOptions
 from runmanager.app.programs.cell_metrics import metric_advice
 from runmanager.app.request.command import choice_faults
@@ -14,7 +16,7 @@ from runmanager.records.files.paths import SweepPaths
 from runmanager.records.run.metric_direction import prefers_larger
 from runmanager.validation import fault
 
-__all__ = ["driver_options", "request_faults", "run_folder_overrides", "storage_of"]
+__all__ = ["driver_options", "request_faults", "run_folder_overrides", "search_of", "storage_of"]
 
 
 Key = Callable[[str], str]
@@ -47,10 +49,39 @@ def request_faults(request: SweepRequest, key: Key, *, needs_direction: bool = T
         faults.append(
             f"`{key('better')}` must be given for {metric}, got none; its name does not show which is better."
         )
+    faults += _search_faults(request, key)
     resume = request.resume_with
     if resume is not None and not all(resume.partition("=")[::2]):
         faults.append(fault(key("resume_with"), "be NAME=FILE", repr(resume)))
     return faults
+
+
+def _search_faults(request: SweepRequest, key: Key) -> list[str]:
+    limits = {"trials": request.trials, "max_seconds": request.max_seconds}
+    if request.search is None:
+        rule = f"be given with `{key('search')}`"
+        return [fault(key(name), rule, value) for name, value in limits.items() if value is not None]
+    faults = [
+        fault(key(name), "be above 0", value) for name, value in limits.items() if value is not None and value <= 0
+    ]
+    if all(value is None for value in limits.values()):
+        rule = f"be given with `{key('trials')}` or `{key('max_seconds')}`"
+        faults.append(fault(key("search"), rule, "neither", f"add {key('trials')}{_value_after(key('trials'))}"))
+    if request.order is not None:
+        faults.append(
+            fault(key("order"), "be left out of a search", request.order, "it decides late which cell is next")
+        )
+    return faults
+
+
+def search_of(
+    request: SweepRequest, words: Sequence[str], texts_of: Callable[[str], Sequence[str]], key: Key
+) -> SearchOptions | None:
+    """Return what a request asks of a search, if it does, given how its program reads a word of several values."""
+    if request.search is None:
+        return None
+    space = read_space(words, texts_of, option=key("search"), seed_names=request.seed_name)
+    return SearchOptions(request.search, space, request.trials, request.max_seconds, key("search"))
 
 
 def storage_of(request: SweepRequest, key: Key = flag_of) -> Storage:
@@ -63,6 +94,11 @@ def storage_of(request: SweepRequest, key: Key = flag_of) -> Storage:
         rerun_with=_given(key("rerun_changed")),
         restore_with=_given(key("restore")),
     )
+
+
+def _value_after(option: str) -> str:
+    """A number after an option, as a flag or as a setting."""
+    return " 30" if option.startswith("--") else "=30"
 
 
 def _given(option: str) -> str:

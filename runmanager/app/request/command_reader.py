@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from runmanager.app.request.command import HYDRA_FLAGS, HYDRA_OPTIONS, Command, choice_faults
+from runmanager.app.request.override_quoting import in_hydras_syntax
 from runmanager.app.request.sweep_request import Form, Option, SweepRequest, options
 from runmanager.text import shell_join, shell_quote
 from runmanager.validation import fault
@@ -65,7 +66,7 @@ class _Reader:
             tuple(self._after),
             self._program,
             self._is_module,
-            tuple(self._settings),
+            tuple(map(in_hydras_syntax, self._settings)),
             tuple(self._unknown),
             fixed,
             words,

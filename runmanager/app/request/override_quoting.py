@@ -3,11 +3,12 @@
 import re
 from typing import Any
 
-__all__ = ["RAW_SETTINGS", "format_override", "quote_raw", "quote_text"]
+__all__ = ["RAW_SETTINGS", "format_override", "in_hydras_syntax", "quote_raw", "quote_text"]
 
 RAW_SETTINGS = ("hydra.sweeper.exclude=", "hydra.sweeper.notify=", "hydra.sweeper.resume_with=")
 """Settings whose values Hydra could not parse as they are typed."""
 
+_INTERVAL = re.compile(r"(?P<name>[^=]+=)(?P<log>log)?uniform\((?P<ends>[^()]*)\)")
 _PLAIN = re.compile(r"[\w./:@-]+", re.ASCII)
 _OTHER_TYPES = re.compile(r"null|true|false|[+-]?(inf|nan|[\d_.]+(e[+-]?[\d_]+)?)", re.IGNORECASE | re.ASCII)
 
@@ -49,3 +50,11 @@ def quote_raw(word: str) -> str:
     if not word.startswith(RAW_SETTINGS) or value in ("", "null") or value.startswith("${") or is_quoted:
         return word
     return f"{name}{given}{quote_text(value)}"
+
+
+def in_hydras_syntax(word: str) -> str:
+    """Return a setting with `uniform(a,b)` and `loguniform(a,b)` written as Hydra's intervals."""
+    if (found := _INTERVAL.fullmatch(word)) is None:
+        return word
+    interval = f"interval({found['ends']})"
+    return f"{found['name']}{f'tag(log,{interval})' if found['log'] else interval}"

@@ -209,6 +209,15 @@ class SweepRequest:
     order: str | None = _option(
         None, "How cells start within a block of one seed. Default: random, and stored.", choices="grid, random"
     )
+    search: str | None = _option(
+        None,
+        "Search intervals and lists of values in place of a grid; Optuna decides what is next.",
+        choices="tpe, random",
+    )
+    trials: int | None = _option(
+        None, "Trials of a search in the whole sweep: settings with all their seeds, earlier cells included.", "N"
+    )
+    max_seconds: float | None = _option(None, "Begin no trial of a search after this time.", "SECONDS")
     save: str | None = _option(
         None,
         "Write the grid to conf/experiment/NAME.yaml, and run nothing.",

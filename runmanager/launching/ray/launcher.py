@@ -152,6 +152,10 @@ class RayLauncher(ProcessLauncher):
     def place(self) -> Place:
         return Place(1, self.options.cores, None)
 
+    @property
+    def num_handed(self) -> int:
+        return self.options.workers or sys.maxsize
+
     def require_gpus(self, devices: Iterable[str | None]) -> None:
         if self.options.gpus_per_run == 0 and any((each or "").startswith("cuda") for each in devices):
             raise ConfigurationError([fault("hydra.launcher.gpus_per_run", "be at least 1 for device=cuda", 0)])

@@ -191,6 +191,10 @@ class SlurmLauncher(ProcessLauncher):
         memory_gb = self.options.memory_gb
         return Place(1, self.options.cpus_per_task, None if memory_gb is None else int(memory_gb * 2**30))
 
+    @property
+    def num_handed(self) -> int:
+        return self.options.array_parallelism
+
     def run(
         self, jobs: Iterable[CellJob | None], listener: Listener, turns: Turns | None = None
     ) -> dict[int, JobReturn]:

@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from runmanager.app.compose.cell_loader import CellLoader
-from runmanager.app.compose.grid_rules import GridRules, KnownSettings, excluded_notes
+from runmanager.app.compose.grid_rules import GridRules, KnownSettings
 from runmanager.app.compose.override_grid import OverrideGrid, read_override_grid
 from runmanager.app.driver.program import CellGrid, Program, Storage
 from runmanager.app.programs.application.identity import Identity, read_identity
@@ -123,8 +123,8 @@ class HydraApplication(Program):
         if Trait.HERE in launcher.traits:
             launcher.engine.get_ready(num_jobs=num_cells)
 
-    def compose(self) -> CellGrid:
-        grid = self._grid
+    def compose(self, words: Sequence[str] | None = None) -> CellGrid:
+        grid = self._grid if words is None else read_override_grid(self._loader, words, self._options.rules)
         varying = without_secrets(grid.varying)
         composed = [self._compose(words, varying) for words in grid.combinations()]
         remaining = self._remaining(composed, grid)
@@ -139,7 +139,7 @@ class HydraApplication(Program):
             faults.update(dict.fromkeys(self._options.rules.seed_faults(settings)))
         if faults:
             raise ConfigurationError(faults)
-        notes = [*excluded_notes(len(composed) - len(remaining)), *secret_axis_notes(grid.varying)]
+        notes = [*grid.rules.excluded_notes(len(composed) - len(remaining)), *secret_axis_notes(grid.varying)]
         notes += _equal_cells_note(cells)
         axes = _axes(varying, cells)
         return CellGrid(
@@ -162,7 +162,7 @@ class HydraApplication(Program):
         ]
         remaining = [each for each, is_kept in zip(composed, grid.rules.kept(known), strict=True) if is_kept]
         if not remaining:
-            raise ConfigurationError([grid.rules.none_left(len(composed))])
+            raise grid.rules.none_left(len(composed))
         return remaining
 
     def _compose(self, words: list[str], varying: Sequence[str]) -> "_Composed":

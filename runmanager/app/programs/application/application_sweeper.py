@@ -4,7 +4,7 @@ import copy
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,15 +15,10 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from runmanager.app.compose.cell_loader import CellLoader, forget_notification
 from runmanager.app.compose.grid_rules import GridRules
-from runmanager.app.compose.override_grid import OverrideGrid, read_override_grid
+from runmanager.app.compose.override_grid import read_override_grid
 from runmanager.app.display.output import print_error
-from runmanager.app.driver.sweep_driver import SweepDriver
-from runmanager.app.programs.application.application import ApplicationOptions, HydraApplication
-from runmanager.app.programs.application.ranked_task import SupervisedTask
-from runmanager.app.programs.resume_setting import ResumeSetting
-from runmanager.app.programs.sweep_settings import driver_options, request_faults, storage_of
 from runmanager.app.request.command import unknown_names
-from runmanager.app.request.sweep_request import FLAGS_VARIABLE, SweepRequest, flag_of, options, read_node, setting_of
+from runmanager.app.request.sweep_request import FLAGS_VARIABLE, flag_of, options, read_node, setting_of
 from runmanager.errors import ConfigurationError, RunManagerError, SweepError, error_chain
 from runmanager.launching.hydra_internals import hydra_words
 from runmanager.launching.hydra_launcher import default_preload
@@ -32,84 +27,11 @@ from runmanager.launching.launchers import LAUNCHERS
 from runmanager.records.files.paths import dated_name
 from runmanager.records.host.standard_streams import repaired_streams, report_lost_output
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS
-from runmanager.records.run.metric_direction import parse_better
 from runmanager.records.settings.secrets import declare_secrets, masked_words, refuse_masks
 from runmanager.signals import INTERRUPTED_STATUS
-from runmanager.tracking.environment.environment import environment_for_children
 from runmanager.tracking.environment.rank_check import refuse_several_ranks
 
 __all__ = ["ApplicationSweeper"]
-
-
-def sweep_application(
-    request: SweepRequest,
-    *,
-    key: Callable[[str], str],
-    heartbeat_timeout: float,
-    race: Mapping[str, Any] | None,
-    loader: CellLoader,
-    master: DictConfig,
-    words: Sequence[str],
-    rules: GridRules,
-    task: TaskFunction,
-    launcher: CellLauncher,
-) -> Any:
-    """Run the grid of the overrides `words` by `launcher`; with a `race`, as `runmanager tune` asks for it.
-
-    `key` is how the user names an option. `task` is the application's, or the supervised one that another launcher
-    calls. Raises `ConfigurationError` with every fault before anything runs.
-    """
-    if faults := request_faults(request, key, needs_direction=False):
-        raise ConfigurationError(faults)
-    if race is not None:  # every cell is a value that races
-        request, rules = replace(request, unsigned=[]), GridRules()
-    options = driver_options(
-        request,
-        heartbeat_timeout=heartbeat_timeout,
-        key=key,
-        named=lambda command, name: (*command, f"{setting_of('name')}={name}"),
-    )
-    storage = storage_of(request, key)
-    with environment_for_children(list(sys.argv)):
-        supervised = task if isinstance(task, SupervisedTask) else SupervisedTask(task)
-        application = _application_options(request, heartbeat_timeout, rules)
-        program = HydraApplication(loader, master, words, supervised, storage, application)
-        if race is None:
-            return SweepDriver(program, launcher, options).run()
-        return _race(program, read_override_grid(loader, words, rules), launcher, asked=race)
-
-
-def _race(program: HydraApplication, grid: OverrideGrid, launcher: CellLauncher, *, asked: Mapping[str, Any]) -> None:
-    """Race the lists of values as `runmanager tune` has `asked`: with its `call` of one run, and what was `typed`."""
-    from runmanager.app.programs.whole_run_race import RacedValues, race_whole_runs
-
-    words = {name: [(value, f"{name}={value}") for value in values] for name, values in grid.values.items()}
-    settings = {each.input_line for each in grid.overrides}
-    others = [word for word in asked["typed"] if word not in settings]  # such as --config-name and hydra.launcher
-    status = race_whole_runs(
-        program,
-        RacedValues(words, [each.get_key_element() for each in grid.overrides if each.is_sweep_override()]),
-        launcher,
-        call=asked["call"],
-        fixed=["--", *others] if others else [],
-        seconds=asked["seconds"],
-        began=asked["began"],
-    )
-    if status:
-        raise SystemExit(status)
-
-
-def _application_options(request: SweepRequest, heartbeat_timeout: float, rules: GridRules) -> ApplicationOptions:
-    return ApplicationOptions(
-        unsigned=tuple(request.unsigned),
-        device=request.device,
-        metric=request.metric,
-        better=None if request.better is None else parse_better(request.better),
-        resume_with=ResumeSetting.read(request.resume_with),
-        heartbeat_timeout=heartbeat_timeout,
-        rules=rules,
-    )
-
 
 _BROKEN_STATUS = 1
 _USAGE_STATUS = 2
@@ -173,8 +95,11 @@ class ApplicationSweeper(Sweeper):
             task = SupervisedTask(self._task)
             launcher = self._other_launcher(loader, task)
         elif Trait.HERE in launcher.traits and not request.dry_run:
-            launcher.engine.get_ready(num_jobs=read_override_grid(loader, words, rules).num_cells)
+            grid_size = 1 if request.search else read_override_grid(loader, words, rules).num_cells
+            launcher.engine.get_ready(num_jobs=grid_size)
         # Most of the driver is imported here: while the server, which the first cell waits for, imports what it needs.
+        from runmanager.app.programs.application.sweep_application import sweep_application
+
         return sweep_application(
             self._request,
             key=self._key,

@@ -10,7 +10,7 @@ from operator import ne
 from pathlib import Path
 from typing import Any
 
-from runmanager.app.compose.grid_rules import GridRules, KnownSettings, excluded_notes
+from runmanager.app.compose.grid_rules import GridRules, KnownSettings
 from runmanager.app.driver.preflight import predict_skipped
 from runmanager.app.driver.program import CellGrid, Program, Storage
 from runmanager.app.programs.cell_supervisor import CellSpec
@@ -110,7 +110,9 @@ class ScriptProgram(Program):
     def get_ready(self, launcher: CellLauncher, *, num_cells: int) -> None:
         launcher.engine.get_ready(num_jobs=num_cells)  # the script may take seconds to show its help
 
-    def compose(self) -> CellGrid:
+    def compose(self, words: Sequence[str] | None = None) -> CellGrid:
+        if words is not None:
+            self._grid = parse_settings(words, self._options.rules)
         names = self._grid.names
         faults = [*form_faults(self._options.form), *self._name_faults(names), *self._options.rules.seed_faults(names)]
         if faults:
@@ -146,7 +148,7 @@ class ScriptProgram(Program):
         numbers = options.processes or (None,)
         cells = [self._cell(settings, varying, number) for settings in combinations for number in numbers]
         libraries = None if self._versions is None else self._versions.libraries
-        notes = [*excluded_notes(len(every) - len(remaining)), *secret_axis_notes(self._grid.varying)]
+        notes = [*options.rules.excluded_notes(len(every) - len(remaining)), *secret_axis_notes(self._grid.varying)]
         notes += [*self._notes(cells), *stored_scalar_notes(cells, self._storage)]
         self._cells = cells
         return CellGrid(
@@ -185,7 +187,7 @@ class ScriptProgram(Program):
         kept = self._grid.rules.kept(known)
         remaining = [cell for cell, is_kept in zip(combinations, kept, strict=True) if is_kept]
         if not remaining:
-            raise ConfigurationError([self._grid.rules.none_left(len(combinations))])
+            raise self._grid.rules.none_left(len(combinations))
         return remaining
 
     def _is_unsigned(self, name: str) -> bool:

@@ -18,7 +18,7 @@ from runmanager.app.request.override_quoting import format_override, quote_text
 from runmanager.errors import ConfigurationError
 from runmanager.text import first_line, shell_quote
 
-__all__ = ["DEVICE_NAMES", "Setting", "SettingGrid", "ValueSet", "parse_settings", "setting_word"]
+__all__ = ["DEVICE_NAMES", "Setting", "SettingGrid", "ValueSet", "parse_settings", "setting_word", "texts_of_word"]
 
 DEVICE_NAMES = re.compile(r"auto|cpu|mps|cuda(:\d+)?", re.IGNORECASE)
 """The values that name a device of PyTorch."""
@@ -65,7 +65,11 @@ class SettingGrid:
     @property
     def varying(self) -> list[str]:
         """The settings that vary, in order."""
-        return [*varying_names(self.points), *(each.name for each in self.sets if each.is_axis)]
+        searched = self.rules.searched
+        return [
+            *varying_names(self.points),
+            *(each.name for each in self.sets if each.is_axis or each.name in searched),
+        ]
 
     def combinations(self) -> list[dict[str, Setting]]:
         """Return every combination of the values; the last axis varies fastest."""
@@ -175,6 +179,12 @@ def _setting(value: Any, text: str, written: Sequence[_Written] | None = None) -
         return Setting(text, text, tuple(_setting(inner, *each) for inner, each in zip(value, written, strict=True)))
     is_number = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
     return Setting(value if is_number else text, text)  # a mapping is a text to a script
+
+
+def texts_of_word(word: str) -> list[str]:
+    """Return the values of a setting, each as a word has it. Raises `ConfigurationError` for an invalid one."""
+    (values,) = parse_settings([word]).sets
+    return [setting_word("", each).partition("=")[2] for each in values.values]
 
 
 def setting_word(name: str, setting: Setting) -> str:

@@ -1,0 +1,360 @@
+"""A search: which cells a launcher gets next, decided late from what the runs of the sweep have recorded.
+
+There is no other state: each decision tells a new study of Optuna the trials that are in the sweep's files, and asks.
+"""
+
+import itertools
+import math
+import random
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import fmean
+from typing import Any
+
+from runmanager.app.compose.grid_rules import ExcludedError
+from runmanager.app.compose.search_space import Choices, Dimension, Point, Space
+from runmanager.app.display.run_line import run_label
+from runmanager.app.driver.program import CellGrid
+from runmanager.app.driver.run_listener import SweepListener
+from runmanager.errors import ConfigurationError, SweepError, UsageError
+from runmanager.launching.hydra_launcher import require_package
+from runmanager.launching.launcher import CellJob, CellLauncher, Trait
+from runmanager.launching.plan import PlannedRun, plan_of
+from runmanager.records.files.atomic_files import locked_folder
+from runmanager.records.files.paths import SweepPaths
+from runmanager.records.run.status import Status
+from runmanager.records.settings.grid import is_seed
+from runmanager.records.settings.values import hashable
+from runmanager.records.storage.reader import StoredRun, read_sweep
+from runmanager.records.sweep.sweep_record import PlannedCell, read_sweep_record
+from runmanager.results.metrics.metric import Metric
+from runmanager.results.metrics.metric_lookup import default_metrics, find_metric, requested_metric
+from runmanager.text import first_line, pluralize
+from runmanager.validation import fault
+
+__all__ = ["Search", "SearchOptions", "Trial", "propose"]
+
+_TPE, _RANDOM = "tpe", "random"
+_MOST_REPEATS = 100  # proposals of a sampler that were tried before, or are left out
+_MOST_LISTED = 100_000  # points of a space that are listed to find those that are left
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """What a command asks of a search: by which `method`, in which space, how many trials, and for how long.
+
+    A trial is a point of the space with all its seeds. `option` is how the user asks for the search.
+    """
+
+    method: str
+    space: Space
+    trials: int | None = None
+    max_seconds: float | None = None
+    option: str = "--search"
+
+    def refuse(self, grid: CellGrid, launcher: CellLauncher, *, is_single: bool) -> None:
+        """Raise `ConfigurationError` where nothing can be searched, and `UsageError` without Optuna."""
+        require_package("optuna", extra="search", option=self.option)
+        obstacles = {
+            "in a single run, which has one value of each setting; use `runmanager sweep`": is_single,
+            "in a duel, which compares two sides": bool(grid.sides),
+            "where cells take turns, all of which must be known": grid.paired is not None,
+            "where no driver waits, as it decides which cell is next": Trait.DETACHED in launcher.traits,
+        }
+        if found := [where for where, holds in obstacles.items() if holds]:
+            raise ConfigurationError(fault(self.option, f"be left out {where}", self.method) for where in found)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The cells of a sweep that differ in seeds alone: their `point`, None outside of the space, and mean `value`.
+
+    The value is None unless all cells have finished with one. `is_over`: none of them is to run. `counts`: they are
+    still part of the sweep.
+    """
+
+    point: Point | None
+    value: float | None = None
+    is_over: bool = True
+    is_finished: bool = True
+    counts: bool = True
+
+
+def propose(
+    space: Space,
+    trials: Sequence[Trial],
+    method: str,
+    *,
+    more_is_better: bool,
+    seed: int,
+    is_left_out: Callable[[Point], bool] = lambda _: False,
+) -> Iterator[Point]:
+    """Yield points to try next, each after the first only where those before are left out; none if all were tried.
+
+    A proposal that was tried already is told its known value, and another one is asked.
+    """
+    known = {each.point: each for each in trials if each.point is not None}
+    if len(known) >= space.size:
+        return
+    fail = _optuna().trial.TrialState.FAIL
+    for sampler, most in ((method, _MOST_REPEATS), (_RANDOM, 10 * _MOST_REPEATS)):
+        study, distributions = _study(space, known, sampler, more_is_better=more_is_better, seed=seed)
+        for _ in range(most):
+            asked = study.ask(distributions)
+            point = tuple(each.rounded(asked.params[each.key]) for each in space.dimensions)
+            if point not in known and not is_left_out(point):
+                yield point
+            value = known[point].value if point in known else None
+            study.tell(asked, value, state=fail if value is None else None)
+    if space.size <= _MOST_LISTED:
+        points = [each for each in space.points() if each not in known and not is_left_out(each)]
+        random.Random(seed).shuffle(points)  # noqa: S311  # to choose
+        yield from points
+
+
+def _optuna() -> Any:
+    import optuna  # late: it takes two seconds
+
+    return optuna
+
+
+def _study(
+    space: Space, known: Mapping[Point, Trial], method: str, *, more_is_better: bool, seed: int
+) -> tuple[Any, dict[str, Any]]:
+    """A study of Optuna that has been told what is known, and the distributions of the space."""
+    optuna = _optuna()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        if method == _TPE:
+            sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+        else:
+            sampler = optuna.samplers.RandomSampler(seed=seed)
+    study = optuna.create_study(direction="maximize" if more_is_better else "minimize", sampler=sampler)
+    distributions = {each.key: _distribution(each, optuna.distributions) for each in space.dimensions}
+    states = optuna.trial.TrialState
+    for point, trial in known.items():
+        ended = states.FAIL if trial.is_over else states.RUNNING
+        told = optuna.trial.create_trial(
+            state=ended if trial.value is None else states.COMPLETE,
+            params=dict(zip(distributions, point, strict=True)),
+            distributions=distributions,
+            value=trial.value,
+        )
+        study.add_trial(told)
+    return study, distributions
+
+
+def _distribution(dimension: Dimension, distributions: Any) -> Any:
+    if not isinstance(dimension, Choices):
+        kind = distributions.IntDistribution if dimension.is_whole else distributions.FloatDistribution
+        return kind(dimension.low, dimension.high, log=dimension.is_log)
+    if dimension.is_ordered:
+        return distributions.IntDistribution(0, len(dimension.texts) - 1)
+    return distributions.CategoricalDistribution(tuple(range(len(dimension.texts))))
+
+
+class Search:
+    """The trials of a search of one sweep, which it may share with other drivers: all that counts is in its files.
+
+    `corners` are the cells of the space's corners: what they have in common, all trials have. `metric` is the one by
+    which cells are ranked, if the command names one. `compose` returns the cells of words, `plan` adds those of grids
+    to sweep.json and returns what is to be done with each. `restore`: cells that were removed count as any other.
+    """
+
+    def __init__(
+        self,
+        options: SearchOptions,
+        sweep: SweepPaths,
+        corners: CellGrid,
+        *,
+        metric: str | None,
+        restore: bool,
+        compose: Callable[[Sequence[str]], CellGrid],
+        plan: Callable[[Sequence[CellGrid]], list[PlannedRun]],
+    ) -> None:
+        self._options = options
+        self._sweep = sweep
+        self._corners = corners.cells
+        self._seed_names = tuple(corners.seed_names)
+        self._metric = metric
+        self._restore = restore
+        self._compose = compose
+        self._plan = plan
+        self._taken: set[Point | None] = {None}
+        self._left_out: set[Point] = set()
+        self._has_begun = False
+        self._end = ""
+        self._until = math.inf if options.max_seconds is None else time.monotonic() + options.max_seconds
+
+    @cached_property
+    def _fixed(self) -> dict[str, Any]:
+        """The settings that all cells of the space have in common, but for seeds and what follows from others."""
+        cells, space = [plan_of(cell) for cell in self._corners], self._options.space
+        first, *others = [each.choices_and_settings for each in cells]
+        varying = _seeds_of(cells[0], self._seed_names).union(*(cell.derived for cell in self._corners))
+        return {
+            name: value
+            for name, value in first.items()
+            if name not in varying and not space.has(name) and all(each.get(name) == value for each in others)
+        }
+
+    def in_words(self, launcher: CellLauncher) -> list[str]:
+        """What is to be done, for the first lines."""
+        options, trials = self._options, self._counted()
+        limits = [pluralize(options.trials, "trial")] if options.trials is not None else []
+        limits += [f"none begins after {options.max_seconds:g} s"] if options.max_seconds is not None else []
+        lines = [
+            f"Search ({options.method}): {', '.join(limits)}, {len(trials)} tried already, in {self._sweep.root}",
+            f"Searched: {'; '.join(map(str, options.space.dimensions))}",
+        ]
+        if outside := sum(each.point is None for each in trials):
+            are = pluralize(outside, "trial of the sweep has", "trials of the sweep have")
+            lines.append(f"{are} other settings than this space: they count, and the search does not learn from them.")
+        if Trait.IN_BATCHES in launcher.traits:
+            lines.append(
+                f"This launcher of Hydra gets {launcher.num_handed} cells at a time, and the next when all of them "
+                "have ended; a launcher of runmanager fills each free slot at once."
+            )
+        return lines
+
+    def _counted(self) -> list[Trial]:
+        return [each for each in self._trials()[0] if each.counts]
+
+    def expected(self) -> list[str]:
+        """The labels of as many cells as may be tried, where it is known how many; they stand for their lengths."""
+        labels = [run_label(each.name) for each in self._corners]
+        cells = [plan_of(each) for each in self._corners]
+        seeds = {tuple(hashable(cell.settings[name]) for name in _seeds_of(cell, self._seed_names)) for cell in cells}
+        number = max(0, (self._options.trials or 0) - len(self._counted())) * len(seeds)
+        return list(itertools.islice(itertools.cycle(labels), number))
+
+    def jobs(
+        self,
+        listener: SweepListener,
+        launcher: CellLauncher,
+        jobs_of: Callable[[Sequence[PlannedRun], int], Iterable[CellJob]],
+    ) -> Iterator[CellJob | None]:
+        """Yield a job whenever fewer than the launcher's number are out, and None while as many are."""
+        queue, out, most = deque[CellJob](), list[int](), launcher.num_handed
+        while True:
+            out = [key for key in out if not listener.is_over(key)]
+            if len(out) >= most:
+                if Trait.IN_BATCHES in launcher.traits:
+                    out = []  # when it asks again, all have ended
+                yield None
+            elif queue:
+                out.append(queue[0].key)
+                yield queue.popleft()
+            elif (runs := self._next(listener)) is None:
+                return
+            else:
+                queue += jobs_of(*listener.add(runs))
+
+    def _next(self, listener: SweepListener) -> list[PlannedRun] | None:
+        """The runs of the next trial, but first and last those of the trials that the sweep has; None at the end.
+
+        The sweep's file is locked meanwhile, so that no other driver of the search tries the same.
+        """
+        with locked_folder(self._sweep.root):
+            trials, metric = self._trials()
+            self._end = self._end or self._end_after(trials, metric, listener)
+            known = [each.point for each in trials if each.counts and each.point not in self._taken]
+            if known and (self._end or not self._has_begun):
+                self._has_begun = True
+                return self._take(known, listener)
+            self._has_begun = True
+            if self._end:
+                return None
+            for point in propose(
+                self._options.space,
+                trials,
+                self._options.method,
+                more_is_better=metric is not None and metric.more_is_better,
+                seed=len(trials),
+                is_left_out=self._left_out.__contains__,
+            ):
+                if runs := self._take([point], listener):
+                    return runs
+            self._end = f"The search ends after {pluralize(len(trials), 'trial')}: the space has no other point."
+            listener.say(self._end)
+            return []
+
+    def _end_after(self, trials: Sequence[Trial], metric: Metric | None, listener: SweepListener) -> str:
+        """Why no further trial begins; empty if one may."""
+        if self._options.trials is not None and sum(each.counts for each in trials) >= self._options.trials:
+            return "all trials"
+        if time.monotonic() >= self._until:
+            return "no time"
+        if self._options.method == _TPE and metric is None and any(each.is_finished for each in trials):
+            named = "no known metric" if self._metric is None else f"no {self._metric}"
+            line = f"The search must have values to learn from, got {named} from the runs that have finished."
+            listener.faults.add("The search", SweepError(line))
+            return line
+        return ""
+
+    def _take(self, points: Iterable[Point | None], listener: SweepListener) -> list[PlannedRun]:
+        """Compose and plan the cells of points, but for those that have none."""
+        grids = []
+        for point in points:
+            assert point is not None, "known and proposed points lie in the space"
+            self._taken.add(point)
+            try:
+                grids.append(self._compose(self._options.space.words(point)))
+            except (ConfigurationError, UsageError) as error:  # those of a condition, removed ones, and bad ones
+                self._left_out.add(point)
+                if not isinstance(error, ExcludedError):
+                    listener.say(f"Left out: {first_line(str(error))}")
+        return self._plan(grids) if grids else []
+
+    def _trials(self) -> tuple[list[Trial], Metric | None]:
+        """The trials of the sweep in the order of their first cells, and the metric by which they are ranked."""
+        record = read_sweep_record(self._sweep)
+        if record is None:
+            return [], None
+        runs = read_sweep(self._sweep).runs
+        finished = [run for run in runs if run.status == Status.FINISHED]
+        metric = self._metric_of(finished)
+        by_signature = {run.signature: run for run in runs}
+        removed = () if self._restore else frozenset(record.removed)
+        seed_names = (*self._seed_names, *record.seed_names)
+        groups: dict[frozenset[Any], list[PlannedCell]] = {}
+        for cell in record.planned:
+            own, seeds = cell.choices_and_settings, _seeds_of(cell, seed_names)
+            groups.setdefault(frozenset((name, hashable(own[name])) for name in own.keys() - seeds), []).append(cell)
+        shared = {**(record.choices or {}), **record.settings}
+        return [
+            self._trial(
+                {**shared, **cells[0].choices_and_settings},
+                [by_signature.get(each.signature) for each in cells],
+                metric,
+                counts=any(each.signature not in removed for each in cells),
+            )
+            for cells in groups.values()
+        ], metric
+
+    def _trial(
+        self, settings: Mapping[str, Any], runs: Sequence[StoredRun | None], metric: Metric | None, *, counts: bool
+    ) -> Trial:
+        is_inside = all(settings.get(name) == value for name, value in self._fixed.items())
+        point = self._options.space.find(settings) if is_inside else None
+        ended = [run for run in runs if run is not None and run.record.status.is_ended]
+        finished = [run for run in ended if run.status == Status.FINISHED]
+        is_over, is_finished = not counts or len(ended) == len(runs), len(finished) == len(runs)
+        values = [metric.values(run)[-1:] for run in finished] if metric is not None and is_finished else []
+        value = fmean(each for (each,) in values) if values and all(values) else None
+        return Trial(point, is_over=is_over, value=value, is_finished=is_finished, counts=counts)
+
+    def _metric_of(self, finished: Sequence[StoredRun]) -> Metric | None:
+        if self._metric is not None:
+            return requested_metric(self._metric, finished)
+        metrics = (find_metric(name, finished) for name in default_metrics(finished))
+        return next((each for each in metrics if any(each.values(run) for run in finished)), None)
+
+
+def _seeds_of(cell: PlannedCell, names: Sequence[str]) -> set[str]:
+    return {name for name in cell.settings if is_seed(name, names)}
