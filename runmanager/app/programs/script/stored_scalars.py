@@ -48,8 +48,8 @@ def stored_scalar_notes(cells: Sequence[Cell], storage: Storage) -> list[str]:
         earlier = {name: option for run in finished.values() for name, option in _stored_options(run).items()}
         if left_out := [shell_join([_OPTION, option]) for name, option in earlier.items() if name not in now]:
             notes.append(
-                f"Earlier runs of {_sweep(storage)} were given {' '.join(left_out)}, new ones are not and may lack these "
-                "values; add the same words to this command."
+                f"Earlier runs of {_sweep(storage)} were given {' '.join(left_out)}, new ones are not and may lack "
+                "these values; add the same words to this command."
             )
     return notes
 
