@@ -94,7 +94,7 @@ _BAR_SIGNS = ("%|", "[=", "━", "██")
 _MAX_LINE = 2**13  # characters; what is longer is data
 _MAX_SHAPES = 2**12
 _MAX_SAME = 8  # shapes that differ in the digits of words
-_MAX_HEADING = 60  # characters
+_MAX_HEADING = 40  # characters
 
 
 def _without_bars(line: str) -> str:
