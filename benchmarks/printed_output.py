@@ -15,11 +15,11 @@ from runmanager.app.programs.script.output.scalar_pattern import parse_scalars
 
 __all__ = ["measure"]
 
-_NUM_BYTES = 20_000_000
+_NUM_BYTES = 4_000_000
 _CHUNK_BYTES = 2**16
 _STOPPING_RULE = StoppingRule(min_rounds=3, max_rounds=5, max_seconds=60)
 _PATTERNS = parse_scalars([r"loss=loss\W+([\d.]+)"])
-_BUDGET = Budget(5, is_minimum=True, format="{:.3g} MB/s".format)  # 200 MB in at most 40 s
+_BUDGET = Budget(5, is_minimum=True, format="{:.3g} MB/s".format)  # 200 MB in at most 40 s of one core
 
 
 def measure(settings: Settings) -> list[Row]:

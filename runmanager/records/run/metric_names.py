@@ -99,12 +99,26 @@ _RESERVED = frozenset(
             "previous",
         ),
         *("prior", "record", "ref", "reference", "required", "scale", "start", "stop", "target", "temperature", "thr"),
+        *("loaded", "loading", "reloaded", "reloading", "restored", "restoring", "resumed", "resuming"),
         *("thresh", "threshold", "tol", "tolerance", "weight", "weights"),
     )
 )
 _OF_PROGRESS = frozenset(
     (
-        *("avail", "available", "batch", "batches", "code", "count", "cpu", "duration", "elapsed", "epoch", "epochs"),
+        *(
+            "avail",
+            "available",
+            "batch",
+            "batches",
+            "code",
+            "count",
+            "cpu",
+            "data",
+            "duration",
+            "elapsed",
+            "epoch",
+            "epochs",
+        ),
         *("eta", "exit", "flops", "fps", "free", "gb", "global", "gpu", "grad", "id", "ips", "it", "iter", "iteration"),
         *("iterations", "iters", "kb", "learning", "len", "length", "mb", "mem", "memory", "momentum", "ms", "norm"),
         *("num", "number", "param", "parameters", "params", "pct", "per", "percent", "pid", "port", "progress", "ram"),

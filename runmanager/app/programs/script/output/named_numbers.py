@@ -32,8 +32,9 @@ class Said(StrEnum):
 class NamedNumber:
     """A number of a shape: its name, what is said of it, and which of a line's numbers it is, counted from 0.
 
-    `of` is the one that it is divided by, `hundred` is 100 for a percentage. Where it `needs_point`, a whole number is
-    something else unless the name was found before. `expression` finds it in lines of this shape.
+    `of` is the one that it is divided by, `of_batch` the one that counts where this one is a change, `hundred` is 100
+    for a percentage. Where it `needs_point`, a whole number is something else unless the name was found before.
+    `expression` finds it in lines of this shape.
     """
 
     name: str
@@ -41,6 +42,7 @@ class NamedNumber:
     at: int
     expression: str
     of: int | None = None
+    of_batch: int | None = None
     hundred: float = 1.0
     needs_point: bool = False
 
@@ -56,7 +58,7 @@ class _Shape:
     @cached_property
     def line(self) -> re.Pattern[str]:
         """An expression for such a line, with a group for each number."""
-        wanted = {at for each in self.numbers for at in (each.at, each.of)}
+        wanted = {at for each in self.numbers for at in (each.at, each.of, each.of_batch)}
         groups = [_ONE_NUMBER if at in wanted else _ANY_NUMBER for at in range(len(self.texts) - 1)]
         texts = [self._digits_apart(text) for text in self.texts]
         return re.compile("".join(f"{text}{group}" for text, group in zip(texts, [*groups, ""], strict=True)))
@@ -70,33 +72,25 @@ class _Shape:
         return "".join(parts)
 
 
-_ONE_NUMBER = (
-    r"([-+]?(?>\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?"
-    r"|(?i:nan|inf(?:inity)?)\b))"
-)
-_ANY_NUMBER = r"([-+\d.,]+(?:[eE][-+]?\d+)?|[-+]?(?i:nan|inf(?:inity)?))"
 _EXPONENT = r"(?:[eE][-+]?\d+)?"
 _THOUSANDS = r"(?:,\d{3})+(?!\d)(?:\.\d+)?"
+_UNSIGNED = rf"\d{{1,3}}{_THOUSANDS}|\d+\.?\d*{_EXPONENT}|\.\d+{_EXPONENT}|(?i:nan|inf(?:inity)?)\b"
+_ONE_NUMBER = rf"([-+]?(?>{_UNSIGNED}))"
+_ANY_NUMBER = r"([-+\d.,]+(?:[eE][-+]?\d+)?|[-+]?(?i:nan|inf(?:inity)?))"
 # Its first sign is looked for before what must not stand in front of it: the search then skips most of a line at once.
 _NUMBER = re.compile(
     r"([-+.\dnNiI](?<![\w.@$].)(?<![\w.][-+].)(?:"
     rf"(?<=\d)(?:\d{{0,2}}{_THOUSANDS}|\d*\.?\d*{_EXPONENT})"
-    rf"|(?<=[-+])(?:\d{{1,3}}{_THOUSANDS}|\d+\.?\d*{_EXPONENT}|\.\d+{_EXPONENT}|(?i:nan|inf(?:inity)?)\b)"
+    rf"|(?<=[-+])(?:{_UNSIGNED})"
     rf"|(?<=\.)\d+{_EXPONENT}|(?<=[nN])(?i:an)\b|(?<=[iI])(?i:nf(?:inity)?)\b))"
 )
-_DIGITS = b"0123456789"
 _NOT_FINITE = re.compile(r"(?i)\b(?:nan|inf)")
 _BAR = re.compile(r"(?<=%)\|[^|]*\||\[[=>.\s]*\]|[━╸╺─█▉▊▋▌▍▎▏░▒▓]{3,}\s*")  # tqdm's, Keras', rich's
-_BAR_SIGNS = ("%|", "[=", "━", "██")
+_HASH = re.compile(r"(?<![\w.])(?=\d*[a-f])(?=[a-f]*\d)[\da-f]{8,}(?!\w|[-+]\d)")
 _MAX_LINE = 2**13  # characters; what is longer is data
 _MAX_SHAPES = 2**12
 _MAX_SAME = 8  # shapes that differ in the digits of words
-_MAX_HEADING = 60  # characters
-
-
-def _without_bars(line: str) -> str:
-    """Return a line without its progress bars, which would make a shape of each of their lengths."""
-    return _BAR.sub("|", line) if any(sign in line for sign in _BAR_SIGNS) else line
+_MAX_HEADING = 40  # characters
 
 
 class NamedNumbers:
@@ -118,7 +112,9 @@ class NamedNumbers:
 
         A sentence that calls a value the best so far counts only where others name it too: else the last is the best.
         """
-        line = _without_bars(line[:_MAX_LINE])
+        line = line[:_MAX_LINE]
+        if any(sign in line for sign in ("%|", "[=", "━", "██")):
+            line = _BAR.sub("|", line)  # else each length of a bar would be a shape
         shape, texts = self._read(line)
         if shape is None:
             return
@@ -141,7 +137,7 @@ class NamedNumbers:
     def _read(self, line: str) -> tuple[_Shape | None, Sequence[str]]:
         """The shape of a line and its numbers; None where it has no names of interest."""
         encoded = line.encode("utf-8", "surrogatepass")
-        key = encoded.translate(None, _DIGITS)
+        key = encoded.translate(None, b"0123456789")
         if len(key) == len(encoded) and _NOT_FINITE.search(line) is None:
             if line.strip():
                 samples = samples_words(line) if len(line) <= _MAX_HEADING else []
@@ -151,6 +147,8 @@ class NamedNumbers:
         for shape in known:
             if (found := shape.line.fullmatch(line)) is not None:
                 return shape, found.groups()
+        if (without_hashes := _HASH.sub("id", line)) != line:
+            return self._read(without_hashes)
         parts = _NUMBER.split(line)
         shape = self._learned(tuple(parts[::2]))
         if len(self._shapes) >= _MAX_SHAPES:
@@ -180,10 +178,13 @@ def _value(number: NamedNumber, texts: Sequence[str]) -> float | None:
         whole = texts[number.of]
         is_share = text.isdecimal() and whole.isdecimal() and int(text) <= int(whole) > 0
         return int(text) / int(whole) if is_share else None
+    if number.of_batch is not None and text[0] in "+-" and text[0] != texts[number.of_batch][0]:
+        text = texts[number.of_batch]  # `f1 0.81 (+0.02)`
     return float(text.replace(",", "")) / number.hundred
 
 
 _CODE = 700_000_000  # and more: what stands for the numbers of a line while it is read as an object
+_CODE_IN_NAME = str(_CODE)[:6]
 _GROUP = r"([-+.\deE]+|nan)"
 
 
@@ -215,9 +216,6 @@ def _of_object(texts: Sequence[str]) -> list[NamedNumber] | None:
             expression = _escaped(key) + _GROUP
             numbers.append(NamedNumber(full, said, at, expression, needs_point=said is Said.UNCERTAIN))
     return numbers
-
-
-_CODE_IN_NAME = str(_CODE)[:6]
 
 
 def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -257,7 +255,7 @@ _PROSE = _COUNTED | frozenset(
 _LINKS = ("is", "was", "of")
 _MAX_WORDS = 4
 _NO_VALUE = re.compile(
-    r"[A-Za-z_]|\.\w|-\w|,$|%\||/|\s*(?:-+>|→|=>)|\s?\w+/(?:s|sec|second|it|iter|step|epoch|batch|h)\b"
+    r"[A-Za-z_]|\swas\b|\.\w|-\w|,$|%\||/|\s*(?:-+>|→|=>)|\s?\w+/(?:s|sec|second|it|iter|step|epoch|batch|h)\b"
     r"|\s(?:ms|s|secs?|seconds?|mins?|minutes?|h|hours?|[KMGT]i?B)\b"
 )
 _PERCENT = re.compile(r" ?%(?!\|)")
@@ -333,7 +331,8 @@ class _Line:
         said = _said_by(full)
         if said is None or self._is_other or (said is Said.RESULT and not is_metric):
             return None
-        if said is Said.RESULT and _BEST_SO_FAR.match(after) and not self._is_name(at + 1):
+        names_next = at + 2 < len(self._texts) and re.search(r"\w\W{0,3}$", after) is not None
+        if said is Said.RESULT and _BEST_SO_FAR.match(after) and not names_next:
             said = Said.MARKED
         needs_point = said is Said.UNCERTAIN or words[-1].lower() in ("err", "error", "return")
         return NamedNumber(
@@ -342,13 +341,10 @@ class _Line:
             at + is_average,  # `loss 0.31 (0.29)`: of a batch, and the average so far
             self._expression(full.removesuffix(name).strip(), name, at, is_average=is_average, is_share=is_share),
             of=at + 1 if is_share else None,
+            of_batch=at if is_average else None,
             hundred=100.0 if _PERCENT.match(after) else 1.0,
             needs_point=needs_point,
         )
-
-    def _is_name(self, at: int) -> bool:
-        """Whether a text names the number after it, if there is one."""
-        return at + 1 < len(self._texts) and re.search(r"\w\W{0,3}$", self._texts[at]) is not None
 
     def _expression(self, samples: str, name: str, at: int, *, is_average: bool, is_share: bool) -> str:
         """An expression for `--scalar` that finds the number, after the word for its samples and its name."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from runmanager.app.programs.script.output.named_numbers import NamedNumbers
 from runmanager.app.programs.script.output.printed_metrics import PrintedMetrics
 from runmanager.records.files.paths import RunPaths
 
@@ -227,6 +228,12 @@ SHAPES = {
         "saved checkpoints/epoch=3-val_loss=0.41.ckpt\nimg_001.png loss 0.5\nimg_002.png loss 0.25\n",
         {"loss": 0.25},
     ),
+    "a change in brackets": ("dev f1 = 0.79 (+0.05)\ndev f1 = 0.81 (+0.02)\ndelta 0.02 (-0.01)\n", {"dev f1": 0.81}),
+    "what was loaded or came before": (
+        "epoch 3 acc 0.81 val_loss 0.75\nLoaded checkpoint 'x.pth' (epoch 2, acc 0.93)\n"
+        "Resumed from epoch 2 with val_loss 0.51\nacc 0.93 was the best\n",
+        {"acc": 0.81, "val_loss": 0.75},
+    ),
     "not finite": ("epoch 1 loss: 0.5\nepoch 2 loss: nan\n", {"loss": NAN}),
     "thousands": ("mean reward: -1,234.5 +/- 10.5\n", {"mean reward": -1234.5}),
     "two of one name": ("loss 0.5 loss 0.6\n", {}),
@@ -238,6 +245,15 @@ def test_each_last_value_that_is_captured_is_right(tmp_path: Path, shape: str) -
     log, expected = SHAPES[shape]
     found = captured(tmp_path, log, settings=("margin-loss",))
     assert found == pytest.approx(expected, nan_ok=True)
+
+
+def test_names_of_items_make_no_shapes_of_their_own(tmp_path: Path) -> None:
+    """Nor does a number of many digits lose any of them."""
+    log = "".join(f"sample {n * 0x9E3779B97F4A7C15 % 2**64:016x}.jpg loss {1 / n:.3f}\n" for n in range(1, 400))
+    named = NamedNumbers()
+    assert [value for line in log.splitlines() for _, value in named.find(line)][-1] == 0.003
+    assert len(named._shapes) < 10
+    assert captured(tmp_path, "reward: 12345678\nloss 1234567e-05\n") == {"reward": 12345678.0, "loss": 12.34567}
 
 
 def test_a_line_may_be_repeated_with_any_numbers(tmp_path: Path) -> None:
