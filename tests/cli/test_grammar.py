@@ -64,6 +64,7 @@ lr=0.1,0.2 --metric val_loss --better min
 lr=0.1,0.2 --better up
 lr=0.1,0.2 --scalar 'loss=loss (.*)'
 lr=0.1,0.2 --unsigned epochs epochs=3
+lr=0.1,0.2 --chdir
 lr=0.1,0.2 --resume-with 'resume={run_dir}/last.pt'
 lr=0.1,0.2 --seed-name seed seed=0,1
 lr=0.1,0.2 --seed-name sead seed=0,1

@@ -27,6 +27,7 @@ __all__ = ["OutsideWatch"]
 _LOOKING_SHARE, _LAST_LOOK_SHARE = 0.0025, 0.005  # of the cell's time; all looks before the last, and that one
 _SHORTEST_LOOK_SECONDS = 0.002
 _LONGEST_LOOK_SECONDS = 2.0
+_TICK_NS = 50_000_000  # a file's time is that of the kernel's last tick, so it may be this much too early
 _MAX_ENTRIES = 200_000
 _ENTRIES_AT_ONCE = 64  # between two looks at the clock
 _FOREIGN = ("pyvenv.cfg", "sweep.json")  # folders with such a file: virtual environments, sweeps
@@ -49,7 +50,7 @@ class OutsideWatch:
     def __init__(self, run: RunPaths) -> None:
         self._run = run
         self._folder = Path.cwd()
-        self._began, self._began_ns = time.monotonic(), time.time_ns()
+        self._began, self._began_ns = time.monotonic(), time.time_ns() - _TICK_NS
         self._own_processes = {os.getpid()}
         self._changed: dict[str, tuple[float, ...]] = {}
         self._unknown: dict[str, os.stat_result] = {}
