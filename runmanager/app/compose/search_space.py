@@ -1,7 +1,9 @@
-"""The space of a search: Hydra's own sweeps over settings as its dimensions, its corners, and the words of a point."""
+"""The space of a search, Hydra's own sweeps over settings, and what Optuna proposes in it, given what was tried."""
 
 import itertools
 import math
+import random
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,14 +17,17 @@ from runmanager.records.settings.grid import is_seed
 from runmanager.text import format_value
 from runmanager.validation import fault
 
-__all__ = ["Choices", "Dimension", "Interval", "Point", "Space", "read_space"]
+__all__ = ["TPE", "Choices", "Dimension", "Interval", "Point", "Space", "Trial", "propose", "read_space"]
 
 Point = tuple[Any, ...]
 """A point of a space, a value for each dimension: that of an interval, or the position among choices."""
 
+TPE, _RANDOM = "tpe", "random"
 _LOG = "log"
 _DIGITS = 6  # of a number that is proposed: its word is then the number itself, in names, records and arguments
 _MOST_CORNERS = 64  # cells that are composed before the first run
+_MOST_REPEATS = 100  # proposals of a sampler that were tried before, or are left out
+_MOST_LISTED = 100_000  # points of a space that are listed to find those that are left
 _KINDS = ("", ".name", "._target_")
 """What follows a setting's name in a cell's settings, which for a config group are those of the chosen file."""
 
@@ -249,3 +254,92 @@ def _value(text: str) -> Any:
 def _is_same(one: Any, other: Any) -> bool:
     are_numbers = all(isinstance(each, int | float) and not isinstance(each, bool) for each in (one, other))
     return one == other if are_numbers else format_value(one) == format_value(other)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The cells of a sweep that differ in seeds alone: their `point`, None outside of the space, and mean `value`.
+
+    The value is None unless all cells have finished with one. `is_over`: none of them is to run. `counts`: they are
+    still part of the sweep.
+    """
+
+    point: Point | None
+    value: float | None = None
+    is_over: bool = True
+    is_finished: bool = True
+    counts: bool = True
+
+
+def propose(
+    space: Space,
+    trials: Sequence[Trial],
+    method: str,
+    *,
+    more_is_better: bool,
+    seed: int,
+    is_left_out: Callable[[Point], bool] = lambda _: False,
+) -> Iterator[Point]:
+    """Yield points to try next, each after the first only where those before are left out; none if all were tried.
+
+    A proposal that was tried already is told its known value, and another one is asked.
+    """
+    known = {each.point: each for each in trials if each.point is not None}
+    if len(known) >= space.size:
+        return
+    fail = _optuna().trial.TrialState.FAIL
+    for sampler, most in ((method, _MOST_REPEATS), (_RANDOM, 10 * _MOST_REPEATS)):
+        study, distributions = _study(space, known, sampler, more_is_better=more_is_better, seed=seed)
+        for _ in range(most):
+            asked = study.ask(distributions)
+            point = tuple(each.rounded(asked.params[each.key]) for each in space.dimensions)
+            if point not in known and not is_left_out(point):
+                yield point
+            value = known[point].value if point in known else None
+            study.tell(asked, value, state=fail if value is None else None)
+    if space.size <= _MOST_LISTED:
+        points = [each for each in space.points() if each not in known and not is_left_out(each)]
+        random.Random(seed).shuffle(points)  # noqa: S311  # to choose
+        yield from points
+
+
+def _optuna() -> Any:
+    import optuna  # late: it takes two seconds
+
+    return optuna
+
+
+def _study(
+    space: Space, known: Mapping[Point, Trial], method: str, *, more_is_better: bool, seed: int
+) -> tuple[Any, dict[str, Any]]:
+    """A study of Optuna that has been told what is known, and the distributions of the space."""
+    optuna = _optuna()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        if method == TPE:
+            sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+        else:
+            sampler = optuna.samplers.RandomSampler(seed=seed)
+    study = optuna.create_study(direction="maximize" if more_is_better else "minimize", sampler=sampler)
+    distributions = {each.key: _distribution(each, optuna.distributions) for each in space.dimensions}
+    states = optuna.trial.TrialState
+    for point, trial in known.items():
+        ended = states.FAIL if trial.is_over else states.RUNNING
+        told = optuna.trial.create_trial(
+            state=ended if trial.value is None else states.COMPLETE,
+            params=dict(zip(distributions, point, strict=True)),
+            distributions=distributions,
+            value=trial.value,
+        )
+        study.add_trial(told)
+    return study, distributions
+
+
+def _distribution(dimension: Dimension, distributions: Any) -> Any:
+    if not isinstance(dimension, Choices):
+        kind = distributions.IntDistribution if dimension.is_whole else distributions.FloatDistribution
+        return kind(dimension.low, dimension.high, log=dimension.is_log)
+    if dimension.is_ordered:
+        return distributions.IntDistribution(0, len(dimension.texts) - 1)
+    return distributions.CategoricalDistribution(tuple(range(len(dimension.texts))))

@@ -5,9 +5,7 @@ There is no other state: each decision tells a new study of Optuna the trials th
 
 import itertools
 import math
-import random
 import time
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,16 +14,18 @@ from statistics import fmean
 from typing import Any
 
 from runmanager.app.compose.grid_rules import ExcludedError
-from runmanager.app.compose.search_space import Choices, Dimension, Point, Space
+from runmanager.app.compose.search_space import TPE, Point, Space, Trial, propose
 from runmanager.app.display.run_line import run_label
-from runmanager.app.driver.program import CellGrid
+from runmanager.app.driver.program import CellGrid, Program
 from runmanager.app.driver.run_listener import SweepListener
+from runmanager.app.driver.sweep_plan import joined, named_in_sweep, with_kept_cells, write_plan
 from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.hydra_launcher import require_package
 from runmanager.launching.launcher import CellJob, CellLauncher, Trait
 from runmanager.launching.plan import PlannedRun, plan_of
 from runmanager.records.files.atomic_files import locked_folder
 from runmanager.records.files.paths import SweepPaths
+from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.status import Status
 from runmanager.records.settings.grid import is_seed
 from runmanager.records.settings.values import hashable
@@ -36,11 +36,7 @@ from runmanager.results.metrics.metric_lookup import default_metrics, find_metri
 from runmanager.text import first_line, pluralize
 from runmanager.validation import fault
 
-__all__ = ["Search", "SearchOptions", "Trial", "propose"]
-
-_TPE, _RANDOM = "tpe", "random"
-_MOST_REPEATS = 100  # proposals of a sampler that were tried before, or are left out
-_MOST_LISTED = 100_000  # points of a space that are listed to find those that are left
+__all__ = ["Search", "SearchOptions"]
 
 
 @dataclass(frozen=True)
@@ -56,9 +52,13 @@ class SearchOptions:
     max_seconds: float | None = None
     option: str = "--search"
 
-    def refuse(self, grid: CellGrid, launcher: CellLauncher, *, is_single: bool) -> None:
-        """Raise `ConfigurationError` where nothing can be searched, and `UsageError` without Optuna."""
+    def corners(self, program: Program, launcher: CellLauncher, *, is_single: bool) -> CellGrid:
+        """Return the cells of the space's corners, which are checked in place of those that are decided later.
+
+        Raises `ConfigurationError` for their faults and where nothing can be searched, and `UsageError` without Optuna.
+        """
         require_package("optuna", extra="search", option=self.option)
+        grid = joined([program.compose(words) for words in self.space.corners()])
         obstacles = {
             "in a single run, which has one value of each setting; use `runmanager sweep`": is_single,
             "in a duel, which compares two sides": bool(grid.sides),
@@ -67,103 +67,15 @@ class SearchOptions:
         }
         if found := [where for where, holds in obstacles.items() if holds]:
             raise ConfigurationError(fault(self.option, f"be left out {where}", self.method) for where in found)
-
-
-@dataclass(frozen=True)
-class Trial:
-    """The cells of a sweep that differ in seeds alone: their `point`, None outside of the space, and mean `value`.
-
-    The value is None unless all cells have finished with one. `is_over`: none of them is to run. `counts`: they are
-    still part of the sweep.
-    """
-
-    point: Point | None
-    value: float | None = None
-    is_over: bool = True
-    is_finished: bool = True
-    counts: bool = True
-
-
-def propose(
-    space: Space,
-    trials: Sequence[Trial],
-    method: str,
-    *,
-    more_is_better: bool,
-    seed: int,
-    is_left_out: Callable[[Point], bool] = lambda _: False,
-) -> Iterator[Point]:
-    """Yield points to try next, each after the first only where those before are left out; none if all were tried.
-
-    A proposal that was tried already is told its known value, and another one is asked.
-    """
-    known = {each.point: each for each in trials if each.point is not None}
-    if len(known) >= space.size:
-        return
-    fail = _optuna().trial.TrialState.FAIL
-    for sampler, most in ((method, _MOST_REPEATS), (_RANDOM, 10 * _MOST_REPEATS)):
-        study, distributions = _study(space, known, sampler, more_is_better=more_is_better, seed=seed)
-        for _ in range(most):
-            asked = study.ask(distributions)
-            point = tuple(each.rounded(asked.params[each.key]) for each in space.dimensions)
-            if point not in known and not is_left_out(point):
-                yield point
-            value = known[point].value if point in known else None
-            study.tell(asked, value, state=fail if value is None else None)
-    if space.size <= _MOST_LISTED:
-        points = [each for each in space.points() if each not in known and not is_left_out(each)]
-        random.Random(seed).shuffle(points)  # noqa: S311  # to choose
-        yield from points
-
-
-def _optuna() -> Any:
-    import optuna  # late: it takes two seconds
-
-    return optuna
-
-
-def _study(
-    space: Space, known: Mapping[Point, Trial], method: str, *, more_is_better: bool, seed: int
-) -> tuple[Any, dict[str, Any]]:
-    """A study of Optuna that has been told what is known, and the distributions of the space."""
-    optuna = _optuna()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        if method == _TPE:
-            sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
-        else:
-            sampler = optuna.samplers.RandomSampler(seed=seed)
-    study = optuna.create_study(direction="maximize" if more_is_better else "minimize", sampler=sampler)
-    distributions = {each.key: _distribution(each, optuna.distributions) for each in space.dimensions}
-    states = optuna.trial.TrialState
-    for point, trial in known.items():
-        ended = states.FAIL if trial.is_over else states.RUNNING
-        told = optuna.trial.create_trial(
-            state=ended if trial.value is None else states.COMPLETE,
-            params=dict(zip(distributions, point, strict=True)),
-            distributions=distributions,
-            value=trial.value,
-        )
-        study.add_trial(told)
-    return study, distributions
-
-
-def _distribution(dimension: Dimension, distributions: Any) -> Any:
-    if not isinstance(dimension, Choices):
-        kind = distributions.IntDistribution if dimension.is_whole else distributions.FloatDistribution
-        return kind(dimension.low, dimension.high, log=dimension.is_log)
-    if dimension.is_ordered:
-        return distributions.IntDistribution(0, len(dimension.texts) - 1)
-    return distributions.CategoricalDistribution(tuple(range(len(dimension.texts))))
+        return grid
 
 
 class Search:
     """The trials of a search of one sweep, which it may share with other drivers: all that counts is in its files.
 
     `corners` are the cells of the space's corners: what they have in common, all trials have. `metric` is the one by
-    which cells are ranked, if the command names one. `compose` returns the cells of words, `plan` adds those of grids
-    to sweep.json and returns what is to be done with each. `restore`: cells that were removed count as any other.
+    which cells are ranked, if the command names one. `plan` says what is to be done with the cells of a grid.
+    `restore`: cells that were removed count as any other.
     """
 
     def __init__(
@@ -171,20 +83,20 @@ class Search:
         options: SearchOptions,
         sweep: SweepPaths,
         corners: CellGrid,
+        program: Program,
+        plan: Callable[[CellGrid, SweepPaths], list[PlannedRun]],
         *,
         metric: str | None,
         restore: bool,
-        compose: Callable[[Sequence[str]], CellGrid],
-        plan: Callable[[Sequence[CellGrid]], list[PlannedRun]],
     ) -> None:
         self._options = options
         self._sweep = sweep
         self._corners = corners.cells
         self._seed_names = tuple(corners.seed_names)
+        self._program = program
+        self._plan = plan
         self._metric = metric
         self._restore = restore
-        self._compose = compose
-        self._plan = plan
         self._taken: set[Point | None] = {None}
         self._left_out: set[Point] = set()
         self._has_begun = False
@@ -290,7 +202,7 @@ class Search:
             return "all trials"
         if time.monotonic() >= self._until:
             return "no time"
-        if self._options.method == _TPE and metric is None and any(each.is_finished for each in trials):
+        if self._options.method == TPE and metric is None and any(each.is_finished for each in trials):
             named = "no known metric" if self._metric is None else f"no {self._metric}"
             line = f"The search must have values to learn from, got {named} from the runs that have finished."
             listener.faults.add("The search", SweepError(line))
@@ -304,12 +216,17 @@ class Search:
             assert point is not None, "known and proposed points lie in the space"
             self._taken.add(point)
             try:
-                grids.append(self._compose(self._options.space.words(point)))
+                grid = self._program.compose(self._options.space.words(point))
+                grids.append(with_kept_cells(grid, restore=self._restore))
             except (ConfigurationError, UsageError) as error:  # those of a condition, removed ones, and bad ones
                 self._left_out.add(point)
                 if not isinstance(error, ExcludedError):
                     listener.say(f"Left out: {first_line(str(error))}")
-        return self._plan(grids) if grids else []
+        if not grids:
+            return []
+        grid = named_in_sweep(joined(grids), self._sweep)
+        plan = self._plan(grid, self._sweep)
+        return write_plan(self._sweep, plan, grid, ProcessIdentity.current(), metric=self._metric)[0]
 
     def _trials(self) -> tuple[list[Trial], Metric | None]:
         """The trials of the sweep in the order of their first cells, and the metric by which they are ranked."""

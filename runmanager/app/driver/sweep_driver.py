@@ -23,34 +23,25 @@ from runmanager.app.driver.program import CellGrid, Program
 from runmanager.app.driver.run_listener import SweepListener
 from runmanager.app.driver.search import Search, SearchOptions
 from runmanager.app.driver.sweep_plan import (
-    assign_folder,
     end_silent_runs,
-    joined,
     mixing_notices,
-    most_measured_epochs,
     named_in_sweep,
     plan_sweep,
+    print_plan,
     with_kept_cells,
     write_plan,
 )
 from runmanager.errors import ConfigurationError, SweepError, UsageError
 from runmanager.launching.launcher import CellJob, CellLauncher, Trait, never_started
-from runmanager.launching.plan import Action, PlannedCells, PlannedRun, stored_record
+from runmanager.launching.plan import Action, PlannedRun, stored_record
 from runmanager.launching.work import Work
 from runmanager.race.pairing import Pairing, make_pairing, pairing_notices
 from runmanager.records.files.paths import RunPaths, SweepPaths
 from runmanager.records.host.process import ProcessIdentity
 from runmanager.records.run.heartbeat import SILENT_AFTER_SECONDS, HeartbeatObserver, timeout_faults
 from runmanager.records.storage.driven_sweep import DRIVEN_VARIABLE
-from runmanager.records.storage.reader import SweepContents, read_sweep
 from runmanager.records.sweep.start_order import Order
-from runmanager.records.sweep.sweep_record import (
-    SweepRecord,
-    add_cells,
-    fresh_sweep_folder,
-    leave_sweep,
-    read_sweep_record,
-)
+from runmanager.records.sweep.sweep_record import fresh_sweep_folder, leave_sweep
 from runmanager.signals import INTERRUPTED_STATUS, handle_signals
 from runmanager.text import pluralize
 from runmanager.tracking.environment.cell_process import runs_within, telling_sweep
@@ -60,7 +51,6 @@ from runmanager.validation import fault
 __all__ = ["DriverOptions", "SweepDriver"]
 
 _CONFIRM_FROM = 200  # cells; smaller sweeps start without confirmation
-_MAX_PLAN_ROWS = 20  # of a dry run in a terminal
 
 
 @dataclass(frozen=True)
@@ -131,7 +121,12 @@ class SweepDriver:
         self._confirm(num_cells)
         if not self._options.dry_run:
             self._program.get_ready(self._launcher, num_cells=num_cells)  # while the cells are composed and checked
-        grid = self._composed() if options.search is None else self._corners(options.search)
+        if options.search is None:
+            grid = self._program.compose()
+        else:
+            grid = options.search.corners(self._program, self._launcher, is_single=options.is_single)
+        if options.search is None or options.restore:
+            grid = with_kept_cells(grid, restore=options.restore)
         refuse_literal_secrets(self._launcher, grid.cells)
         self._pairing = make_pairing(
             grid.paired, grid.cells, self._launcher, derived=lambda: grid.derived, seed_names=grid.seed_names
@@ -158,13 +153,12 @@ class SweepDriver:
             self._launcher.check()
             self._program.check(self._launcher, to_run, needs_all=self._needs_all(grid), is_dry_run=True)
             self._print_pairing_notices(grid)
-            if options.search is None:
-                self._show(self._predict_skipped(plan, needs_all=self._needs_all(grid)), sweep, grid)
+            if search := self._searching(sweep or SweepPaths(Path("<new>")), grid):
+                self._console.print(line_of("\n".join(search.in_words(self._launcher)), self._console), soft_wrap=True)
             else:
-                for line in self._searching(options.search, sweep or SweepPaths(Path("<new>")), grid).in_words(
-                    self._launcher
-                ):
-                    self._console.print(line_of(line, self._console), soft_wrap=True)
+                shown = self._predict_skipped(plan, needs_all=self._needs_all(grid))
+                at_once = self._launcher.place.at_once
+                print_plan(shown, sweep, grid, self._console, workers=at_once, order=self._order)
             return []
         if end_silent_runs(plan, self._observer, apart_from=self._queued, say=self._print_line):
             plan = self._planned(grid, sweep)
@@ -174,48 +168,17 @@ class SweepDriver:
         with require_output_root(Path(storage.output_root)):
             sweep = sweep or fresh_sweep_folder(Path(storage.output_root))
         self._print_pairing_notices(grid)
-        if options.search is None:
-            return self._run(grid, plan, sweep, skipped)
-        self._search = self._searching(options.search, sweep, grid)
-        return self._run(replace(grid, cells=(), axes={}), [], sweep, {})
+        if (search := self._searching(sweep, grid)) is not None:
+            self._search, grid, plan, skipped = search, replace(grid, cells=(), axes={}), [], {}
+        return self._run(grid, plan, sweep, skipped)
 
-    def _composed(self, words: Sequence[str] | None = None) -> CellGrid:
-        """The cells of the command, or of these words, that were not removed from the sweep."""
-        grid = self._program.compose() if words is None else self._program.compose(words)
-        return with_kept_cells(grid, restore=self._options.restore)
-
-    def _corners(self, search: SearchOptions) -> CellGrid:
-        """The cells of the corners of a space, which are checked in place of those that are decided later."""
-        grid = joined(self._program.compose(words) for words in search.space.corners())
-        if self._options.restore:
-            with_kept_cells(grid, restore=True)  # which needs a sweep's name
-        search.refuse(grid, self._launcher, is_single=self._options.is_single)
-        return grid
-
-    def _searching(self, options: SearchOptions, sweep: SweepPaths, corners: CellGrid) -> Search:
-        def plan(grids: Sequence[CellGrid]) -> list[PlannedRun]:
-            grid = named_in_sweep(joined(grids), sweep)
-            planned = self._planned(grid, sweep)
-            return self._written(planned, grid, sweep)[0]
-
+    def _searching(self, sweep: SweepPaths, corners: CellGrid) -> Search | None:
+        given = self._options
+        if given.search is None:
+            return None
         return Search(
-            options,
-            sweep,
-            corners,
-            metric=self._options.metric,
-            restore=self._options.restore,
-            compose=self._composed,
-            plan=plan,
+            given.search, sweep, corners, self._program, self._planned, metric=given.metric, restore=given.restore
         )
-
-    def _written(
-        self, plan: Sequence[PlannedRun], grid: CellGrid, sweep: SweepPaths
-    ) -> tuple[list[PlannedRun], SweepRecord]:
-        """Add the cells of a plan to sweep.json; return them with their folders."""
-        driver = ProcessIdentity.current()
-        record = write_plan(sweep, plan, grid, driver, metric=self._options.metric, order=self._order)
-        cells = {cell.signature: cell for cell in record.planned}
-        return [assign_folder(each, sweep, cells) for each in plan], record
 
     def _to_be_skipped(self, to_run: Sequence[PlannedRun]) -> dict[str, str]:
         """Why cells will be skipped, by signature: their processes record it, but there is nothing to do in them.
@@ -260,36 +223,6 @@ class SweepDriver:
             for each in plan
         ]
 
-    def _show(self, plan: Sequence[PlannedRun], sweep: SweepPaths | None, grid: CellGrid) -> None:
-        from runmanager.app.display.final_summary import plan_table
-        from runmanager.results.findings.sample_size import detectable_before_running
-
-        existing = [each for each in plan if each.action is not Action.SKIP]
-        earlier = read_sweep_record(sweep) if sweep else None
-        planned = PlannedCells(existing)
-        cells = add_cells(
-            earlier,
-            planned,
-            axes=grid.axes,
-            command=command_line(),
-            derived=grid.derived,
-            seed_names=grid.seed_names,
-            order=self._order,
-        )
-        stored = read_sweep(sweep) if sweep else SweepContents(SweepPaths(Path()), [])
-        measured = most_measured_epochs(existing, stored.runs)
-        here = {each.cell.signature for each in existing}
-        table = plan_table(
-            plan,
-            sweep,
-            workers=self._launcher.place.at_once,
-            to_find=[] if grid.sides else detectable_before_running(stored, cells, measured, cells=here),
-            limit=_MAX_PLAN_ROWS if self._console.is_terminal else None,
-            is_duel=bool(grid.sides),
-            width=self._console.width,
-        )
-        self._console.print(table, crop=False)
-
     def _needs_all(self, grid: CellGrid) -> bool:
         """Whether a missing device makes the other cells useless: for a duel and for a single run."""
         return bool(grid.sides) or (len(grid.cells) == 1 and self._options.is_single)
@@ -308,7 +241,7 @@ class SweepDriver:
         driver = ProcessIdentity.current()
         os.environ[DRIVEN_VARIABLE] = os.path.abspath(sweep.root)  # noqa: PTH100  # keeps links
         with require_output_root(sweep.root.parent):
-            plan, record = self._written(plan, grid, sweep)
+            plan, record = write_plan(sweep, plan, grid, driver, metric=self._options.metric, order=self._order)
         self._start_ranks = {signature: rank for rank, signature in enumerate(record.starts)}
         self._grid_ranks = {each.cell.signature: rank for rank, each in enumerate(plan)}
         detached = self._is_detached

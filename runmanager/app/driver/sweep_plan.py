@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from runmanager.app.driver.program import CellGrid, Program
 from runmanager.errors import UsageError
 from runmanager.launching.continuations import with_continuations
@@ -24,7 +26,7 @@ from runmanager.records.run.heartbeat import HeartbeatObserver
 from runmanager.records.run.run_record import Environment
 from runmanager.records.settings.signature import MAX_NAME_BYTES, readable_name
 from runmanager.records.storage.ownership import silent_runs
-from runmanager.records.storage.reader import StoredRun, read_sweep
+from runmanager.records.storage.reader import StoredRun, SweepContents, read_sweep
 from runmanager.records.storage.run_end import end_silent_run
 from runmanager.records.sweep.sweep_record import (
     PlannedCell,
@@ -41,18 +43,11 @@ from runmanager.tracking.environment.commit import commit_of
 from runmanager.tracking.environment.environment import command_line, library_versions
 
 __all__ = [
-    *(
-        "assign_folder",
-        "end_silent_runs",
-        "joined",
-        "mixing_notices",
-        "most_measured_epochs",
-        "named_in_sweep",
-        "plan_sweep",
-    ),
-    *("with_kept_cells", "write_plan"),
+    *("end_silent_runs", "joined", "mixing_notices", "named_in_sweep", "plan_sweep", "print_plan", "with_kept_cells"),
+    "write_plan",
 ]
 
+_MAX_PLAN_ROWS = 20  # of a dry run in a terminal
 _WARMUP_EPOCHS = 1  # at least, in each process
 _EXPERIMENT = ("script.program", "dataset", "dataset.name", "dataset._target_", "data", "task")
 """Settings that tell one experiment from another; a program other than the built-in job is one of them."""
@@ -193,12 +188,12 @@ def write_plan(
     *,
     metric: str | None = None,
     order: str | None = None,
-) -> SweepRecord:
-    """Write sweep.json, and return it.
+) -> tuple[list[PlannedRun], SweepRecord]:
+    """Write sweep.json, and return it after the runs, whose folders are decided with it.
 
     `metric` is the one that the command ranks cells by, if it names one; `order` is how its new cells start.
     """
-    return write_cells(
+    record = write_cells(
         sweep,
         PlannedCells(plan),
         axes=grid.axes,
@@ -211,6 +206,8 @@ def write_plan(
         seed_names=grid.seed_names,
         order=order,
     )
+    cells = {cell.signature: cell for cell in record.planned}
+    return [_with_folder(each, sweep, cells) for each in plan], record
 
 
 def end_silent_runs(
@@ -242,7 +239,7 @@ def end_silent_runs(
     return any(ended)
 
 
-def most_measured_epochs(plan: Sequence[PlannedRun], stored: Sequence[StoredRun]) -> dict[str, int]:
+def _most_measured_epochs(plan: Sequence[PlannedRun], stored: Sequence[StoredRun]) -> dict[str, int]:
     """Return the most epochs that each run to come can measure, by its signature, where its number is known.
 
     `stored` are the runs of the sweep. What a run copies of a shorter one is warm-up.
@@ -257,9 +254,47 @@ def most_measured_epochs(plan: Sequence[PlannedRun], stored: Sequence[StoredRun]
     return most
 
 
-def assign_folder(run: PlannedRun, sweep: SweepPaths, cells: Mapping[str, PlannedCell]) -> PlannedRun:
+def _with_folder(run: PlannedRun, sweep: SweepPaths, cells: Mapping[str, PlannedCell]) -> PlannedRun:
     """Return the run with its names: the stored ones, or for a new run those of the first driver to plan it."""
     if run.stored is not None or run.action is Action.REFUSE:
         return run
     planned = cells[run.cell.signature]
     return replace(run, cell=replace(run.cell, name=planned.name), paths=sweep.run(planned.run))
+
+
+def print_plan(
+    plan: Sequence[PlannedRun],
+    sweep: SweepPaths | None,
+    grid: CellGrid,
+    console: Console,
+    *,
+    workers: int,
+    order: str | None,
+) -> None:
+    """Print the plan of a dry run, for `workers` cells at a time; in a terminal the first rows of a long one."""
+    from runmanager.app.display.final_summary import plan_table
+    from runmanager.results.findings.sample_size import detectable_before_running
+
+    existing = [each for each in plan if each.action is not Action.SKIP]
+    cells = add_cells(
+        read_sweep_record(sweep) if sweep else None,
+        PlannedCells(existing),
+        axes=grid.axes,
+        command=command_line(),
+        derived=grid.derived,
+        seed_names=grid.seed_names,
+        order=order,
+    )
+    stored = read_sweep(sweep) if sweep else SweepContents(SweepPaths(Path()), [])
+    measured = _most_measured_epochs(existing, stored.runs)
+    here = {each.cell.signature for each in existing}
+    table = plan_table(
+        plan,
+        sweep,
+        workers=workers,
+        to_find=[] if grid.sides else detectable_before_running(stored, cells, measured, cells=here),
+        limit=_MAX_PLAN_ROWS if console.is_terminal else None,
+        is_duel=bool(grid.sides),
+        width=console.width,
+    )
+    console.print(table, crop=False)

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from runmanager.app.compose.search_space import Point, Space, read_space
-from runmanager.app.driver.search import Trial, propose
+from runmanager.app.compose.search_space import Point, Space, Trial, propose, read_space
 from runmanager.app.programs.script.arguments.setting_words import texts_of_word
 
 pytest.importorskip("optuna")
